@@ -1,0 +1,129 @@
+"""The anomalies that the audit can find: the words in which a scenario states its contract.
+
+Each kind has one rule (in `checks.audit`), one violating, one clean and one near-miss ledger in the tests. A kind that
+a scenario's `expect` does not name must not appear at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Path = Literal["write", "read", "group"]
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One kind of finding.
+
+    meaning: the rule in one sentence. prevents: the settings that prevent it, in the field's own names.
+    splits: the parts that are counted apart (`duplicate_delivery: {illegal: 0}`).
+    """
+
+    path: Path
+    meaning: str
+    prevents: str
+    splits: tuple[str, ...] = ()
+
+
+ANOMALIES: dict[str, Anomaly] = {
+    # the write path, per topic
+    "lost_write": Anomaly(
+        "write",
+        "acknowledged to the producer, yet not in the log",
+        "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
+    ),
+    "duplicate_write": Anomaly(
+        "write",
+        "one record of a producer stands at two offsets",
+        "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",
+    ),
+    "reordered_write": Anomaly(
+        "write",
+        "in a partition, records of one producer incarnation stand in another order than they were sent",
+        "enable.idempotence=true, or max.in.flight.requests.per.connection=1",
+    ),
+    "misplaced_write": Anomaly(
+        "write",
+        "acknowledged at one partition and offset, found at another",
+        "nothing a setting can do: report it as a bug of the broker or the client",
+    ),
+    "phantom_write": Anomaly(
+        "write",
+        "in the log, though no producer of this run sent it",
+        "a topic that only this run writes to",
+    ),
+    "corrupt_record": Anomaly(
+        "write",
+        "key and value do not match the CRC that the producer put into the record",
+        "check.crcs=true on consumers; look at the disk and the network",
+    ),
+    # the read path, per group (subscribe) or per consumer (assign)
+    "skipped_delivery": Anomaly(
+        "read",
+        "in the log within the reader's range, never delivered, although a later record was delivered or committed past",
+        "commit after processing; auto.offset.reset=earliest where partitions may appear",
+    ),
+    "stalled_delivery": Anomaly(
+        "read",
+        "the tail of a partition was not delivered when the drain ended",
+        "a longer drain if the consumer was only slow; otherwise find what held it",
+    ),
+    "lost_processing": Anomaly(
+        "read",
+        "polled and committed past, but never processed by any member",
+        "commit only after processing (enable.auto.offset.store=false)",
+    ),
+    "duplicate_delivery": Anomaly(
+        "read",
+        "delivered again: `legal` from the committed offset after a new assignment, `illegal` otherwise",
+        "commit more often, commit on revocation, idempotent processing",
+        splits=("legal", "illegal"),
+    ),
+    "nonmonotonic_poll": Anomaly(
+        "read",
+        "inside one assignment an offset was delivered that is not above the one before",
+        "nothing a setting can do: report it as a bug of the client",
+    ),
+    "poll_skip": Anomaly(
+        "read",
+        "inside one assignment an offset that exists in the log was left out",
+        "nothing a setting can do: report it as a bug of the client or broker",
+    ),
+    "dirty_read": Anomaly(
+        "read",
+        "delivered, yet not in the final log",
+        "unclean.leader.election.enable=false, min.insync.replicas=2 or more",
+    ),
+    # groups
+    "overcommit": Anomaly(
+        "group",
+        "an offset was committed beyond what its member had processed",
+        "commit only after processing (enable.auto.offset.store=false)",
+    ),
+    "commit_rewind": Anomaly(
+        "group",
+        "a commit lowered the committed offset, with no seek to explain it",
+        "commit from one place, in order; refuse late commits of a member that lost its partition",
+    ),
+    "double_ownership": Anomaly(
+        "group",
+        "two members owned one partition in the same generation",
+        "nothing a setting can do: report it as a bug of the assignor or the coordinator",
+    ),
+    "foreign_commit": Anomaly(
+        "group",
+        "a reader resumed at an offset that another job's commit had put there",
+        "one group id per job",
+    ),
+}
+
+METRICS: dict[str, str] = {
+    "produce_unavailability": "from a fault to the first acknowledged send invoked after it, less the usual time between successes",
+    "consume_unavailability": "from a fault to the first delivery of a record sent after it, less the usual time between deliveries",
+    "rebalance_duration": "from the first partition given up to the last one assigned in the next generation",
+    "ack_latency": "from the call of produce to its delivery report",
+    "end_to_end_latency": "from the call of produce to the record's processing",
+    "commit_latency": "from the request of an offset commit to its answer",
+}
+"""Times that a scenario may bound; measured in microseconds, stated as durations."""

@@ -1,0 +1,126 @@
+"""The tables of the ledger. Times are integer microseconds since the epoch, read from one machine's clock.
+
+Outcome of an operation: `ok`, `fail` (it definitely did not happen) or `unknown` (it may have happened). A time-out is
+`unknown`.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+SCHEMA_VERSION = 1
+
+_str, _i32, _i64, _bool = pa.string(), pa.int32(), pa.int64(), pa.bool_()
+
+
+def _table(**columns: pa.DataType) -> pa.Schema:
+    return pa.schema(list(columns.items()), metadata={"aftershock.schema": str(SCHEMA_VERSION)})
+
+
+TABLES: dict[str, pa.Schema] = {
+    # One row per completed send. `offset` is null where the client was told none (acks=0, failures).
+    "sends": _table(
+        producer=_str,
+        incarnation=_i32,
+        seq=_i64,
+        topic=_str,
+        partition=_i32,
+        offset=_i64,
+        outcome=_str,
+        error=_str,
+        key=_str,
+        txn=_i64,
+        invoked_us=_i64,
+        completed_us=_i64,
+    ),
+    # One row per transaction end; outcome is committed, aborted or unknown.
+    "transactions": _table(
+        producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64
+    ),
+    # One row per processed record. `assignment` is the running number of the grant under which the partition is
+    # held (see `assignments`), `ordinal` the running number of the delivery within the incarnation, `group` is null
+    # for an assign-mode consumer without group id. `producer` is null where the value carries no identity.
+    "deliveries": _table(
+        consumer=_str,
+        incarnation=_i32,
+        group=_str,
+        mode=_str,
+        assignment=_i32,
+        ordinal=_i64,
+        topic=_str,
+        partition=_i32,
+        offset=_i64,
+        leader_epoch=_i32,
+        producer=_str,
+        producer_incarnation=_i32,
+        seq=_i64,
+        polled_us=_i64,
+        processed_us=_i64,
+    ),
+    # One row per partition of an offset commit. `offset` is the next offset to read. For kind auto `requested_us` is
+    # the time the client was told the result, for it does not say when it asked.
+    "commits": _table(
+        consumer=_str,
+        incarnation=_i32,
+        group=_str,
+        mode=_str,
+        assignment=_i32,
+        topic=_str,
+        partition=_i32,
+        offset=_i64,
+        kind=_str,
+        outcome=_str,
+        error=_str,
+        requested_us=_i64,
+        completed_us=_i64,
+    ),
+    # One row per partition of an assignment event: assigned, revoked, lost, seek. Each `assigned` and each `seek`
+    # begins a new epoch of its partition under a new running number `assignment`; revoked and lost carry the number
+    # they end. `position` is where reading begins (assigned, seek) or stood (revoked, lost): the next offset to read;
+    # null where the client could not tell. `source` says where a beginning position comes from: committed, reset
+    # (auto.offset.reset), start (a given start position), checkpoint, seek. `generation` is null in assign mode and
+    # where the client does not know it.
+    "assignments": _table(
+        consumer=_str,
+        incarnation=_i32,
+        group=_str,
+        mode=_str,
+        member_id=_str,
+        generation=_i32,
+        event=_str,
+        assignment=_i32,
+        topic=_str,
+        partition=_i32,
+        position=_i64,
+        source=_str,
+        at_us=_i64,
+    ),
+    # Client events: started, stopped (by order, everything flushed), crashed (written by the supervisor that saw it
+    # die), error, slowed, resumed. `role` is producer or consumer. `detail` is a JSON object.
+    "lifecycle": _table(client=_str, role=_str, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
+    # One row per step of a fault: injecting, injected, proven, healing, healed, failed. `evidence` is a JSON object.
+    "faults": _table(fault=_str, kind=_str, target=_str, phase=_str, evidence=_str, at_us=_i64),
+    # One row per observed change. entity is `orders/0` (keys leader, isr, leader_epoch, log_start, end_offset),
+    # `group:billing` (coordinator, members, state), `group:billing/orders/0` (committed), `cluster` (brokers).
+    # `value` is JSON.
+    "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
+}
+"""Schema of each table that is written while driving."""
+
+LOG = _table(
+    topic=_str,
+    partition=_i32,
+    offset=_i64,
+    timestamp=_i64,
+    run=_str,
+    producer=_str,
+    incarnation=_i32,
+    seq=_i64,
+    crc_ok=_bool,
+    committed=_bool,
+)
+"""Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation` and
+`seq` are null where the value carries no identity; `timestamp` is the broker's or producer's record timestamp in us."""
+
+LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64)
+"""Schema of `log_range`: the log start and end offset of each partition at read-back."""

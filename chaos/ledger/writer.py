@@ -1,0 +1,68 @@
+"""Appending rows to one table of the ledger, durable against SIGKILL of the writer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from chaos.ledger.schemas import TABLES
+
+SUFFIX = ".arrows"
+
+
+class TableWriter:
+    """Appends batches to `ledger/<table>/<writer>.arrows`; what `append` returned from survives the writer's SIGKILL.
+
+    One batch is one write(2), so a kill leaves at most one torn batch, at the end. One process, one file.
+    """
+
+    def __init__(self, ledger: Path, table: str, writer: str) -> None:
+        self.schema = TABLES[table]
+        folder = ledger / table
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{writer.replace('/', '-')}{SUFFIX}"
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._write(self.schema.serialize())
+        self.rows = 0
+
+    def append(self, columns: Sequence[Any]) -> None:
+        """Append a batch given as columns in schema order: Arrow arrays, or sequences of Python values."""
+        arrays = [
+            c if isinstance(c, pa.Array) else pa.array(c, field.type)
+            for c, field in zip(columns, self.schema, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if batch.num_rows:
+            self._write(batch.serialize())
+            self.rows += batch.num_rows
+
+    def append_rows(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Append rows given as dicts; a missing column is null, an unknown one is an error of the caller."""
+        rows = list(rows)
+        names = set(self.schema.names)
+        for row in rows:
+            if unknown := set(row) - names:
+                raise KeyError(f"no column {sorted(unknown)} in {self.path.parent.name}")
+        self.append([[row.get(name) for row in rows] for name in self.schema.names])
+
+    def _write(self, data: Any) -> None:
+        view = memoryview(data)
+        while view:  # a disk that fills up may take a part; the next write then raises OSError
+            view = view[os.write(self._fd, view) :]
+
+    def close(self) -> None:
+        """Close the file. Nothing is buffered, so nothing is flushed."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,88 @@
+"""What a scenario may break: one model per kind of fault, with its parameters and the driver capabilities it needs.
+
+What each does, and how it is proven, is in `chaos.faults`, one class per kind.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from chaos.scenario.triggers import Heal, Strict, Target, Trigger
+from chaos.scenario.units import Duration
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
+
+BROKER_TARGETS = frozenset({"leader_of", "followers_of", "follower_of", "coordinator_of", "broker", "random_broker"})
+CLIENT_TARGETS = frozenset({"member", "random_member"})
+
+
+class FaultSpec(Strict):
+    """What every fault has."""
+
+    targets: ClassVar[frozenset[str]]
+    needs: ClassVar[frozenset[str]] = frozenset()
+
+    name: Name
+    target: Target
+    when: Trigger
+    heal: Heal | None = Field(None, description="left out: healed before the drain")
+
+    @model_validator(mode="after")
+    def _target_fits(self) -> Self:
+        (given,) = self.target.given()
+        if given not in self.targets:
+            raise ValueError(f"target {given} does not fit this fault; it takes {', '.join(sorted(self.targets))}")
+        return self
+
+
+class BrokerKill(FaultSpec):
+    """SIGKILL a broker; healed by starting it again on its old disk."""
+
+    targets = BROKER_TARGETS
+    needs = frozenset({"kill", "start"})
+    kind: Literal["broker.kill"]
+
+
+class BrokerPause(FaultSpec):
+    """SIGSTOP a broker: connections stay open, nothing answers; healed by SIGCONT."""
+
+    targets = BROKER_TARGETS
+    needs = frozenset({"pause"})
+    kind: Literal["broker.pause"]
+
+
+class CoordinatorKill(FaultSpec):
+    """SIGKILL the broker that coordinates a group; healed by starting it again."""
+
+    targets = frozenset({"coordinator_of"})
+    needs = frozenset({"kill", "start"})
+    kind: Literal["coordinator.kill"]
+
+
+class ConsumerSlow(FaultSpec):
+    """Make a consumer take longer for each record, so that it exceeds max.poll.interval.ms; healed by full speed."""
+
+    targets = CLIENT_TARGETS
+    kind: Literal["consumer.slow"]
+    per_record: Duration = Field(description="extra processing time of each record")
+
+
+class ConsumerCrash(FaultSpec):
+    """SIGKILL a consumer process; healed by starting its next incarnation."""
+
+    targets = CLIENT_TARGETS
+    kind: Literal["consumer.crash"]
+
+
+Fault = Annotated[
+    BrokerKill | BrokerPause | CoordinatorKill | ConsumerSlow | ConsumerCrash, Field(discriminator="kind")
+]
+FAULT_SPECS: dict[str, type[FaultSpec]] = {
+    "broker.kill": BrokerKill,
+    "broker.pause": BrokerPause,
+    "coordinator.kill": CoordinatorKill,
+    "consumer.slow": ConsumerSlow,
+    "consumer.crash": ConsumerCrash,
+}

@@ -1,0 +1,205 @@
+"""From a name or a file to a scenario, with errors that name the key and the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from chaos.errors import ScenarioError
+from chaos.scenario.model import Scenario
+
+SHIPPED = Path(__file__).parent.parent / "scenarios"
+
+
+def shipped() -> dict[str, Path]:
+    """The scenarios that come with Aftershock, by name."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+
+
+def find(name_or_file: str) -> Path:
+    """The file of a shipped scenario's name, or the file itself."""
+    path = Path(name_or_file)
+    if path.suffix in (".yaml", ".yml") or "/" in name_or_file:
+        if not path.is_file():
+            raise ScenarioError(f"there is no scenario file {name_or_file}")
+        return path
+    known = shipped()
+    if name_or_file not in known:
+        raise ScenarioError(
+            f"there is no scenario {name_or_file!r}{_nearest(name_or_file, known)}; "
+            "`python -m chaos list` shows them, a file is given by its path"
+        )
+    return known[name_or_file]
+
+
+def load(path: Path, overrides: Iterable[str] = ()) -> Scenario:
+    """Read a scenario file and apply `path=value` overrides, such as `producers.shop.config.acks=1`."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise ScenarioError(f"{path} cannot be read: {e}") from None
+    return parse(text, str(path), overrides)
+
+
+def parse(text: str, where: str, overrides: Iterable[str] = ()) -> Scenario:
+    """Read a scenario from YAML text; `where` names its origin in errors."""
+    try:
+        raw = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of SafeLoader
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ScenarioError(f"{where}{line} is not valid YAML: {getattr(e, 'problem', None) or e}") from None
+    if not isinstance(raw, dict):
+        raise ScenarioError(f"{where} is not a scenario: it must be a mapping with title, topics, producers, …")
+    for override in overrides:
+        _apply(raw, override)
+    try:
+        return Scenario.model_validate(raw)
+    except ValidationError as e:
+        problems = "\n  ".join(dict.fromkeys(_explain(error) for error in e.errors()))
+        raise ScenarioError(f"{where} is not a valid scenario:\n  {problems}") from None
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """YAML that refuses a key given twice: the first would be silently dropped."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            if not isinstance(key, str | int | float | bool | None):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _apply(raw: dict[str, Any], override: str) -> None:
+    """Set one `path=value`. A list element is named by number or by its `name`; after `config` all is one key."""
+    path, equals, text = override.partition("=")
+    if not equals or not path.strip():
+        raise ScenarioError(f"--set {override!r} is not understood; write path=value, such as cluster.brokers=5")
+    head, config, setting = path.strip().partition(".config.")
+    parts = head.replace("[", ".").replace("]", "").split(".") + (["config", setting] if config else [])
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ScenarioError(f"--set {override!r}: {text!r} is not a value that YAML understands") from None
+    place: Any = raw
+    for i, part in enumerate(parts[:-1]):
+        place = _step(place, part, ".".join(parts[: i + 1]), override)
+    if isinstance(place, list):
+        place[_index(place, parts[-1], path, override)] = value
+    elif isinstance(place, dict):
+        place[parts[-1]] = value
+    else:
+        raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:-1])} is a single value, nothing is below it")
+
+
+def _step(place: Any, part: str, path: str, override: str) -> Any:
+    if isinstance(place, list):
+        return place[_index(place, part, path, override)]
+    if isinstance(place, dict):
+        if place.get(part) is None:
+            place[part] = {}
+        return place[part]
+    raise ScenarioError(f"--set {override!r}: nothing is below {path.rpartition('.')[0]}")
+
+
+def _index(place: list[Any], part: str, path: str, override: str) -> int:
+    names = [item.get("name", item.get("title")) if isinstance(item, dict) else item for item in place]
+    if part.isdigit() and int(part) < len(place):
+        return int(part)
+    if part in names:
+        return names.index(part)
+    known = [str(n) for n in names]
+    raise ScenarioError(f"--set {override!r}: {path} is not there{_nearest(part, known)} (known: {', '.join(known)})")
+
+
+def _explain(error: ErrorDetails) -> str:
+    """One line for one problem: `producers[0].recrods: unknown key (did you mean records?)`."""
+    where = _where(error["loc"])
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        known = _known_keys(error["loc"][:-1])
+        return f"{where}: unknown key{_nearest(str(error['loc'][-1]), known)}"
+    if kind == "missing":
+        return f"{where}: is required"
+    if kind == "union_tag_invalid":
+        ctx = error["ctx"]
+        known = re.findall(r"'([^']+)'", ctx["expected_tags"])
+        return f"{where}: {ctx['discriminator'].strip(chr(39))} {ctx['tag']!r} is unknown{_nearest(ctx['tag'], known)} (known: {', '.join(known)})"
+    if kind == "union_tag_not_found":
+        return f"{where}: {error['ctx']['discriminator'].strip(chr(39))} is required"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message
+
+
+def _where(location: tuple[int | str, ...]) -> str:
+    """`('producers', 0, 'config')` as `producers[0].config`; names of union branches are left out."""
+    text = ""
+    for part in location:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif part not in _BRANCHES:
+            text += f".{part}" if text else part
+    return text
+
+
+def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    found: dict[str, type[BaseModel]] = {}
+    todo: list[Any] = [model]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, type) and issubclass(item, BaseModel):
+            if item.__name__ not in found:
+                found[item.__name__] = item
+                todo.extend(field.annotation for field in item.model_fields.values())
+                todo.extend(m for field in item.model_fields.values() for m in field.metadata)
+        else:
+            todo.extend(getattr(item, "__args__", ()))
+    return found
+
+
+_MODELS = _models(Scenario)
+_TAGS = {
+    str(tag): model
+    for model in _MODELS.values()
+    for field in ("kind", "mode")
+    if (f := model.model_fields.get(field)) is not None
+    for tag in getattr(f.annotation, "__args__", ())
+}
+_BRANCHES = set(_TAGS) | set(_MODELS) | {"str", "int", "bool", "float"}
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    """The keys that the model at a location has."""
+    models: list[Any] = [Scenario]
+    for part in location:
+        if isinstance(part, int):
+            continue
+        if part in _TAGS or part in _MODELS:
+            models = [_TAGS.get(str(part)) or _MODELS[str(part)]]
+            continue
+        fields = [m.model_fields[part] for m in models if part in m.model_fields]
+        models = [m for f in fields for m in _models_in(f.annotation)]
+    return [name for m in models for name in m.model_fields]
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for arg in getattr(annotation, "__args__", ()) for m in _models_in(arg)]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    match = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    return f" (did you mean {match[0]}?)" if match else ""

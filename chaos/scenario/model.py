@@ -1,0 +1,145 @@
+"""The scenario: what to deploy, who writes and reads, what breaks when, and what must hold in the end."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from chaos.ledger.record import HEADER_BYTES, PRODUCER_WIDTH
+from chaos.scenario import rules
+from chaos.scenario.expect import Expect
+from chaos.scenario.faults import Fault, Name
+from chaos.scenario.triggers import Partition, Strict
+from chaos.scenario.units import Duration, Rate, Size
+
+Scalar = bool | int | float | str
+Config = dict[str, Scalar]
+ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
+GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$")]
+
+DEFAULT_KAFKA = "4.3.1"
+
+
+class Cluster(Strict):
+    """The brokers. Each is a KRaft broker and controller in one JVM."""
+
+    driver: Literal["process"] = "process"
+    brokers: int = Field(3, ge=1, le=9)
+    kafka: str = Field(DEFAULT_KAFKA, pattern=r"^\d+\.\d+\.\d+$", description="any Apache Kafka release")
+    config: Config = Field({}, description="broker settings by their Kafka names")
+    heap: Size = Field(256 * 2**20, ge=64 * 2**20, description="heap of each broker")
+
+
+class Topic(Strict):
+    """A topic, made before any client starts."""
+
+    name: TopicName
+    partitions: int = Field(1, ge=1, le=1000)
+    replication_factor: int = Field(3, ge=1)
+    config: Config = Field({}, description="topic settings by their Kafka names")
+
+
+class Producer(Strict):
+    """`count` producer processes that each send `records` records, numbered by seq from 0."""
+
+    name: ClientName
+    topic: TopicName
+    count: int = Field(1, ge=1, le=50)
+    records: int = Field(20_000, ge=1, description="of each process")
+    rate: Rate | None = Field(None, description="of each process; full speed when left out")
+    keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
+    value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, identity included")
+    config: Config = Field({"acks": "all", "enable.idempotence": True}, description="librdkafka settings")
+
+
+class Commit(Strict):
+    """When offsets are committed, and how."""
+
+    when: Literal["after_batch", "after_record", "before_processing", "never"] = "after_batch"
+    kind: Literal["sync", "async", "auto"] = Field(
+        "sync", description="auto: librdkafka's auto commit, with offsets stored as `when` says"
+    )
+
+
+class Subscribe(Strict):
+    """A consumer group: `members` processes that subscribe to topics."""
+
+    mode: Literal["subscribe"]
+    name: ClientName
+    group: GroupId
+    members: int = Field(1, ge=1, le=50)
+    topics: list[TopicName] = Field(min_length=1)
+    commit: Commit = Commit()
+    max_poll_records: int = Field(500, ge=1, description="most records of one batch")
+    per_record: Duration = Field(0.0, description="processing time of each record")
+    config: Config = Field({}, description="librdkafka settings")
+
+
+class StartAt(Strict):
+    """A start position other than the named ones. Exactly one of these."""
+
+    offsets: dict[Partition, int] | None = Field(None, description="offset by partition, such as orders/0: 100")
+    timestamp: Duration | None = Field(None, description="records written so long after the clients started, or later")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.offsets is None) == (self.timestamp is None):
+            raise ValueError("give exactly one of offsets, timestamp")
+        return self
+
+
+class Assign(Strict):
+    """Assign-mode consumers: `members` processes that **each** read every partition of the topics."""
+
+    mode: Literal["assign"]
+    name: ClientName
+    group: GroupId | None = Field(None, description="the group id they carry; several may share one")
+    members: int = Field(1, ge=1, le=50)
+    topics: list[TopicName] = Field(min_length=1)
+    start: Literal["earliest", "latest", "group"] | StartAt = Field(
+        "earliest", description="group: the group's committed offset, else auto.offset.reset"
+    )
+    checkpoint: bool = Field(True, description="keep offsets with the sink and resume there after a crash")
+    commit: Commit = Commit(when="never")
+    max_poll_records: int = Field(500, ge=1, description="most records of one batch")
+    per_record: Duration = Field(0.0, description="processing time of each record")
+    config: Config = Field({}, description="librdkafka settings")
+
+
+Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
+
+
+class Limits(Strict):
+    """Time-outs. What passes one makes the run inconclusive or shows as an anomaly; it never hangs."""
+
+    drive: Duration = Field(180.0, description="for producers to send everything and faults to be healed")
+    drain: Duration = Field(60.0, description="for consumers to reach the end of every partition")
+    proof: Duration = Field(30.0, description="for a fault to show its effect")
+    clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
+
+
+class Scenario(Strict):
+    """A whole scenario. Every default is visible in `resolved.json` and in `python -m chaos show`."""
+
+    title: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    seed: int | None = Field(None, ge=0, description="fixes every random choice; drawn and recorded when left out")
+    cluster: Cluster = Cluster()
+    topics: list[Topic] = Field(min_length=1)
+    producers: list[Producer] = Field(min_length=1)
+    consumers: list[Consumer] = []
+    faults: list[Fault] = []
+    expect: Expect = Expect()  # type: ignore[valid-type]
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if problems := rules.problems(self):
+            raise ValueError("; ".join(problems))
+        return self
+
+    def topic(self, name: str) -> Topic:
+        """The topic of that name."""
+        return next(t for t in self.topics if t.name == name)

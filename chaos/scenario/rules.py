@@ -1,0 +1,167 @@
+"""Rules that tie the parts of a scenario together. Each problem names the key, what is wrong and what would be right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+from chaos.scenario.faults import CLIENT_TARGETS, FaultSpec
+from chaos.scenario.triggers import Trigger, parse_after, split_member, split_partition
+
+if TYPE_CHECKING:
+    from chaos.scenario.model import Scenario
+
+
+def problems(s: Scenario) -> list[str]:
+    """Everything that does not fit together; empty for a sound scenario."""
+    return [*_names(s), *_topics(s), *_clients(s), *_faults(s), *_expect(s)]
+
+
+def _names(s: Scenario) -> Iterator[str]:
+    clients = [p.name for p in s.producers] + [c.name for c in s.consumers]
+    for what, names in (
+        ("topics", [t.name for t in s.topics]),
+        ("producers and consumers", clients),
+        ("faults", [f.name for f in s.faults]),
+    ):
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield f"{what}: the name {name!r} is used {count} times, names must be unique"
+
+
+def _topics(s: Scenario) -> Iterator[str]:
+    brokers = s.cluster.brokers
+    for i, t in enumerate(s.topics):
+        if t.replication_factor > brokers:
+            yield f"topics[{i}].replication_factor: {t.replication_factor} replicas do not fit on {brokers} brokers"
+        min_isr = t.config.get("min.insync.replicas", s.cluster.config.get("min.insync.replicas", 1))
+        if isinstance(min_isr, int) and min_isr > t.replication_factor:
+            yield (
+                f"topics[{i}]: min.insync.replicas {min_isr} is above replication_factor {t.replication_factor}, "
+                "so no acks=all write could ever succeed"
+            )
+
+
+def _clients(s: Scenario) -> Iterator[str]:
+    known = {t.name for t in s.topics}
+    for i, p in enumerate(s.producers):
+        if p.topic not in known:
+            yield f"producers[{i}].topic: {p.topic!r} is not one of the topics ({', '.join(sorted(known))})"
+        yield from _reserved(f"producers[{i}].config", p.config, {"bootstrap.servers", "client.id"})
+        if "transactional.id" in p.config:
+            yield f"producers[{i}].config: transactional producers are not supported yet"
+    for i, c in enumerate(s.consumers):
+        for topic in c.topics:
+            if topic not in known:
+                yield f"consumers[{i}].topics: {topic!r} is not one of the topics ({', '.join(sorted(known))})"
+        reserved = {"bootstrap.servers", "client.id", "group.id", "enable.auto.commit", "enable.auto.offset.store"}
+        yield from _reserved(f"consumers[{i}].config", c.config, reserved)
+        if c.mode == "assign":
+            needs_group = c.start == "group" or c.commit.when != "never"
+            if needs_group and c.group is None:
+                yield f"consumers[{i}].group: start: group and commits need a group id"
+            if not isinstance(c.start, str) and c.start.offsets is not None:
+                for partition in c.start.offsets:
+                    yield from _partition(s, f"consumers[{i}].start.offsets", partition)
+
+
+def _reserved(where: str, config: dict[str, bool | int | float | str], reserved: set[str]) -> Iterator[str]:
+    for key in sorted(reserved & set(config)):
+        yield f"{where}: {key} is set by Aftershock itself; use the scenario's own keys instead"
+
+
+def _partition(s: Scenario, where: str, text: str) -> Iterator[str]:
+    name, number = split_partition(text)
+    topic = next((t for t in s.topics if t.name == name), None)
+    if topic is None:
+        yield f"{where}: there is no topic {name!r}"
+    elif number >= topic.partitions:
+        yield f"{where}: {name} has partitions 0 to {topic.partitions - 1}, not {number}"
+
+
+def _faults(s: Scenario) -> Iterator[str]:
+    from chaos.cluster import capabilities
+
+    has = capabilities(s.cluster.driver)
+    for i, fault in enumerate(s.faults):
+        if lacking := fault.needs - has:
+            yield (
+                f"faults[{i}]: {fault.kind} needs {', '.join(sorted(lacking))}, "
+                f"which the {s.cluster.driver} driver cannot do"
+            )
+        yield from _target(s, f"faults[{i}].target", fault)
+        yield from _trigger(s, f"faults[{i}].when", fault.when)
+        if fault.heal and fault.heal.when:
+            yield from _trigger(s, f"faults[{i}].heal.when", fault.heal.when)
+    yield from _cycles(s)
+
+
+def _target(s: Scenario, where: str, fault: FaultSpec) -> Iterator[str]:
+    ((kind, value),) = fault.target.given().items()
+    if kind in ("leader_of", "followers_of", "follower_of"):
+        wrong = list(_partition(s, f"{where}.{kind}", value))
+        yield from wrong
+        if not wrong and kind != "leader_of" and s.topic(split_partition(value)[0]).replication_factor == 1:
+            yield f"{where}.{kind}: {value} has one replica, so it has no follower"
+    elif kind == "coordinator_of":
+        groups = {c.group for c in s.consumers if c.group}
+        if value not in groups:
+            yield f"{where}.{kind}: no consumer has the group id {value!r} ({', '.join(sorted(groups)) or 'none given'})"
+    elif kind == "broker" and value > s.cluster.brokers:
+        yield f"{where}.broker: brokers are numbered 1 to {s.cluster.brokers}, not {value}"
+    elif kind in CLIENT_TARGETS:
+        name, number = split_member(value) if kind == "member" else (value, 1)
+        members = {c.name: c.members for c in s.consumers}
+        if name not in members:
+            yield f"{where}.{kind}: {name!r} is not one of the consumers ({', '.join(members) or 'none given'})"
+        elif number > members[name]:
+            yield f"{where}.{kind}: {name} has members 1 to {members[name]}, not {number}"
+
+
+def _trigger(s: Scenario, where: str, trigger: Trigger) -> Iterator[str]:
+    total = sum(p.count * p.records for p in s.producers)
+    if trigger.acked is not None and trigger.acked > total:
+        yield f"{where}.acked: {trigger.acked} never comes, the producers send {total} records in all"
+    if trigger.delivered is not None:
+        consumer = next((c for c in s.consumers if c.name == trigger.delivered.consumer), None)
+        if consumer is None:
+            names = ", ".join(c.name for c in s.consumers) or "none given"
+            yield f"{where}.delivered.consumer: {trigger.delivered.consumer!r} is not one of the consumers ({names})"
+        elif trigger.delivered.records > total * (consumer.members if consumer.mode == "assign" else 1):
+            yield f"{where}.delivered.records: {trigger.delivered.records} never comes, {total} records are sent in all"
+    if trigger.after is not None:
+        name = parse_after(trigger.after).fault
+        faults = {f.name for f in s.faults}
+        if name not in faults:
+            yield f"{where}.after: {name!r} is not one of the faults ({', '.join(sorted(faults))})"
+
+
+def _cycles(s: Scenario) -> Iterator[str]:
+    """A fault that waits for itself, over however many others, would never fire."""
+    waits: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for f in s.faults:
+        injected = (f.name, "injected")
+        waits[injected] = _awaited(f.when)
+        waits[f.name, "proven"] = {injected}
+        waits[f.name, "healed"] = {injected} | (_awaited(f.heal.when) if f.heal and f.heal.when else set())
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as e:
+        circle = " -> ".join(".".join(step) for step in e.args[1])
+        yield f"faults: these steps wait for each other: {circle}"
+
+
+def _awaited(trigger: Trigger) -> set[tuple[str, str]]:
+    if trigger.after is None:
+        return set()
+    after = parse_after(trigger.after)
+    return {(after.fault, after.phase)}
+
+
+def _expect(s: Scenario) -> Iterator[str]:
+    groups = {c.group for c in s.consumers if c.group}
+    for group in s.expect.groups:  # type: ignore[attr-defined]
+        if group not in groups:
+            yield f"expect.groups: no consumer has the group id {group!r} ({', '.join(sorted(groups)) or 'none given'})"

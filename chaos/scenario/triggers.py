@@ -1,0 +1,155 @@
+"""When a step of the timeline fires, and what it aims at: data, resolved as late as possible."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from chaos.scenario.units import Duration, parse_duration
+
+PHASES = ("injected", "proven", "healed")
+Phase = Literal["injected", "proven", "healed"]
+
+
+class Strict(BaseModel):
+    """A part of a scenario: unknown keys are refused, values do not change after loading."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True)
+class After:
+    """`kill.healed + 3s`, taken apart."""
+
+    fault: str
+    phase: Phase
+    delay_s: float
+
+
+def parse_after(text: str) -> After:
+    """Read `<fault>[.injected|.proven|.healed] [+ <duration>]`; without a phase it means injected."""
+    match = re.fullmatch(r"\s*([A-Za-z0-9_-]+)(?:\.(\w+))?\s*(?:\+\s*(\S+))?\s*", text)
+    if not match:
+        raise ValueError(f"{text!r} is not understood; write the name of a fault and a duration, such as 'kill.healed + 3s'")
+    phase = match[2] or "injected"
+    if phase not in PHASES:
+        raise ValueError(f"{phase!r} is not a phase of a fault; known are {', '.join(PHASES)}")
+    return After(match[1], phase, parse_duration(match[3]) if match[3] else 0.0)  # type: ignore[arg-type]
+
+
+def _check_after(text: str) -> str:
+    parse_after(text)
+    return text
+
+
+class Delivered(Strict):
+    """So many records processed by a group, or by one consumer entry of the scenario."""
+
+    consumer: str = Field(description="name of an entry of `consumers`")
+    records: int = Field(gt=0)
+
+
+class Trigger(Strict):
+    """Exactly one of these. Progress triggers repeat on slow machines, so prefer them to times."""
+
+    at: Duration | None = Field(None, description="so long after the clients started")
+    acked: int | None = Field(None, gt=0, description="so many records acknowledged to all producers together")
+    delivered: Delivered | None = Field(None, description="so many records processed by a consumer entry")
+    after: Annotated[str, AfterValidator(_check_after)] | None = Field(
+        None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
+    )
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in ("at", "acked", "delivered", "after") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of at, acked, delivered, after (found {', '.join(given) or 'none'})")
+        return self
+
+    def words(self) -> str:
+        """The trigger as a person reads it."""
+        if self.acked is not None:
+            return f"at {self.acked:,} acknowledged records"
+        if self.delivered is not None:
+            return f"at {self.delivered.records:,} records processed by {self.delivered.consumer}"
+        if self.after is not None:
+            return f"after {self.after}"
+        return f"{self.at:g} s after the start"
+
+
+class Heal(Strict):
+    """When a fault is undone. Whatever is left is healed before the drain."""
+
+    after: Duration | None = Field(None, description="so long after the injection")
+    when: Trigger | None = Field(None, description="or at a trigger of its own")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.after is None) == (self.when is None):
+            raise ValueError("give exactly one of after, when")
+        return self
+
+
+_PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)")
+
+
+def split_partition(text: str) -> tuple[str, int]:
+    """`orders/0` as topic and partition."""
+    match = _PARTITION.fullmatch(text)
+    if not match:
+        raise ValueError(f"{text!r} is not a partition; write topic/number, such as orders/0")
+    return match["topic"], int(match["partition"])
+
+
+def split_member(text: str) -> tuple[str, int]:
+    """`billing/1` as consumer entry and number of the member, counted from 1."""
+    name, _, number = text.partition("/")
+    if not name or not number.isdigit() or int(number) < 1:
+        raise ValueError(f"{text!r} is not a client; write entry/number, counted from 1, such as billing/1")
+    return name, int(number)
+
+
+def _check_partition(text: str) -> str:
+    split_partition(text)
+    return text
+
+
+def _check_member(text: str) -> str:
+    split_member(text)
+    return text
+
+
+Partition = Annotated[str, AfterValidator(_check_partition)]
+Member = Annotated[str, AfterValidator(_check_member)]
+
+
+class Target(Strict):
+    """What a fault aims at, resolved at the moment of injection. Exactly one of these."""
+
+    leader_of: Partition | None = Field(None, description="the broker that leads this partition, such as orders/0")
+    followers_of: Partition | None = Field(None, description="all brokers that follow this partition")
+    follower_of: Partition | None = Field(None, description="one follower of this partition, chosen by the seed")
+    coordinator_of: str | None = Field(None, description="the broker that coordinates this group id")
+    broker: int | None = Field(None, ge=1, description="this broker")
+    random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
+    member: Member | None = Field(None, description="this client, such as billing/1")
+    random_member: str | None = Field(None, description="a client of this entry, chosen by the seed")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if len(self.given()) != 1:
+            known = ", ".join(type(self).model_fields)
+            raise ValueError(f"give exactly one of {known} (found {', '.join(self.given()) or 'none'})")
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The one key that is set, with its value."""
+        return {name: v for name in type(self).model_fields if (v := getattr(self, name)) is not None}
+
+    def words(self) -> str:
+        """The target as a person reads it: `leader of orders/0`."""
+        ((name, value),) = self.given().items()
+        return name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"

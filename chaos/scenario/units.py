@@ -1,0 +1,93 @@
+"""Durations, sizes and rates as a person writes them: `5s`, `250ms`, `64KiB`, `2000/s`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
+_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def _quantity(text: str, units: dict[str, Any], example: str) -> float:
+    match = _QUANTITY.fullmatch(text)
+    if not match or match[2] not in units:
+        raise ValueError(f"{text!r} is not understood; write a number and one of {', '.join(units)}, such as {example}")
+    return float(match[1]) * units[match[2]]
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds, from `5s`, `250ms`, `2m`, `1h` or a plain number of seconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise ValueError(f"{value!r} is not a duration; write one such as 5s or 250ms")
+    seconds = float(value) if isinstance(value, int | float) else _quantity(value, _SECONDS, "5s or 250ms")
+    if not 0 <= seconds <= 7 * 24 * 3600:
+        raise ValueError(f"{value!r} is not between 0 and 7 days")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest exact form: `5s`, `250ms`, `3us`."""
+    for unit, factor in (("s", 1), ("ms", 1_000), ("us", 1_000_000)):
+        scaled = seconds * factor
+        if abs(scaled - round(scaled)) < 1e-6 or unit == "us":
+            return f"{round(scaled)}{unit}"
+    raise AssertionError("unreachable")
+
+
+def parse_size(value: Any) -> int:
+    """Bytes, from `64KiB`, `256MiB`, `1GB` or a plain number of bytes."""
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError(f"{value!r} is not a size; write one such as 64KiB")
+    size = value if isinstance(value, int) else round(_quantity(value, {"": 1, **_BYTES}, "64KiB"))
+    if size < 0:
+        raise ValueError(f"{value!r} is negative")
+    return size
+
+
+def format_size(size: int) -> str:
+    """The largest binary unit that is exact."""
+    for unit in ("GiB", "MiB", "KiB"):
+        if size and size % _BYTES[unit] == 0:
+            return f"{size // _BYTES[unit]}{unit}"
+    return f"{size}B"
+
+
+def parse_rate(value: Any) -> float:
+    """Events per second, from `2000/s` or a plain number."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*s\s*", value)
+        if not match:
+            raise ValueError(f"{value!r} is not a rate; write one such as 2000/s")
+        value = float(match[1])
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError(f"{value!r} is not a rate above zero; write one such as 2000/s")
+    return float(value)
+
+
+Duration = Annotated[
+    float,
+    BeforeValidator(parse_duration),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": ["string", "number"], "pattern": r"^\d+(\.\d+)?\s*(us|ms|s|m|min|h)$", "examples": ["5s"]}),
+]
+"""Seconds."""
+
+Size = Annotated[
+    int,
+    BeforeValidator(parse_size),
+    PlainSerializer(format_size, return_type=str),
+    WithJsonSchema({"type": ["string", "integer"], "pattern": r"^\d+(\.\d+)?\s*(B|[KMG]iB|[kMG]B)?$"}),
+]
+"""Bytes."""
+
+Rate = Annotated[
+    float,
+    BeforeValidator(parse_rate),
+    PlainSerializer(lambda r: f"{r:g}/s", return_type=str),
+    WithJsonSchema({"type": ["string", "number"], "pattern": r"^\d+(\.\d+)?\s*/\s*s$", "examples": ["2000/s"]}),
+]
+"""Events per second."""
