@@ -1,0 +1,68 @@
+"""What a run is doing, as it does it: one JSON object a line in `events.jsonl`, for people, `watch` and scripts.
+
+Kinds: `stage` (stage, state: begin | end | failed, seconds, detail), `progress` (sent, acked, delivered by entry, rates
+per second), `fault` (fault, phase, words), `note` (words), `verdict` (verdict, sentence, report).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from chaos.rundir import RunDir
+
+Event = dict[str, Any]
+
+
+def now_us() -> int:
+    """Microseconds since the epoch: the one clock of every table and event."""
+    return time.time_ns() // 1000
+
+
+class EventLog:
+    """Appends events to a run's `events.jsonl` and hands them to a listener in this process."""
+
+    def __init__(self, run: RunDir, listener: Callable[[Event], None] | None = None) -> None:
+        self._path = run.events
+        self._listener = listener
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """Append one event. One write(2) a line, so several processes may append to one file."""
+        event = {"at_us": now_us(), "kind": kind, **fields}
+        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            os.write(fd, (json.dumps(event) + "\n").encode())
+        finally:
+            os.close(fd)
+        if self._listener:
+            self._listener(event)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Emit the begin and the end of a stage, or its failure."""
+        began = time.monotonic()
+        self.emit("stage", stage=name, state="begin")
+        try:
+            yield
+        except BaseException as e:
+            seconds = round(time.monotonic() - began, 3)
+            self.emit("stage", stage=name, state="failed", seconds=seconds, detail=str(e) or type(e).__name__)
+            raise
+        self.emit("stage", stage=name, state="end", seconds=round(time.monotonic() - began, 3))
+
+
+def read_events(run: RunDir) -> list[Event]:
+    """All whole events of a run; a torn last line is left out."""
+    if not run.events.exists():
+        return []
+    events = []
+    for line in run.events.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return events
