@@ -1,0 +1,116 @@
+"""One broker of the process driver: its files, its start, and whether it is ready."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from chaos.cluster.brokerlog import read_from, telling_lines
+from chaos.cluster.jvm import Job, log_of, start
+from chaos.cluster.processes import Identity, Spawned
+from chaos.cluster.release import Release
+from chaos.cluster.settings import properties
+from chaos.cluster.state import BrokerState
+from chaos.cluster.storage import copy_storage
+from chaos.errors import ClusterError, WaitTimeout
+from chaos.rundir import RunDir
+from chaos.wait import wait_until
+
+
+class BrokerDied(ClusterError):
+    """A broker ended while it should have become ready. `port_taken`: because something listens on its port."""
+
+    def __init__(self, message: str, port_taken: bool) -> None:
+        super().__init__(message)
+        self.port_taken = port_taken
+
+
+def role(broker: int) -> str:
+    """The mark of a broker's process; also the name of its log."""
+    return f"broker-{broker}"
+
+
+def home(run: RunDir, broker: int) -> Path:
+    """The broker's working directory: settings and data."""
+    return run.brokers / str(broker)
+
+
+def lay_out(run: RunDir, broker: int, settings: dict[str, str], release: Release, cluster_id: str) -> None:
+    """Write the settings and the formatted storage of a new broker."""
+    copy_storage(release.storage, home(run, broker) / "data", broker, cluster_id)
+    (home(run, broker) / "server.properties").write_text(properties(settings), encoding="ascii")
+
+
+class Starting:
+    """A broker whose process was just started."""
+
+    def __init__(
+        self, run: RunDir, known: BrokerState, release: Release, heap_bytes: int, owner: Identity | None
+    ) -> None:
+        self.broker = known.id
+        self.log = log_of(run, role(known.id))
+        self._offset = self.log.stat().st_size if self.log.exists() else 0  # what an earlier life wrote is not its own
+        job = Job(role(known.id), home(run, known.id), ("kafka.Kafka", "server.properties"), heap_bytes)
+        self.spawned: Spawned = start(release.kafka, job, run, owner)
+        # asked at its own address, so that the answer comes from this very broker; short waits between attempts
+        self._admin = AdminClient(
+            {
+                "bootstrap.servers": known.address,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 100,
+                "log_level": 0,
+                "error_cb": lambda _: None,  # refused connections are expected here
+            }
+        )
+
+    def sees(self, brokers: Sequence[int]) -> bool:
+        """Whether it answers, and with metadata that has all these brokers in it.
+
+        In KRaft, metadata lists a broker only while it is registered and unfenced, and that takes an active controller.
+        Raises `BrokerDied`.
+        """
+        if self.spawned.popen.poll() is not None:
+            raise self._died()
+        try:
+            metadata = self._admin.list_topics(timeout=0.5)
+        except KafkaException:
+            return False
+        return bool(metadata.controller_id >= 0 and set(brokers) <= metadata.brokers.keys())
+
+    def told(self) -> str:
+        """The lines of its log since its start that tell most, indented, with the path of the log."""
+        lines = "\n".join(f"  {line}" for line in telling_lines(read_from(self.log, self._offset)))
+        return f"{self.log} says:\n{lines}" if lines else f"{self.log} says nothing"
+
+    def _died(self) -> BrokerDied:
+        code = self.spawned.popen.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return BrokerDied(
+            f"broker {self.broker} did not start: it {how}; {self.told()}",
+            "Address already in use" in read_from(self.log, self._offset),
+        )
+
+
+def wait_ready(starting: Sequence[Starting], timeout_s: float) -> None:
+    """Wait until each of these brokers sees all of them. Raises `ClusterError` with what their logs say."""
+    brokers = [s.broker for s in starting]
+    missing = list(starting)
+
+    def ready() -> bool:
+        # the others are looked at too: one that died is the reason why the first cannot get ready
+        missing[:] = [s for s in missing if not s.sees(brokers)]
+        return not missing
+
+    began = time.monotonic()
+    try:
+        wait_until(ready, timeout_s, "not ready", every_s=0.02)
+    except WaitTimeout:
+        waited = time.monotonic() - began
+        raise ClusterError(
+            f"broker {', '.join(str(s.broker) for s in missing)} did not get ready in {waited:.0f} s; "
+            + "\n".join(s.told() for s in missing)
+        ) from None

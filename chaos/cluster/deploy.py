@@ -1,0 +1,87 @@
+"""The first steps of a deployment: is the machine fit, who watches over the run, where does each broker listen."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+
+from chaos.cluster import broker
+from chaos.cluster.jvm import log_of
+from chaos.cluster.marked import REAPER
+from chaos.cluster.ports import HOST, free_ports, is_free
+from chaos.cluster.processes import Identity, Spawned, spawn
+from chaos.cluster.release import Release
+from chaos.cluster.settings import ClusterSpec, broker_settings
+from chaos.cluster.state import BrokerState, ClusterState, ProcessState
+from chaos.cluster.storage import new_id
+from chaos.errors import MachineError
+from chaos.rundir import RunDir
+
+NEEDED_DISK_BYTES = 2**30
+
+
+def check_disk(run: RunDir) -> None:
+    """Raise `MachineError` if the run's data might not fit."""
+    free = shutil.disk_usage(run.path).free
+    if free < NEEDED_DISK_BYTES:
+        raise MachineError(
+            f"only {free / 2**20:.0f} MiB are free at {run.path}, and a run needs {NEEDED_DISK_BYTES / 2**20:.0f}; "
+            "make room, or choose another --runs-dir"
+        )
+
+
+def start_reaper(run: RunDir, owner: Identity | None, deadline_s: float) -> Spawned:
+    """Start the process that ends everything of the run if nobody else does; see `chaos.cluster.reaper`."""
+    argv = [sys.executable, "-m", "chaos.cluster.reaper", str(run.path), "--deadline", str(deadline_s)]
+    if owner is not None:
+        argv += ["--owner", str(owner)]
+    return spawn(argv, run=run, role=REAPER, owner=owner, log=log_of(run, REAPER))
+
+
+def lay_out(
+    run: RunDir, spec: ClusterSpec, release: Release, owner: Identity | None, reaper: Identity, deadline_s: float
+) -> ClusterState:
+    """Choose ports, write every broker's files and `cluster.json`. Raises `MachineError` if a fixed port is taken."""
+    ports, controller_ports = _choose_ports(spec)
+    cluster_id = new_id()
+    brokers = []
+    for i in range(1, spec.brokers + 1):
+        broker.lay_out(run, i, broker_settings(spec, i, ports, controller_ports), release, cluster_id)
+        brokers.append(
+            BrokerState(
+                id=i,
+                host=HOST,
+                port=ports[i - 1],
+                controller_port=controller_ports[i - 1],
+                log=str(log_of(run, broker.role(i)).relative_to(run.path)),
+                data=str((broker.home(run, i) / "data").relative_to(run.path)),
+            )
+        )
+    state = ClusterState(
+        kafka=spec.kafka,
+        cluster_id=cluster_id,
+        bootstrap=",".join(b.address for b in brokers),
+        heap_bytes=spec.heap_bytes,
+        owner=None if owner is None else ProcessState.of(owner),
+        reaper=ProcessState.of(reaper),
+        deadline_at=time.time() + deadline_s,
+        brokers=brokers,
+    )
+    state.save(run.cluster)
+    return state
+
+
+def _choose_ports(spec: ClusterSpec) -> tuple[list[int], list[int]]:
+    """The ports for clients and for controllers, by broker."""
+    fixed = spec.fixed_ports()
+    if fixed is None:
+        ports = free_ports(2 * spec.brokers)
+        return ports[: spec.brokers], ports[spec.brokers :]
+    for port in fixed:
+        if not is_free(port):
+            raise MachineError(
+                f"port {port} on {HOST} is taken, and listeners in cluster.config asks for it; "
+                "end what listens there, choose another port, or leave listeners out"
+            )
+    return fixed, free_ports(spec.brokers, but=fixed)

@@ -1,0 +1,202 @@
+"""The process driver: each broker is a JVM of its own on this machine, a KRaft broker and controller in one.
+
+Traffic stays on 127.0.0.1. What outlives the platform's own process is ended by the reaper, which is started first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from chaos.cluster import deploy, processes, state
+from chaos.cluster.broker import BrokerDied, Starting, wait_ready
+from chaos.cluster.cache import Progress, silent
+from chaos.cluster.marked import end_run, remove_data
+from chaos.cluster.processes import Identity, Spawned
+from chaos.cluster.release import Release, prepare
+from chaos.cluster.settings import ClusterSpec
+from chaos.cluster.state import BrokerStatus, ClusterState, ProcessState
+from chaos.errors import ClusterError, WaitTimeout
+from chaos.rundir import RunDir
+
+READY_TIMEOUT_S = 120.0  # a start takes seconds; a machine busy with other things is given time
+STOP_TIMEOUT_S = 120.0  # controlled shutdown moves leadership away first
+PORT_ATTEMPTS = 5
+
+
+class ProcessCluster:
+    """The brokers of one run. Its methods may be called from several threads."""
+
+    def __init__(self, run: RunDir, found: ClusterState, release: Release | None = None) -> None:
+        self.run = run
+        self.state = found
+        self._release = release  # None: looked up when a broker is to be started
+        self._children: list[subprocess.Popen[bytes]] = []  # this process is their parent and has to reap them
+        self._lock = threading.RLock()  # around the state and its file, never around a wait
+
+    @classmethod
+    def deploy(
+        cls,
+        run: RunDir,
+        spec: ClusterSpec,
+        owner: Identity | None,
+        deadline_s: float,
+        on_progress: Progress = silent,
+    ) -> Self:
+        """Start a new cluster, and return when every broker is registered and unfenced.
+
+        The cluster ends when `owner` is gone or after `deadline_s` seconds, whichever is first; without an owner it
+        outlives its starter. Raises `UsageError`, `ResolveError`, `MachineError` or `ClusterError`, and has then
+        removed everything it started.
+        """
+        spec.check()
+        deploy.check_disk(run)
+        if run.cluster.exists() and any(b.alive for b in state.load(run).brokers):
+            raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
+        try:
+            remove_data(run.path)
+            run.brokers.mkdir()
+            reaper = deploy.start_reaper(run, owner, deadline_s)
+            release = prepare(spec.kafka, run, owner, on_progress)
+            on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}")
+            cluster = cls._start(
+                run, release, lambda: deploy.lay_out(run, spec, release, owner, reaper.identity, deadline_s)
+            )
+            cluster._children.append(reaper.popen)
+            if not reaper.identity.alive():
+                raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
+            return cluster
+        except BaseException:
+            destroy(run)
+            run.cluster.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def _start(cls, run: RunDir, release: Release, lay_out: Callable[[], ClusterState]) -> Self:
+        """Start all brokers; with other ports if somebody else took one in between."""
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            cluster = cls(run, lay_out(), release)
+            try:
+                cluster.start_brokers(cluster.broker_ids)
+            except BrokerDied as e:
+                if not e.port_taken or attempt == PORT_ATTEMPTS:
+                    raise
+                remove_data(run.path)
+            else:
+                return cluster
+        raise AssertionError("the last attempt returns or raises")
+
+    @classmethod
+    def attach(cls, run: RunDir) -> Self:
+        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
+        return cls(run, state.load(run))
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
+        return self.state.bootstrap
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The node ids, ascending."""
+        return [b.id for b in self.state.brokers]
+
+    def broker_alive(self, broker: int) -> bool:
+        """Whether the broker's process exists; a paused one does."""
+        return self.state.broker(broker).alive
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs.
+
+        After a kill, the controller lets the broker in again only when the session of its former life has run out
+        (`broker.session.timeout.ms`, 9 s). Raises `ClusterError` with the broker's last log lines.
+        """
+        self.start_brokers([broker])
+
+    def start_brokers(self, brokers: Sequence[int]) -> None:
+        """Start several at once: after the loss of the majority, no single one gets ready by itself."""
+        starting: list[tuple[int, Starting]] = []
+        try:
+            for known in [self.state.broker(b) for b in brokers]:
+                if not known.alive:
+                    one = Starting(self.run, known, self._ready_release(), self.state.heap_bytes, self._owner)
+                    starting.append((known.id, one))
+                    self._children.append(one.spawned.popen)
+                    self._note(known.id, "starting", one.spawned)
+            wait_ready([one for _, one in starting], READY_TIMEOUT_S)
+        except BaseException:
+            for broker, one in starting:
+                processes.kill(one.spawned.identity)
+                self._note(broker, "killed")
+            self._reap()
+            raise
+        for broker, _ in starting:
+            self._note(broker, "running")
+
+    def stop_broker(self, broker: int) -> None:
+        """SIGTERM: controlled shutdown. Returns when the process is gone; raises `ClusterError`."""
+        self._act(broker, lambda process: processes.terminate(process, STOP_TIMEOUT_S), "stopped")
+
+    def kill_broker(self, broker: int) -> None:
+        """SIGKILL. Returns when the process is gone; raises `ClusterError` if it was gone before."""
+        self._act(broker, processes.kill, "killed")
+
+    def pause_broker(self, broker: int) -> None:
+        """SIGSTOP. Returns when the process stands still; raises `ClusterError` if it is gone."""
+        self._act(broker, processes.pause, "paused")
+
+    def resume_broker(self, broker: int) -> None:
+        """SIGCONT; nothing to do for one that is not paused. Raises `ClusterError` if it is gone."""
+        self._act(broker, processes.cont, "running")
+
+    def destroy(self) -> None:
+        """End everything of the run, clients and reaper included, and remove the brokers' data; the logs stay."""
+        destroy(self.run)
+        self._reap()
+        if self.run.cluster.exists():  # the whole run directory may have been removed
+            for broker in self.broker_ids:
+                self._note(broker, "ended")
+
+    @property
+    def _owner(self) -> Identity | None:
+        return self.state.owner.identity if self.state.owner else None
+
+    def _ready_release(self) -> Release:
+        if self._release is None:
+            self._release = prepare(self.state.kafka, self.run, self._owner, silent)
+        return self._release
+
+    def _act(self, broker: int, act: Callable[[Identity], bool], status: BrokerStatus) -> None:
+        """Do something to a live broker, and note what it is afterwards."""
+        process = self.state.broker(broker).process
+        try:
+            done = process is not None and act(process.identity)
+        except WaitTimeout as e:
+            raise ClusterError(f"broker {broker} could not be {status}: {e}; see {self._log(broker)}") from None
+        if not done:
+            raise ClusterError(f"broker {broker} cannot be {status}: it is not running; see {self._log(broker)}")
+        self._reap()
+        self._note(broker, status)
+
+    def _note(self, broker: int, status: BrokerStatus, spawned: Spawned | None = None) -> None:
+        with self._lock:
+            known = self.state.broker(broker)
+            known.state = status
+            if spawned is not None:
+                known.process = ProcessState.of(spawned.identity)
+            self.state.save(self.run.cluster)
+
+    def _reap(self) -> None:
+        with self._lock:
+            self._children = [child for child in self._children if child.poll() is None]
+
+    def _log(self, broker: int) -> str:
+        return str(self.run.path / self.state.broker(broker).log)
+
+
+def destroy(run: RunDir) -> None:
+    """End everything of a run and remove its brokers' data, whatever state it is in: `cluster.json` is not needed."""
+    end_run(run.path)
+    remove_data(run.path)

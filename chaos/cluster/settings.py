@@ -1,0 +1,122 @@
+"""What a cluster is asked to be, and the settings of its brokers that follow from it. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chaos.cluster.ports import HOST
+from chaos.errors import UsageError
+
+Scalar = str | int | float | bool
+
+_OLDEST = (3, 3)
+
+# what the driver decides, with what to do instead
+_OWNED = {
+    **dict.fromkeys(["node.id", "broker.id", "process.roles"], "set the number of brokers"),
+    **dict.fromkeys(
+        ["controller.quorum.voters", "controller.quorum.bootstrap.servers", "controller.listener.names"],
+        "every broker is a controller too",
+    ),
+    **dict.fromkeys(["log.dirs", "log.dir", "metadata.log.dir"], "data lies in the run directory"),
+    **dict.fromkeys(
+        ["advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"],
+        f"set listeners to one such as PLAINTEXT://{HOST}:19092",
+    ),
+    **dict.fromkeys(["security.inter.broker.protocol", "zookeeper.connect"], "brokers run in KRaft mode, plaintext"),
+}
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """The cluster to deploy.
+
+    `config` overrides any broker setting but those the driver decides. `listeners`, such as
+    `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
+    """
+
+    brokers: int = 3
+    kafka: str = "4.3.1"
+    config: Mapping[str, Scalar] = field(default_factory=dict)
+    heap_bytes: int = 256 * 2**20
+
+    def check(self) -> None:
+        """Raise `UsageError` for what this driver cannot deploy."""
+        if self.brokers < 1:
+            raise UsageError(f"a cluster needs at least one broker, not {self.brokers}")
+        numbers = re.match(r"(\d+)\.(\d+)", self.kafka)
+        if numbers and (int(numbers.group(1)), int(numbers.group(2))) < _OLDEST:
+            raise UsageError(
+                f"Kafka {self.kafka} is too old for the process driver: it runs brokers without ZooKeeper (KRaft), "
+                "which Kafka supports since 3.3; choose 3.3 or newer"
+            )
+        for key in self.config:
+            if key in _OWNED:
+                raise UsageError(f"cluster.config: {key} is decided by the process driver; {_OWNED[key]}")
+        self.fixed_ports()
+
+    def fixed_ports(self) -> list[int] | None:
+        """The client ports that the user fixed by `listeners`, one per broker; None if free ones are to be chosen."""
+        listeners = self.config.get("listeners")
+        if listeners is None:
+            return None
+        match = re.fullmatch(r"[A-Za-z0-9_]+://(?:127\.0\.0\.1|localhost):(\d{1,5})", str(listeners))
+        first = int(match.group(1)) if match else 0
+        if not 1 <= first <= 65_536 - self.brokers:
+            raise UsageError(
+                f"cluster.config: listeners is {listeners!r}; write one such as PLAINTEXT://{HOST}:19092, "
+                "the port of broker 1 (the others count up from it)"
+            )
+        return list(range(first, first + self.brokers))
+
+
+def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller_ports: list[int]) -> dict[str, str]:
+    """The settings of one broker. `ports` and `controller_ports` hold those of all brokers, by node id from 1.
+
+    Differences from Kafka's defaults are what a small cluster needs, and few: replication of the internal topics no
+    wider than the cluster, no wait for further members when a group first forms, a log cleaner that does not take half
+    of a small heap (128 MiB by default). Each of them can be overridden.
+    """
+    defaults: dict[str, Scalar] = {
+        "offsets.topic.replication.factor": min(3, spec.brokers),
+        "transaction.state.log.replication.factor": min(3, spec.brokers),
+        "transaction.state.log.min.isr": min(2, spec.brokers),
+        "share.coordinator.state.topic.replication.factor": min(3, spec.brokers),
+        "share.coordinator.state.topic.min.isr": min(2, spec.brokers),
+        "group.initial.rebalance.delay.ms": 0,
+        "log.cleaner.dedupe.buffer.size": 8 * 2**20,
+    }
+    decided: dict[str, Scalar] = {
+        "process.roles": "broker,controller",
+        "node.id": broker,
+        "controller.quorum.voters": ",".join(f"{i}@{HOST}:{port}" for i, port in enumerate(controller_ports, start=1)),
+        "listeners": f"CLIENT://{HOST}:{ports[broker - 1]},CONTROLLER://{HOST}:{controller_ports[broker - 1]}",
+        "advertised.listeners": f"CLIENT://{HOST}:{ports[broker - 1]}",
+        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": "data",  # in the broker's working directory: a path with a comma would be taken for two
+    }
+    return {key: _text(value) for key, value in {**defaults, **spec.config, **decided}.items()}
+
+
+def properties(settings: Mapping[str, str]) -> str:
+    """The text of a Java properties file with these settings, whatever characters they hold."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _escaped(text: str) -> str:
+    text = re.sub(r"([\\=:#! ])", r"\\\1", text).replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
+    # Java reads the file as Latin-1 and takes anything else as UTF-16 escapes
+    return "".join(c if c.isascii() else _utf16(c) for c in text)
+
+
+def _utf16(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))

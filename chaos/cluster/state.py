@@ -1,0 +1,99 @@
+"""`cluster.json`: what was deployed, and how another process reaches it again. Paths are relative to the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from chaos.cluster.processes import Identity
+from chaos.errors import ClusterError, RunDirError
+from chaos.rundir import RunDir, read_json, write_atomically
+
+BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
+
+
+class ProcessState(BaseModel):
+    """A process as it is written down."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    pid: int
+    started: float  # see `chaos.cluster.processes.Identity`
+
+    @classmethod
+    def of(cls, identity: Identity) -> ProcessState:
+        """Write an identity down."""
+        return cls(pid=identity.pid, started=identity.started)
+
+    @property
+    def identity(self) -> Identity:
+        """The identity that was written down."""
+        return Identity(self.pid, self.started)
+
+
+class BrokerState(BaseModel):
+    """One broker: where it listens, where its files are, and what was last done to it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: int
+    host: str
+    port: int
+    controller_port: int
+    log: str
+    data: str
+    state: BrokerStatus = "starting"
+    process: ProcessState | None = None  # None until it is first started
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process exists; a paused one does."""
+        return self.process is not None and self.process.identity.alive()
+
+
+class ClusterState(BaseModel):
+    """The whole of `cluster.json`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    driver: Literal["process"] = "process"
+    kafka: str
+    cluster_id: str
+    bootstrap: str
+    heap_bytes: int
+    owner: ProcessState | None  # None: it outlives its starter, up to the deadline
+    reaper: ProcessState
+    deadline_at: float  # seconds since the epoch
+    brokers: list[BrokerState]
+
+    def broker(self, broker: int) -> BrokerState:
+        """The broker with this node id. Raises `ClusterError` for an unknown one."""
+        for found in self.brokers:
+            if found.id == broker:
+                return found
+        raise ClusterError(f"there is no broker {broker}; there are {', '.join(str(b.id) for b in self.brokers)}")
+
+    def save(self, path: Path) -> None:
+        """Write the file; a reader sees the old or the new one."""
+        write_atomically(path, self.model_dump_json(indent=2) + "\n")
+
+
+def load(run: RunDir) -> ClusterState:
+    """Read `cluster.json`. Raises `RunDirError` if it is missing or damaged."""
+    value = read_json(run.cluster, "cluster's state")
+    try:
+        return ClusterState.model_validate(value)
+    except ValidationError as e:
+        first = e.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the whole file"
+        raise RunDirError(
+            f"{run.cluster} is damaged or of another version: {where}: {first['msg']}; "
+            f"end what is left of the run with: python -m chaos gc {run.run_id}"
+        ) from None
