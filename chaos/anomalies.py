@@ -61,7 +61,7 @@ ANOMALIES: dict[str, Anomaly] = {
     # the read path, per group (subscribe) or per consumer (assign)
     "skipped_delivery": Anomaly(
         "read",
-        "in the log within the reader's range, never delivered, although a later record was delivered or committed past",
+        "in the log within the reader's range, never delivered, though a later record was delivered or committed past",
         "commit after processing; auto.offset.reset=earliest where partitions may appear",
     ),
     "stalled_delivery": Anomaly(
@@ -119,8 +119,8 @@ ANOMALIES: dict[str, Anomaly] = {
 }
 
 METRICS: dict[str, str] = {
-    "produce_unavailability": "from a fault to the first acknowledged send invoked after it, less the usual time between successes",
-    "consume_unavailability": "from a fault to the first delivery of a record sent after it, less the usual time between deliveries",
+    "produce_unavailability": "from a fault to the first success of a send invoked after it, less the usual gap",
+    "consume_unavailability": "from a fault to the first delivery of a record sent after it, less the usual gap",
     "rebalance_duration": "from the first partition given up to the last one assigned in the next generation",
     "ack_latency": "from the call of produce to its delivery report",
     "end_to_end_latency": "from the call of produce to the record's processing",

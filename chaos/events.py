@@ -1,7 +1,8 @@
 """What a run is doing, as it does it: one JSON object a line in `events.jsonl`, for people, `watch` and scripts.
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail), `progress` (sent, acked, delivered by entry, rates
-per second), `fault` (fault, phase, words), `note` (words), `verdict` (verdict, sentence, report).
+per second), `fault` (fault, phase, words), `note` (words), `problem` (words: something that keeps the run from
+proving what it should), `verdict` (verdict, sentence, report).
 """
 
 from __future__ import annotations

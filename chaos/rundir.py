@@ -1,15 +1,15 @@
 """The run directory: where everything of one run lives, and the only link between driving and auditing.
 
-    runs/<run_id>/
-      scenario.yaml    as given
-      resolved.json    every default filled in, seed, versions, timeline   (chaos.scenario.Resolved)
-      cluster.json     driver, brokers with pid and start time, ports, cluster id
-      events.jsonl     what the run is doing, one JSON object a line, for people and `watch`
-      logs/            one file per broker and per client
-      ledger/<table>/  written while driving, append-only; sealed to Parquet at the end of the drive
-      audit/<table>/   Parquet written by Spark
-      gx/              Great Expectations project with Data Docs
-      report.html  junit.xml  result.json
+runs/<run_id>/
+  scenario.yaml    as given
+  resolved.json    every default filled in, seed, versions, timeline   (chaos.scenario.Resolved)
+  cluster.json     driver, brokers with pid and start time, ports, cluster id
+  events.jsonl     what the run is doing, one JSON object a line, for people and `watch`
+  logs/            one file per broker and per client
+  ledger/<table>/  written while driving, append-only; sealed to Parquet at the end of the drive
+  audit/<table>/   Parquet written by Spark
+  gx/              Great Expectations project with Data Docs
+  report.html  junit.xml  result.json
 """
 
 from __future__ import annotations

@@ -11,9 +11,7 @@ from chaos.errors import WaitTimeout
 T = TypeVar("T")
 
 
-def wait_until(
-    condition: Callable[[], T], timeout_s: float, why: Callable[[], str] | str, every_s: float = 0.05
-) -> T:
+def wait_until(condition: Callable[[], T], timeout_s: float, why: Callable[[], str] | str, every_s: float = 0.05) -> T:
     """Return the first truthy value of `condition`.
 
     `why` says, at the moment of the time-out, what was still missing: it becomes the message of `WaitTimeout`.

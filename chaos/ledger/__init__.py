@@ -13,7 +13,7 @@ table into Parquet (`ledger/<table>.parquet`, with `ledger/seal.json` for the co
 
 from chaos.ledger.record import HEADER_BYTES, Identity, encode, parse
 from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
-from chaos.ledger.seal import SealedTable, Seal, read_seal, seal
+from chaos.ledger.seal import Seal, SealedTable, read_seal, seal
 from chaos.ledger.writer import TableWriter
 
 __all__ = [

@@ -2,7 +2,7 @@
 
     AS1 7f3a91c0 shop/1.............. 0001 000000001234 1763697600000000 9f3c21aa <payload>
     |   |         |                    |    |            |                |
-    |   run       producer (padded)    |    seq          sent, us         CRC-32 of key and of all of the value but itself
+    |   run       producer (padded)    |    seq          sent, us         CRC-32 of key and the rest of the value
     version                            incarnation
 
 A person reads it with kcat, any client in any language can carry it, Spark cuts it with `substring`. A record whose

@@ -34,9 +34,7 @@ TABLES: dict[str, pa.Schema] = {
         completed_us=_i64,
     ),
     # One row per transaction end; outcome is committed, aborted or unknown.
-    "transactions": _table(
-        producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64
-    ),
+    "transactions": _table(producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64),
     # One row per processed record. `assignment` is the running number of the grant under which the partition is
     # held (see `assignments`), `ordinal` the running number of the delivery within the incarnation, `group` is null
     # for an assign-mode consumer without group id. `producer` is null where the value carries no identity.
@@ -119,8 +117,8 @@ LOG = _table(
     crc_ok=_bool,
     committed=_bool,
 )
-"""Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation` and
-`seq` are null where the value carries no identity; `timestamp` is the broker's or producer's record timestamp in us."""
+"""Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
+and `seq` are null where the value carries no identity; `timestamp` is the record's own, in us."""
 
 LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64)
 """Schema of `log_range`: the log start and end offset of each partition at read-back."""

@@ -5,7 +5,7 @@ The contract is closed: an anomaly kind that is not named must be zero. `{min: 1
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
@@ -79,9 +79,7 @@ def _duplicates(value: Any) -> Any:
 
 
 _anomaly_fields: dict[str, Any] = {
-    kind: (Count, Field(ZERO, description=anomaly.meaning))
-    for kind, anomaly in ANOMALIES.items()
-    if not anomaly.splits
+    kind: (Count, Field(ZERO, description=anomaly.meaning)) for kind, anomaly in ANOMALIES.items() if not anomaly.splits
 }
 _anomaly_fields["duplicate_delivery"] = (
     Annotated[DuplicateDelivery, BeforeValidator(_duplicates)],
@@ -115,7 +113,13 @@ class _Contract(Strict):
         }
 
 
-Expect: type[_Contract] = create_model(
-    "Expect", __base__=_Contract, __doc__="What must hold. " + (__doc__ or ""), **_anomaly_fields, **_metric_fields
-)
-"""The model of `expect:`, with one field per anomaly kind and per bounded time."""
+if TYPE_CHECKING:
+
+    class Expect(_Contract):
+        """What mypy sees of the model below."""
+
+else:
+    Expect = create_model(
+        "Expect", __base__=_Contract, __doc__="What must hold. " + __doc__, **_anomaly_fields, **_metric_fields
+    )
+    """The model of `expect:`, with one field per anomaly kind and per bounded time."""

@@ -51,7 +51,7 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Scenario:
 def parse(text: str, where: str, overrides: Iterable[str] = ()) -> Scenario:
     """Read a scenario from YAML text; `where` names its origin in errors."""
     try:
-        raw = yaml.load(text, Loader=_UniqueKeys)  # noqa: S506 - a subclass of SafeLoader
+        raw = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
         line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
@@ -73,13 +73,13 @@ class _UniqueKeys(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str | int | float | bool | None):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
             if key in seen:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
             seen.add(key)
-        return super().construct_mapping(node, deep)
+        return dict(super().construct_mapping(node, deep))
 
 
 def _apply(raw: dict[str, Any], override: str) -> None:
@@ -133,12 +133,13 @@ def _explain(error: ErrorDetails) -> str:
         return f"{where}: unknown key{_nearest(str(error['loc'][-1]), known)}"
     if kind == "missing":
         return f"{where}: is required"
-    if kind == "union_tag_invalid":
-        ctx = error["ctx"]
-        known = re.findall(r"'([^']+)'", ctx["expected_tags"])
-        return f"{where}: {ctx['discriminator'].strip(chr(39))} {ctx['tag']!r} is unknown{_nearest(ctx['tag'], known)} (known: {', '.join(known)})"
-    if kind == "union_tag_not_found":
-        return f"{where}: {error['ctx']['discriminator'].strip(chr(39))} is required"
+    if kind.startswith("union_tag"):
+        key = error["ctx"]["discriminator"].strip("'")
+        known = re.findall(r"'([^']+)'", error["ctx"].get("expected_tags", ""))
+        if kind == "union_tag_not_found":
+            return f"{where}: {key} is required"
+        tag = error["ctx"]["tag"]
+        return f"{where}: {key} {tag!r} is unknown{_nearest(tag, known)} (known: {', '.join(known)})"
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from chaos.ledger.record import HEADER_BYTES, PRODUCER_WIDTH
 from chaos.scenario import rules
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults import Fault, Name
+from chaos.scenario.faults import Fault
 from chaos.scenario.triggers import Partition, Strict
 from chaos.scenario.units import Duration, Rate, Size
 
@@ -131,7 +131,7 @@ class Scenario(Strict):
     producers: list[Producer] = Field(min_length=1)
     consumers: list[Consumer] = []
     faults: list[Fault] = []
-    expect: Expect = Expect()  # type: ignore[valid-type]
+    expect: Expect = Expect()
     limits: Limits = Limits()
 
     @model_validator(mode="after")

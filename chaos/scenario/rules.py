@@ -1,4 +1,4 @@
-"""Rules that tie the parts of a scenario together. Each problem names the key, what is wrong and what would be right."""
+"""Rules that tie the parts of a scenario together. Each problem names the key and what is wrong."""
 
 from __future__ import annotations
 
@@ -106,9 +106,7 @@ def _target(s: Scenario, where: str, fault: FaultSpec) -> Iterator[str]:
         if not wrong and kind != "leader_of" and s.topic(split_partition(value)[0]).replication_factor == 1:
             yield f"{where}.{kind}: {value} has one replica, so it has no follower"
     elif kind == "coordinator_of":
-        groups = {c.group for c in s.consumers if c.group}
-        if value not in groups:
-            yield f"{where}.{kind}: no consumer has the group id {value!r} ({', '.join(sorted(groups)) or 'none given'})"
+        yield from _group(s, f"{where}.{kind}", value)
     elif kind == "broker" and value > s.cluster.brokers:
         yield f"{where}.broker: brokers are numbered 1 to {s.cluster.brokers}, not {value}"
     elif kind in CLIENT_TARGETS:
@@ -161,7 +159,11 @@ def _awaited(trigger: Trigger) -> set[tuple[str, str]]:
 
 
 def _expect(s: Scenario) -> Iterator[str]:
-    groups = {c.group for c in s.consumers if c.group}
-    for group in s.expect.groups:  # type: ignore[attr-defined]
-        if group not in groups:
-            yield f"expect.groups: no consumer has the group id {group!r} ({', '.join(sorted(groups)) or 'none given'})"
+    for group in s.expect.groups:
+        yield from _group(s, "expect.groups", group)
+
+
+def _group(s: Scenario, where: str, group: str) -> Iterator[str]:
+    groups = sorted({c.group for c in s.consumers if c.group})
+    if group not in groups:
+        yield f"{where}: no consumer has the group id {group!r} ({', '.join(groups) or 'none given'})"

@@ -33,7 +33,9 @@ def parse_after(text: str) -> After:
     """Read `<fault>[.injected|.proven|.healed] [+ <duration>]`; without a phase it means injected."""
     match = re.fullmatch(r"\s*([A-Za-z0-9_-]+)(?:\.(\w+))?\s*(?:\+\s*(\S+))?\s*", text)
     if not match:
-        raise ValueError(f"{text!r} is not understood; write the name of a fault and a duration, such as 'kill.healed + 3s'")
+        raise ValueError(
+            f"{text!r} is not understood; write the name of a fault and a duration, such as 'kill.healed + 3s'"
+        )
     phase = match[2] or "injected"
     if phase not in PHASES:
         raise ValueError(f"{phase!r} is not a phase of a fault; known are {', '.join(PHASES)}")

@@ -16,7 +16,7 @@ def _quantity(text: str, units: dict[str, Any], example: str) -> float:
     match = _QUANTITY.fullmatch(text)
     if not match or match[2] not in units:
         raise ValueError(f"{text!r} is not understood; write a number and one of {', '.join(units)}, such as {example}")
-    return float(match[1]) * units[match[2]]
+    return float(match[1]) * float(units[match[2]])
 
 
 def parse_duration(value: Any) -> float:

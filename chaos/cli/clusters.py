@@ -1,0 +1,105 @@
+"""`up`, `down`, `ps` and `gc`: clusters without a scenario, and what runs (or was left) on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from chaos.cli.run import RUNS_DIR, RunsDir
+from chaos.cli.view import View
+from chaos.cluster.marked import Marked, find_marked
+from chaos.cluster.marked import gc as collect
+from chaos.cluster.process import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import UsageError
+from chaos.rundir import RunDir, new_run_id
+from chaos.scenario.model import DEFAULT_KAFKA
+from chaos.scenario.units import parse_duration
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(epilog="Example: python -m chaos up --brokers 3 --kafka 3.9.2 --for 2h")(up)
+    app.command(epilog="Example: python -m chaos down runs/up-20261121-040000-1a2b")(down)
+    app.command(epilog="Example: python -m chaos ps --json")(ps)
+    app.command(epilog="Example: python -m chaos gc --run leader-kill-20261121-040000-1a2b")(gc)
+
+
+def up(
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = 3,
+    kafka: Annotated[str, typer.Option(help="Kafka release.")] = DEFAULT_KAFKA,
+    for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="Ended by itself after this time.")] = "8h",
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Start a cluster and leave it running; prints its bootstrap servers."""
+    try:
+        deadline_s = parse_duration(for_)
+    except ValueError as e:
+        raise UsageError(f"--for: {e}") from None
+    run = RunDir.create(runs_dir, new_run_id("up"))
+    with View() as view:
+        spec = ClusterSpec(brokers=brokers, kafka=kafka)
+        cluster = ProcessCluster.deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
+        view.say(
+            f"{brokers} brokers of Kafka {kafka}; ended by itself after {for_}, or by: python -m chaos down {run.path}"
+        )
+    sys.stdout.write(cluster.bootstrap + "\n")
+
+
+def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `up` (or a run) printed.")]) -> None:
+    """End the cluster of a run directory. Does nothing to one that has ended already."""
+    run = RunDir(run_dir.absolute())
+    if not run.cluster.is_file():
+        raise UsageError(f"{run_dir} has no cluster.json; `python -m chaos ps` lists what runs")
+    ProcessCluster.attach(run).destroy()
+
+
+def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List every process of Aftershock on this machine, and whether its owner is still there."""
+    found = find_marked()
+    if as_json:
+        rows = [
+            {
+                "pid": p.identity.pid,
+                "role": p.role,
+                "run_id": p.run_id,
+                "run_dir": str(p.run_dir),
+                "owner": _owner(p),
+                "state": p.state,
+                "rss_bytes": p.rss_bytes,
+            }
+            for p in found
+        ]
+        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        return
+    if not found:
+        Console().print("nothing of Aftershock runs on this machine")
+        return
+    table = Table(box=None, header_style="bold")
+    for column in ("pid", "role", "run", "owner", "state", "memory"):
+        table.add_column(column, justify="right" if column in ("pid", "memory") else "left")
+    for p in found:
+        table.add_row(str(p.identity.pid), p.role, p.run_id, _owner(p), p.state, f"{p.rss_bytes / 2**20:.0f} MiB")
+    Console().print(table)
+
+
+def gc(
+    run: Annotated[str | None, typer.Option(help="End this run, whether its owner is there or not.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="End every run of Aftershock on this machine.")] = False,
+) -> None:
+    """End what was left behind: processes of runs whose owner is gone, stopped ones too, and their brokers' data."""
+    ended = collect(run, force_all=everything)
+    for process in ended:
+        Console().print(f"ended {process.role} of {process.run_id} (pid {process.identity.pid})", soft_wrap=True)
+    if not ended:
+        Console().print("nothing was left behind")
+
+
+def _owner(process: Marked) -> str:
+    return {None: "none", True: "alive", False: "gone"}[process.owner_alive]

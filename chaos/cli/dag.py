@@ -1,0 +1,117 @@
+"""`dag`: run a scenario's DAG through Airflow, with the same live view as `run`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chaos.cli.run import RUNS_DIR, Json, Kafka, RunsDir, Seed, Sets, show_result
+from chaos.cli.view import View
+from chaos.cluster.marked import end_run
+from chaos.cluster.processes import Identity
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, ClusterError, UsageError
+from chaos.events import read_events
+from chaos.rundir import RunDir, new_run_id, read_json
+from chaos.scenario import find, load, shipped
+
+PROJECT = Path(__file__).resolve().parents[2]
+LOOK_EVERY_S = 0.2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: python -m chaos dag resilience-demo --kafka 3.9.2")(dag)
+
+
+def dag(
+    scenario: Annotated[str, typer.Argument(help="A shipped scenario's name: the DAG is resilience.<name>.")],
+    kafka: Kafka = None,
+    seed: Seed = None,
+    sets: Sets = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    as_json: Json = False,
+) -> None:
+    """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
+    if scenario not in shipped():
+        raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
+    load(find(scenario), [*(sets or []), *([f"cluster.kafka={kafka}"] if kafka else [])])
+    run = RunDir(runs_dir.absolute() / new_run_id(scenario))
+    env = airflow_environment()
+    with View() as view:
+        _migrate(env, view)
+        view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
+        log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
+        _test(scenario, _conf(run, kafka, seed, sets), env, log, run, view)
+    show_result(run, as_json)
+    if not run.result.exists():
+        raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")
+    verdict = read_json(run.result, "result").get("verdict")
+    raise typer.Exit({"pass": PASS, "fail": FAIL}.get(verdict, INCONCLUSIVE))
+
+
+def airflow_environment() -> dict[str, str]:
+    """The environment of an Airflow that lives inside the project: SQLite, our DAGs only, no examples."""
+    home = Path(os.environ.get("AIRFLOW_HOME") or PROJECT / ".airflow")
+    home.mkdir(parents=True, exist_ok=True)
+    return {
+        **os.environ,
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")])),
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def _migrate(env: dict[str, str], view: View) -> None:
+    """Make Airflow's database where it is not there yet."""
+    if (Path(env["AIRFLOW_HOME"]) / "airflow.db").exists():
+        return
+    view.say("making Airflow's database (once)")
+    done = subprocess.run(_airflow("db", "migrate"), env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ClusterError(f"airflow db migrate failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
+
+
+def _conf(run: RunDir, kafka: str | None, seed: int | None, sets: list[str] | None) -> str:
+    conf = {"run_id": run.run_id, "runs_dir": str(run.path.parent), "owner": str(Identity.current())}
+    given = {"kafka": kafka, "seed": seed, "overrides": sets}
+    return json.dumps({**conf, **{key: value for key, value in given.items() if value is not None}})
+
+
+def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: RunDir, view: View) -> None:
+    """Run `airflow dags test` and show the run's events as they come."""
+    argv = _airflow("dags", "test", f"resilience.{scenario}", "--conf", conf)
+    with log.open("wb") as sink:
+        child = subprocess.Popen(
+            argv, env=env, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+    shown = 0
+    try:
+        while True:
+            ended = child.poll() is not None
+            events = read_events(run)
+            for event in events[shown:]:
+                view(event)
+            shown = len(events)
+            if ended:
+                return
+            time.sleep(LOOK_EVERY_S)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        end_run(run.path)
+
+
+def _airflow(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "airflow", *arguments]

@@ -1,0 +1,109 @@
+"""`run` and `audit`: from a scenario, or from the ledger of an earlier run, to a verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from chaos import stages
+from chaos.cli.view import View
+from chaos.cluster.processes import Identity, spawn
+from chaos.errors import AftershockError
+from chaos.events import EventLog
+from chaos.rundir import RunDir
+
+RUNS_DIR = Path("runs")
+
+Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
+Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Fixes every random choice; drawn and reported when left out.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Override a value, e.g. producers.shop.config.acks=1. Repeatable."
+    ),
+]
+RunsDir = Annotated[Path, typer.Option(help="Where run directories are made.", file_okay=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
+Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command(epilog="Example: python -m chaos run leader-kill --kafka 3.9.2 --seed 7 --json")(run)
+    app.command(epilog="Example: python -m chaos audit runs/leader-kill-20261121-040000-1a2b")(audit)
+
+
+def run(
+    scenario: Scenario,
+    kafka: Kafka = None,
+    seed: Seed = None,
+    sets: Sets = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    spark_master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Run a scenario: deploy a cluster, break it under load, audit every record, tell the verdict."""
+    directory = stages.prepare(scenario, runs_dir=runs_dir, seed=seed, kafka=kafka, overrides=sets)
+    with View() as view:
+        view.say(f"run directory: {directory.path}")
+        events = EventLog(directory, view)
+        try:
+            stages.deploy(directory, events, Identity.current())
+            # a drive that broke off is judged all the same: what it recorded may show a loss, and is never a pass
+            with contextlib.suppress(AftershockError):
+                stages.drive(directory, events)
+            code = _check(directory, view, events, spark_master)
+        finally:
+            stages.destroy(directory, events)
+    show_result(directory, as_json)
+    raise typer.Exit(code)
+
+
+def audit(
+    run_dir: Annotated[Path, typer.Argument(help="The directory of an earlier run, copied from anywhere.")],
+    spark_master: Master = None,
+    as_json: Json = False,
+) -> None:
+    """Audit a run directory again, offline: from its ledger to the verdict, with no Kafka."""
+    directory = RunDir.open(run_dir)
+    with View() as view:
+        code = _check(directory, view, None, spark_master)
+    show_result(directory, as_json)
+    raise typer.Exit(code)
+
+
+def _check(run: RunDir, view: View, events: EventLog | None, master: str | None) -> int:
+    """Run the other half as a process of its own; the cluster ends as soon as its log has been read."""
+    argv = [sys.executable, "-m", "checks", str(run.path), *(["--spark-master", master] if master else [])]
+    child = spawn(
+        argv, run=run, role="checks", owner=Identity.current(), log=run.logs / "checks.log", stdout=subprocess.PIPE
+    )
+    assert child.popen.stdout is not None
+    try:
+        for line in child.popen.stdout:
+            event = json.loads(line)
+            view(event)
+            if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end" and events:
+                stages.destroy(run, events)
+        return child.popen.wait()
+    finally:
+        if child.popen.poll() is None:
+            child.popen.kill()
+            child.popen.wait()
+
+
+def show_result(run: RunDir, as_json: bool) -> None:
+    """Print the result for a person, or for a script."""
+    if not run.result.exists():
+        return
+    if as_json:
+        sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
+    else:
+        subprocess.run([sys.executable, "-m", "checks.report.terminal", str(run.path)], check=False)

@@ -1,0 +1,191 @@
+"""The drive: clients, fault timeline and observer at once, until everything is sent, healed and drained.
+
+    consumers assigned -> producers start -> faults by the timeline -> heal -> drain -> stop -> seal
+
+Whatever way it ends, every fault is healed and every client is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+
+from chaos.clients.fleet import Fleet
+from chaos.cluster.process import ProcessCluster
+from chaos.errors import ClientError, ClusterError, WaitTimeout
+from chaos.events import EventLog
+from chaos.faults import FAULTS, FaultRun, World
+from chaos.kafka import Kafka
+from chaos.ledger import TableWriter, seal
+from chaos.observer import Observer
+from chaos.rundir import RunDir
+from chaos.scenario import Resolved
+from chaos.timeline import Progress, Step, is_due, steps
+from chaos.wait import wait_until
+
+TICK_S = 0.02
+REPORT_EVERY_S = 0.5
+HEAL_TIMEOUT_S = 60.0
+
+
+class Drive:
+    """One drive of one run; `run` is all there is to call."""
+
+    def __init__(self, run: RunDir, resolved: Resolved, cluster: ProcessCluster, events: EventLog) -> None:
+        self._run, self._resolved, self._cluster, self._events = run, resolved, cluster, events
+        self._scenario = resolved.scenario
+        self._limits = self._scenario.limits
+        self._partitions = [f"{t.name}/{p}" for t in self._scenario.topics for p in range(t.partitions)]
+        self._last_report: tuple[float, int, int] = (0.0, 0, 0)
+        self._started = 0.0
+
+    def run(self) -> None:
+        """Drive to the end. The ledger is sealed even if the drive failed: what was recorded may be judged."""
+        try:
+            self._drive()
+        except Exception:
+            seal(self._run.ledger)
+            raise
+        with self._events.stage("seal"):
+            seal(self._run.ledger)
+
+    def _drive(self) -> None:
+        with ExitStack() as stack:
+            writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
+            groups = sorted({c.group for c in self._scenario.consumers if c.group})
+            observer = stack.enter_context(Observer(self._run, self._cluster.bootstrap, self._partitions, groups))
+            fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))
+            kafka = Kafka(self._cluster.bootstrap)
+            rng = self._resolved.rng("faults")
+            world = World(self._scenario, self._cluster, fleet, observer, kafka, rng)
+            faults = {
+                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world, writer, self._events, self._limits.proof)
+                for f in self._scenario.faults
+            }
+            for fault in faults.values():
+                stack.callback(fault.finish, HEAL_TIMEOUT_S)
+            with self._events.stage("clients"):
+                fleet.start_consumers()
+                fleet.wait_assigned(self._limits.clients)
+                self._started = time.monotonic()
+                fleet.start_producers()
+            with self._events.stage("load"):
+                self._load(fleet, faults)
+            with self._events.stage("heal"):
+                self._heal(kafka, faults)
+            with self._events.stage("drain"):
+                self._drain(kafka, fleet)
+            with self._events.stage("stop"):
+                fleet.stop_all(self._limits.clients)
+
+    def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> None:
+        """Fire the timeline's steps as they come due, until all is sent and every fault is through."""
+        waiting = steps(self._scenario)
+        deadline = self._started + self._limits.drive
+        while True:
+            progress = self._progress(fleet, faults)
+            for step in [s for s in waiting if is_due(s, progress)]:
+                waiting.remove(step)
+                _fire(step, faults)
+            self._report(progress)
+            if fleet.producers_done() and not waiting and not any(f.busy for f in faults.values()):
+                return
+            for client in fleet.unexpected_exits():
+                self._events.emit("note", words=f"{client} died, though nobody asked it to: see logs/")
+                if client in fleet.producer_ids():
+                    raise ClientError(f"producer {client} died; its log is in {self._run.logs}")
+            if time.monotonic() > deadline:
+                self._give_up(waiting, fleet)
+                return
+            time.sleep(TICK_S)
+
+    def _progress(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> Progress:
+        phases = {
+            (name, phase): at - self._started
+            for name, fault in faults.items()
+            for phase, at in fault.phases.copy().items()
+            if phase in ("injected", "proven", "healed")
+        }
+        delivered = {c.name: fleet.delivered(c.name) for c in self._scenario.consumers}
+        return Progress(time.monotonic() - self._started, fleet.total_acked(), delivered, phases)  # type: ignore[arg-type]
+
+    def _report(self, progress: Progress, force: bool = False) -> None:
+        """Emit how far it is, with rates since the last report."""
+        at, acked, delivered = self._last_report
+        now, all_delivered = progress.elapsed_s, sum(progress.delivered.values())
+        if not force and now - at < REPORT_EVERY_S:
+            return
+        seconds = max(now - at, 1e-3)
+        self._events.emit(
+            "progress",
+            elapsed_s=round(now, 2),
+            acked=progress.acked,
+            delivered=dict(progress.delivered),
+            acked_per_s=round((progress.acked - acked) / seconds),
+            delivered_per_s=round((all_delivered - delivered) / seconds),
+        )
+        self._last_report = (now, progress.acked, all_delivered)
+
+    def _give_up(self, waiting: list[Step], fleet: Fleet) -> None:
+        missing = [s.words() for s in waiting]
+        if not fleet.producers_done():
+            missing.append(f"the producers ({fleet.total_acked():,} records acknowledged)")
+        words = f"after {self._limits.drive:g} s (limits.drive) still waiting for: {'; '.join(missing) or 'a heal'}"
+        self._events.emit("problem", words=words)
+
+    def _heal(self, kafka: Kafka, faults: Mapping[str, FaultRun]) -> None:
+        """Heal what is left, then wait for leaders and full ISRs: the log is read from a healed cluster."""
+        for fault in faults.values():
+            fault.finish(HEAL_TIMEOUT_S)
+        try:
+            wait_until(lambda: kafka.healthy(self._partitions), HEAL_TIMEOUT_S, "", every_s=0.2)
+        except WaitTimeout:
+            missing = "; ".join(kafka.unhealthy(self._partitions))
+            raise ClusterError(
+                f"the cluster did not heal within {HEAL_TIMEOUT_S:g} s: {missing}; look at {self._run.logs}"
+            ) from None
+
+    def _drain(self, kafka: Kafka, fleet: Fleet) -> None:
+        """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail."""
+        if not self._scenario.consumers:
+            return
+        ends = wait_until(
+            lambda: self._all_ends(kafka), HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered"
+        )
+        deadline = time.monotonic() + self._limits.drain
+        while behind := self._behind(ends, fleet):
+            self._report(self._progress(fleet, {}))
+            if time.monotonic() > deadline:
+                some = "; ".join(behind[:5]) + (f" and {len(behind) - 5} more" if len(behind) > 5 else "")
+                self._events.emit("note", words=f"not drained after {self._limits.drain:g} s (limits.drain): {some}")
+                return
+            time.sleep(TICK_S)
+        self._report(self._progress(fleet, {}), force=True)
+
+    def _all_ends(self, kafka: Kafka) -> dict[str, int]:
+        """The end offset of every partition, or nothing as long as one is not answered."""
+        ends = {partition: end.offset for partition, end in kafka.offsets(self._partitions).items()}
+        return ends if len(ends) == len(self._partitions) else {}
+
+    def _behind(self, ends: Mapping[str, int], fleet: Fleet) -> list[str]:
+        """What each reader has yet to process, in words."""
+        found = []
+        for entry in self._scenario.consumers:
+            readers = [entry.name] if entry.mode == "subscribe" else fleet.client_ids(entry.name)
+            for reader in readers:
+                positions = fleet.positions(reader)
+                for partition, end in ends.items():
+                    if partition.rpartition("/")[0] in entry.topics and positions.get(partition, 0) < end:
+                        found.append(
+                            f"{reader} is at {positions.get(partition, 'no position')} of {end} in {partition}"
+                        )
+        return found
+
+
+def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:
+    fault = faults[step.fault]
+    if step.action == "inject":
+        fault.inject()
+    else:
+        fault.heal()

@@ -1,0 +1,29 @@
+"""Faults: what Aftershock breaks, how it heals it, and how it knows that it took effect.
+
+A fault has three parts, and needs a driver that can do what its model in `chaos.scenario.faults` lists as `needs`:
+
+- `inject` does the damage, at a target that is resolved at that moment, and says in words what it hit;
+- `proof` looks, from outside the injector, for the change that shows the damage took effect (another leader, a member
+  that left, a request that is not answered) and gives it as a sentence, or None while there is none;
+- `heal` undoes it. It may be called at any time, more than once, also for an injection that failed half-way.
+
+A fault without proof makes a run inconclusive: a test that passes although its fault never happened proves nothing.
+"""
+
+from __future__ import annotations
+
+from chaos.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
+from chaos.faults.consumer import ConsumerCrash, ConsumerSlow
+from chaos.faults.fault import Fault
+from chaos.faults.runner import FaultRun
+from chaos.faults.world import World
+
+FAULTS: dict[str, type[Fault]] = {
+    "broker.kill": BrokerKill,
+    "broker.pause": BrokerPause,
+    "coordinator.kill": CoordinatorKill,
+    "consumer.slow": ConsumerSlow,
+    "consumer.crash": ConsumerCrash,
+}
+
+__all__ = ["FAULTS", "Fault", "FaultRun", "World"]

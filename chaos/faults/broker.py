@@ -1,0 +1,160 @@
+"""Faults of brokers: death, and silence."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from chaos.errors import AftershockError, FaultError
+from chaos.faults import probe, targets
+from chaos.faults.world import World
+from chaos.kafka import NO_LEADER
+from chaos.scenario.faults import FaultSpec
+
+
+@dataclass
+class BrokerKill:
+    """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
+
+    A broker that led nothing proves its death by vanishing from the metadata.
+    """
+
+    spec: FaultSpec
+    resolved: str = ""
+    _broker: int = 0
+    _led: dict[str, int | None] = field(default_factory=dict)
+
+    def inject(self, world: World) -> str:
+        """Kill the target; what it led, with the epochs then, is kept for the proof."""
+        (self._broker,) = targets.brokers(self.spec.target, world)
+        self.resolved = f"broker {self._broker}"
+        self._led = _led_by(self._broker, world)
+        world.cluster.kill_broker(self._broker)
+        return f"killed {self.resolved}, the leader of {_some(list(self._led)) or 'no partition'}"
+
+    def proof(self, world: World) -> str | None:
+        """Wait for the target's own partition where it names one, else for any that the broker led."""
+        named = self.spec.target.leader_of
+        for partition in [named] if named else list(self._led):
+            before = self._led.get(partition)
+            now, epoch = world.observer.leader(partition), world.observer.epochs.get(partition)
+            if now not in (NO_LEADER, self._broker):
+                return f"{partition} went from leader {self._broker} to {now}{_epochs(before, epoch)}"
+            if before is not None and epoch is not None and epoch > before:
+                return f"{partition} has leader {now} again{_epochs(before, epoch)}"
+        metadata = world.observer.metadata
+        if not self._led and metadata and self._broker not in metadata.brokers:
+            return f"{self.resolved} is gone from the metadata"
+        return None
+
+    def heal(self, world: World) -> str:
+        """Start the broker again on its old disk."""
+        if not self._broker:
+            return "nothing to heal"
+        if not world.cluster.broker_alive(self._broker):
+            world.cluster.start_broker(self._broker)
+        return f"broker {self._broker} is back"
+
+
+@dataclass
+class CoordinatorKill(BrokerKill):
+    """SIGKILL the group's coordinator. Proof: FindCoordinator names another broker, or the same one after a refusal."""
+
+    _refused: bool = False
+
+    def inject(self, world: World) -> str:
+        """Kill the coordinator."""
+        super().inject(world)
+        return f"killed {self.resolved}, the coordinator of group {self.spec.target.coordinator_of}"
+
+    def proof(self, world: World) -> str | None:
+        """Ask for the coordinator, as a client would."""
+        group = str(self.spec.target.coordinator_of)
+        state = world.kafka.group(group)
+        if state is None:
+            self._refused = True
+            return None
+        if state.coordinator != self._broker:
+            return f"the coordinator of {group} went from broker {self._broker} to {state.coordinator}"
+        return f"broker {self._broker} refused and coordinates {group} again" if self._refused else None
+
+
+@dataclass
+class BrokerPause:
+    """SIGSTOP. Proof: brokers that answered before accept a connection and leave a request unanswered."""
+
+    spec: FaultSpec
+    resolved: str = ""
+    _brokers: list[int] = field(default_factory=list)
+    _answered: dict[int, float] = field(default_factory=dict)
+
+    def inject(self, world: World) -> str:
+        """Ask each target once, then stop it."""
+        chosen = targets.brokers(self.spec.target, world)
+        self.resolved = ", ".join(f"broker {b}" for b in chosen)
+        try:
+            self._answered = {b: _asked(b, world, 5.0) for b in chosen}
+        except OSError as e:
+            raise FaultError(f"{self.resolved} did not answer even before it was stopped: {e}") from None
+        for broker in chosen:
+            self._brokers.append(broker)
+            world.cluster.pause_broker(broker)
+        return f"stopped {self.resolved}"
+
+    def proof(self, world: World) -> str | None:
+        """Every target leaves a request unanswered; all are asked at once, for the silence may be short."""
+        if not self._brokers:
+            return None
+        with ThreadPoolExecutor(len(self._brokers)) as pool:
+            if not all(pool.map(lambda b: _is_silent(b, world), self._brokers)):
+                return None
+        before = max(self._answered.values()) * 1000
+        return (
+            f"{self.resolved} left a request unanswered for {probe.SILENCE_S:g} s (before: answered in {before:.0f} ms)"
+        )
+
+    def heal(self, world: World) -> str:
+        """Continue whatever was stopped."""
+        for broker in self._brokers:
+            with contextlib.suppress(AftershockError):  # killed meanwhile by another fault: its heal starts it
+                world.cluster.resume_broker(broker)
+        return f"{self.resolved} goes on" if self._brokers else "nothing to heal"
+
+
+def _asked(broker: int, world: World, timeout_s: float) -> float:
+    state = world.cluster.state.broker(broker)
+    return probe.answer_s(state.host, state.port, timeout_s)
+
+
+def _is_silent(broker: int, world: World) -> bool:
+    try:
+        _asked(broker, world, probe.SILENCE_S)
+    except TimeoutError:
+        return True
+    except OSError:  # it refuses: gone, not silent
+        return False
+    return False
+
+
+def _led_by(broker: int, world: World) -> dict[str, int | None]:
+    """The partitions of the scenario's topics that a broker leads now, with their leader epochs where known."""
+    metadata = world.kafka.metadata()
+    topics = {t.name for t in world.scenario.topics}
+    if metadata is None:
+        return {}
+    led = sorted(
+        name
+        for name, state in metadata.partitions.items()
+        if state.leader == broker and name.rpartition("/")[0] in topics
+    )
+    epochs = world.kafka.offsets(led)
+    return {name: epochs[name].leader_epoch if name in epochs else None for name in led}
+
+
+def _epochs(before: int | None, now: int | None) -> str:
+    return "" if before is None or now is None or now <= before else f", leader epoch {before} to {now}"
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,24 @@
+"""What a fault acts on and looks at."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from chaos.clients.fleet import Fleet
+from chaos.cluster.process import ProcessCluster
+from chaos.kafka import Kafka
+from chaos.observer import Observer
+from chaos.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class World:
+    """The cluster, the clients, the observer, a connection of the fault's own, and its random choices."""
+
+    scenario: Scenario
+    cluster: ProcessCluster
+    fleet: Fleet
+    observer: Observer
+    kafka: Kafka
+    rng: random.Random

@@ -1,0 +1,133 @@
+"""The observer: samples what the cluster shows to the outside, and records every change.
+
+Its table `cluster` is what proofs of faults, attribution and the pictures stand on. Three threads, because a question
+to a dead broker waits for its time-out and must not hold up the others: metadata, groups, offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+from chaos.events import now_us
+from chaos.kafka import NO_LEADER, GroupState, Kafka, Metadata
+from chaos.ledger import TableWriter
+from chaos.rundir import RunDir
+
+METADATA_EVERY_S = 0.15
+GROUPS_EVERY_S = 0.3
+OFFSETS_EVERY_S = 0.5
+
+
+class Observer:
+    """Samples while it is started; `metadata`, `groups` and `epochs` hold the latest answers."""
+
+    def __init__(self, run: RunDir, bootstrap: str, partitions: Sequence[str], groups: Sequence[str]) -> None:
+        self.metadata: Metadata | None = None
+        self.groups: dict[str, GroupState] = {}
+        self.epochs: dict[str, int] = {}
+        self._bootstrap = bootstrap
+        self._partitions = list(partitions)
+        self._group_ids = list(groups)
+        self._writer = TableWriter(run.ledger, "cluster", "observer")
+        self._known: dict[tuple[str, str], str] = {}
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(
+                target=self._every, args=(seconds, sample), daemon=True, name=f"observer-{sample.__name__}"
+            )
+            for seconds, sample in (
+                (METADATA_EVERY_S, self._sample_metadata),
+                (GROUPS_EVERY_S, self._sample_groups),
+                (OFFSETS_EVERY_S, self._sample_offsets),
+            )
+        ]
+
+    def __enter__(self) -> Observer:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(timeout=15)
+        with self._lock:
+            self._writer.close()
+
+    def leader(self, partition: str) -> int:
+        """The leader of a partition as last seen (-1: none)."""
+        state = self.metadata.partitions.get(partition) if self.metadata else None
+        return state.leader if state else NO_LEADER
+
+    def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
+        kafka = Kafka(self._bootstrap)
+        while not self._stopping.is_set():
+            try:
+                sample(kafka)
+            except KafkaException as e:
+                self._record([("observer", "error", str(e))])
+            self._stopping.wait(seconds)
+
+    def _sample_metadata(self, kafka: Kafka) -> None:
+        metadata = kafka.metadata()
+        if metadata is None:
+            self._record([("cluster", "answers", False)])
+            return
+        seen: list[tuple[str, str, Any]] = [
+            ("cluster", "answers", True),
+            ("cluster", "brokers", list(metadata.brokers)),
+        ]
+        for name in self._partitions:
+            if (state := metadata.partitions.get(name)) is not None:
+                seen += [(name, "leader", state.leader), (name, "isr", list(state.isr))]
+        self._record(seen)
+        self.metadata = metadata
+
+    def _sample_groups(self, kafka: Kafka) -> None:
+        for group in self._group_ids:
+            state = kafka.group(group)
+            if state is None:
+                self._record([(f"group:{group}", "answers", False)])
+                continue
+            members = [
+                {"member_id": m.member_id, "client_id": m.client_id, "partitions": list(m.partitions)}
+                for m in state.members
+            ]
+            seen: list[tuple[str, str, Any]] = [
+                (f"group:{group}", "answers", True),
+                (f"group:{group}", "state", state.state),
+                (f"group:{group}", "coordinator", state.coordinator),
+                (f"group:{group}", "members", members),
+            ]
+            committed = kafka.committed(group) or {}
+            seen += [(f"group:{group}/{p}", "committed", offset) for p, offset in committed.items()]
+            self._record(seen)
+            self.groups[group] = state
+
+    def _sample_offsets(self, kafka: Kafka) -> None:
+        ends = kafka.offsets(self._partitions)
+        seen: list[tuple[str, str, Any]] = []
+        for name, end in ends.items():
+            seen.append((name, "end_offset", end.offset))
+            if end.leader_epoch is not None:
+                seen.append((name, "leader_epoch", end.leader_epoch))
+                self.epochs[name] = end.leader_epoch
+        self._record(seen)
+
+    def _record(self, seen: list[tuple[str, str, Any]]) -> None:
+        """Write what changed since it was last seen."""
+        with self._lock:
+            at, rows = now_us(), []
+            for entity, key, value in seen:
+                text = json.dumps(value, separators=(",", ":"))
+                if self._known.get((entity, key)) != text:
+                    self._known[entity, key] = text
+                    rows.append({"at_us": at, "entity": entity, "key": key, "value": text})
+            if rows and not self._stopping.is_set():
+                self._writer.append_rows(rows)

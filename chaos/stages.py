@@ -1,0 +1,99 @@
+"""The stages of the driving half, each callable on its own: the command line and the DAGs call the same ones.
+
+prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdict) -> destroy
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from confluent_kafka.admin import NewTopic
+
+from chaos.cluster.process import ProcessCluster
+from chaos.cluster.process import destroy as destroy_cluster
+from chaos.cluster.processes import Identity
+from chaos.cluster.settings import ClusterSpec
+from chaos.drive import Drive
+from chaos.events import EventLog, now_us
+from chaos.kafka import Kafka
+from chaos.rundir import RunDir, new_run_id
+from chaos.scenario import Resolved, find, load, read, resolve, save
+from chaos.scenario.load import SHIPPED
+
+AUDIT_MARGIN_S = 1800.0
+"""What a run may take beyond its own limits (start, audit, report) before its deadline ends it."""
+
+
+def prepare(
+    scenario: str,
+    *,
+    runs_dir: Path,
+    seed: int | None = None,
+    kafka: str | None = None,
+    overrides: list[str] | None = None,
+    run_id: str | None = None,
+) -> RunDir:
+    """Load and resolve a scenario and make its run directory; nothing is started."""
+    path = find(scenario)
+    sets = [*(overrides or []), *([f"cluster.kafka={kafka}"] if kafka else [])]
+    loaded = load(path, sets)
+    run = RunDir.create(runs_dir, run_id or new_run_id(path.stem))
+    run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    name = path.stem if path.parent == SHIPPED else str(path)
+    save(
+        run,
+        resolve(loaded, run_id=run.run_id, name=name, created_us=now_us(), seed=seed, overrides=overrides or []),
+    )
+    return run
+
+
+def deadline_s(resolved: Resolved) -> float:
+    """When everything of a run is ended, whatever became of its owner."""
+    limits = resolved.scenario.limits
+    return limits.drive + limits.drain + 2 * limits.clients + AUDIT_MARGIN_S
+
+
+def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> ProcessCluster:
+    """Start the brokers and make the topics. A failure leaves nothing running."""
+    resolved = read(run)
+    scenario = resolved.scenario
+    with events.stage("deploy"):
+        cluster = ProcessCluster.deploy(
+            run,
+            ClusterSpec(
+                brokers=scenario.cluster.brokers,
+                kafka=scenario.cluster.kafka,
+                config=scenario.cluster.config,
+                heap_bytes=scenario.cluster.heap,
+            ),
+            owner=owner,
+            deadline_s=deadline_s(resolved),
+            on_progress=lambda words: events.emit("note", words=words),
+        )
+        try:
+            Kafka(cluster.bootstrap, timeout_s=10.0).create_topics(
+                NewTopic(t.name, t.partitions, t.replication_factor, config={k: _text(v) for k, v in t.config.items()})
+                for t in scenario.topics
+            )
+        except BaseException:
+            cluster.destroy()
+            raise
+    return cluster
+
+
+def drive(run: RunDir, events: EventLog) -> None:
+    """Run clients and faults against the deployed cluster, and seal the ledger."""
+    with events.stage("drive"):
+        Drive(run, read(run), ProcessCluster.attach(run), events).run()
+
+
+def destroy(run: RunDir, events: EventLog) -> None:
+    """End everything of the run; idempotent, and quiet where nothing was deployed."""
+    with events.stage("destroy"):
+        destroy_cluster(run)
+
+
+def _text(value: bool | int | float | str) -> str:
+    """A setting as Kafka reads it."""
+    return value if isinstance(value, str) else json.dumps(value)

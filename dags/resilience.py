@@ -1,0 +1,128 @@
+"""One DAG per shipped scenario: `resilience.<scenario>`. The tasks call stages and hold no logic of their own.
+
+    deploy -> drive -> audit -> validate -> report -> verdict      destroy is deploy's teardown
+
+Clients and faults belong in one task, for `airflow dags test` runs tasks one after another. `drive` is never retried: a
+second try would hide what the first one saw. The verdict is the leaf and raises unless it is a pass, so that no DAG run
+is green that did not prove something. XCom carries the run directory's path and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(PROJECT))  # Airflow puts only the DAG folder on the path, whichever Airflow it is
+
+from airflow.sdk import DAG, Param, task  # noqa: E402
+from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+
+from chaos.scenario import shipped  # noqa: E402
+from chaos.scenario.model import DEFAULT_KAFKA  # noqa: E402
+
+PARAMS = {
+    "kafka": Param(DEFAULT_KAFKA, type="string", pattern=r"^\d+\.\d+\.\d+$", description="Kafka release"),
+    "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
+    "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
+    "runs_dir": Param(str(PROJECT / "runs"), type="string", description="where run directories are made"),
+    "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
+    "owner": Param(None, type=["null", "string"], description="pid:start of a process whose end ends the cluster"),
+}
+
+
+@task
+def deploy(scenario: str, params: dict[str, Any]) -> str:
+    """Resolve the scenario, start its cluster, and hand on the run directory."""
+    from chaos import stages
+    from chaos.cluster.processes import Identity
+    from chaos.events import EventLog
+
+    run = stages.prepare(
+        scenario,
+        runs_dir=Path(params["runs_dir"]),
+        seed=params["seed"],
+        kafka=params["kafka"],
+        overrides=params["overrides"],
+        run_id=params["run_id"],
+    )
+    stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
+    return str(run.path)
+
+
+@task(retries=0)
+def drive(run_dir: str) -> None:
+    """Run clients, faults and the observer; seal the ledger."""
+    from chaos import stages
+    from chaos.events import EventLog
+    from chaos.rundir import RunDir
+
+    run = RunDir.open(Path(run_dir))
+    stages.drive(run, EventLog(run))
+
+
+@task
+def audit(run_dir: str) -> None:
+    """Read the final log back from the healed cluster, then find every anomaly in Spark."""
+    from chaos.rundir import RunDir
+    from checks import stages
+
+    run = RunDir.open(Path(run_dir))
+    stages.readback(run)
+    stages.audit(run)
+
+
+@task
+def validate(run_dir: str) -> None:
+    """Hold the findings against the contract with Great Expectations."""
+    from chaos.rundir import RunDir
+    from checks import stages
+
+    stages.validate(RunDir.open(Path(run_dir)))
+
+
+@task
+def report(run_dir: str) -> None:
+    """Write report.html, junit.xml and result.json."""
+    from chaos.rundir import RunDir
+    from checks import stages
+
+    stages.report(RunDir.open(Path(run_dir)))
+
+
+@task(retries=0)
+def verdict(run_dir: str) -> None:
+    """Raise unless the verdict is a pass."""
+    from chaos.rundir import RunDir
+    from checks import stages
+
+    result = stages.verdict(RunDir.open(Path(run_dir)))
+    if result.verdict != "pass":
+        raise AirflowFailException(f"{result.verdict}: {result.sentence} See {run_dir}/report.html")
+
+
+@task
+def destroy(run_dir: str) -> None:
+    """End everything of the run."""
+    from chaos import stages
+    from chaos.events import EventLog
+    from chaos.rundir import RunDir
+
+    run = RunDir(Path(run_dir))
+    stages.destroy(run, EventLog(run))
+
+
+def build(name: str, title: str) -> DAG:
+    """The DAG of one scenario."""
+    with DAG(
+        f"resilience.{name}", description=title, schedule=None, catchup=False, params=PARAMS, tags=["resilience"]
+    ) as dag:
+        run_dir = deploy(name)
+        end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
+        run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> report(run_dir) >> verdict(run_dir) >> end
+    return dag
+
+
+for scenario_name, scenario_path in shipped().items():
+    globals()[f"resilience_{scenario_name}"] = build(scenario_name, str(scenario_path.stem))
