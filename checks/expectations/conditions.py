@@ -1,0 +1,180 @@
+"""The platform's own conditions: whether the run is able to prove anything."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from chaos.errors import RunDirError
+from chaos.events import read_events
+from chaos.ledger import Seal, read_seal
+from chaos.rundir import RunDir
+from chaos.scenario import Resolved
+from checks.audited import audit_rows, json_object, ledger_rows
+from checks.expectations.contract import Term, partitions, planned_sends, readers
+from checks.expectations.seen import Seen, unseen
+from checks.expectations.words import listed
+from checks.fault_outcomes import fault_outcomes, missing_proof
+from checks.history import DRIVING, broken_off, notes
+
+RECORDS = ("sends", "deliveries", "commits", "assignments")
+"""The tables that the audit has to take in to the last row."""
+AUDIT_AGAIN = "audit the run again, and report it if it stays"
+
+
+class Conditions:
+    """The conditions of one run; `seen` gives what was seen of a term."""
+
+    def __init__(self, run: RunDir, resolved: Resolved) -> None:
+        self._run, self._scenario = run, resolved.scenario
+        self._events = read_events(run)
+        self._faults = {f.name: f for f in fault_outcomes(run, resolved)}
+        self._lifecycle = ledger_rows(run, "lifecycle", ["client", "incarnation", "event", "detail"])
+        self._ended_on_purpose = {
+            stem
+            for row in self._lifecycle
+            if row["event"] == "crashed" and not json_object(row["detail"]).get("unexpected")
+            for stem in _ledger_files(str(row["client"]), row["incarnation"])
+        }
+        self._counts: dict[str, dict[str, int]] = {}
+        for row in audit_rows(run, "counts"):
+            self._counts.setdefault(row["name"], {})[row["scope"]] = row["value"]
+        try:
+            self._seal: Seal | None = read_seal(run.ledger)
+        except RunDirError:
+            self._seal = None
+
+    def seen(self, term: Term) -> Seen:
+        """What was seen of one of the platform's terms."""
+        if term.check == "fault_proof":
+            return self._fault(term.scope)
+        measures = {
+            "StagesBrokenOff": self._stages,
+            "RowsMissingFromAudit": self._rows,
+            "UnexplainedTornBytes": self._torn,
+            "UnexpectedClientDeaths": self._deaths,
+            "PartitionsReadBack": self._log,
+            "RecordsSent": self._sent,
+            "RecordsAcknowledged": self._acked,
+            "RecordsDelivered": self._delivered,
+        }
+        return measures[term.rule]()
+
+    def distrust(self) -> str:
+        """Why no anomaly count of this run can be relied on; empty where they can.
+
+        A log or a ledger of which a part was not read makes every record of that part look lost.
+        """
+        if self._log().value != partitions(self._scenario):
+            return "the final log was not read back whole, so what is missing in it may be there"
+        if holes := self._holes():
+            return f"the log that was read back has holes ({holes}), and records may stand there; read it back again"
+        if self._rows().value != 0:
+            return "the audit did not take in every row of the ledger, so what it misses may be there"
+        return ""
+
+    def _holes(self) -> str:
+        """Offsets without a record in topics that keep every record."""
+        cluster = str(self._scenario.cluster.config.get("log.cleanup.policy", "delete"))
+        whole = {t.name for t in self._scenario.topics if "compact" not in str(t.config.get("cleanup.policy", cluster))}
+        gaps = self._counts.get("log_gaps", {})
+        return listed([f"{topic}: {n:,} offsets" for topic, n in sorted(gaps.items()) if n and topic in whole])
+
+    def _fault(self, name: str) -> Seen:
+        fault = self._faults[name]
+        if reason := missing_proof(fault):
+            return Seen(0, "failed" if fault.error else "no proof", f"{name}: {reason}")
+        return Seen(1, fault.proof or "proven", fault.proof)
+
+    def _stages(self) -> Seen:
+        if not any(e.get("kind") == "stage" and e.get("stage") in DRIVING for e in self._events):
+            return unseen("not recorded", "events.jsonl tells nothing of the drive: copy the whole run directory")
+        broken = broken_off(self._events, DRIVING)
+        words = listed([f"{stage}: {reason}" for stage, reason in broken.items()])
+        return Seen(len(broken), f"{len(broken)}", f"the drive ended early ({words}); mend that and run again")
+
+    def _rows(self) -> Seen:
+        read, audited = self._counts.get("rows_read", {}), self._counts.get("rows_audited", {})
+        if self._seal is None or not read:
+            return unseen("not counted", f"the ledger has no seal or the audit counted no rows; {AUDIT_AGAIN}")
+        expected = dict(read)
+        for table in RECORDS:  # the seal counted them before Spark did
+            expected[table] = max(
+                read.get(table, 0), self._seal.tables[table].rows if table in self._seal.tables else 0
+            )
+        missing = {t: abs(rows - audited.get(t, 0)) for t, rows in expected.items() if rows != audited.get(t, 0)}
+        why = listed([f"{table}: {rows:,}" for table, rows in missing.items()])
+        total = sum(expected.values())
+        return Seen(
+            sum(missing.values()),
+            f"{sum(missing.values()):,} of {total:,} rows",
+            f"rows not audited ({why}); {AUDIT_AGAIN}",
+        )
+
+    def _torn(self) -> Seen:
+        if self._seal is None:
+            return unseen("not counted", "the ledger was never sealed; run again")
+        torn = [(t.file, t.bytes) for table in self._seal.tables.values() for t in table.torn]
+        unexplained = [(file, size) for file, size in torn if not self._killed_on_purpose(file)]
+        size, explained = sum(s for _, s in unexplained), sum(s for _, s in torn) - sum(s for _, s in unexplained)
+        words = f"{size:,} bytes" + (f" (and {explained:,} of clients killed on purpose)" if explained else "")
+        files = listed([file for file, _ in unexplained])
+        return Seen(
+            size, words, f"torn at the end: {files}; see why its writer died in logs/, or whether the disk was full"
+        )
+
+    def _killed_on_purpose(self, file: str) -> bool:
+        return PurePosixPath(file).name.partition(".")[0] in self._ended_on_purpose
+
+    def _deaths(self) -> Seen:
+        if not self._lifecycle:
+            return unseen("not recorded", "the ledger knows of no client; see the drive's stages in events.jsonl")
+        dead = [
+            str(r["client"])
+            for r in self._lifecycle
+            if r["event"] == "crashed" and json_object(r["detail"]).get("unexpected")
+        ]
+        why = f"{listed(dead)} died, though no fault asked for it; see its file in logs/ and run again"
+        return Seen(len(dead), f"{len(dead)}", why)
+
+    def _log(self) -> Seen:
+        wanted = {(t.name, p) for t in self._scenario.topics for p in range(t.partitions)}
+        rows = ledger_rows(self._run, "log_range", ["topic", "partition"])
+        missing = sorted(wanted - {(r["topic"], r["partition"]) for r in rows})
+        names = listed([f"{topic}/{p}" for topic, p in missing])
+        count = len(wanted) - len(missing)
+        why = f"not read back: {names}; run `readback` again while the cluster is up, or run the scenario again"
+        return Seen(count, f"{count:,} of {len(wanted):,} partitions", why)
+
+    def _sent(self) -> Seen:
+        planned = planned_sends(self._scenario)
+        if "sent" not in self._counts:
+            return unseen("not counted", f"the audit counted no sends; {AUDIT_AGAIN}")
+        sent = sum(self._counts["sent"].values())
+        said = listed(notes(self._events)) or "the producers did not finish"
+        return Seen(
+            sent, f"{sent:,}", f"{sent:,} of {planned:,} records were sent: {said}; raise limits.drive or send fewer"
+        )
+
+    def _acked(self) -> Seen:
+        acked = self._counts.get("acked", {})
+        topics = sorted({p.topic for p in self._scenario.producers})
+        none = [t for t in topics if not acked.get(t)]
+        why = f"nothing was acknowledged in {listed(none)}; see the producers' files in logs/ for their errors"
+        return Seen(min(acked.get(t, 0) for t in topics), _each(acked, topics), why)
+
+    def _delivered(self) -> Seen:
+        delivered = self._counts.get("delivered", {})
+        names = sorted(readers(self._scenario))
+        none = [r for r in names if not delivered.get(r)]
+        why = f"nothing was delivered to {listed(none)}; see its file in logs/, raise limits.drain, or start it earlier"
+        return Seen(min(delivered.get(r, 0) for r in names), _each(delivered, names), why)
+
+
+def _each(counts: dict[str, int], names: list[str]) -> str:
+    return listed([f"{name}: {counts.get(name, 0):,}" for name in names])
+
+
+def _ledger_files(client: str, incarnation: int) -> tuple[str, str]:
+    """The names, without suffix, that the ledger files of one life of a client may have."""
+    slug = client.replace("/", "-")
+    return slug, f"{slug}-{incarnation}"

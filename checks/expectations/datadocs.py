@@ -1,0 +1,44 @@
+"""Data Docs that open from a file on a machine without a network.
+
+GX's pages fetch style sheets, scripts and a logo from other hosts: a page that waits for them shows late or never, and
+tells others that it was opened. All of that is taken out; a small style sheet of our own stands in.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from chaos.rundir import write_atomically
+
+_ELSEWHERE = re.compile(
+    r"""<link\b[^>]*\bhref=["']https?://[^>]*>"""
+    r"""|<script\b[^>]*\bsrc=["']https?://[^>]*>\s*</script>"""
+    r"""|<img\b[^>]*\bsrc=["']https?://[^>]*>""",
+    re.IGNORECASE | re.DOTALL,
+)
+_BACKGROUND = re.compile(r"""url\(\s*["']?https?://[^)]*\)""", re.IGNORECASE)
+_INLINE_SCRIPT = re.compile(r"<script\b(?![^>]*\bsrc=)[^>]*>.*?</script>", re.IGNORECASE | re.DOTALL)
+_FOOTER = re.compile(r"<footer\b.*?</footer>", re.IGNORECASE | re.DOTALL)
+
+STYLE = """<style>
+body { font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; line-height: 1.4;
+  color-scheme: light dark; }
+table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
+td, th { border: 1px solid #8888; padding: .3rem .6rem; text-align: left; vertical-align: top; }
+.btn, .modal, #ge-cta-footer, .popover, [data-toggle=modal], .cooltip .top { display: none; }
+ul { padding-left: 1.2rem; }
+</style></head>"""
+
+
+def make_self_contained(project: Path) -> None:
+    """Rewrite every page of the project's Data Docs so that it needs nothing but itself."""
+    for page in sorted((project / "uncommitted" / "data_docs").rglob("*.html")):
+        write_atomically(page, self_contained(page.read_text(encoding="utf-8")))
+
+
+def self_contained(page: str) -> str:
+    """One page with nothing fetched from elsewhere. Its own scripts go too: they need what was taken out."""
+    for pattern in (_ELSEWHERE, _INLINE_SCRIPT, _FOOTER):
+        page = pattern.sub("", page)
+    return _BACKGROUND.sub("none", page).replace("</head>", STYLE, 1)

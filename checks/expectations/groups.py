@@ -1,0 +1,75 @@
+"""What was seen of a group: the most members at once, and its rebalances while the load ran."""
+
+from __future__ import annotations
+
+import json
+
+from chaos.events import read_events
+from chaos.rundir import RunDir
+from chaos.scenario import Resolved
+from checks.audited import ledger_rows
+from checks.expectations.seen import Seen, unseen
+
+Window = tuple[int, int]
+
+
+def members_at_most(run: RunDir, group: str) -> Seen:
+    """The most members that the observer ever saw at once."""
+    rows = ledger_rows(run, "cluster", ["entity", "key", "value"])
+    sizes = [_size(r["value"]) for r in rows if r["entity"] == f"group:{group}" and r["key"] == "members"]
+    known = [size for size in sizes if size is not None]
+    if not known:
+        return unseen(
+            "not observed",
+            f"the observer never got an answer about the members of group {group}: look at the rows `observer` and "
+            f"`group:{group}` of ledger/cluster.parquet, and give the coordinator time between faults",
+        )
+    return Seen(max(known), f"{max(known):,}", f"over {len(known):,} observed changes")
+
+
+def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
+    """Generations that came between the start of the producers, when the group had formed, and the stop of the clients.
+
+    Generations are counted by their numbers, so one that no member lived to see counts too.
+    """
+    if all(c.mode == "assign" for c in resolved.scenario.consumers if c.group == group):
+        return Seen(0, "0", "assign-mode consumers are in no group, so none can rebalance")
+    columns = ["group", "mode", "generation", "at_us"]
+    rows = [
+        r
+        for r in ledger_rows(run, "assignments", columns)
+        if r["group"] == group and r["mode"] == "subscribe" and r["generation"] is not None
+    ]
+    if not rows:
+        return unseen(
+            "not observed", f"no member of group {group} was assigned a partition: see the consumers' files in logs/"
+        )
+    began, ended = _load_window(run)
+    before = [r["generation"] for r in rows if r["at_us"] < began]
+    during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
+    formed = max(before, default=min(r["generation"] for r in rows))
+    last = max(during, default=formed)
+    count = max(0, last - formed)
+    return Seen(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
+
+
+def _load_window(run: RunDir) -> Window:
+    """From the first producer's start to the order to stop; all of the run where either is not on record."""
+    started = [
+        r["at_us"]
+        for r in ledger_rows(run, "lifecycle", ["role", "event", "at_us"])
+        if r["role"] == "producer" and r["event"] == "started"
+    ]
+    stops = [e["at_us"] for e in read_events(run) if e.get("stage") == "stop" and e.get("state") == "begin"]
+    return min(started, default=0), max(stops, default=2**62)
+
+
+def _size(value: str) -> int | None:
+    """The number of members, from a list of them or a number."""
+    try:
+        members = json.loads(value)
+    except (TypeError, ValueError):
+        return None
+    if isinstance(members, list):
+        return len(members)
+    return members if isinstance(members, int) else None

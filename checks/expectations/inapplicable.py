@@ -1,0 +1,35 @@
+"""Which checks have nothing to look at because of what the scenario is, and may therefore see nothing.
+
+Any other check that examined nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+from chaos.anomalies import ANOMALIES
+from chaos.scenario import Consumer, Scenario
+
+_OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")
+
+
+def nothing_to_examine(s: Scenario, kind: str) -> str:
+    """Why this kind has nothing to look at in this scenario; empty where it should have something."""
+    if ANOMALIES[kind].path != "write" and not s.consumers:
+        return "the scenario has no consumers"
+    if kind in _OF_COMMITS and not any(_commits(c) for c in s.consumers):
+        return "no consumer commits offsets"
+    if kind == "double_ownership" and not any(c.mode == "subscribe" for c in s.consumers):
+        return "no consumer subscribes"
+    if kind == "foreign_commit":
+        # a reader resumes only after a rebalance or a restart, and many a run has neither
+        return "no reader resumed at a committed offset"
+    if kind == "misplaced_write" and all(_acks(p.config) == "0" for p in s.producers):
+        return "with acks=0 no acknowledged offset is known"
+    return ""
+
+
+def _commits(consumer: Consumer) -> bool:
+    return consumer.commit.when != "never"
+
+
+def _acks(config: dict[str, bool | int | float | str]) -> str:
+    return str(config.get("acks", config.get("request.required.acks", "all")))

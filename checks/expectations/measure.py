@@ -1,0 +1,130 @@
+"""One number for each term of the contract, from the audit's tables and the ledger's small ones, in plain Python.
+
+A number that cannot be had is None, with the reason: GX then has nothing to compare, and the term is inconclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chaos.rundir import RunDir
+from chaos.scenario import Resolved
+from checks.audited import audit_rows
+from checks.expectations.conditions import Conditions
+from checks.expectations.contract import Term
+from checks.expectations.groups import members_at_most, rebalances
+from checks.expectations.inapplicable import nothing_to_examine
+from checks.expectations.seen import Seen, unseen
+from checks.expectations.words import FINDINGS, duration, listed, of, tell
+
+CLIENT_FAULTS = "consumer."
+
+
+@dataclass(frozen=True)
+class _Total:
+    """A check summed over its scopes."""
+
+    count: int
+    examined: int
+    undetermined: int
+    by_scope: list[tuple[str, int]]
+
+
+class Measure:
+    """The numbers of one run; `seen` gives a term's."""
+
+    def __init__(self, run: RunDir, resolved: Resolved) -> None:
+        self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
+        self._conditions = Conditions(run, resolved)
+        self._summary = audit_rows(run, "summary")
+        self._metrics = audit_rows(run, "metrics")
+        self._distrust = self._conditions.distrust()
+
+    def seen(self, term: Term) -> Seen:
+        """What was seen of a term."""
+        if term.condition:
+            return self._conditions.seen(term)
+        if term.check == "groups" and term.split == "members":
+            return members_at_most(self._run, term.scope)
+        if term.check == "groups":
+            return rebalances(self._run, self._resolved, term.scope)
+        return self._count(term) if (term.check, term.split) in FINDINGS else self._time(term)
+
+    def _count(self, term: Term) -> Seen:
+        if self._distrust:
+            return unseen("not counted", self._distrust)
+        total = self._total(term)
+        if total is None:
+            why = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
+            return unseen("not checked", why)
+        if not (total.examined or total.count or total.undetermined):
+            return self._nothing(term)
+        what = FINDINGS[term.check, term.split].of
+        words = of(total.count, total.examined, what)
+        if total.undetermined and not _settled(term, total):
+            why = (
+                f"{total.undetermined:,} more could not be decided, and they may break the bound or meet it: "
+                "keep what the rule needs (retention beyond the end of the run, acks other than 0)"
+            )
+            return unseen(f"{words}, {total.undetermined:,} undecided", why)
+        where = listed([f"{scope}: {count:,}" for scope, count in total.by_scope if count])
+        told = tell(term.check, term.split, total.count)
+        return Seen(total.count, words, f"{told} ({where})" if where else f"none among {total.examined:,} {what}")
+
+    def _nothing(self, term: Term) -> Seen:
+        """The check saw nothing: as it should be by the scenario's design, or else a proof of nothing."""
+        reason = nothing_to_examine(self._scenario, term.check)
+        if reason and term.at_least == 0:
+            return Seen(0, f"nothing to examine: {reason}")
+        why = (
+            f"the check saw nothing: {reason or 'what it looks at did not happen'}; "
+            "change the scenario so that it does, or leave this out of `expect`"
+        )
+        return unseen(f"0 of 0 {FINDINGS[term.check, term.split].of}", why)
+
+    def _total(self, term: Term) -> _Total | None:
+        rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
+        if not rows:
+            return None
+        by_scope = sorted(((r["scope"], r["count"]) for r in rows), key=lambda pair: (-pair[1], pair[0]))
+        return _Total(
+            count=sum(r["count"] for r in rows),
+            examined=sum(r["examined"] for r in rows),
+            undetermined=sum(r.get("undetermined") or 0 for r in rows),
+            by_scope=by_scope,
+        )
+
+    def _time(self, term: Term) -> Seen:
+        rows = [
+            r
+            for r in self._metrics
+            if (r["metric"], r["stat"]) == (term.check, term.split) and r["value_us"] is not None
+        ]
+        if faults := self._unmeasured({r["fault"] for r in rows}, term.check):
+            why = f"none was measured for {listed(faults)}: keep the load running for longer, so that its end shows"
+            return unseen("not measured", why)
+        if not rows:
+            return unseen(
+                "not measured", "nothing of the kind happened in this run: bound it in a scenario where it does"
+            )
+        worst = max(rows, key=lambda r: r["value_us"])
+        whose = f"fault {worst['fault']}, {worst['scope']}" if worst["fault"] else worst["scope"]
+        return Seen(worst["value_us"], duration(worst["value_us"]), f"{duration(worst['value_us'])} in {whose}")
+
+    def _unmeasured(self, measured: set[str], metric: str) -> list[str]:
+        """Faults that took place and have no measurement, for a metric that is taken for each fault.
+
+        A fault of a consumer does not touch producers, so it may come when they are done.
+        """
+        if not metric.endswith("_unavailability"):
+            return []
+        spared = CLIENT_FAULTS if metric == "produce_unavailability" else "none"
+        return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(spared)]
+
+
+def _settled(term: Term, total: _Total) -> bool:
+    """Whether the term comes out the same whatever the undetermined rows are."""
+    least, most = total.count, total.count + total.undetermined
+    if term.at_most is not None and most > term.at_most:
+        return least > term.at_most
+    return (least >= term.at_least) == (most >= term.at_least)

@@ -1,0 +1,197 @@
+"""How findings, times and numbers are told to a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Words:
+    """One kind of finding in words.
+
+    rule: the stem of its GX class. none, some: its name where it must not, and where it may or must appear. of: what
+    was examined. told: what was found, past tense; {n} is the number, {records}, {commits}, {times}, {were} follow it.
+    """
+
+    rule: str
+    none: str
+    some: str
+    of: str
+    told: str
+
+
+FINDINGS: dict[tuple[str, str], Words] = {
+    ("lost_write", ""): Words(
+        "LostWrites",
+        "No acknowledged record is lost",
+        "Acknowledged records are lost",
+        "acknowledged records",
+        "{n} acknowledged {records} {were} lost",
+    ),
+    ("duplicate_write", ""): Words(
+        "DuplicateWrites",
+        "No record is written twice",
+        "Records are written twice",
+        "records in the log",
+        "{n} {records} {were} written more than once",
+    ),
+    ("reordered_write", ""): Words(
+        "ReorderedWrites",
+        "No record is written out of order",
+        "Records are written out of order",
+        "records in the log",
+        "{n} {records} {were} written out of order",
+    ),
+    ("misplaced_write", ""): Words(
+        "MisplacedWrites",
+        "Every acknowledged record is at the acknowledged offset",
+        "Acknowledged records are at other offsets than acknowledged",
+        "acknowledged records",
+        "{n} acknowledged {records} {were} found at another offset",
+    ),
+    ("phantom_write", ""): Words(
+        "PhantomWrites",
+        "No record is in the log that nobody sent",
+        "Records are in the log that nobody sent",
+        "records in the log",
+        "{n} {records} in the log {were} sent by no producer of this run",
+    ),
+    ("corrupt_record", ""): Words(
+        "CorruptRecords",
+        "No record is corrupt",
+        "Records are corrupt",
+        "records in the log",
+        "{n} {records} {were} corrupt",
+    ),
+    ("skipped_delivery", ""): Words(
+        "SkippedDeliveries",
+        "No record is skipped",
+        "Records are skipped",
+        "records to deliver",
+        "{n} {records} {were} skipped",
+    ),
+    ("stalled_delivery", ""): Words(
+        "StalledDeliveries",
+        "Every partition is read to its end",
+        "Partitions are not read to their end",
+        "records to deliver",
+        "{n} {records} {were} not delivered when the drain ended",
+    ),
+    ("lost_processing", ""): Words(
+        "LostProcessing",
+        "No record is committed past without being processed",
+        "Records are committed past without being processed",
+        "records committed past",
+        "{n} {records} {were} committed past, yet never processed",
+    ),
+    ("duplicate_delivery", "legal"): Words(
+        "LegalRedeliveries",
+        "No record is delivered again from a committed offset",
+        "Records are delivered again from a committed offset",
+        "deliveries",
+        "{n} {records} {were} delivered again, from the committed offset",
+    ),
+    ("duplicate_delivery", "illegal"): Words(
+        "IllegalRedeliveries",
+        "No record is delivered again without a legal start position",
+        "Records are delivered again without a legal start position",
+        "deliveries",
+        "{n} {records} {were} delivered again without a legal start position",
+    ),
+    ("nonmonotonic_poll", ""): Words(
+        "NonmonotonicPolls",
+        "Within an assignment offsets only rise",
+        "Within an assignment offsets fall",
+        "deliveries",
+        "{n} {records} {were} delivered below an earlier offset of the same assignment",
+    ),
+    ("poll_skip", ""): Words(
+        "PollSkips",
+        "Within an assignment no offset is left out",
+        "Within an assignment offsets are left out",
+        "deliveries",
+        "{n} {records} {were} left out within an assignment",
+    ),
+    ("dirty_read", ""): Words(
+        "DirtyReads",
+        "Every delivered record is in the final log",
+        "Records are delivered that are not in the final log",
+        "deliveries",
+        "{n} delivered {records} {were} not in the final log",
+    ),
+    ("overcommit", ""): Words(
+        "Overcommits",
+        "No offset is committed beyond what was processed",
+        "Offsets are committed beyond what was processed",
+        "commits",
+        "{n} {commits} {were} beyond what was processed",
+    ),
+    ("commit_rewind", ""): Words(
+        "CommitRewinds",
+        "No commit lowers the committed offset",
+        "Commits lower the committed offset",
+        "commits",
+        "{n} {commits} lowered the committed offset",
+    ),
+    ("double_ownership", ""): Words(
+        "DoubleOwnerships",
+        "No partition has two owners at once",
+        "Partitions have two owners at once",
+        "assignments",
+        "{n} {times} a partition had two owners at once",
+    ),
+    ("foreign_commit", ""): Words(
+        "ForeignCommits",
+        "No reader resumes where another job committed",
+        "Readers resume where another job committed",
+        "resumed positions",
+        "{n} {times} a reader resumed where another job had committed",
+    ),
+}
+"""The words of every (kind, split) of `chaos.anomalies.ANOMALIES`; a test holds the two together."""
+
+TIMES: dict[str, tuple[str, str]] = {
+    "produce_unavailability": ("ProduceUnavailability", "Produce unavailability"),
+    "consume_unavailability": ("ConsumeUnavailability", "Consume unavailability"),
+    "rebalance_duration": ("RebalanceDuration", "Rebalance duration"),
+    "ack_latency": ("AckLatency", "Acknowledgement latency"),
+    "end_to_end_latency": ("EndToEndLatency", "End-to-end latency"),
+    "commit_latency": ("CommitLatency", "Commit latency"),
+}
+"""The stem of the GX class and the name of every metric of `chaos.anomalies.METRICS`."""
+
+
+def tell(kind: str, split: str, count: int) -> str:
+    """What was found: `37 acknowledged records were lost`, `No acknowledged record was lost`."""
+    one = count == 1
+    text = FINDINGS[kind, split].told.format(
+        n=f"{count:,}" if count else "no",
+        records="record" if count < 2 else "records",
+        commits="commit" if count < 2 else "commits",
+        times="time" if one else "times",
+        were="was" if count < 2 else "were",
+    )
+    return text[0].upper() + text[1:]
+
+
+def of(count: int, examined: int, what: str) -> str:
+    """A count beside what was examined: `0 of 40,000 acknowledged records`."""
+    return f"{count:,} of {examined:,} {what}"
+
+
+def duration(us: int) -> str:
+    """A time as a person reads it: `812 ms`, `9.8 s`, `15 s`, `2 min 5 s`."""
+    if us < 1_000:
+        return f"{us} us"
+    if us < 999_500:
+        return f"{us / 1_000:.3g} ms"
+    if us < 119_950_000:
+        return f"{round(us / 1_000_000, 1 if us >= 10_000_000 else 2):g} s"
+    minutes, seconds = divmod(round(us / 1_000_000), 60)
+    return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
+
+
+def listed(items: list[str], most: int = 3) -> str:
+    """The first few of a list, and how many more there are."""
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")
