@@ -1,0 +1,39 @@
+"""Clients: producers and consumers, each a process of its own, under the supervision of `chaos.clients.fleet`.
+
+What a client is given, writes, obeys and tells is a protocol and no base class: a client in Java, Go or Flink that keeps
+it has equal standing.
+
+**Given**: argv[1] is the path of a JSON spec, one of the models in `chaos.clients.protocol`. It names the run, the ledger
+directory, the client (`shop/1`, which is also its Kafka `client.id`), its incarnation (1 for its first life), the
+bootstrap servers, all settings of the scenario's entry, and where to go on after an earlier life.
+
+**Writes**: the ledger tables of `chaos.ledger.schemas`, each as `<client, / as ->.<incarnation>.arrows`. A producer writes
+`sends` and `lifecycle`; a consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. One batch is one
+write(2). A delivery row is in the ledger before its offset may be committed, unless the commit setting says otherwise. A
+client writes the lifecycle events started, stopped, error, slowed and resumed; its supervisor writes crashed.
+
+**Obeys**: one JSON object a line on stdin.
+
+    {"do": "stop"}                            finish, then exit with 0: a producer flushes, a consumer leaves its group
+    {"do": "slow", "per_record_s": 0.02}      take that much longer for each record; 0 is full speed again (consumers)
+
+The end of stdin means that the owner died: the client ends at once. A crash is a SIGKILL and needs no order.
+
+**Tells**: one JSON object a line on stdout; stderr is its log.
+
+    {"event": "started"}                      it runs and its lifecycle row is written
+    {"event": "progress", ...}                at most every 100 ms, and once at the end
+        producer: sent, acked, failed, unknown (counts of this incarnation), done (nothing left to send or to wait for)
+        consumer: delivered (count of this incarnation), assigned ["orders/0", ...],
+                  positions {"orders/0": 17}: next offset after the last processed record of each partition it holds, or
+                  where it began; a partition whose beginning the client could not tell is left out until it is known,
+                  member_id and generation (null in assign mode)
+    {"event": "stopped"}                      it did what `stop` asks for
+    {"event": "error", "detail": "..."}       something went wrong; it goes on unless it exits
+
+Exit code 0 follows a clean stop, and nothing else.
+
+    python -m chaos.clients.producer SPEC
+    python -m chaos.clients.group_consumer SPEC
+    python -m chaos.clients.assign_consumer SPEC
+"""

@@ -1,0 +1,52 @@
+"""What happened to a client: its own rows in `lifecycle`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from chaos.clients.channel import Channel
+from chaos.events import now_us
+from chaos.ledger.writer import TableWriter
+
+
+@dataclass
+class Lifecycle:
+    """Writes `lifecycle` for one client in one incarnation, and tells its owner what the protocol wants told."""
+
+    writer: TableWriter
+    channel: Channel
+    client: str
+    role: Literal["producer", "consumer"]
+    incarnation: int
+
+    def event(self, event: str, **detail: Any) -> None:
+        """Write a row; started, stopped and error are told as well."""
+        self.writer.append_rows(
+            [
+                {
+                    "client": self.client,
+                    "role": self.role,
+                    "incarnation": self.incarnation,
+                    "event": event,
+                    "detail": json.dumps(detail),
+                    "at_us": now_us(),
+                }
+            ]
+        )
+        if event in ("started", "stopped"):
+            self.channel.tell(event)
+
+    def error(self, words: str, **detail: Any) -> None:
+        """An error of the client: a row, an event and a line in the log."""
+        self.event("error", error=words, **detail)
+        self.channel.tell("error", detail=words)
+        log(words)
+
+
+def log(words: str) -> None:
+    """A line in the client's log."""
+    sys.stderr.write(f"{now_us()} {words}\n")
+    sys.stderr.flush()

@@ -1,0 +1,166 @@
+"""The producer: `python -m chaos.clients.producer SPEC`. Its protocol is that of `chaos.clients`.
+
+It sends seq after seq, at a steady rate or as fast as it can, and writes a row for each when its delivery report is in.
+The time of a call is stamped once for the records of one tick, or at full speed for a chunk of them: it is off by less
+than the time of a chunk, about a millisecond.
+
+After the order to stop it waits for outstanding answers, up to `stop_within_s`; then it purges what is still on its way,
+which makes librdkafka report each such record, so that these too get their rows. `stopped` is written only if every
+record has one.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+
+import numpy as np
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Producer as KafkaProducer
+
+from chaos.clients.channel import Channel
+from chaos.clients.identity import ValueFactory
+from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.outcomes import single_attempt
+from chaos.clients.protocol import ProducerSpec
+from chaos.clients.sends import Keys, SendLog
+from chaos.events import now_us
+from chaos.ledger.writer import TableWriter
+
+TICK_S = 0.01
+CHUNK = 500
+CATCH_UP_S = 0.25
+"""After a stall, this much of the missed time is caught up at once; the rest is time in which nothing was sent."""
+
+
+class Pacer:
+    """How many records are due now, at a steady rate."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._start = self._next_tick = time.monotonic()
+        self._sent = 0
+
+    def due(self) -> int:
+        """Records to send now; none before the next tick."""
+        now = time.monotonic()
+        if now < self._next_tick:
+            return 0
+        self._next_tick = now + TICK_S
+        due = int((now - self._start) * self._rate) - self._sent
+        most = max(1, int(self._rate * CATCH_UP_S))
+        if due > most:
+            self._start += (due - most) / self._rate
+            due = most
+        return due
+
+    def sent(self, count: int) -> None:
+        """So many were sent."""
+        self._sent += count
+
+
+class Producer:
+    """One incarnation of a producer."""
+
+    def __init__(self, spec: ProducerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
+        self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        self._keys = Keys(spec.keys, spec.seed) if spec.keys else None
+        key_bytes = self._keys.bytes if self._keys else ()
+        self._values = ValueFactory(spec.run_token, spec.client, spec.incarnation, spec.value_size, key_bytes)
+        writer = TableWriter(spec.ledger, "sends", spec.writer)
+        self._log = SendLog(writer, spec, self._keys, single_attempt(spec.config))
+        base = {"bootstrap.servers": spec.bootstrap, "client.id": spec.client}
+        self._kafka = KafkaProducer({**base, "error_cb": lambda e: log(f"{e.name()}: {e.str()}"), **spec.config})
+        self._next = spec.first_seq
+        self._sent = 0
+        self._fatal = False
+
+    def run(self) -> int:
+        """Send everything, then wait for the order to stop; returns the exit code."""
+        pacer = Pacer(self._spec.rate) if self._spec.rate else None
+        while self._next < self._spec.records and not self._channel.stopping and not self._fatal:
+            due = pacer.due() if pacer else CHUNK
+            sent = self._send(due) if due else 0
+            if pacer:
+                pacer.sent(sent)
+            # at full speed answers are only picked up; else, or if the queue is full, wait for them
+            self._serve(0 if pacer is None and sent == due else TICK_S)
+        while not self._channel.stopping and not self._fatal:
+            self._serve(TICK_S if len(self._kafka) else 0.1)
+        return self._finish()
+
+    def _send(self, due: int) -> int:
+        """Send up to `due` records with one time stamp; returns how many were taken or refused."""
+        first = self._next
+        count = min(due, CHUNK, self._spec.records - first, self._values.room(first))
+        keys = self._keys.of(np.arange(first, first + count)) if self._keys else None
+        invoked_us = now_us()
+        values = self._values.make(first, count, invoked_us, keys)
+        produce, topic, on_delivery = self._kafka.produce, self._spec.topic, self._log.on_delivery
+        texts = [None] * count if self._keys is None or keys is None else [self._keys.bytes[k] for k in keys]
+        for value, key in zip(values, texts, strict=True):
+            try:
+                produce(topic, value, key, -1, on_delivery)
+            except BufferError:  # the local queue is full: not a send, the same seq comes again with a new time
+                break
+            except KafkaException as e:
+                self._refused(self._next, invoked_us, e.args[0])
+            self._next += 1
+        return self._next - first
+
+    def _refused(self, seq: int, invoked_us: int, error: KafkaError) -> None:
+        self._log.refused_at_once(seq, invoked_us, error)
+        if error.fatal() and not self._fatal:
+            self._fatal = True
+            self._lifecycle.error(f"{error.name()}: {error.str()}", fatal=True)
+
+    def _serve(self, timeout_s: float) -> None:
+        self._kafka.poll(timeout_s)
+        self._log.served()
+        self._log.write()
+        if self._channel.progress_due():
+            self._progress()
+
+    def _progress(self) -> None:
+        log, sent = self._log, self._next - self._spec.first_seq
+        done = self._next >= self._spec.records and log.rows == sent
+        self._channel.progress(sent=sent, acked=log.acked, failed=log.failed, unknown=log.unknown, done=done)
+
+    def _finish(self) -> int:
+        deadline = time.monotonic() + (0 if self._channel.orphaned else self._spec.stop_within_s)
+        while len(self._kafka) and time.monotonic() < deadline and not self._channel.orphaned:
+            self._serve(TICK_S)
+        if len(self._kafka):
+            self._kafka.purge()
+            self._kafka.flush(1)
+        self._log.served()
+        self._log.write(now=True)
+        self._progress()
+        if missing := self._next - self._spec.first_seq - self._log.rows:
+            self._lifecycle.error(f"{missing} records have no delivery report", missing=missing)
+            return 1
+        if self._channel.orphaned or self._fatal:
+            return 1
+        self._lifecycle.event("stopped")
+        return 0
+
+
+def main(argv: list[str]) -> int:
+    """Run a producer; returns the exit code."""
+    spec = ProducerSpec.load(argv[1])
+    channel = Channel()
+    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
+    lifecycle = Lifecycle(writer, channel, spec.client, "producer", spec.incarnation)
+    try:
+        producer = Producer(spec, channel, lifecycle)
+        lifecycle.event("started", first_seq=spec.first_seq)
+        gc.disable()  # messages by the hundred thousand, none in a cycle: looking for cycles took a third of the time
+        return producer.run()
+    except Exception as e:
+        lifecycle.error(f"{type(e).__name__}: {e}")
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,107 @@
+"""What a client is given: the models of its JSON spec, and the shape of what it is ordered and tells.
+
+The protocol itself is described in `chaos.clients`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Scalar = bool | int | float | str
+Config = dict[str, Scalar]
+Partition = tuple[str, int]
+"""Topic and partition number."""
+
+
+class _Spec(BaseModel):
+    """What every client is given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    run_id: str
+    run_token: str = Field(description="8 characters, inside every value of the run")
+    ledger: Path
+    client: str = Field(description="entry/number, such as shop/1; the Kafka client.id too")
+    incarnation: int = Field(1, ge=1)
+    bootstrap: str
+    config: Config = Field({}, description="librdkafka settings; they win over the client's own")
+
+    @property
+    def writer(self) -> str:
+        """The name of its ledger files."""
+        return f"{self.client}.{self.incarnation}"
+
+    @classmethod
+    def load(cls, path: str) -> Self:
+        """Read a spec. Raises `OSError` and pydantic's `ValidationError`."""
+        return cls.model_validate_json(Path(path).read_bytes())
+
+
+class ProducerSpec(_Spec):
+    """A producer that sends seq `first_seq` to `records` - 1, waits for all answers, then for its order to stop."""
+
+    topic: str
+    records: int = Field(ge=0)
+    first_seq: int = Field(0, ge=0)
+    rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
+    keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
+    value_size: int = Field(description="bytes of the value, identity included")
+    seed: int = Field(0, ge=0, description="fixes the key of each seq")
+    stop_within_s: float = Field(10.0, gt=0, description="longest wait for outstanding answers after a stop")
+
+
+class CommitSpec(BaseModel):
+    """When offsets are committed, and how; see `chaos.scenario.Commit`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    when: Literal["after_batch", "after_record", "before_processing", "never"]
+    kind: Literal["sync", "async", "auto"]
+
+
+class _ConsumerSpec(_Spec):
+    topics: list[str] = Field(min_length=1)
+    commit: CommitSpec
+    max_poll_records: int = Field(500, ge=1)
+    per_record_s: float = Field(0.0, ge=0, description="processing time of each record")
+
+
+class GroupConsumerSpec(_ConsumerSpec):
+    """A member of a consumer group that subscribes to topics."""
+
+    group: str
+
+
+class AssignConsumerSpec(_ConsumerSpec):
+    """A consumer that reads every partition of its topics from positions of its own choice.
+
+    A partition that `checkpoint` names goes on there, any other begins where `start` says.
+    """
+
+    group: str | None = None
+    start: Literal["earliest", "latest", "group", "offsets", "timestamp"] = "earliest"
+    offsets: dict[str, int] = Field({}, description="by `topic/partition`; a partition left out begins at earliest")
+    timestamp_ms: int | None = Field(None, description="since the epoch; the client waits for it if it is to come")
+    checkpoint: dict[str, int] = Field({}, description="next offset by `topic/partition`, from `checkpoint_of`")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.start == "timestamp" and self.timestamp_ms is None:
+            raise ValueError("start: timestamp needs timestamp_ms")
+        if self.start == "group" and self.group is None:
+            raise ValueError("start: group needs a group")
+        return self
+
+
+def partition_name(partition: Partition) -> str:
+    """`orders/0`."""
+    return f"{partition[0]}/{partition[1]}"
+
+
+def partition_of(name: str) -> Partition:
+    """The reverse of `partition_name`. Raises `ValueError`."""
+    topic, _, number = name.rpartition("/")
+    return topic, int(number)

@@ -1,0 +1,146 @@
+"""Sends as rows: every record that was given to librdkafka gets one, from its delivery report."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import KafkaError, Message
+
+from chaos.clients.identity import Identities, Ints
+from chaos.clients.outcomes import send_outcome
+from chaos.clients.protocol import ProducerSpec
+from chaos.events import now_us
+from chaos.ledger.writer import TableWriter
+
+WRITE_EVERY_S = 0.1
+WRITE_ROWS = 8192
+
+
+class Keys:
+    """Which of the keys `k0`, `k1`, ... each seq has: scattered by the seed, and the same in every incarnation."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.texts = [f"k{i}" for i in range(count)]
+        self.bytes = [text.encode() for text in self.texts]
+        self._column = pa.array(self.texts, pa.string())
+        self._seed = np.uint64(seed)
+
+    def of(self, seqs: Ints) -> Ints:
+        """The numbers of the keys of some seqs."""
+        x = seqs.astype(np.uint64) + (self._seed << np.uint64(32))
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of splitmix64
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return ((x ^ (x >> np.uint64(31))) % np.uint64(len(self.texts))).astype(np.int64)
+
+    def column(self, numbers: Ints) -> pa.Array:
+        """Their texts."""
+        return self._column.take(pa.array(numbers))
+
+
+class SendLog:
+    """Writes `sends` for one incarnation.
+
+    seq and the time of the call are read back from the value that the delivery report carries, so nothing has to be
+    remembered for a record in flight, and none can be forgotten. `completed_us` is the time at which the call of `poll`
+    that served the report returned.
+    """
+
+    def __init__(self, writer: TableWriter, spec: ProducerSpec, keys: Keys | None, single_attempt: bool) -> None:
+        self._writer, self._spec, self._keys, self._single_attempt = writer, spec, keys, single_attempt
+        self._acked: list[Message] = []
+        self._served: list[tuple[int, int]] = []
+        self._stamped = 0
+        self._refused: list[dict[str, object]] = []
+        self._next_write = 0.0
+        self.acked = self.failed = self.unknown = 0
+        append = self._acked.append
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                append(message)
+            else:
+                self._failed(error, message)
+
+        self.on_delivery = on_delivery
+
+    @property
+    def rows(self) -> int:
+        """Records that have a row, or will have one with the next `write`."""
+        return self.acked + self.failed + self.unknown
+
+    def served(self) -> None:
+        """Stamp the reports that came in since the last call; to be called after each `poll`."""
+        new = len(self._acked) - self._stamped
+        if new:
+            self._served.append((new, now_us()))
+            self._stamped += new
+            self.acked += new
+
+    def refused_at_once(self, seq: int, invoked_us: int, error: KafkaError) -> None:
+        """A record that `produce` did not take: it never left this process."""
+        self.failed += 1
+        self._refused.append(self._row(seq, invoked_us, "fail", error.name(), None))
+
+    def _failed(self, error: KafkaError, message: Message) -> None:
+        identity = Identities([message.value()])
+        outcome = send_outcome(error, self._single_attempt)
+        self.failed += outcome == "fail"
+        self.unknown += outcome == "unknown"
+        partition = message.partition()
+        row = self._row(identity.seq()[0].as_py(), identity.sent_us()[0].as_py(), outcome, error.name(), partition)
+        self._refused.append(row)
+
+    def _row(self, seq: int, invoked_us: int, outcome: str, error: str, partition: int | None) -> dict[str, object]:
+        return {
+            "producer": self._spec.client,
+            "incarnation": self._spec.incarnation,
+            "seq": seq,
+            "topic": self._spec.topic,
+            "partition": None if partition is None or partition < 0 else partition,
+            "outcome": outcome,
+            "error": error,
+            "key": self._keys and self._keys.texts[int(self._keys.of(np.array([seq]))[0])],
+            "invoked_us": invoked_us,
+            "completed_us": now_us(),
+        }
+
+    def write(self, *, now: bool = False) -> None:
+        """Write what has come in, if it is much, or the last time is long ago, or `now` is asked for."""
+        if not now and len(self._acked) < WRITE_ROWS and time.monotonic() < self._next_write:
+            return
+        self._next_write = time.monotonic() + WRITE_EVERY_S
+        if self._acked:
+            self._write_acked()
+        if self._refused:
+            self._writer.append_rows(self._refused)
+            self._refused.clear()
+
+    def _write_acked(self) -> None:
+        self.served()
+        acked, n = self._acked, len(self._acked)
+        identities = Identities(list(map(Message.value, acked)))
+        seqs = identities.seq()
+        offsets = np.fromiter(map(Message.offset, acked), np.int64, n)
+        counts, times = zip(*self._served, strict=True)
+        nothing = pa.nulls(n, pa.string())
+        self._writer.append(
+            [
+                pa.repeat(self._spec.client, n),
+                pa.repeat(pa.scalar(self._spec.incarnation, pa.int32()), n),
+                seqs,
+                pa.repeat(self._spec.topic, n),
+                pa.array(np.fromiter(map(Message.partition, acked), np.int32, n)),
+                pa.array(offsets, mask=offsets < 0),  # none with acks=0, or where a later answer implied this one
+                pa.repeat("ok", n),
+                nothing,
+                nothing if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
+                pa.nulls(n, pa.int64()),
+                identities.sent_us(),
+                pa.array(np.repeat(np.array(times, np.int64), counts)),
+            ]
+        )
+        acked.clear()
+        self._served.clear()
+        self._stamped = 0
