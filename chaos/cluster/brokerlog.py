@@ -8,7 +8,8 @@ from pathlib import Path
 MOST_LINES, MOST_CHARS = 10, 300
 _TAIL_BYTES = 256 * 1024
 
-_ERROR = re.compile(r"\[(ERROR|FATAL)\]|^Exception in thread|^Error: |^Caused by: |^Error occurred during init")
+_JVM_ERROR = re.compile(r"^Error: |^Error occurred during init")
+_ERROR = re.compile(rf"\[(ERROR|FATAL)\]|^Exception in thread|^Caused by: |{_JVM_ERROR.pattern}")
 _TRACE = re.compile(r"^\s+(at |\.\.\. \d+ more)|^\s*$")
 
 
@@ -32,5 +33,7 @@ def telling_lines(text: str) -> list[str]:
 
 
 def _is_exception_of(previous: str, line: str) -> bool:
-    """An error is logged on one line, and the exception behind it on the next."""
+    """An error is logged on one line, and the exception behind it on the next; so is the reason of the JVM itself."""
+    if _JVM_ERROR.search(previous):
+        return True
     return _ERROR.search(previous) is not None and re.match(r"[\w.$]+(Exception|Error)\b", line) is not None

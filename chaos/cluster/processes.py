@@ -140,7 +140,8 @@ def spawn(
     """Start a marked process of a run in a session of its own, so that Ctrl-C in a terminal reaches only the platform.
 
     What it writes is appended to `log` (nowhere if None); with `stdout` given, only stderr is. `env` is added to this
-    process's environment. `python -m chaos...` finds this package wherever it is started. Raises `OSError`.
+    process's environment. `python -m chaos...` finds this package wherever it is started. From its return on, the
+    process is found by its marks. Raises `OSError`.
     """
     marks = {RUN: run.run_id, RUN_DIR: str(run.path), ROLE: role, OWNER: str(owner) if owner else ""}
     path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))
@@ -156,7 +157,19 @@ def spawn(
             start_new_session=True,
         )
     # even if it ended at once it can still be looked at: only its parent can clear it away, and that is this process
-    return Spawned(popen, Identity.of(popen.pid))
+    identity = Identity.of(popen.pid)
+    wait_until(lambda: _shows_marks(popen.pid) or not identity.alive(), 10, f"{argv[0]} shows no environment", 0.001)
+    return Spawned(popen, identity)
+
+
+def _shows_marks(pid: int) -> bool:
+    """Whether others can read the environment: on Linux it is empty for an instant while a program is being loaded."""
+    if sys.platform != "linux":
+        return True
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes() != b""
+    except OSError:
+        return True  # ended meanwhile, or it took on another user's rights
 
 
 def wait_gone(processes: Iterable[Identity], timeout_s: float) -> None:

@@ -1,0 +1,91 @@
+"""Everything marked is found, and only what no one answers for is ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chaos.cluster import processes
+from chaos.cluster.marked import end_run, find_marked, gc
+from chaos.cluster.processes import Identity, Spawned, spawn
+from chaos.rundir import RunDir
+from chaos.wait import wait_until
+from tests.cluster.conftest import roles
+
+Start = Callable[..., Spawned]
+
+
+def test_marked_processes_are_found_with_all_that_their_marks_say(run: RunDir, sleeper: Start) -> None:
+    owner = Identity.current()
+    child = sleeper("broker-1", owner)
+    [found] = [m for m in find_marked() if m.run_dir == run.path]
+    assert (found.identity, found.role, found.run_id) == (child.identity, "broker-1", run.run_id)
+    assert (found.owner, found.owner_alive) == (owner, True)
+    assert found.state in ("running", "sleeping") and found.rss_bytes > 0
+    processes.pause(child.identity)
+    assert [m.state for m in find_marked() if m.run_dir == run.path] == ["stopped"]
+
+
+def test_children_of_marked_processes_are_found_and_ended(run: RunDir) -> None:
+    code = "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
+    parent = spawn([sys.executable, "-c", code], run=run, role="parent", owner=None, log=None)
+    wait_until(lambda: roles(run) == ["parent", "parent"], 10, "no child")
+    assert len(end_run(run.path)) == 2
+    assert roles(run) == []
+    parent.popen.wait()
+
+
+def test_a_run_of_the_same_id_elsewhere_is_another_run(run: RunDir, sleeper: Start, tmp_path: Path) -> None:
+    twin = RunDir.create(tmp_path / "elsewhere", run.run_id)
+    sleeper("mine")
+    other = sleeper("other", of=twin)
+    assert [m.role for m in end_run(run.path)] == ["mine"]
+    assert other.identity.alive()
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Keep gc away from the runs of whoever else works on this machine."""
+    everything = find_marked
+    monkeypatch.setattr(
+        "chaos.cluster.marked.find_marked", lambda: [m for m in everything() if m.run_dir.is_relative_to(tmp_path)]
+    )
+
+
+def test_gc_ends_what_lost_its_owner_and_nothing_else(
+    only: None, run: RunDir, sleeper: Start, other_owner: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    lost = RunDir.create(tmp_path, "lost")
+    lost.brokers.mkdir()
+    run.brokers.mkdir()
+    owner = Identity.of(other_owner.pid)
+    kept = sleeper("kept", Identity.current())
+    orphan = sleeper("orphan", owner, of=lost)
+    processes.pause(orphan.identity)
+    assert gc() == []
+    other_owner.kill()
+    other_owner.wait()
+    assert [(m.role, m.owner_alive) for m in gc()] == [("orphan", False)]
+    assert not orphan.identity.alive() and kept.identity.alive()
+    assert not lost.brokers.exists() and lost.logs.exists() and run.brokers.exists()
+
+
+def test_gc_ends_an_ownerless_run_only_if_it_has_no_reaper(only: None, run: RunDir, sleeper: Start) -> None:
+    sleeper("broker-1")
+    reaper = sleeper("reaper")
+    assert gc() == []
+    processes.kill(reaper.identity)
+    assert [m.role for m in gc()] == ["broker-1"]
+
+
+def test_gc_of_one_run_or_of_all(only: None, run: RunDir, sleeper: Start, tmp_path: Path) -> None:
+    second, third = RunDir.create(tmp_path, "second"), RunDir.create(tmp_path, "third")
+    for one in (run, second, third):
+        sleeper(one.run_id, Identity.current(), of=one)
+    assert [m.role for m in gc(run.run_id)] == [run.run_id]
+    assert [m.role for m in gc(str(second.path))] == ["second"]
+    assert [m.role for m in gc(force_all=True)] == ["third"]

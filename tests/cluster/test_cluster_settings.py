@@ -1,0 +1,176 @@
+"""From what was asked for to a broker's settings, its ports, its state on file, and what its log tells."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from chaos.cluster import CAPABILITIES, capabilities, state
+from chaos.cluster.brokerlog import MOST_LINES, read_from, telling_lines
+from chaos.cluster.deploy import check_disk, lay_out
+from chaos.cluster.java import Java
+from chaos.cluster.jvm import Kafka
+from chaos.cluster.ports import free_ports, is_free
+from chaos.cluster.processes import Identity
+from chaos.cluster.release import Release
+from chaos.cluster.settings import ClusterSpec, broker_settings, properties
+from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
+from chaos.rundir import RunDir
+
+
+def test_the_process_driver_can_kill_stop_start_and_pause() -> None:
+    assert capabilities("process") == {"kill", "stop", "start", "pause"} == CAPABILITIES.keys()
+
+
+def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'moon'; known: process"):
+        capabilities("moon")
+
+
+@pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")])
+def test_internal_topics_fit_the_cluster(brokers: int, factor: str, min_isr: str) -> None:
+    found = broker_settings(ClusterSpec(brokers), 1, [1] * brokers, [2] * brokers)
+    assert found["offsets.topic.replication.factor"] == factor
+    assert found["transaction.state.log.replication.factor"] == factor
+    assert found["transaction.state.log.min.isr"] == min_isr
+    assert "offsets.topic.num.partitions" not in found and "broker.session.timeout.ms" not in found
+
+
+def test_the_user_overrides_defaults_but_not_what_the_driver_decides() -> None:
+    spec = ClusterSpec(2, config={"group.initial.rebalance.delay.ms": 3000, "auto.create.topics.enable": False})
+    found = broker_settings(spec, 2, [11, 12], [21, 22])
+    assert found["group.initial.rebalance.delay.ms"] == "3000"
+    assert found["auto.create.topics.enable"] == "false"
+    assert found["controller.quorum.voters"] == "1@127.0.0.1:21,2@127.0.0.1:22"
+    assert found["listeners"] == "CLIENT://127.0.0.1:12,CONTROLLER://127.0.0.1:22"
+
+
+@pytest.mark.parametrize("key", ["node.id", "log.dirs", "controller.quorum.voters", "advertised.listeners"])
+def test_what_the_driver_decides_is_refused_by_name(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key} is decided by the process driver"):
+        ClusterSpec(config={key: "x"}).check()
+
+
+@pytest.mark.parametrize("version", ["2.8.2", "3.2.3"])
+def test_a_release_without_a_sound_kraft_is_refused(version: str) -> None:
+    with pytest.raises(UsageError, match="too old for the process driver"):
+        ClusterSpec(kafka=version).check()
+
+
+@pytest.mark.parametrize("version", ["3.3.2", "3.9.2", "4.3.1", "10.0.0"])
+def test_newer_ones_are_not(version: str) -> None:
+    ClusterSpec(kafka=version).check()
+
+
+def test_fixed_ports_count_up() -> None:
+    spec = ClusterSpec(3, config={"listeners": "PLAINTEXT://127.0.0.1:19092"})
+    assert spec.fixed_ports() == [19092, 19093, 19094]
+
+
+@pytest.mark.parametrize(
+    "listeners", ["PLAINTEXT://0.0.0.0:9092", "9092", "X://127.0.0.1:0", "X://127.0.0.1:65534", 9092]
+)
+def test_listeners_elsewhere_are_refused(listeners: str | int) -> None:
+    with pytest.raises(UsageError, match="listeners is"):
+        ClusterSpec(3, config={"listeners": listeners}).check()
+
+
+def test_a_properties_file_says_what_it_was_given() -> None:
+    text = properties({"a.b": "c:d=e #f", "back": "\\n", "two": "x\ny", "umlaut": "ä😀"})
+    assert text == "a.b=c\\:d\\=e\\ \\#f\nback=\\\\n\ntwo=x\\ny\numlaut=\\u00e4\\ud83d\\ude00\n"
+
+
+def test_free_ports_are_distinct_and_clear_of_outgoing_connections() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20 and all(is_free(port) for port in ports)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        assert not is_free(server.getsockname()[1])
+        assert client.getsockname()[1] not in ports
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    (storage / "meta.properties").write_text("node.id=1\ncluster.id=x\ndirectory.id=y\nversion=1\n")
+    (storage / "bootstrap.checkpoint").write_bytes(b"\0\1")
+    return Release(Kafka("4.3.1", Java(Path("java"), 17, "17"), ""), storage)
+
+
+def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: RunDir, release: Release) -> None:
+    me = Identity.current()
+    made = lay_out(run, ClusterSpec(3), release, me, me, 60)
+    metas = [(run.path / b.data / "meta.properties").read_text() for b in made.brokers]
+    assert [f"node.id={i}\n" in meta for i, meta in enumerate(metas, 1)] == [True] * 3
+    assert all(f"cluster.id={made.cluster_id}\n" in meta for meta in metas)
+    assert len({meta.split("directory.id=")[1] for meta in metas}) == 3
+    assert state.load(run) == made
+    assert not any(b.alive for b in made.brokers)
+    with pytest.raises(ClusterError, match="no broker 4; there are 1, 2, 3"):
+        made.broker(4)
+
+
+def test_a_fixed_port_that_is_taken_is_named(run: RunDir, release: Release) -> None:
+    me = Identity.current()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        spec = ClusterSpec(1, config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+        with pytest.raises(MachineError, match=f"port {port} on 127.0.0.1 is taken"):
+            lay_out(run, spec, release, me, me, 60)
+
+
+def test_too_little_room_on_disk_is_refused(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_disk(run)
+    monkeypatch.setattr("chaos.cluster.deploy.NEEDED_DISK_BYTES", 2**80)
+    with pytest.raises(MachineError, match="MiB are free at"):
+        check_disk(run)
+
+
+def test_a_missing_or_damaged_state_is_one_line(run: RunDir) -> None:
+    with pytest.raises(RunDirError, match="is missing"):
+        state.load(run)
+    for text, message in [("{", "damaged"), ('{"kafka": 4}', "is damaged or of another version"), ("[]", "damaged")]:
+        run.cluster.write_text(text)
+        with pytest.raises(RunDirError, match=message) as error:
+            state.load(run)
+        assert "\n" not in str(error.value)
+
+
+LOG = """[t] [main] [INFO] kafka - starting
+[t] [main] [ERROR] kafka.Kafka$ - Exiting Kafka due to fatal exception
+org.apache.kafka.common.config.ConfigException: Invalid value many
+\tat org.apache.kafka.Config.parse(Config.java:1)
+Caused by: java.lang.NumberFormatException: many
+\t... 12 more
+[t] [main] [INFO] kafka - shut down
+"""
+
+
+def test_errors_and_their_exceptions_tell_most() -> None:
+    assert [line.split(" - ")[-1] for line in telling_lines(LOG)] == [
+        "Exiting Kafka due to fatal exception",
+        "org.apache.kafka.common.config.ConfigException: Invalid value many",
+        "Caused by: java.lang.NumberFormatException: many",
+    ]
+
+
+def test_a_jvm_that_cannot_start_says_why_on_its_second_line() -> None:
+    assert telling_lines("Error occurred during initialization of VM\nToo small maximum heap\n") == [
+        "Error occurred during initialization of VM",
+        "Too small maximum heap",
+    ]
+
+
+def test_without_errors_the_last_lines_tell() -> None:
+    assert telling_lines("\n".join(f"line {i}" for i in range(50)))[-1] == "line 49"
+    assert len(telling_lines("x\n" * 50)) == MOST_LINES
+    assert len(telling_lines("[ERROR] " + "x" * 10_000)[0]) < 400
+
+
+def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "broker-1.log"
+    assert read_from(log, 0) == ""
+    log.write_text("before\nnow ü\n")
+    assert read_from(log, len("before\n")) == "now ü\n"
