@@ -12,7 +12,7 @@ from types import FrameType
 import typer
 from rich.console import Console
 
-from chaos.cli import clusters, dag, run, scenarios
+from chaos.cli import clusters, dag, java, run, scenarios
 from chaos.errors import INTERRUPTED, AftershockError
 
 app = typer.Typer(
@@ -23,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, dag, scenarios, clusters):
+for module in (run, dag, scenarios, clusters, java):
     module.register(app)
 
 

@@ -1,0 +1,50 @@
+# Aftershock. `make demo` and `make test` install what they need by themselves.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test test-quick lint format bench lock clean
+
+help: ## show this
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY) ## make .venv, install the pinned requirements, look for Java 17+
+	@$(BIN)/python -m chaos java --install
+
+$(READY): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Aftershock needs Python 3.11 or newer; name one with make PYTHON=python3.11"; exit 2; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
+		{ echo "Python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	@echo "installing the pinned requirements into .venv (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.txt
+	@touch $@
+
+demo: setup ## break a cluster in three ways through Airflow, and show the proof
+	@$(BIN)/python -m chaos dag resilience-demo
+
+lint: setup ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint ## everything: units, ledgers, properties, every scenario on a real cluster, Airflow, the browser
+	$(BIN)/python -m pytest
+
+test-quick: setup ## what needs no broker
+	$(BIN)/python -m pytest -m "not kafka and not airflow"
+
+bench: setup ## measure: cluster start, runs, clients with and without a ledger
+	$(BIN)/python -m tests.bench
+
+format: setup ## rewrite the code in its style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## pin requirements.txt anew from requirements.in
+	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 requirements.in -o requirements.txt
+
+clean: ## remove what was made here, but for runs/
+	rm -rf .venv .airflow .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

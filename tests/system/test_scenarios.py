@@ -1,0 +1,104 @@
+"""Every shipped scenario on a real cluster, from the command to the verdict."""
+
+import pytest
+
+from chaos.scenario import shipped
+from tests.system.platform import chaos, left_running
+
+pytestmark = pytest.mark.kafka
+
+VIA_AIRFLOW = {"resilience-demo"}  # runs in test_airflow.py
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def results(runs_dir):
+    """Each scenario is run once; several tests look at it."""
+    done = {}
+
+    def run(name, *arguments):
+        key = (name, *arguments)
+        if key not in done:
+            ended = chaos("run", name, "--json", "--seed", 7, "--runs-dir", runs_dir, *arguments)
+            assert left_running(runs_dir) == []
+            done[key] = ended.code, ended.result
+        return done[key]
+
+    return run
+
+
+def total(result, check, split=""):
+    return sum(t["count"] for t in result["totals"] if t["check"] == check and t["split"] == split)
+
+
+@pytest.mark.parametrize("name", sorted(set(shipped()) - VIA_AIRFLOW))
+def test_a_shipped_scenario_meets_its_contract(results, name):
+    code, result = results(name)
+    unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
+    assert (code, result["verdict"], unmet) == (0, "pass", []), result["sentence"]
+    assert all(f["proven_us"] for f in result["faults"])
+    counts = result["counts"]
+    assert counts["acked"] > 0
+    assert counts["rows_read"] == counts["rows_audited"] > 0
+
+
+def test_acks1_names_the_lost_records_with_their_mechanism(results):
+    _, result = results("acks1-leader-kill")
+    lost = [f for f in result["findings"] if f["check"] == "lost_write"]
+    assert total(result, "lost_write") >= len(lost) > 0
+    for finding in lost:
+        assert finding["producer"] == "shop/1"
+        assert finding["seq"] is not None
+        assert finding["topic"], finding["partition"] == ("orders", 0)
+    assert "acks=1" in lost[0]["mechanism"]
+
+
+def test_the_same_loss_fails_a_contract_that_forbids_it(results):
+    code, result = results("acks1-leader-kill", "--set", "expect.lost_write=0")
+    assert (code, result["verdict"]) == (1, "fail")
+    assert total(result, "lost_write") > 0
+
+
+def test_acks_all_loses_nothing(results):
+    _, result = results("leader-kill")
+    assert total(result, "lost_write") == 0
+    assert result["counts"]["in_log"] >= result["counts"]["acked"] == 20_000
+
+
+def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
+    tame = ("--set", "faults.slow.per_record=1us", "--set", "limits.proof=3s")
+    code, result = results("slow-consumer", *tame)
+    assert (code, result["verdict"]) == (3, "inconclusive")
+    assert not result["faults"][0]["proven_us"]
+
+
+def test_each_assign_consumer_gets_every_record(results):
+    _, result = results("assign-same-group")
+    distinct = {r["reader"]: r["distinct"] for r in result["counts"]["readers"]}
+    assert distinct == {"flink/1": 10_000, "flink/2": 10_000}
+
+
+def test_another_kafka_release_runs_the_same_scenario(results):
+    code, result = results("clean-run", "--kafka", "3.9.2")
+    assert (code, result["verdict"]) == (0, "pass")
+    assert result["versions"]["kafka"] == "3.9.2"
+
+
+def test_a_copied_run_directory_is_judged_again_offline(results, runs_dir, tmp_path):
+    import shutil
+    from pathlib import Path
+
+    _, result = results("clean-run")
+    copy = tmp_path / "copy"
+    shutil.copytree(Path(result["run_dir"]), copy)
+    for made in ("audit", "gx"):
+        shutil.rmtree(copy / made)
+    for made in ("result.json", "report.html", "junit.xml", "cluster.json"):
+        (copy / made).unlink()
+    ended = chaos("audit", copy, "--json")
+    assert ended.code == 0
+    assert ended.result["totals"] == result["totals"]

@@ -1,0 +1,142 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chaos.errors import RunDirError
+from chaos.ledger import TABLES, TableWriter, read_seal, seal
+from chaos.ledger.record import HEADER_BYTES, Identity, crc_ok, encode, parse
+
+
+def fault(name="kill", at_us=1):
+    return {"fault": name, "kind": "broker.kill", "phase": "injected", "at_us": at_us}
+
+
+def written(ledger, *batches):
+    with TableWriter(ledger, "faults", "drive") as writer:
+        for batch in batches:
+            writer.append_rows(batch)
+    return writer.path
+
+
+def test_rows_come_back_as_they_were_written(tmp_path):
+    written(tmp_path, [fault("a"), fault("b")], [fault("c")])
+    sealed = seal(tmp_path)
+    assert sealed.tables["faults"].rows == 3
+    assert pq.read_table(tmp_path / "faults.parquet")["fault"].to_pylist() == ["a", "b", "c"]
+
+
+def test_every_table_is_sealed_even_an_empty_one(tmp_path):
+    seal(tmp_path)
+    for table, schema in TABLES.items():
+        assert pq.read_schema(tmp_path / f"{table}.parquet").equals(schema)
+
+
+@given(st.data())
+def test_a_stream_cut_anywhere_keeps_its_whole_batches_and_counts_the_rest(tmp_path_factory, data):
+    ledger = tmp_path_factory.mktemp("ledger")
+    path = written(ledger, [fault("a")], [fault("b"), fault("c")])
+    whole = path.read_bytes()
+    cut = data.draw(st.integers(min_value=0, max_value=len(whole)))
+    path.write_bytes(whole[:cut])
+    table = seal(ledger).tables["faults"]
+    names = pq.read_table(ledger / "faults.parquet")["fault"].to_pylist()
+    assert names == ["a", "b", "c"][: table.rows]
+    assert table.rows == 3 or cut < len(whole)
+    torn = sum(t.bytes for t in table.torn)
+    assert torn == 0 or table.rows < 3
+    assert table.rows in (0, 1, 3)
+
+
+def test_garbage_behind_whole_batches_is_counted_not_guessed(tmp_path):
+    path = written(tmp_path, [fault("a")])
+    with path.open("ab") as f:
+        f.write(b"\x07" * 100)
+    table = seal(tmp_path).tables["faults"]
+    assert table.rows == 1
+    assert [t.bytes for t in table.torn] == [100]
+    assert table.torn[0].file == "faults/drive.arrows"
+
+
+def test_a_stream_of_another_schema_is_unreadable_as_a_whole(tmp_path):
+    (tmp_path / "faults").mkdir()
+    other = pa.schema([("fault", pa.string())], metadata={"aftershock.schema": "99"})
+    (tmp_path / "faults" / "old.arrows").write_bytes(other.serialize())
+    table = seal(tmp_path).tables["faults"]
+    assert table.rows == 0
+    assert "schema version 99" in table.torn[0].reason
+
+
+def test_what_append_returned_from_survives_sigkill(tmp_path):
+    program = (
+        "import os, signal, pathlib, sys; from chaos.ledger import TableWriter;"
+        "w = TableWriter(pathlib.Path(sys.argv[1]), 'faults', 'x');"
+        "w.append_rows([{'fault': 'a'}, {'fault': 'b'}]); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert seal(tmp_path).tables["faults"].rows == 2
+
+
+def test_two_writers_never_share_a_file(tmp_path):
+    with TableWriter(tmp_path, "faults", "drive"), pytest.raises(FileExistsError):
+        TableWriter(tmp_path, "faults", "drive")
+
+
+def test_an_unknown_column_is_an_error(tmp_path):
+    with TableWriter(tmp_path, "faults", "drive") as writer, pytest.raises(KeyError, match="fualt"):
+        writer.append_rows([{"fualt": "a"}])
+
+
+def test_a_ledger_without_seal_or_of_another_version_is_refused(tmp_path):
+    with pytest.raises(RunDirError, match="never written"):
+        read_seal(tmp_path)
+    (tmp_path / "seal.json").write_text('{"schema_version": 0}')
+    with pytest.raises(RunDirError, match="schema version 0"):
+        read_seal(tmp_path)
+
+
+def test_sealing_again_after_a_kill_between_writing_and_removing_loses_nothing(tmp_path):
+    written(tmp_path, [fault("a")])
+    seal(tmp_path)
+    os.remove(tmp_path / "seal.json")  # as if killed before the seal: Parquet is there, streams too
+    written(tmp_path, [fault("a")])
+    assert seal(tmp_path).tables["faults"].rows == 1
+
+
+identities = st.builds(
+    Identity,
+    run=st.just("7f3a91c0"),
+    producer=st.text("abcdefghijklmnop-_/0123456789", min_size=1, max_size=20),
+    incarnation=st.integers(1, 9999),
+    seq=st.integers(0, 10**12 - 1),
+    sent_us=st.integers(0, 10**16 - 1),
+)
+
+
+@given(identities, st.none() | st.binary(max_size=20), st.binary(max_size=64))
+def test_an_identity_survives_its_record(identity, key, payload):
+    value = encode(identity, key, payload)
+    assert parse(value) == identity
+    assert len(value) == HEADER_BYTES + len(payload)
+    assert crc_ok(key, value)
+
+
+@given(identities, st.binary(min_size=1, max_size=20), st.data())
+def test_one_changed_byte_breaks_the_crc(identity, key, data):
+    value = bytearray(encode(identity, key, b"payload"))
+    at = data.draw(st.integers(0, len(value) - 1))
+    value[at] ^= data.draw(st.integers(1, 255))
+    assert not crc_ok(key, bytes(value))
+    assert not crc_ok(key + b"x", encode(identity, key, b"payload"))
+
+
+@pytest.mark.parametrize("value", [None, b"", b"AS1", b"x" * 100, b"AS1 " + b"?" * 100])
+def test_a_foreign_value_has_no_identity(value):
+    assert parse(value) is None

@@ -1,0 +1,126 @@
+import json
+
+import pytest
+import yaml
+
+from chaos.anomalies import ANOMALIES
+from chaos.errors import ScenarioError
+from chaos.scenario import Bound, Scenario, find, load, parse, shipped
+
+SMALL = """
+title: small
+topics: [{name: orders, partitions: 2}]
+producers: [{name: shop, topic: orders, records: 100}]
+consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders]}]
+faults:
+  - {name: kill, kind: broker.kill, target: {leader_of: orders/0}, when: {acked: 50}, heal: {after: 5s}}
+"""
+
+
+def small(**changes):
+    return yaml.safe_dump({**yaml.safe_load(SMALL), **changes})
+
+
+def refusal(text, *overrides):
+    with pytest.raises(ScenarioError) as caught:
+        parse(text, "mine.yaml", overrides)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_scenario_loads_and_survives_a_round_trip(name):
+    scenario = load(find(name))
+    assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
+
+
+def test_the_contract_is_closed():
+    counts = parse(SMALL, "mine.yaml").expect.counts()
+    assert {kind for kind, _ in counts} == set(ANOMALIES)
+    assert all(bound == Bound(min=0, max=0) for bound in counts.values())
+
+
+def test_naming_one_split_leaves_the_other_open():
+    counts = parse(small(expect={"duplicate_delivery": {"illegal": 0}}), "mine.yaml").expect.counts()
+    assert counts["duplicate_delivery", "legal"].holds(1000)
+    assert not counts["duplicate_delivery", "illegal"].holds(1)
+
+
+@pytest.mark.parametrize(
+    ("bound", "words", "inside", "outside"),
+    [
+        (Bound(min=0, max=0), "0", 0, 1),
+        (Bound(min=1), "at least 1", 1, 0),
+        (Bound(max=5), "at most 5", 5, 6),
+        (Bound(min=2, max=3), "2 to 3", 3, 4),
+    ],
+)
+def test_bounds_say_what_they_hold(bound, words, inside, outside):
+    assert bound.words() == words
+    assert bound.holds(inside)
+    assert not bound.holds(outside)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("producers.shop.recrods=3", "producers[0].recrods: unknown key (did you mean records?)"),
+        ("expect.lost_wriet=0", "expect.lost_wriet: unknown key (did you mean lost_write?)"),
+        ("consumers.billing.comit={}", "consumers[0].comit: unknown key (did you mean commit?)"),
+        ("faults.kill.kind=broker.kil", "did you mean broker.kill?"),
+        ("cluster.brokers=2", "3 replicas do not fit on 2 brokers"),
+        ("topics.orders.config={min.insync.replicas: 4}", "no acks=all write could ever succeed"),
+        ("faults.kill.target={leader_of: orders/7}", "orders has partitions 0 to 1, not 7"),
+        ("faults.kill.target={leader_of: oders/0}", "there is no topic 'oders'"),
+        ("faults.kill.target={member: billing/1}", "target member does not fit this fault"),
+        ("faults.kill.target={broker: 4}", "brokers are numbered 1 to 3, not 4"),
+        ("faults.kill.when={acked: 101}", "101 never comes, the producers send 100 records in all"),
+        ("faults.kill.when={at: 5s, acked: 1}", "give exactly one of"),
+        ("faults.kill.when={after: kil + 1s}", "'kil' is not one of the faults"),
+        ("faults.kill.when={after: kill.healed}", "wait for each other"),
+        ("faults.kill.when={after: kill.dead}", "'dead' is not a phase"),
+        ("producers.shop.topic=oders", "'oders' is not one of the topics (orders)"),
+        ("producers.shop.config={client.id: x}", "client.id is set by Aftershock itself"),
+        ("consumers.billing.config={group.id: x}", "group.id is set by Aftershock itself"),
+        ("cluster.kafka=latest", "cluster.kafka"),
+        ("producers.shop.rate=fast", "'fast' is not a rate"),
+        ("expect.groups={biling: {members: 2}}", "no consumer has the group id 'biling'"),
+        ("topics.ordres.partitions=3", "topics.ordres is not there (did you mean orders?)"),
+        ("cluster.brokers", "write path=value"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_the_next_step(override, says):
+    assert says in refusal(SMALL, override)
+
+
+def test_overrides_reach_settings_with_dots_in_their_names():
+    scenario = parse(SMALL, "mine.yaml", ["topics.orders.config.min.insync.replicas=2", "cluster.brokers=5"])
+    assert scenario.topics[0].config == {"min.insync.replicas": 2}
+    assert scenario.cluster.brokers == 5
+
+
+def test_invalid_yaml_is_named_with_line_and_column():
+    assert "mine.yaml:2:" in refusal("title: x\ntopics: [")
+
+
+def test_a_key_given_twice_is_refused():
+    assert "key 'title' is given twice" in refusal("title: a\ntitle: b\n")
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words", "{1: 2}", "[[]]: 3"])
+def test_what_is_no_scenario_is_refused_in_one_piece(text):
+    assert refusal(text)
+
+
+def test_an_unknown_name_is_answered_with_the_nearest():
+    with pytest.raises(ScenarioError, match="did you mean leader-kill"):
+        find("leader-kil")
+
+
+def test_a_duplicate_name_is_refused():
+    topics = [{"name": "orders"}, {"name": "orders"}]
+    assert "'orders' is used 2 times" in refusal(small(topics=topics))
+
+
+def test_the_json_schema_names_every_anomaly():
+    schema = json.dumps(Scenario.model_json_schema())
+    assert all(f'"{kind}"' in schema for kind in ANOMALIES)
