@@ -1,0 +1,136 @@
+"""Anomalies as dots on the lanes where they happened, each leading to its row."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chaos.anomalies import ANOMALIES
+from checks.report.lanes import Axis, Dot, Lane, Shape
+from checks.report.mechanisms import Mechanism, breaks, broken
+from checks.report.words import Clock, duration
+from checks.result import Result
+
+_Row = dict[str, Any]
+SLOTS = 480
+"""Anomalies are counted in so many parts of the axis."""
+DOTS = 40
+"""Those of one kind on one lane within a 40th of the axis are one dot with a number: more would hide each other."""
+MOST_DOTS = 60
+
+
+def place_dots(
+    lanes: Mapping[str, Lane],
+    result: Result,
+    anomalies: pa.Table,
+    groups: Iterable[Mechanism],
+    axis: Axis,
+    clock: Clock,
+) -> list[Lane]:
+    """Put each anomaly on its lane. Returns lanes of their own for those that have none."""
+    links, elsewhere = _Links(groups, axis), dict[str, Lane]()
+    failed = broken(result)
+    gathered: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
+    for row in _slots(_table(result, anomalies), axis):
+        key = next((key for key in _homes(row) if key in lanes), "")
+        if not key:
+            scope = row["scope"] or row["check"] or "?"
+            key = elsewhere.setdefault(scope, Lane(f"elsewhere:{scope}", scope)).key
+        gathered[key, row["check"] or "", row["split"] or ""].append(row)
+    reachable = {**lanes, **{lane.key: lane for lane in elsewhere.values()}}
+    for (key, check, split), rows in gathered.items():
+        broke = breaks((check, split), failed)
+        for some in _near(rows, axis)[:MOST_DOTS]:
+            reachable[key].dots.append(_dot(some, check, split, broke, links.find(some[0]), axis, clock))
+    for lane in reachable.values():
+        if n := sum(dot.count for dot in lane.dots):
+            total = f"{n:,} {'anomaly' if n == 1 else 'anomalies'}"
+            lane.note = f"{total} · {lane.note}" if lane.note else total
+    return list(elsewhere.values())
+
+
+def _near(rows: Iterable[_Row], axis: Axis) -> list[list[_Row]]:
+    """Rows so close that their dots would lie over each other, together."""
+    near: list[list[_Row]] = []
+    for row in rows:
+        if near and row["at_us_max"] - near[-1][0]["at_us_min"] <= _slot_us(axis) * SLOTS // DOTS:
+            near[-1].append(row)
+        else:
+            near.append([row])
+    return near
+
+
+def _dot(rows: list[_Row], check: str, split: str, broke: bool, href: str, axis: Axis, clock: Clock) -> Dot:
+    first, last, n = rows[0]["at_us_min"], max(row["at_us_max"] for row in rows), sum(row["count_all"] for row in rows)
+    name = f"{check} ({split})" if split else check
+    words = f"{n:,} {name} at {clock.relative(first)}"
+    if last > first:
+        words += f", within {duration(last - first)}"
+    shape: Shape = ANOMALIES[check].path if check in ANOMALIES else "read"
+    return Dot(axis.at(first), href, words, n, shape, broke, round(axis.at(last) - axis.at(first), 3))
+
+
+def _table(result: Result, anomalies: pa.Table) -> pa.Table:
+    """The audit's rows, or the result's where the table is missing."""
+    if anomalies.num_rows:
+        return anomalies
+    names = anomalies.schema.names
+    return pa.Table.from_pylist([{n: getattr(f, n) for n in names} for f in result.findings], anomalies.schema)
+
+
+def _slots(table: pa.Table, axis: Axis) -> list[_Row]:
+    table = table.filter(pc.is_valid(table["at_us"]))
+    slot = pc.divide(pc.subtract(table["at_us"], axis.begin_us), _slot_us(axis))
+    names = ["check", "split", "scope", "topic", "partition", "slot"]
+    grouped = (
+        table.append_column("slot", slot)
+        .group_by(names)
+        .aggregate([("at_us", "min"), ("at_us", "max"), ([], "count_all")])
+    )
+    rows: list[_Row] = grouped.sort_by("at_us_min").to_pylist()
+    return rows
+
+
+def _slot_us(axis: Axis) -> int:
+    return max(1, (axis.end_us - axis.begin_us) // SLOTS)
+
+
+def _homes(row: Mapping[str, Any]) -> list[str]:
+    """Lanes on which an anomaly is at home, best first."""
+    scope, place = row["scope"], f"{row['topic']}/{row['partition']}"
+    on_partition, on_reader = f"leader:{place}", [f"owner:{scope}:{place}", f"reader:{scope}"]
+    known = ANOMALIES.get(row["check"] or "")
+    if known and known.path == "write":
+        return [on_partition, f"acked:{row['topic']}"]
+    return [*on_reader, f"coordinator:{scope}", f"delivered:{scope}", on_partition]
+
+
+class _Links:
+    """Where a dot leads: to a row of its place and time, else to one of its kind, else to the section."""
+
+    def __init__(self, groups: Iterable[Mechanism], axis: Axis) -> None:
+        self._axis = axis
+        self._exact: dict[tuple[Any, ...], str] = {}
+        self._place: dict[tuple[Any, ...], str] = {}
+        self._kind: dict[tuple[str, str], str] = {}
+        for group in groups:
+            for kind in group.kinds:
+                self._kind.setdefault((kind.check, kind.split), group.key)
+            for key, f in group.rows:
+                place = (f.check, f.split, f.scope, f.topic, f.partition)
+                self._place.setdefault(place, key)
+                if f.at_us is not None:
+                    self._exact.setdefault((*place, self._slot(f.at_us)), key)
+
+    def _slot(self, at_us: int) -> int:
+        return (at_us - self._axis.begin_us) // _slot_us(self._axis)
+
+    def find(self, row: Mapping[str, Any]) -> str:
+        check, split = row["check"] or "", row["split"] or ""
+        place = (check, split, row["scope"], row["topic"], row["partition"])
+        exact = self._exact.get((*place, self._slot(row["at_us_min"])))
+        return "#" + (exact or self._place.get(place) or self._kind.get((check, split)) or "anomalies")

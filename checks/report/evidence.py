@@ -1,0 +1,57 @@
+"""Expectations in the order a reader wants them, each with one link to its evidence, and the measured times as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from chaos.anomalies import ANOMALIES, METRICS
+from checks.report.mechanisms import Mechanism
+from checks.report.timeline import Picture
+from checks.result import Expectation, Metric, Result, Verdict
+
+_ORDER: dict[Verdict, int] = {"fail": 0, "inconclusive": 1, "pass": 2}
+
+
+def ordered(expectations: Sequence[Expectation]) -> list[Expectation]:
+    """Failed first, then those that could not be decided."""
+    return sorted(expectations, key=lambda e: _ORDER[e.verdict])
+
+
+def evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], picture: Picture) -> tuple[str, str]:
+    """Address on the page and words of the one link of an expectation."""
+    if e.check in ANOMALIES:
+        for group in groups:
+            if any(k.check == e.check and (not e.split or k.split == e.split) for k in group.kinds):
+                return f"#{group.key}", "rows"
+        return "#counted", "what was examined"
+    if e.check in METRICS:
+        name = {"ack_latency": "latency:ack", "end_to_end_latency": "latency:end_to_end"}.get(e.check)
+        lane = next((lane for lane in picture.lanes() if name and lane.key.startswith(name)), None)
+        return (f"#lane-{lane.number}", "lane") if lane else ("#times", "times")
+    if e.check == "fault_proof":
+        fault = next((i for i, f in enumerate(result.faults) if f.name in (e.scope, e.name)), None)
+        return ("#faults", "faults") if fault is None else (f"#fault-{fault}", "proof")
+    if e.check == "groups":
+        lane = next((lane for lane in picture.lanes() if lane.key.startswith(f"owner:{e.scope}:")), None)
+        return (f"#lane-{lane.number}", "lane") if lane else ("#story", "story")
+    return "#measured", "measurement"
+
+
+@dataclass
+class Times:
+    """The statistics of one metric in one scope."""
+
+    metric: str
+    scope: str
+    fault: str
+    stats: dict[str, int] = field(default_factory=dict)
+
+
+def measured(metrics: Sequence[Metric]) -> list[Times]:
+    """One row per metric, scope and fault."""
+    rows: dict[tuple[str, str, str], Times] = {}
+    for m in metrics:
+        row = rows.setdefault((m.metric, m.scope, m.fault), Times(m.metric, m.scope, m.fault))
+        row.stats[m.stat] = m.value_us
+    return list(rows.values())

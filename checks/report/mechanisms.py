@@ -1,0 +1,114 @@
+"""Anomalies grouped by what caused them, not by kind: the reader wants to know how many things went wrong."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from chaos.anomalies import ANOMALIES
+from checks.report.words import count
+from checks.result import Finding, Result
+
+SHOWN_ROWS, MOST_ROWS, MOST_GROUPS = 5, 100, 40
+Kind = tuple[str, str, str]
+"""check, split, scope"""
+
+
+@dataclass(frozen=True)
+class KindCount:
+    """How many anomalies of one kind a mechanism explains. `known` is the exact count over all mechanisms."""
+
+    check: str
+    split: str
+    scope: str
+    evidence: int
+    known: int
+
+    @property
+    def words(self) -> str:
+        """`37 lost_write in orders`; where evidence was capped, out of how many."""
+        name = f"{self.check} ({self.split})" if self.split else self.check
+        of = f" of {self.known:,}" if self.known > self.evidence else ""
+        return f"{self.evidence:,}{of} {name} in {self.scope}"
+
+
+@dataclass
+class Mechanism:
+    """One cause: in words, how much it explains, a few rows, and the settings that prevent it."""
+
+    key: str
+    words: str
+    broke: bool
+    kinds: list[KindCount] = field(default_factory=list)
+    rows: list[tuple[str, Finding]] = field(default_factory=list)
+    unshown: int = 0
+    prevents: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All anomalies it explains."""
+        return sum(kind.evidence for kind in self.kinds)
+
+    @property
+    def capped(self) -> str:
+        """What is not shown, or empty."""
+        return f"{count(self.unshown, 'more row')} in audit/anomalies" if self.unshown > 0 else ""
+
+
+def broken(result: Result) -> set[tuple[str, str]]:
+    """The (check, split) whose expectation failed."""
+    return {(e.check, e.split) for e in result.expectations if e.verdict == "fail"}
+
+
+def breaks(kind: tuple[str, str], failed: set[tuple[str, str]]) -> bool:
+    """Whether an anomaly is against the contract; an expectation without split speaks for all splits."""
+    return kind in failed or (kind[0], "") in failed
+
+
+def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], int]:
+    """The groups, those against the contract first, and how many more there are than a page can bear."""
+    counted = _counted(result, anomalies)
+    known: dict[Kind, int] = {(t.check, t.split, t.scope): t.count for t in result.totals if t.check in ANOMALIES}
+    for kind in known.keys() - {k for kinds in counted.values() for k in kinds}:
+        if known[kind]:
+            counted["No evidence rows were kept"][kind] = 0
+    failed = broken(result)
+    rows: dict[str, list[tuple[str, Finding]]] = defaultdict(list)
+    for i, finding in enumerate(result.findings):
+        rows[finding.mechanism].append((f"row-{i}", finding))
+    groups = []
+    for words, kinds in counted.items():
+        mine = rows[words]
+        groups.append(
+            Mechanism(
+                key="",
+                words=words,
+                broke=any(breaks(kind[:2], failed) for kind in kinds),
+                kinds=[KindCount(*kind, n, known.get(kind, n)) for kind, n in sorted(kinds.items())],
+                rows=mine[:MOST_ROWS],
+                unshown=sum(kinds.values()) - min(len(mine), MOST_ROWS),
+                prevents={kind[0]: ANOMALIES[kind[0]].prevents for kind in sorted(kinds) if kind[0] in ANOMALIES},
+            )
+        )
+    groups.sort(key=lambda g: (not g.broke, -g.total))
+    for i, group in enumerate(groups[:MOST_GROUPS], start=1):
+        group.key = f"mechanism-{i}"
+    return groups[:MOST_GROUPS], max(0, len(groups) - MOST_GROUPS)
+
+
+def _counted(result: Result, anomalies: pa.Table) -> dict[str, Counter[Kind]]:
+    """By mechanism: rows of evidence of each kind. The table may hold more of them than the result."""
+    counted: dict[str, Counter[Kind]] = defaultdict(Counter)
+    names = ["mechanism", "check", "split", "scope"]
+    for row in anomalies.group_by(names).aggregate([([], "count_all")]).to_pylist():
+        words = row["mechanism"] or "not determined"
+        counted[words][row["check"] or "", row["split"] or "", row["scope"] or ""] = row["count_all"]
+    mine: dict[str, Counter[Kind]] = defaultdict(Counter)
+    for f in result.findings:
+        mine[f.mechanism][f.check, f.split, f.scope] += 1
+    for words, kinds in mine.items():
+        for kind, n in kinds.items():
+            counted[words][kind] = max(n, counted[words][kind])
+    return counted

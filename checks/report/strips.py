@@ -1,0 +1,182 @@
+"""Strips: who led a partition, who owned it, who coordinated a group, and how long. Pure functions over rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from checks.report.lanes import Axis, Lane, Segment, look
+from checks.report.tables import Row
+from checks.report.words import count
+
+Partition = tuple[str, int]
+
+
+def partition_of(entity: str) -> Partition | None:
+    """`orders/0` as topic and number; None for what is not a partition, or is one of Kafka's own."""
+    topic, _, number = entity.rpartition("/")
+    is_one = topic and number.isdigit() and not topic.startswith(("__", "group:"))
+    return (topic, int(number)) if is_one else None
+
+
+def leader_lanes(rows: Sequence[Row], axis: Axis, replicas: Mapping[str, int]) -> list[Lane]:
+    """A strip per partition, coloured by leader, ISR size as height. `replicas` is each topic's replication factor."""
+    history: dict[Partition, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["key"] in ("leader", "isr", "leader_epoch") and (partition := partition_of(row["entity"])):
+            history[partition].append(row)
+    brokers = broker_looks(rows)
+    return [
+        _leader_lane(f"{topic}/{n}", history[topic, n], axis, brokers, replicas.get(topic, 1))
+        for topic, n in sorted(history)
+    ]
+
+
+def broker_looks(rows: Iterable[Row]) -> dict[int, str]:
+    """The colour of each broker that ever led or coordinated."""
+    seen = {r["value"] for r in rows if r["key"] in ("leader", "coordinator") and _is_broker(r["value"])}
+    return {broker: look(i) for i, broker in enumerate(sorted(seen))}
+
+
+def _is_broker(value: Any) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _leader_lane(name: str, rows: Sequence[Row], axis: Axis, brokers: Mapping[int, str], replicas: int) -> Lane:
+    segments: list[Segment] = []
+    for begin, end, state in _stretches(rows, axis):
+        leader, isr = state.get("leader"), state.get("isr")
+        isr = isr if isinstance(isr, list) else []
+        in_sync = f"ISR {', '.join(map(str, isr))}" if isr else "ISR not known"
+        epoch = f" · epoch {state['leader_epoch']}" if "leader_epoch" in state else ""
+        if isinstance(leader, int) and leader in brokers:
+            fill = len(isr) / max(replicas, len(isr)) if isr else 1.0
+            segments.append(
+                Segment(begin, end, str(leader), f"leader {leader}{epoch} · {in_sync}", brokers[leader], round(fill, 2))
+            )
+        elif "leader" in state:
+            segments.append(Segment(begin, end, "none", f"no leader · {in_sync}", "none"))
+    leaders = [s.text for s in segments]
+    changes = sum(a != b for a, b in pairwise(leaders))
+    return Lane(f"leader:{name}", name, note=count(changes, "leader change") if changes else "", segments=segments)
+
+
+def _stretches(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[str, Any]]]:
+    """From observed changes to stretches in which nothing changed."""
+    states: list[tuple[float, dict[str, Any]]] = []
+    for row in rows:
+        at = axis.at(row["at_us"])
+        before = states[-1][1] if states else {}
+        if before.get(row["key"], ...) == row["value"]:
+            continue
+        state = before | {row["key"]: row["value"]}
+        if states and states[-1][0] == at:
+            states[-1] = (at, state)
+        else:
+            states.append((at, state))
+    ends = [at for at, _ in states[1:]] + [axis.at(axis.end_us)]
+    return [(at, end, state) for (at, state), end in zip(states, ends, strict=True) if end > at]
+
+
+def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
+    """By group id: a strip coloured by the broker that coordinated it, with the group's state in words."""
+    brokers = broker_looks(rows)
+    history: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["entity"].startswith("group:") and row["key"] in ("coordinator", "state", "answers"):
+            history[row["entity"].removeprefix("group:")].append(row)
+    lanes = {}
+    for group, changes in history.items():
+        segments = []
+        for begin, end, state in _stretches(changes, axis):
+            broker, words = state.get("coordinator"), f" · group {state['state']}" if state.get("state") else ""
+            if state.get("answers") is False:
+                segments.append(Segment(begin, end, "silent", "coordinator does not answer", "none"))
+            elif isinstance(broker, int) and broker in brokers:
+                segments.append(Segment(begin, end, str(broker), f"broker {broker}{words}", brokers[broker]))
+        lanes[group] = Lane(f"coordinator:{group}", "coordinator", segments=_joined(segments))
+    return lanes
+
+
+def _joined(segments: Iterable[Segment]) -> list[Segment]:
+    """Neighbours that look and read the same become one."""
+    joined: list[Segment] = []
+    for s in segments:
+        last = joined[-1] if joined else None
+        if last and last.end == s.begin and (last.text, last.words, last.look) == (s.text, s.words, s.look):
+            joined[-1] = Segment(last.begin, s.end, s.text, s.words, s.look, s.fill)
+        else:
+            joined.append(s)
+    return joined
+
+
+def owner_lanes(group: str, rows: Sequence[Row], axis: Axis) -> list[Lane]:
+    """A strip per partition of a group, coloured by owner: a rebalance is a seam, a stop-the-world a hole."""
+    by_partition: dict[Partition, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_partition[row["topic"], row["partition"]].append(row)
+    members = {name: look(i) for i, name in enumerate(sorted({r["consumer"] for r in rows}))}
+    return [
+        Lane(
+            f"owner:{group}:{topic}/{n}",
+            f"{topic}/{n}",
+            note=_owners(by_partition[topic, n]),
+            segments=_owned(by_partition[topic, n], axis, members),
+        )
+        for topic, n in sorted(by_partition)
+    ]
+
+
+def _owners(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} assignments" if len(rows) > 1 else ""
+
+
+def _owned(rows: Sequence[Row], axis: Axis, members: Mapping[str, str]) -> list[Segment]:
+    """Stretches by the set of owners; two at once are a stretch of their own look."""
+    spans = [(axis.at(r["begin_us"]), axis.at(axis.end_us if r["end_us"] is None else r["end_us"]), r) for r in rows]
+    edges = sorted({edge for begin, end, _ in spans for edge in (begin, end)})
+    segments = []
+    for begin, end in pairwise(edges):
+        owners = [r for b, e, r in spans if b <= begin and end <= e]
+        if len({r["consumer"] for r in owners}) > 1:
+            names = " and ".join(sorted({r["consumer"] for r in owners}))
+            segments.append(Segment(begin, end, "two owners", f"owned by {names}", "clash"))
+        elif owners:
+            owner = owners[-1]
+            segments.append(Segment(begin, end, _life(owner), _ownership(owner), members[owner["consumer"]]))
+    # a new generation is a seam even where the owner stays, so only stretches that read the same are joined
+    return _joined(segments)
+
+
+def _life(row: Row) -> str:
+    """A client and, from its second life on, which incarnation."""
+    again = (row["incarnation"] or 1) > 1
+    return f"{row['consumer']} #{row['incarnation']}" if again else f"{row['consumer']}"
+
+
+def _ownership(row: Row) -> str:
+    generation = "" if row["generation"] is None else f" · generation {row['generation']}"
+    ended = f" · until {row['end_reason']}" if row["end_reason"] else ""
+    return f"{_life(row)}{generation}{ended}"
+
+
+def reader_lanes(rows: Sequence[Row], axis: Axis) -> list[Lane]:
+    """Assign mode: one strip per consumer, for nobody takes a partition from it."""
+    by_consumer: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_consumer[row["consumer"]].append(row)
+    lanes = []
+    for i, (name, mine) in enumerate(sorted(by_consumer.items())):
+        lives: dict[int, list[Row]] = defaultdict(list)
+        for row in mine:
+            lives[row["incarnation"] or 1].append(row)
+        segments = []
+        for life in lives.values():
+            partitions = count(len({(r["topic"], r["partition"]) for r in life}), "partition")
+            ends = [axis.end_us if r["end_us"] is None else r["end_us"] for r in life]
+            begin, end = axis.at(min(r["begin_us"] for r in life)), axis.at(max(ends))
+            segments.append(Segment(begin, end, f"{_life(life[0])} · {partitions}", f"reads {partitions}", look(i)))
+        lanes.append(Lane(f"reader:{name}", name, segments=segments))
+    return lanes

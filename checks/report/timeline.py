@@ -1,0 +1,204 @@
+"""The story on one time axis: which lanes there are, in which order, and which of them are folded away.
+
+Lanes that are missing because a table is missing are simply not there; the page says which tables were missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from chaos.scenario import Resolved
+from checks.report.curves import BUCKET_US, lag_lanes, rate_lanes
+from checks.report.dots import place_dots
+from checks.report.heatmap import latency_lanes
+from checks.report.lanes import Axis, Band, Lane, Segment, fold
+from checks.report.mechanisms import Mechanism
+from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes
+from checks.report.tables import Row, Tables
+from checks.report.words import Clock, duration
+from checks.result import FaultOutcome, Result
+
+_STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
+MOST_CURVES = 6
+"""Scopes of one series that are drawn openly."""
+
+
+@dataclass(frozen=True)
+class Guide:
+    """A fault's injection or heal, as a line through all lanes."""
+
+    at: float
+    kind: str
+
+
+@dataclass
+class Picture:
+    """All that the page draws."""
+
+    axis: Axis
+    zero: float
+    bands: list[Band]
+    guides: list[Guide]
+    windows: list[tuple[str, float, float]]
+
+    @property
+    def ticks(self) -> list[tuple[float, str]]:
+        """Marks of the axis as long as no script draws better ones: position, and time since the start."""
+        step = next((s for s in _STEPS if self.axis.total / s <= 10), _STEPS[-1])
+        first = math.ceil((self.zero + self.axis.total * 0.02) / step) * step
+        moments = range(first, int(self.zero + self.axis.total * 0.975) + 1, step)
+        return [(t - self.zero, f"{t} s" if self.axis.total < 600 else f"{t // 60}:{t % 60:02} min") for t in moments]
+
+    def lanes(self) -> list[Lane]:
+        """Every drawn lane in order."""
+        return [lane for band in self.bands for lane in band.every()]
+
+    def data(self) -> dict[str, Any]:
+        """What the script needs: the axis, where zero is on it, and the values under the crosshair."""
+        return {
+            "total": self.axis.total,
+            "zero": self.zero,
+            "beginMs": self.axis.begin_us / 1000,
+            "lanes": [lane.readout() for lane in self.lanes()],
+        }
+
+
+def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Mechanism]) -> Picture:
+    """Lay out the picture of a run."""
+    axis, clock = find_axis(tables, result), Clock(result.began_us)
+    leaders = leader_lanes(tables.cluster, axis, {t.name: t.replication_factor for t in resolved.scenario.topics})
+    readers = _readers(tables, axis, resolved)
+    curves = {
+        "Throughput": [
+            *rate_lanes(tables.series, "acked", "acked/s", axis),
+            *rate_lanes(tables.series, "delivered", "delivered/s", axis),
+        ],
+        "Lag": lag_lanes(tables.series, axis),
+        "Latency": [*latency_lanes(tables.latency, "ack", axis), *latency_lanes(tables.latency, "end_to_end", axis)],
+    }
+    everything = [*leaders, *chain(*readers.values()), *chain(*curves.values())]
+    elsewhere = place_dots({lane.key: lane for lane in everything}, result, tables.anomalies, groups, axis, clock)
+    bands = [
+        _band(
+            "Faults",
+            "bar: injected to healed · ◆ proof that it took effect",
+            [_fault_lane(f, axis) for f in result.faults],
+        ),
+        _band("Leaders", "number: the broker that leads · height: in-sync replicas", leaders),
+        *(_band(name, _ALONE if name == ASSIGN else _OWNERS, lanes) for name, lanes in readers.items()),
+        *(
+            _band(name, _CURVES[name], lanes, MOST_CURVES * (2 if name == "Throughput" else 1))
+            for name, lanes in curves.items()
+        ),
+        _band("Other anomalies", "those whose place has no lane", elsewhere),
+    ]
+    picture = Picture(
+        axis=axis,
+        zero=round((axis.begin_us - result.began_us) / 1e6, 3),
+        bands=[band for band in bands if band.lanes],
+        guides=[Guide(axis.at(at), kind) for f in result.faults for kind, at in _moments(f)],
+        windows=[_window(f, axis) for f in result.faults if f.injected_us is not None],
+    )
+    for i, lane in enumerate(picture.lanes()):
+        lane.number = i
+    return picture
+
+
+_OWNERS = "name: the member that owns the partition · hatched: nobody"
+_ALONE = "each reads by itself, nobody takes a partition from it"
+ASSIGN = "Assign-mode readers"
+_CURVES = {
+    "Throughput": "records per second, by topic and by reader",
+    "Lag": "records behind the end of the log, by reader",
+    "Latency": "depth: number of records · lines: median and 99th percentile",
+}
+
+
+def find_axis(tables: Tables, result: Result) -> Axis:
+    """From the first to the last thing that was seen happening, with a little room; else the run's own ends."""
+    moments = [row["at_us"] for row in (*tables.lifecycle, *tables.faults)]
+    moments += [at for f in result.faults for _, at in _moments(f)]
+    moments += [at for row in tables.ownership for at in (row["begin_us"], row["end_us"]) if at is not None]
+    for table, width in ((tables.series, BUCKET_US), (tables.latency, BUCKET_US), (tables.anomalies, 0)):
+        low, high = _ends(table)
+        moments += [] if low is None else [low, high + width]
+    if not moments:
+        moments = [row["at_us"] for row in tables.cluster] or [result.began_us, result.ended_us]
+    begin, end = min(moments), max(moments)
+    room = max((end - begin) // 100, 100_000)
+    return Axis(begin - room, end + room)
+
+
+def _ends(table: pa.Table) -> tuple[Any, Any]:
+    ends = pc.min_max(table["at_us"]).as_py()
+    return ends["min"], ends["max"]
+
+
+def _moments(fault: FaultOutcome) -> list[tuple[str, int]]:
+    found = (("injected", fault.injected_us), ("healed", fault.healed_us))
+    return [(kind, at) for kind, at in found if at is not None]
+
+
+def _window(fault: FaultOutcome, axis: Axis) -> tuple[str, float, float]:
+    """What to zoom to in order to see a fault: from a little before it to well after its heal."""
+    begin = axis.at(fault.injected_us or axis.begin_us)
+    end = axis.at(fault.healed_us) if fault.healed_us is not None else axis.total
+    room = max(1.0, (end - begin) * 0.25)
+    return fault.name, round(max(0.0, begin - room), 3), round(min(axis.total, end + room), 3)
+
+
+def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
+    lane = Lane(f"fault:{fault.name}", fault.name, sub=fault.kind, kind="fault")
+    if fault.injected_us is None:
+        lane.note = "never injected"
+        return lane
+    end_us = axis.end_us if fault.healed_us is None else fault.healed_us
+    proven_us = end_us if fault.proven_us is None else fault.proven_us
+    begin, proven, end = axis.at(fault.injected_us), axis.at(proven_us), axis.at(end_us)
+    what = fault.resolved or fault.target
+    open_end = " open" if fault.healed_us is None else ""
+    stretches = [
+        Segment(begin, min(proven, end), what, f"{what}: injected, not yet proven", "pending" + open_end),
+        Segment(min(proven, end), end, what, f"{what}: in effect, proven", "proven" + open_end),
+    ]
+    lane.segments = [s for s in stretches if s.width > 0]
+    lane.proven = None if fault.proven_us is None else proven
+    lane.note = duration(end_us - fault.injected_us) if fault.healed_us is not None else "not healed"
+    lane.note += (
+        " · no proof" if fault.proven_us is None else f" · proven after {duration(proven_us - fault.injected_us)}"
+    )
+    return lane
+
+
+def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> dict[str, list[Lane]]:
+    """By band title: the lanes of each group, then those of all assign-mode consumers."""
+    assign = {c.name for c in resolved.scenario.consumers if c.mode == "assign"}
+    groups: dict[str, list[Row]] = defaultdict(list)
+    readers: list[Row] = []
+    for row in tables.ownership:
+        alone = row["consumer"].rpartition("/")[0] in assign or row["group"] is None
+        (readers if alone else groups[row["group"]]).append(row)
+    coordinators = coordinator_lanes(tables.cluster, axis)
+    bands = {
+        f"Group {name}": [
+            *([coordinators[name]] if name in coordinators else []),
+            *owner_lanes(name, groups[name], axis),
+        ]
+        for name in sorted(groups.keys() | coordinators.keys())
+        if groups.get(name) or coordinators[name].segments
+    }
+    if readers:
+        bands[ASSIGN] = reader_lanes(readers, axis)
+    return bands
+
+
+def _band(title: str, hint: str, lanes: Sequence[Lane], shown: int = 16) -> Band:
+    return Band(title, hint, *fold(lanes, shown))

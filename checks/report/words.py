@@ -1,0 +1,103 @@
+"""Numbers, times and foreign text as a person reads them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+LONGEST = 240
+"""Characters of one foreign value that are shown; the whole value is in the tables."""
+
+
+def _stand_ins() -> dict[int, str]:
+    """Characters that would be invisible, would turn the text around or cannot be written as UTF-8."""
+    table = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
+    table[0x7F] = "\u2421"
+    table |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
+    table |= dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F], "\ufffd")
+    return table | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
+
+
+_STAND_INS = _stand_ins()
+
+
+def visible(value: Any) -> Any:
+    """Text with control characters, direction marks and lone surrogates made visible; anything else untouched."""
+    return value.translate(_STAND_INS) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def number(value: float) -> str:
+    """`12,345`."""
+    return f"{value:,.0f}"
+
+
+def short(value: float) -> str:
+    """Two significant digits at least, for axes: `0.5`, `42`, `1.2k`, `3M`."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def duration(us: float) -> str:
+    """A span of time with three significant digits: `312 µs`, `4.2 ms`, `1.35 s`, `2 min 3 s`."""
+    if abs(us) < 1_000:
+        return f"{us:.0f} µs"
+    if abs(us) < 999_500:
+        return f"{us / 1e3:.3g} ms"
+    if abs(us) < 59_950_000:
+        return f"{us / 1e6:.3g} s"
+    minutes, seconds = divmod(round(us / 1e6), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def count(n: int, noun: str) -> str:
+    """`1 record`, `37 records`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Times of a run, relative to its start, with the wall clock beside it."""
+
+    zero_us: int
+
+    def relative(self, us: int) -> str:
+        """`+12.250 s`, `+3 min 12.250 s`."""
+        ms = round((us - self.zero_us) / 1000)
+        sign, ms = ("+", ms) if ms >= 0 else ("\N{MINUS SIGN}", -ms)
+        minutes, ms = divmod(ms, 60_000)
+        hours, minutes = divmod(minutes, 60)
+        parts = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(hours or minutes)
+        return sign + " ".join([*parts, f"{ms / 1000:.3f} s"])
+
+    def wall(self, us: int) -> str:
+        """`2026-02-03 14:03:12.250 UTC`."""
+        moment = datetime.fromtimestamp(us // 1_000_000, UTC)
+        return f"{moment:%Y-%m-%d %H:%M:%S}.{us // 1000 % 1000:03d} UTC"
+
+    def evidence(self, pairs: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+        """An anomaly's evidence as (name, value, wall clock or empty); values that are times become relative."""
+        return [(name.removesuffix("_us").replace("_", " "), *self._value(name, pairs[name])) for name in pairs]
+
+    def _value(self, name: str, value: Any) -> tuple[str, str]:
+        if name.endswith("_us") and isinstance(value, int | float) and math.isfinite(value):
+            moment = value > 1e14  # a time of day, not a span
+            return (self.relative(int(value)), self.wall(int(value))) if moment else (duration(value), "")
+        if isinstance(value, bool) or value is None:
+            return {True: "yes", False: "no", None: "none"}[value], ""
+        if isinstance(value, list) and all(isinstance(v, int | str) for v in value):
+            return cut(", ".join(map(str, value)) or "none"), ""
+        return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)), ""
+
+
+def cut(text: str) -> str:
+    """Foreign text, shortened to what a page can bear."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
