@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from chaos.errors import ClusterError
@@ -72,6 +72,7 @@ class Kafka:
         self._admin = _admin(bootstrap)
         self._bootstrap = bootstrap
         self._timeout_s = timeout_s
+        self._asking_as: dict[str, Consumer] = {}
 
     @cached_property
     def _one_each(self) -> list[AdminClient]:
@@ -129,18 +130,27 @@ class Kafka:
         )
         return GroupState(answer.state.name, answer.coordinator.id, members)
 
-    def committed(self, group: str) -> dict[str, int] | None:
-        """Committed offsets of a group by partition."""
+    def committed(self, group: str, partitions: Iterable[str]) -> dict[str, int] | None:
+        """Committed offsets of a group by partition; partitions without one are left out.
+
+        Asked through a consumer that never subscribes. The Admin API's own call kills the process when the answer is
+        NOT_COORDINATOR, which is what a cluster says while a coordinator moves (librdkafka issue 5040).
+        """
+        if group not in self._asking_as:
+            config = {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": group,
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+            self._asking_as[group] = Consumer(config)
         try:
-            future = self._admin.list_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(group)], request_timeout=self._timeout_s
-            )[group]
+            answer = self._asking_as[group].committed(
+                [_topic_partition(p) for p in partitions], timeout=self._timeout_s
+            )
         except KafkaException:
             return None
-        answer = _result(future, self._timeout_s)
-        if answer is None:
-            return None
-        return {f"{tp.topic}/{tp.partition}": tp.offset for tp in answer.topic_partitions if tp.offset >= 0}
+        return {f"{tp.topic}/{tp.partition}": tp.offset for tp in answer if tp.offset >= 0 and tp.error is None}
 
     def create_topics(self, topics: Iterable[NewTopic], timeout_s: float = 30.0) -> None:
         """Create topics and wait until every partition has a leader and a full ISR."""

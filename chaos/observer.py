@@ -105,7 +105,7 @@ class Observer:
                 (f"group:{group}", "coordinator", state.coordinator),
                 (f"group:{group}", "members", members),
             ]
-            committed = kafka.committed(group) or {}
+            committed = kafka.committed(group, self._partitions) or {}
             seen += [(f"group:{group}/{p}", "committed", offset) for p, offset in committed.items()]
             self._record(seen)
             self.groups[group] = state

@@ -1,0 +1,45 @@
+"""`make bench`: the figures the README states, measured on this machine; a table, then JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.bench import bench_clients, bench_cluster, bench_runs
+
+BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
+    "cluster": bench_cluster.measure,
+    "clients": bench_clients.measure,
+    "runs": bench_runs.measure,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", choices=[*BENCHES, []], help="which benches; all when left out")
+    chosen = parser.parse_args().only or list(BENCHES)
+    console = Console()
+    measured = {}
+    for name in chosen:
+        console.print(f"measuring {name} …")
+        measured[name] = BENCHES[name]()
+    table = Table("measure", "value", box=None)
+    for name, values in _flat(measured):
+        table.add_row(name, str(values))
+    console.print(table)
+    print(json.dumps(measured, indent=1))
+
+
+def _flat(value: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        return [(prefix, value)]
+    return [row for key, inner in value.items() for row in _flat(inner, f"{prefix}.{key}" if prefix else str(key))]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""A fault's row says what was meant before it was done, what came of it, and the proof; healing never fails silently."""
+
+import json
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+from chaos.errors import FaultError
+from chaos.faults.runner import FaultRun
+from chaos.wait import wait_until
+
+
+@dataclass
+class Scripted:
+    """A fault that does what the test says."""
+
+    breaks_at: str = ""
+    proofs: list = field(default_factory=list)
+    error: Exception = field(default_factory=lambda: FaultError("no such broker"))
+    resolved: str = ""
+    healed: int = 0
+
+    def inject(self, world):
+        self.resolved = "broker 2"
+        if self.breaks_at == "inject":
+            raise self.error
+        return "killed broker 2"
+
+    def proof(self, world):
+        return self.proofs.pop(0) if self.proofs else None
+
+    def heal(self, world):
+        self.healed += 1
+        if self.breaks_at == "heal":
+            raise self.error
+        return "broker 2 is back"
+
+
+class Rows:
+    """Keeps what the ledger would."""
+
+    def __init__(self):
+        self.rows = []
+
+    def append_rows(self, rows):
+        self.rows += rows
+
+    def phases(self):
+        return [row["phase"] for row in self.rows]
+
+
+@pytest.fixture
+def rows():
+    return Rows()
+
+
+def run_of(fault, rows, proof_timeout_s=5.0):
+    spec = SimpleNamespace(name="kill", target=SimpleNamespace(words=lambda: "leader of orders/0"))
+    events = SimpleNamespace(emit=lambda *a, **k: None)
+    return FaultRun(fault, spec, "broker.kill", None, rows, events, proof_timeout_s)
+
+
+def settled(run):
+    wait_until(lambda: not run.busy, 10, "the fault is still busy")
+
+
+def test_a_fault_goes_through_its_phases_and_keeps_its_proof(rows):
+    run = run_of(Scripted(proofs=[None, None, "orders/0 moved to 3"]), rows)
+    run.inject()
+    settled(run)
+    run.heal()
+    settled(run)
+    assert rows.phases() == ["injecting", "injected", "proven", "healing", "healed"]
+    assert json.loads(rows.rows[2]["evidence"]) == {"words": "orders/0 moved to 3", "resolved": "broker 2"}
+    assert rows.rows[0]["target"] == "leader of orders/0"
+
+
+def test_a_fault_that_shows_no_effect_is_never_proven(rows):
+    run = run_of(Scripted(), rows, proof_timeout_s=0.1)
+    run.inject()
+    settled(run)
+    assert "proven" not in run.phases
+
+
+def test_a_failed_injection_is_on_record_and_healed_all_the_same(rows):
+    fault = Scripted(breaks_at="inject")
+    run = run_of(fault, rows)
+    run.inject()
+    settled(run)
+    run.finish(5)
+    assert rows.phases() == ["injecting", "failed", "healing", "healed"]
+    assert "no such broker" in run.errors[0]
+    assert fault.healed == 1
+
+
+def test_a_bug_in_a_fault_is_on_record_too(rows):
+    run = run_of(Scripted(breaks_at="inject", error=ZeroDivisionError("division by zero")), rows)
+    run.inject()
+    settled(run)
+    assert "division by zero" in run.errors[0]
+    assert rows.phases()[-1] == "failed"
+
+
+def test_healing_twice_heals_once(rows):
+    fault = Scripted(proofs=["moved"])
+    run = run_of(fault, rows)
+    run.inject()
+    settled(run)
+    run.heal()
+    run.finish(5)
+    run.finish(5)
+    assert fault.healed == 1
+
+
+def test_a_fault_that_never_fired_is_not_healed(rows):
+    fault = Scripted()
+    run_of(fault, rows).finish(1)
+    assert fault.healed == 0
+    assert rows.rows == []
+
+
+def test_a_failed_heal_is_on_record(rows):
+    run = run_of(Scripted(breaks_at="heal", proofs=["moved"]), rows)
+    run.inject()
+    settled(run)
+    run.finish(5)
+    assert rows.phases()[-1] == "failed"
+
+
+def test_rows_fit_the_ledger(rows):
+    from chaos.ledger import TABLES
+
+    run = run_of(Scripted(proofs=["moved"]), rows)
+    run.inject()
+    settled(run)
+    assert pa.Table.from_pylist(rows.rows, TABLES["faults"]).num_rows == 3
