@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from chaos.errors import RunDirError
 from chaos.events import read_events
 from chaos.ledger import Seal, read_seal
+from chaos.ledger.writer import SUFFIX
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 from checks.audited import audit_rows, json_object, ledger_rows
@@ -29,11 +30,11 @@ class Conditions:
         self._events = read_events(run)
         self._faults = {f.name: f for f in fault_outcomes(run, resolved)}
         self._lifecycle = ledger_rows(run, "lifecycle", ["client", "incarnation", "event", "detail"])
+        # every client names its files so: see chaos.clients
         self._ended_on_purpose = {
-            stem
+            f"{str(row['client']).replace('/', '-')}.{row['incarnation']}{SUFFIX}"
             for row in self._lifecycle
             if row["event"] == "crashed" and not json_object(row["detail"]).get("unexpected")
-            for stem in _ledger_files(str(row["client"]), row["incarnation"])
         }
         self._counts: dict[str, dict[str, int]] = {}
         for row in audit_rows(run, "counts"):
@@ -123,7 +124,7 @@ class Conditions:
         )
 
     def _killed_on_purpose(self, file: str) -> bool:
-        return PurePosixPath(file).name.partition(".")[0] in self._ended_on_purpose
+        return PurePosixPath(file).name in self._ended_on_purpose
 
     def _deaths(self) -> Seen:
         if not self._lifecycle:
@@ -172,9 +173,3 @@ class Conditions:
 
 def _each(counts: dict[str, int], names: list[str]) -> str:
     return listed([f"{name}: {counts.get(name, 0):,}" for name in names])
-
-
-def _ledger_files(client: str, incarnation: int) -> tuple[str, str]:
-    """The names, without suffix, that the ledger files of one life of a client may have."""
-    slug = client.replace("/", "-")
-    return slug, f"{slug}-{incarnation}"

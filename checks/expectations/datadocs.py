@@ -6,8 +6,10 @@ tells others that it was opened. All of that is taken out; a small style sheet o
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 from chaos.rundir import write_atomically
 
@@ -33,8 +35,21 @@ ul { padding-left: 1.2rem; }
 
 def make_self_contained(project: Path) -> None:
     """Rewrite every page of the project's Data Docs so that it needs nothing but itself."""
-    for page in sorted((project / "uncommitted" / "data_docs").rglob("*.html")):
+    docs = project / "uncommitted" / "data_docs"
+    for page in sorted(docs.rglob("*.html")):
         write_atomically(page, self_contained(page.read_text(encoding="utf-8")))
+    for sheet in docs.rglob("*.css"):
+        write_atomically(sheet, _BACKGROUND.sub("none", sheet.read_text(encoding="utf-8")))
+    for site in docs.iterdir():
+        write_atomically(site / "index.html", _index(site))
+
+
+def _index(site: Path) -> str:
+    """The way in: GX's own is drawn by a script that needs a network."""
+    pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.parent != site)
+    links = "".join(f'<li><a href="{quote(page)}">{html.escape(page)}</a></li>' for page in pages)
+    head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title>'
+    return f"{head}{STYLE}<body><h1>Data Docs</h1><ul>{links}</ul></body></html>"
 
 
 def self_contained(page: str) -> str:

@@ -1,0 +1,109 @@
+"""`python -m checks RUN_DIR`: read back, audit, validate and report a run that was driven, offline if its log was read.
+
+Standard output carries one JSON line per event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a stage
+that broke off, 2 not a run directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chaos import scenario
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError
+from chaos.events import Event, EventLog
+from chaos.rundir import RunDir
+from checks import stages
+from checks.result import Result
+
+STAGES = ("readback", "audit", "validate", "report")
+EXIT = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the stages and return the exit code."""
+    options = _options(argv)
+    tell = _event_lines()
+    try:
+        run = RunDir.open(options.run_dir)
+        scenario.read(run)
+    except AftershockError as e:
+        sys.stderr.write(f"{e}\n")
+        return USAGE
+    wanted = [stage for stage in STAGES if not options.only or stage in options.only]
+    if "validate" in wanted:
+        _import_ahead()
+    return _run(run, wanted, options.spark_master, tell)
+
+
+def _run(run: RunDir, wanted: list[str], master: str | None, tell: stages.Listener) -> int:
+    """Run the stages in order. After one that broke off only the report is made: it says what broke."""
+    work: dict[str, Callable[[], Any]] = {
+        "readback": lambda: stages.readback(run, master=master, listener=tell),
+        "audit": lambda: stages.audit(run, master=master, listener=tell),
+        "validate": lambda: stages.validate(run, master=master, listener=tell),
+        "report": lambda: stages.report(run, listener=tell),
+    }
+    broken = False
+    result: Result | None = None
+    for stage in wanted:
+        if broken and stage != "report":
+            continue
+        try:
+            outcome = work[stage]()
+            result = outcome if stage == "report" else None
+        except AftershockError as e:
+            sys.stderr.write(f"{e}\n")
+            broken = True
+    if result is not None:
+        EventLog(run, tell).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=str(run.report))
+        return EXIT[result.verdict]
+    return INCONCLUSIVE if broken else PASS
+
+
+def _options(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m checks", description="Audit a run directory and give its verdict.")
+    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
+    parser.add_argument("--spark-master", metavar="URL", help="as Spark writes it; local[*] when left out")
+    return parser.parse_args(argv)
+
+
+def _event_lines() -> Callable[[Event], None]:
+    """Keep standard output for events: whatever else writes there (Spark's JVM, a library) goes to standard error."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def tell(event: Event) -> None:
+        try:
+            out.write(json.dumps(event) + "\n")
+            out.flush()
+        except BrokenPipeError:
+            pass  # nobody listens any more; events.jsonl has it, and the verdict is still wanted
+
+    return tell
+
+
+def _import_ahead() -> None:
+    """Import Great Expectations (5 s) while Spark's JVM starts and works.
+
+    What both sides import comes first: two threads that import the same packages at once could block each other.
+    """
+    import pandas  # noqa: F401
+    import pyarrow.parquet  # noqa: F401
+    import pyspark.sql.functions  # noqa: F401
+
+    def load() -> None:
+        import checks.expectations.validate  # noqa: F401
+
+    threading.Thread(target=load, daemon=True, name="import-ahead").start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""The result in a terminal: verdict, sentence, expectations, faults, path of the report.
+
+Nothing is told by colour alone, foreign text is never read as markup, and a terminal without Unicode gets plain signs.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from checks.expectations.words import duration
+from checks.fault_outcomes import missing_proof
+from checks.result import Expectation, FaultOutcome, Result, Verdict
+
+STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
+SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}
+_PLAIN = {"≤": "<=", "…": "..."}
+
+
+def render(result: Result, console: Console, *, report: bool = True) -> None:
+    """Print the summary of a run."""
+    page = _Page(console)
+    page.line(Text.assemble(page.verdict(result.verdict), "  ", page.text(result.title, "bold")))
+    page.line(page.text(result.sentence))
+    if result.expectations:
+        page.line(Text())
+        console.print(_expectations(page, result.expectations))
+    if result.faults:
+        page.line(Text())
+        console.print(_faults(page, result.faults))
+    page.line(Text())
+    for problem in result.problems:
+        page.line(page.text(f"! {problem}"))
+    page.line(page.text(f"run again: {result.command}"))
+    if report:
+        page.line(page.text(f"report:    {result.run_dir}/report.html"))
+
+
+class _Page:
+    """A console, and how text gets onto it unharmed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.unicode = console.encoding.lower().startswith("utf")
+
+    def line(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True)
+
+    def verdict(self, verdict: Verdict) -> Text:
+        sign = SIGNS[verdict][0 if self.unicode else 1]
+        return Text(f"{sign} {verdict.upper()}", STYLES[verdict])
+
+    def text(self, words: str, style: str = "") -> Text:
+        """Foreign text without control characters, in what the terminal can show."""
+        words = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in words)
+        if not self.unicode:
+            for sign, plain in _PLAIN.items():
+                words = words.replace(sign, plain)
+            words = words.encode("ascii", "replace").decode()
+        return Text(words, style)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _expectations(page: _Page, expectations: list[Expectation]) -> Table:
+    """What is not met comes first; within a verdict the order of the contract stays."""
+    table = _table("verdict", "expectation", "expected", "seen")
+    order = {"fail": 0, "inconclusive": 1, "pass": 2}
+    for e in sorted(expectations, key=lambda e: order[e.verdict]):
+        name = page.text(e.name)
+        if e.why:
+            name.append_text(page.text(f"\n{e.why}", "dim"))
+        table.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
+    return table
+
+
+def _faults(page: _Page, faults: list[FaultOutcome]) -> Table:
+    table = _table("proof", "fault", "target", "what was seen", "produce", "consume")
+    for f in faults:
+        missing = missing_proof(f)
+        target = f"{f.target} = {f.resolved}" if f.resolved else f.target
+        outage = [
+            duration(us) if us is not None else "" for us in (f.produce_unavailability_us, f.consume_unavailability_us)
+        ]
+        table.add_row(
+            page.verdict("inconclusive" if missing else "pass"),
+            page.text(f"{f.name} ({f.kind})"),
+            page.text(target),
+            page.text(missing or f.proof),
+            *(page.text(words) for words in outage),
+        )
+    return table

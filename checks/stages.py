@@ -1,0 +1,151 @@
+"""The stages of the checks, each callable on its own: the command line and the DAGs call the same ones.
+
+    readback -> audit -> validate -> report -> verdict
+
+Results pass from one to the next in the run directory only. A stage that begins removes what later ones had made of
+its old results, so that no verdict outlives what it was based on. In one process the stages share one Spark session.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from chaos import scenario
+from chaos.errors import AftershockError, RunDirError
+from chaos.events import Event, EventLog
+from chaos.rundir import RunDir, read_json, write_atomically
+from checks.report.junit import junit
+from checks.result import Expectation, Result
+from checks.verdict import collect
+
+Listener = Callable[[Event], None]
+_EXPECTATIONS = TypeAdapter(list[Expectation])
+
+
+def readback(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
+    """Read the final log from the healed cluster into the ledger; nothing to do where that was done."""
+    with _stage(run, "readback", listener):
+        if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
+            return
+        _forget(run, _validation(run))
+        from checks.readback import read_back
+
+        spark = _spark(master, with_kafka=True)
+        read_back(spark, run, scenario.read(run), _bootstrap(run))
+
+
+def audit(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
+    """Derive the findings from the ledger."""
+    with _stage(run, "audit", listener):
+        _forget(run, _validation(run))
+        from checks import audit as auditing
+
+        auditing.audit(_spark(master), run, scenario.read(run))
+
+
+def validate(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
+    """Hold the findings against the scenario's contract and keep the outcome in `validation.json`."""
+    with _stage(run, "validate", listener):
+        _forget(run, _validation(run))
+        from checks.expectations import validate as validating
+
+        expectations = validating.validate(_spark(master), run, scenario.read(run))
+        write_atomically(_validation(run), _EXPECTATIONS.dump_json(expectations, indent=1).decode())
+    return expectations
+
+
+def report(run: RunDir, *, listener: Listener | None = None) -> Result:
+    """Write result.json, junit.xml and report.html from whatever the earlier stages left."""
+    with _stage(run, "report", listener):
+        _forget(run)
+        resolved = scenario.read(run)
+        result = collect(run, resolved, _validated(run))
+        _save(run, result)
+        from checks.report.html import write_report
+
+        write_report(run, result, resolved)
+    return result
+
+
+def verdict(run: RunDir) -> Result:
+    """The result that `report` wrote."""
+    raw = read_json(run.result, "result of the checks")
+    try:
+        return Result.model_validate(raw)
+    except ValidationError as e:
+        raise RunDirError(f"{run.result} is not one of this version ({e.error_count()} errors); report again") from None
+
+
+@contextmanager
+def _stage(run: RunDir, name: str, listener: Listener | None) -> Iterator[None]:
+    """Record a stage. A failure becomes an inconclusive result.json and one line; its traceback is logged."""
+    try:
+        with EventLog(run, listener).stage(name):
+            try:
+                yield
+            except AftershockError:
+                _log(run, name)
+                raise
+            except Exception as e:
+                _log(run, name)
+                first = (str(e).strip() or "no message").splitlines()[0][:300]
+                words = f"{name} crashed ({type(e).__name__}: {first}); the traceback is in {run.logs / 'checks.log'}"
+                raise AftershockError(words) from e
+    except AftershockError:
+        if name != "report":
+            _save_failure(run)
+        raise
+
+
+def _save_failure(run: RunDir) -> None:
+    """An inconclusive result that names the stage, from whatever can be read of the run."""
+    _forget(run)
+    try:
+        _save(run, collect(run, scenario.read(run), []))
+    except Exception:  # noqa: BLE001 - the stage's own failure is what the caller has to see
+        _log(run, "result of the failure")
+
+
+def _save(run: RunDir, result: Result) -> None:
+    write_atomically(run.result, result.model_dump_json(indent=1))
+    write_atomically(run.junit, junit(result))
+
+
+def _forget(run: RunDir, *more: Path) -> None:
+    for path in (run.result, run.junit, run.report, *more):
+        path.unlink(missing_ok=True)
+
+
+def _validation(run: RunDir) -> Path:
+    return run.path / "validation.json"
+
+
+def _validated(run: RunDir) -> list[Expectation]:
+    if not _validation(run).exists():
+        return []
+    return _EXPECTATIONS.validate_python(read_json(_validation(run), "outcome of the validation"))
+
+
+def _bootstrap(run: RunDir) -> str:
+    cluster = read_json(run.cluster, "description of the cluster")
+    if not isinstance(cluster, dict) or not cluster.get("bootstrap"):
+        raise RunDirError(f"{run.cluster} names no bootstrap servers, and the log was never read back; run again")
+    return str(cluster["bootstrap"])
+
+
+def _spark(master: str | None, *, with_kafka: bool = False) -> Any:
+    from checks.session import spark_session
+
+    return spark_session(master)
+
+
+def _log(run: RunDir, stage: str) -> None:
+    run.logs.mkdir(exist_ok=True)
+    with (run.logs / "checks.log").open("a", encoding="utf-8") as f:
+        f.write(f"{stage}\n{traceback.format_exc()}\n")
