@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -23,11 +22,15 @@ class DeliveryLog:
     ) -> None:
         self._writer = writer
         self._only_topic = topics[0] if len(topics) == 1 and not topics[0].startswith("^") else None
-        self._who = (pa.scalar(consumer), pa.scalar(incarnation, pa.int32()))
-        self._how = (pa.scalar(group, pa.string()), pa.scalar(mode))
+        self._same = [
+            pa.scalar(consumer, pa.string()),
+            pa.scalar(incarnation, pa.int32()),
+            pa.scalar(group, pa.string()),
+            pa.scalar(mode, pa.string()),
+            pa.scalar(self._only_topic, pa.string()),
+        ]
+        self._columns = [pa.repeat(value, 0) for value in self._same]
         self.delivered = 0
-        # a batch has some ten columns of one value each: made once for each length
-        self._repeat = lru_cache(maxsize=256)(pa.repeat)
 
     def append(
         self, messages: Sequence[Message], polled_us: int, numbers: Mapping[Partition, int]
@@ -40,11 +43,10 @@ class DeliveryLog:
         n = len(messages)
         partitions = np.fromiter(map(Message.partition, messages), np.int32, n)
         offsets = np.fromiter(map(Message.offset, messages), np.int64, n)
-        epochs = [e if e is not None and e >= 0 else None for e in map(Message.leader_epoch, messages)]
         identities = Identities(list(map(Message.value, messages)))
         producers, incarnations = identities.who()
+        *who_and_how, topics = self._constants(n)
         if self._only_topic is not None:
-            topics = self._repeat(self._only_topic, n)
             ends = {(self._only_topic, p): o for p, o in _last(partitions, offsets).items()}
         else:
             names = list(map(Message.topic, messages))
@@ -52,30 +54,35 @@ class DeliveryLog:
             ends = {(t, int(p)): int(o) + 1 for t, p, o in zip(names, partitions, offsets, strict=True)}
         self._writer.append(
             [
-                *(self._repeat(c, n) for c in self._who),
-                *(self._repeat(c, n) for c in self._how),
+                *who_and_how,
                 self._numbers(ends, numbers, topics, partitions),
                 pa.array(np.arange(self.delivered, self.delivered + n)),
                 topics,
                 pa.array(partitions),
                 pa.array(offsets),
-                pa.array(epochs, pa.int32()),
+                pa.array(list(map(Message.leader_epoch, messages)), pa.int32()),
                 producers,
                 incarnations,
                 identities.seq(),
-                pa.repeat(pa.scalar(polled_us, pa.int64()), n),
-                pa.repeat(pa.scalar(now_us(), pa.int64()), n),
+                pa.array(np.full(n, polled_us)),
+                pa.array(np.full(n, now_us())),
             ]
         )
         self.delivered += n
         return ends
+
+    def _constants(self, n: int) -> list[pa.Array]:
+        """The columns that have one value all through a run, `n` long: cut from longer ones."""
+        if n > len(self._columns[0]):
+            self._columns = [pa.repeat(value, 2 * n) for value in self._same]
+        return [column.slice(0, n) for column in self._columns]
 
     def _numbers(
         self, ends: Mapping[Partition, int], numbers: Mapping[Partition, int], topics: pa.Array, partitions: np.ndarray
     ) -> pa.Array:
         seen = {numbers.get(partition) for partition in ends}
         if len(seen) == 1:
-            return self._repeat(pa.scalar(seen.pop(), pa.int32()), len(partitions))
+            return pa.repeat(pa.scalar(seen.pop(), pa.int32()), len(partitions))
         each = zip(topics.to_pylist(), partitions.tolist(), strict=True)
         return pa.array([numbers.get(partition) for partition in each], pa.int32())
 

@@ -82,12 +82,15 @@ def _flips(length: int, differences: npt.NDArray[np.uint32]) -> npt.NDArray[np.u
 
 _PRODUCER_END = record.PRODUCER_AT + record.PRODUCER_WIDTH
 _WHO_WIDTH = record.PRODUCER_WIDTH + 1 + record.INCARNATION_WIDTH
-_VERSION = np.frombuffer(record.VERSION, np.uint8)
-_NUMBERS = [
-    *range(record.INCARNATION_AT, record.INCARNATION_AT + record.INCARNATION_WIDTH),
-    *range(record.SEQ_AT, record.SEQ_AT + record.SEQ_WIDTH),
-    *range(record.TIME_AT, record.TIME_AT + record.TIME_WIDTH),
-]
+_LOWEST, _HIGHEST = np.zeros(record.HEADER_BYTES, np.uint8), np.full(record.HEADER_BYTES, 255, np.uint8)
+_LOWEST[: len(record.VERSION)] = _HIGHEST[: len(record.VERSION)] = np.frombuffer(record.VERSION, np.uint8)
+_HIGHEST[record.RUN_AT : _PRODUCER_END] = 127
+for _at, _width in (
+    (record.INCARNATION_AT, record.INCARNATION_WIDTH),
+    (record.SEQ_AT, record.SEQ_WIDTH),
+    (record.TIME_AT, record.TIME_WIDTH),
+):
+    _LOWEST[_at : _at + _width], _HIGHEST[_at : _at + _width] = ord("0"), ord("9")
 _SEQ_POWERS = 10 ** np.arange(record.SEQ_WIDTH - 1, -1, -1, dtype=np.int64)
 _TIME_POWERS = 10 ** np.arange(record.TIME_WIDTH - 1, -1, -1, dtype=np.int64)
 
@@ -130,15 +133,11 @@ class Identities:
 
 def _regular(values: Sequence[bytes | None]) -> npt.NDArray[np.uint8] | None:
     """The headers as a matrix of bytes, if each is as `record.encode` writes it; else None."""
-    if None in values:
+    try:
+        joined = b"".join([v[: record.HEADER_BYTES] for v in values])  # type: ignore[index]
+    except TypeError:  # a value is null
         return None
-    joined = b"".join([v[: record.HEADER_BYTES] for v in values])  # type: ignore[index]
     if len(joined) != len(values) * record.HEADER_BYTES:
         return None
     rows = np.frombuffer(joined, np.uint8).reshape(len(values), record.HEADER_BYTES)
-    regular = (
-        (rows[:, :3] == _VERSION).all()
-        and (rows[:, record.RUN_AT : _PRODUCER_END] < 128).all()
-        and (rows[:, _NUMBERS] - np.uint8(48) < 10).all()
-    )
-    return rows if regular else None
+    return rows if ((rows >= _LOWEST) & (rows <= _HIGHEST)).all() else None

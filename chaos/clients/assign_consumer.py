@@ -1,0 +1,140 @@
+"""The assign consumer: `python -m chaos.clients.assign_consumer SPEC`. Its protocol is that of `chaos.clients`.
+
+It reads every partition that its topics have when it starts, each from a position that it finds out first, as a number.
+No group coordinator assigns or takes away anything. It goes on from its own checkpoint after a crash; it commits only if
+its commit setting says so, for others to see.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+
+from chaos.clients.assignments import Beginning
+from chaos.clients.channel import Channel
+from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.protocol import AssignConsumerSpec, Partition, partition_name
+from chaos.clients.reader import Reader
+from chaos.clients.reset import reset_position, watermarks
+from chaos.errors import ClientError
+from chaos.ledger.writer import TableWriter
+
+ASK_TIMEOUT_S = 5.0
+ASK_AGAIN_S = 0.2
+
+T = TypeVar("T")
+
+
+class AssignConsumer:
+    """One incarnation of an assign consumer."""
+
+    def __init__(self, spec: AssignConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
+        self._spec, self._channel = spec, channel
+        self._reader = Reader(spec, "assign", channel, lifecycle)
+        self._consumer = Consumer(self._reader.settings(group_id(spec)))
+
+    def run(self) -> None:
+        """Find out where to begin, and read until the order to stop."""
+        partitions = self._ask(self._partitions) or []
+        beginnings = {p: b for p in partitions if (b := self._ask(partial(self._beginning, p))) is not None}
+        if not self._channel.stopping:
+            self._consumer.assign([TopicPartition(*p, b.position) for p, b in beginnings.items()])
+            self._reader.assignments.assigned(beginnings)
+            self._reader.progress()
+            self._reader.read(self._consumer)
+        self._consumer.close()
+        self._reader.close()
+
+    def _ask(self, question: Callable[[], T]) -> T | None:
+        """Ask until there is an answer, for brokers may be down just now; None if ordered to stop before."""
+        while not self._channel.stopping:
+            try:
+                return question()
+            except KafkaException as e:
+                log(f"asking again: {e}")
+                time.sleep(ASK_AGAIN_S)
+        return None
+
+    def _partitions(self) -> list[Partition]:
+        found = []
+        for name in self._spec.topics:
+            topic = self._consumer.list_topics(name, timeout=ASK_TIMEOUT_S).topics[name]
+            if topic.error is not None or not topic.partitions:
+                raise KafkaException(topic.error or f"{name} has no partitions yet")
+            found += [(name, number) for number in sorted(topic.partitions)]
+        return found
+
+    def _beginning(self, partition: Partition) -> Beginning:
+        spec, name = self._spec, partition_name(partition)
+        if name in spec.checkpoint:
+            return Beginning(spec.checkpoint[name], "checkpoint")
+        if spec.start == "group":
+            return self._group_offset(partition)
+        if spec.start == "timestamp":
+            return Beginning(self._at_time(partition), "start")
+        if name in spec.offsets:
+            return Beginning(spec.offsets[name], "start")
+        low, high = watermarks(self._consumer, partition, ASK_TIMEOUT_S)
+        return Beginning(high if spec.start == "latest" else low, "start")
+
+    def _group_offset(self, partition: Partition) -> Beginning:
+        (answer,) = self._consumer.committed([TopicPartition(*partition)], timeout=ASK_TIMEOUT_S)
+        if answer.error is not None:
+            raise KafkaException(answer.error)
+        if answer.offset >= 0:
+            return Beginning(answer.offset, "committed")
+        position = reset_position(self._consumer, partition, self._spec.config, ASK_TIMEOUT_S)
+        if position is None and self._spec.config.get("auto.offset.reset") == "error":
+            raise ClientError(f"no committed offset for {partition_name(partition)}, and auto.offset.reset is error")
+        if position is None:
+            raise KafkaException(f"no position for {partition_name(partition)} yet")
+        return Beginning(position, "reset")
+
+    def _at_time(self, partition: Partition) -> int:
+        """The first offset of the time or later; the end, if there is none yet. A time to come is waited for."""
+        timestamp_ms = self._spec.timestamp_ms
+        assert timestamp_ms is not None  # the spec's own rule
+        while time.time() * 1000 <= timestamp_ms and not self._channel.stopping:
+            time.sleep(0.02)
+        (found,) = self._consumer.offsets_for_times([TopicPartition(*partition, timestamp_ms)], timeout=ASK_TIMEOUT_S)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        if found.offset >= 0 and found.offset != OFFSET_END:
+            return int(found.offset)
+        return watermarks(self._consumer, partition, ASK_TIMEOUT_S)[1]
+
+
+def group_id(spec: AssignConsumerSpec) -> str:
+    """Its group id. librdkafka demands one of every consumer; without one of the scenario's it is never committed to."""
+    return spec.group if spec.group is not None else f"aftershock-none-{spec.client.replace('/', '-')}"
+
+
+def main(argv: list[str]) -> int:
+    """Run an assign consumer; returns the exit code."""
+    spec = AssignConsumerSpec.load(argv[1])
+    channel = Channel()
+    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
+    lifecycle = Lifecycle(writer, channel, spec.client, "consumer", spec.incarnation)
+    try:
+        consumer = AssignConsumer(spec, channel, lifecycle)
+        lifecycle.event("started", group_id=group_id(spec), checkpoint=spec.checkpoint)
+        gc.disable()  # messages by the hundred thousand, none in a cycle
+        consumer.run()
+    except Exception as e:
+        lifecycle.error(f"{type(e).__name__}: {e}")
+        raise
+    if channel.orphaned:
+        os._exit(1)
+    lifecycle.event("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

@@ -1,0 +1,145 @@
+"""What both kinds of consumers do with the records they poll: process, write, commit, in the order their setting says.
+
+A record is processed when its delivery row is in the ledger. With a processing time, rows are written as it passes, a few
+at a time, so a SIGKILL in the middle of a batch leaves exactly the rows of what was processed. While it processes, a
+consumer does not poll: one that takes longer than max.poll.interval.ms is really late.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from confluent_kafka import Consumer, KafkaError, Message
+
+from chaos.clients.assignments import AssignmentLog
+from chaos.clients.channel import Channel
+from chaos.clients.commits import Committer
+from chaos.clients.deliveries import DeliveryLog, next_offsets
+from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition
+from chaos.errors import ClientError
+from chaos.events import now_us
+from chaos.ledger.writer import TableWriter
+
+IDLE_POLL_S = 0.1
+ROWS_EVERY_S = 0.02
+NAP_S = 0.05
+
+
+class Reader:
+    """One incarnation of a consumer, but for how it comes to its partitions."""
+
+    def __init__(
+        self,
+        spec: GroupConsumerSpec | AssignConsumerSpec,
+        mode: Literal["subscribe", "assign"],
+        channel: Channel,
+        lifecycle: Lifecycle,
+    ) -> None:
+        self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        who = {"consumer": spec.client, "incarnation": spec.incarnation, "group": spec.group, "mode": mode}
+        self.assignments = AssignmentLog(
+            TableWriter(spec.ledger, "assignments", spec.writer), spec.client, spec.incarnation, spec.group, mode
+        )
+        self._deliveries = DeliveryLog(
+            TableWriter(spec.ledger, "deliveries", spec.writer),
+            spec.client,
+            spec.incarnation,
+            spec.group,
+            mode,
+            spec.topics,
+        )
+        commits = TableWriter(spec.ledger, "commits", spec.writer)
+        self._committer = Committer(commits, who, spec.commit, spec.config, self.assignments.last_numbers)
+        self._slow_s = 0.0
+
+    def settings(self, group_id: str) -> dict[str, Any]:
+        """The settings of its consumer; the user's win, but for those that are the scenario's own keys."""
+        return {
+            "bootstrap.servers": self._spec.bootstrap,
+            "client.id": self._spec.client,
+            "group.id": group_id,
+            "on_commit": self._committer.on_commit,
+            "error_cb": lambda e: log(f"{e.name()}: {e.str()}"),
+            **self._spec.config,
+            **self._committer.settings(),
+        }
+
+    def read(self, consumer: Consumer) -> None:
+        """Poll and process until the order to stop. Raises `ClientError` when the consumer cannot go on."""
+        while not self._channel.stopping:
+            # what is there already, or else the next record as soon as it comes: a batch is never waited for
+            batch = consumer.consume(self._spec.max_poll_records, 0.0) or consumer.consume(1, IDLE_POLL_S)
+            polled_us = now_us()
+            if any(map(Message.error, batch)):
+                batch = self._without_errors(batch)
+            if batch:
+                self._process(consumer, batch, polled_us)
+            self._notice_speed()
+            if self._channel.progress_due():
+                self.progress()
+
+    def close(self) -> None:
+        """After the consumer was closed: write what is left to write."""
+        self._committer.close()
+        self.progress()
+
+    def progress(self) -> None:
+        """Tell how far it is."""
+        self._channel.progress(delivered=self._deliveries.delivered, **self.assignments.told())
+
+    def _without_errors(self, batch: Sequence[Message]) -> list[Message]:
+        for message in batch:
+            error = message.error()
+            if error is None or error.code() == KafkaError._PARTITION_EOF:
+                continue
+            words = f"{error.name()}: {error.str()}"
+            if error.fatal():
+                raise ClientError(words)
+            self._lifecycle.error(words)
+        return [m for m in batch if m.error() is None]
+
+    def _process(self, consumer: Consumer, batch: Sequence[Message], polled_us: int) -> None:
+        if self._spec.commit.when == "before_processing":
+            self._committer.before_processing(consumer, next_offsets(batch))
+        done: dict[Partition, int] = {}
+        start = 0
+        while start < len(batch):
+            group = batch[start : start + self._group_size(len(batch))]
+            if not self._work(len(group)):
+                break
+            ends = self._deliveries.append(group, polled_us, self.assignments.numbers)
+            self.assignments.processed(ends)
+            self._committer.after_record(consumer, ends)
+            done |= ends
+            start += len(group)
+        self._committer.after_batch(consumer, done)
+
+    def _per_record_s(self) -> float:
+        return self._spec.per_record_s + self._channel.per_record_s
+
+    def _group_size(self, batch: int) -> int:
+        if self._spec.commit.when == "after_record":
+            return 1
+        per_record_s = self._per_record_s()
+        return max(1, int(ROWS_EVERY_S / per_record_s)) if per_record_s else batch
+
+    def _work(self, records: int) -> bool:
+        """Let the processing time of some records pass; False if the order to stop came before its end."""
+        began = time.monotonic()
+        while (left := began + records * self._per_record_s() - time.monotonic()) > 0:
+            time.sleep(min(left, NAP_S))
+            if self._channel.stopping:
+                return False
+            self._notice_speed()
+            if self._channel.progress_due():
+                self.progress()
+        return not self._channel.orphaned
+
+    def _notice_speed(self) -> None:
+        ordered = self._channel.per_record_s
+        if ordered != self._slow_s:
+            self._slow_s = ordered
+            self._lifecycle.event("slowed" if ordered else "resumed", per_record_s=ordered)

@@ -1,0 +1,94 @@
+"""From a resolved scenario to the specs of its clients."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from chaos.clients.checkpoint import checkpoint_of, next_seq_of
+from chaos.clients.protocol import AssignConsumerSpec, CommitSpec, Config, GroupConsumerSpec, ProducerSpec
+from chaos.ledger.record import run_token
+from chaos.rundir import RunDir
+from chaos.scenario import Assign, Producer, Resolved, Subscribe
+
+ClientSpec = ProducerSpec | GroupConsumerSpec | AssignConsumerSpec
+Entry = Producer | Subscribe | Assign
+
+MODULES: dict[type[ClientSpec], str] = {
+    ProducerSpec: "chaos.clients.producer",
+    GroupConsumerSpec: "chaos.clients.group_consumer",
+    AssignConsumerSpec: "chaos.clients.assign_consumer",
+}
+
+CONSUMER_DEFAULTS: Config = {
+    # after its queue was full, librdkafka fetches nothing for this long (1000 by default), however fast it is emptied:
+    # a drain would mostly wait
+    "fetch.queue.backoff.ms": 10,
+}
+"""Settings that a consumer has unless the scenario says otherwise."""
+
+STOP_SHARE = 0.6
+"""Of the time that clients have to stop, the part in which a producer waits for answers."""
+
+
+class SpecBuilder:
+    """Builds the spec of each client of a run, for any of its lives."""
+
+    def __init__(self, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
+        self._run, self._resolved, self._bootstrap = run, resolved, bootstrap
+
+    def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> ClientSpec:
+        """The spec of one life of a client. `clock_zero_us`: when the run's clients started, for start positions in time."""
+        if isinstance(entry, Producer):
+            return self._producer(entry, client, incarnation)
+        common = {
+            **self._common(client, incarnation, {**CONSUMER_DEFAULTS, **entry.config}),
+            "topics": entry.topics,
+            "commit": CommitSpec(when=entry.commit.when, kind=entry.commit.kind),
+            "max_poll_records": entry.max_poll_records,
+            "per_record_s": entry.per_record,
+            "group": entry.group,
+        }
+        if isinstance(entry, Subscribe):
+            return GroupConsumerSpec.model_validate(common)
+        resume = entry.checkpoint and incarnation > 1
+        common["checkpoint"] = checkpoint_of(self._run.ledger, client) if resume else {}
+        if isinstance(entry.start, str):
+            return AssignConsumerSpec.model_validate({**common, "start": entry.start})
+        if entry.start.offsets is not None:
+            return AssignConsumerSpec.model_validate({**common, "start": "offsets", "offsets": entry.start.offsets})
+        timestamp_ms = round(clock_zero_us / 1000 + (entry.start.timestamp or 0) * 1000)
+        return AssignConsumerSpec.model_validate({**common, "start": "timestamp", "timestamp_ms": timestamp_ms})
+
+    def _producer(self, entry: Producer, client: str, incarnation: int) -> ProducerSpec:
+        return ProducerSpec.model_validate(
+            {
+                **self._common(client, incarnation, entry.config),
+                "topic": entry.topic,
+                "records": entry.records,
+                "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
+                "rate": entry.rate,
+                "keys": entry.keys,
+                "value_size": entry.value_size,
+                "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
+                "stop_within_s": max(0.1, STOP_SHARE * self._resolved.scenario.limits.clients),
+            }
+        )
+
+    def _common(self, client: str, incarnation: int, config: Config) -> dict[str, object]:
+        return {
+            "run_id": self._run.run_id,
+            "run_token": run_token(self._run.run_id),
+            "ledger": self._run.ledger,
+            "client": client,
+            "incarnation": incarnation,
+            "bootstrap": self._bootstrap,
+            "config": config,
+        }
+
+    def write(self, spec: ClientSpec) -> Path:
+        """Write a spec to `clients/<client>.<incarnation>.json` of the run directory."""
+        path = self._run.path / "clients" / f"{spec.writer.replace('/', '-')}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(spec.model_dump_json(indent=1), encoding="utf-8")
+        return path

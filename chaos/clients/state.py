@@ -1,0 +1,108 @@
+"""What a running client last told, as its supervisor knows it: one object for each life of a client process."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from chaos.cluster.processes import Spawned
+from chaos.errors import ClientError
+
+LAST_LINES = 20
+
+
+class ClientState:
+    """One incarnation of a client: its process, its last progress, and how it ended. Safe to use from any thread."""
+
+    def __init__(self, client: str, role: str, incarnation: int, spawned: Spawned, log: Path) -> None:
+        self.client, self.role, self.incarnation, self.log = client, role, incarnation, log
+        self.spawned = spawned
+        self.started = threading.Event()
+        self.gone = threading.Event()
+        self.exit_code: int | None = None
+        self.asked_to_end = False
+        self.killed_for = ""
+        """Why its supervisor ended it by force, if it did."""
+        self.errors: list[str] = []
+        self._lock = threading.Lock()
+        self._progress: dict[str, Any] = {}
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended, as far as its supervisor noticed."""
+        return not self.gone.is_set()
+
+    def progress(self) -> dict[str, Any]:
+        """The last progress event; empty before the first."""
+        with self._lock:
+            return self._progress
+
+    def count(self, name: str) -> int:
+        """A count of the last progress event; 0 before the first."""
+        return int(self.progress().get(name, 0))
+
+    def assigned(self) -> list[str]:
+        """The partitions it holds, as `topic/partition`; none when it is gone."""
+        return list(self.progress().get("assigned", [])) if self.alive else []
+
+    def positions(self) -> dict[str, int]:
+        """Next offset of each partition it holds; none when it is gone."""
+        return dict(self.progress().get("positions", {})) if self.alive else {}
+
+    def listen(self, when_gone: Callable[[ClientState], None]) -> None:
+        """Follow the process in a thread until it is gone and `when_gone` has returned."""
+        stdout = self.spawned.popen.stdout
+        assert stdout is not None  # the fleet's own pipe
+        name = f"{self.client}.{self.incarnation}"
+        threading.Thread(target=self._listen, args=(stdout, when_gone), name=name, daemon=True).start()
+
+    def _listen(self, stdout: IO[bytes], when_gone: Callable[[ClientState], None]) -> None:
+        try:
+            for line in stdout:
+                self._hear(line)
+            self.exit_code = self.spawned.popen.wait()
+            when_gone(self)
+        finally:
+            self.gone.set()
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            event = json.loads(line)
+            kind = event.pop("event")
+        except (ValueError, KeyError, AttributeError, TypeError):  # torn by a SIGKILL, or not of the protocol
+            self.errors.append(f"not an event: {line[:200]!r}")
+            return
+        if kind == "started":
+            self.started.set()
+        elif kind == "progress":
+            with self._lock:
+                self._progress = event
+        elif kind == "error":
+            self.errors.append(str(event.get("detail")))
+
+    def order(self, order: dict[str, Any]) -> None:
+        """Give an order. Raises `ClientError` if the client is gone."""
+        stdin = self.spawned.popen.stdin
+        assert stdin is not None  # the fleet's own pipe
+        try:
+            stdin.write(json.dumps(order).encode() + b"\n")
+            stdin.flush()
+        except (BrokenPipeError, ValueError):
+            raise ClientError(f"{self.client} is gone and takes no order; see {self.log}") from None
+
+    def kill(self, timeout_s: float) -> None:
+        """SIGKILL, and wait until it is gone and reaped. Raises `ClientError` if that takes longer."""
+        self.spawned.identity.signal(signal.SIGKILL)
+        if not self.gone.wait(timeout_s):
+            raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")
+
+    def last_lines(self) -> list[str]:
+        """The end of its log."""
+        try:
+            return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+        except OSError:
+            return []
