@@ -1,0 +1,56 @@
+"""Unit: what an error says about whether the operation happened."""
+
+from confluent_kafka import KafkaError
+
+from chaos.clients.outcomes import COMMITS, SENDS, commit_outcome, send_outcome, single_attempt
+
+
+def test_a_time_out_or_a_lost_connection_leaves_a_send_unknown_however_often_it_was_tried() -> None:
+    for code in (
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError._TRANSPORT,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.UNKNOWN,
+        KafkaError._FATAL,
+    ):
+        assert send_outcome(KafkaError(code), single_attempt=True) == "unknown"
+        assert send_outcome(KafkaError(code), single_attempt=False) == "unknown"
+
+
+def test_a_refusal_excludes_a_send_only_if_no_earlier_attempt_can_have_got_through() -> None:
+    refused = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
+    assert send_outcome(refused, single_attempt=True) == "fail"
+    assert send_outcome(refused, single_attempt=False) == "unknown"
+
+
+def test_a_record_that_no_broker_takes_was_never_appended() -> None:
+    assert send_outcome(KafkaError(KafkaError.INVALID_RECORD), single_attempt=False) == "fail"
+
+
+def test_a_refused_commit_did_not_happen_if_the_answer_came_before_a_repeat_could() -> None:
+    refused = KafkaError(KafkaError.ILLEGAL_GENERATION)
+    assert commit_outcome(refused, took_s=0.01, backoff_s=0.1) == "fail"
+    assert commit_outcome(refused, took_s=0.09, backoff_s=0.1) == "unknown"
+    assert commit_outcome(refused, took_s=None, backoff_s=0.1) == "unknown"
+
+
+def test_a_commit_without_an_answer_is_unknown() -> None:
+    for code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._WAIT_COORD, KafkaError.REQUEST_TIMED_OUT):
+        assert commit_outcome(KafkaError(code), took_s=0.01, backoff_s=0.1) == "unknown"
+    assert commit_outcome(None, took_s=None, backoff_s=0.1) == "ok"
+
+
+def test_only_a_producer_that_never_repeats_makes_single_attempts() -> None:
+    assert single_attempt({"retries": 0})
+    assert single_attempt({"message.send.max.retries": "0"})
+    assert not single_attempt({})
+    assert not single_attempt({"retries": 1, "acks": 0})
+
+
+def test_every_line_of_the_tables_gives_its_reason() -> None:
+    assert all(reason for _, reason in SENDS.values())
+    assert all(COMMITS.values())
