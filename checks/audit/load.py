@@ -1,0 +1,109 @@
+"""Loading a sealed ledger, refusing whatever is missing, damaged or of another version: nothing is guessed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from chaos.errors import RunDirError
+from chaos.ledger import SCHEMA_VERSION, TABLES, Seal, read_seal
+from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.rundir import RunDir
+
+AUDITED = {name: TABLES[name] for name in TABLES if name != "transactions"}
+"""The tables that are looked at; transactional clients come with a later version."""
+
+_SPARK = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The tables of one run as DataFrames, columns as in `chaos.ledger.schemas`.
+
+    rows and torn_bytes are by table: rows as the Parquet files say, bytes as the seal says.
+    """
+
+    sends: DataFrame
+    deliveries: DataFrame
+    commits: DataFrame
+    assignments: DataFrame
+    lifecycle: DataFrame
+    faults: DataFrame
+    cluster: DataFrame
+    log: DataFrame
+    log_range: DataFrame
+    rows: dict[str, int]
+    torn_bytes: dict[str, int]
+
+
+def load(spark: SparkSession, run: RunDir) -> Ledger:
+    """The ledger of a run. Raises `RunDirError` naming table, file and column for anything that does not fit."""
+    seal = read_seal(run.ledger)
+    frames, rows = {}, {}
+    for name, schema in AUDITED.items():
+        path = run.ledger / f"{name}.parquet"
+        rows[name] = _check_file(name, path, schema)
+        _check_seal(name, path, rows[name], seal)
+        frames[name] = read_parquet(spark, [path], schema)
+    rows["log"], frames["log"] = _load_log(spark, run.ledger / "log")
+    path = run.ledger / "log_range.parquet"
+    _check_file("log_range", path, LOG_RANGE)
+    frames["log_range"] = read_parquet(spark, [path], LOG_RANGE)
+    torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in AUDITED}
+    return Ledger(**frames, rows=rows, torn_bytes=torn)
+
+
+def spark_schema(schema: pa.Schema) -> str:
+    """An Arrow schema of the ledger as Spark's DDL."""
+    return ", ".join(f"`{field.name}` {_SPARK[field.type]}" for field in schema)
+
+
+def read_parquet(spark: SparkSession, paths: list[Path], schema: pa.Schema) -> DataFrame:
+    """Parquet files with their schema given, so that Spark need not look; no files, no rows."""
+    if not paths:
+        return spark.createDataFrame([], spark_schema(schema))
+    return spark.read.schema(spark_schema(schema)).parquet(*(str(path) for path in paths))
+
+
+def _load_log(spark: SparkSession, folder: Path) -> tuple[int, DataFrame]:
+    if not folder.is_dir():
+        raise RunDirError(f"{folder} is missing: the log was never read back, so nothing can be said of it")
+    paths = sorted(folder.glob("*.parquet"))
+    rows = sum(_check_file("log", path, LOG) for path in paths)
+    return rows, read_parquet(spark, paths, LOG)
+
+
+def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
+    """The number of rows of a Parquet file, once its version, columns and types are the expected ones."""
+    try:
+        meta = pq.read_metadata(path)
+        found = meta.schema.to_arrow_schema()
+    except FileNotFoundError:
+        raise RunDirError(f"{path} is missing: table {table} of the ledger was never sealed or not copied") from None
+    except (pa.ArrowException, OSError) as e:
+        raise RunDirError(f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged") from None
+    version = (found.metadata or {}).get(b"aftershock.schema", str(SCHEMA_VERSION).encode()).decode()
+    if version != str(SCHEMA_VERSION):
+        raise RunDirError(f"{path}: table {table} has schema version {version}, this Aftershock reads {SCHEMA_VERSION}")
+    for field in schema:
+        index = found.get_field_index(field.name)
+        if index < 0:
+            raise RunDirError(f"{path}: table {table} has no column {field.name}; was it written by another version?")
+        if found.field(index).type != field.type:
+            raise RunDirError(
+                f"{path}: column {field.name} of table {table} is {found.field(index).type}, not {field.type}; "
+                "was it written by another version?"
+            )
+    return int(meta.num_rows)
+
+
+def _check_seal(table: str, path: Path, rows: int, seal: Seal) -> None:
+    sealed = seal.tables.get(table)
+    if sealed is None:
+        raise RunDirError(f"{path}: seal.json does not name table {table}, so it cannot be known to be whole")
+    if sealed.rows != rows:
+        raise RunDirError(f"{path} has {rows} rows, seal.json says {sealed.rows}: table {table} is not what was sealed")

@@ -1,0 +1,191 @@
+"""From the evidence of a finding to one sentence that a person understands, where the evidence says it.
+
+Works on the capped findings only, so plain Python on the driver. A sentence states what was seen, never what is likely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.scenario import Producer, Scenario
+from checks.audit.epochs import Epoch, Epochs, Key
+from checks.audit.history import Faults, Leadership
+
+UNKNOWN = "not determined"
+Finding = dict[str, Any]
+Evidence = dict[str, Any]
+
+
+@dataclass
+class Context:
+    """What a mechanism is read from."""
+
+    scenario: Scenario
+    leadership: Leadership
+    faults: Faults
+    epochs: Epochs
+
+    def __post_init__(self) -> None:
+        self.by_key: dict[Key, Epoch] = {e.key: e for e in self.epochs.all}
+        self.by_place = self.epochs.by_place()
+
+    def producer(self, client: str | None) -> Producer | None:
+        """The scenario's entry of a producer client such as `shop/1`."""
+        name = (client or "").rpartition("/")[0]
+        return next((p for p in self.scenario.producers if p.name == name), None)
+
+    def setting(self, client: str | None, name: str, default: str) -> str:
+        """A setting of a producer as the scenario gives it, else the client's default."""
+        producer = self.producer(client)
+        value = producer.config.get(name, default) if producer else default
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def explain(finding: Finding, evidence: Evidence, context: Context) -> str:
+    """The mechanism of a finding. May add to `evidence` what it found on the way."""
+    rule = _RULES.get(finding["check"])
+    return (rule(finding, evidence, context) if rule else "") or UNKNOWN
+
+
+def _lost_write(f: Finding, e: Evidence, c: Context) -> str:
+    acks = {"-1": "all"}.get(found := c.setting(f["producer"], "acks", "all"), found)
+    e["acks"] = acks
+    if f["partition"] is None:
+        return ""
+    leader = c.leadership.at(f["topic"], f["partition"], e["completed_us"])
+    after = c.leadership.next(f["topic"], f["partition"], e["completed_us"])
+    e |= _present(leader=leader.broker, leader_epoch=leader.epoch, isr=leader.isr)
+    if after:
+        e |= _present(next_leader=after.broker, next_leader_epoch=after.epoch, next_leader_seen_us=after.at_us)
+    fault = c.faults.last_before(after.at_us if after else e["completed_us"])
+    e |= _present(fault=fault or None)
+    if leader.broker is None or leader.epoch is None:
+        return ""
+    if acks == "0":
+        words = f"handed to broker {leader.broker} (leader epoch {leader.epoch}) with acks=0, so no broker ever confirmed it"
+    else:
+        words = f"acked by broker {leader.broker} in leader epoch {leader.epoch} (acks={acks})"
+    if after and after.broker is not None:
+        lost = "and not in the log of" if acks == "0" else "and cut off when"
+        became = f"broker {after.broker}, leader from epoch {after.epoch}" if acks == "0" else f"broker {after.broker} became leader in epoch {after.epoch}"
+        words += f" {lost} {became}" + (f" after fault {fault}" if fault else "")
+    elif not after:
+        words += "; no later leader was seen" + (f"; the last fault before was {fault}" if fault else "")
+    return words
+
+
+def _duplicate_write(f: Finding, e: Evidence, c: Context) -> str:
+    first = f"{e['first_topic']}/{e['first_partition']} offset {e['first_offset']}"
+    if e["first_incarnation"] != f["incarnation"]:
+        return f"written at {first} by incarnation {e['first_incarnation']}, and again by incarnation {f['incarnation']} after the restart"
+    idempotence = c.setting(f["producer"], "enable.idempotence", "false")
+    return f"written at {first}, and again by a retry of the same producer (enable.idempotence={idempotence})"
+
+
+def _reordered_write(f: Finding, e: Evidence, c: Context) -> str:
+    idempotence = c.setting(f["producer"], "enable.idempotence", "false")
+    return f"seq {f['seq']} stands behind seq {e['after_seq']} (offset {e['after_offset']}), which was sent later (enable.idempotence={idempotence})"
+
+
+def _misplaced_write(f: Finding, e: Evidence, c: Context) -> str:
+    return f"acked at {f['topic']}/{f['partition']} offset {e['acked_offset']}, found at {e['found_topic']}/{e['found_partition']} offset {e['found_offset']}"
+
+
+def _duplicate_delivery(f: Finding, e: Evidence, c: Context) -> str:
+    before = c.by_key.get((e["first_consumer"], e["first_consumer_incarnation"], e["first_assignment"], f["topic"], f["partition"]))
+    if before is None or before.high is None:
+        return ""
+    if e["turn"] == e["first_turn"]:
+        return f"{f['consumer']} delivered it twice within one assignment"
+    committed = before.committed if before.committed is not None else before.start
+    e |= _present(earlier_processed_to=before.high + 1, earlier_committed=before.committed, earlier_end=before.end_reason)
+    if committed is not None:
+        e["uncommitted_bound"] = max(before.high + 1 - committed, 0)
+    first = f"{before.consumer} had processed to {before.high + 1}"
+    first += f" and committed {before.committed}" if before.committed is not None else " and committed nothing"
+    return f"{f['consumer']} began at {e.get('epoch_start')}: {e['start_why']}; {first} when its epoch ended ({before.end_reason})"
+
+
+def _skipped_delivery(f: Finding, e: Evidence, c: Context) -> str:
+    offset, reached = f["offset"], None
+    for epoch in c.by_place.get((f["scope"], f["topic"], f["partition"]), []):
+        if epoch.low is not None and epoch.high is not None and epoch.low <= offset <= epoch.high:
+            return f"{epoch.consumer} left it out within one assignment (it delivered {epoch.low} to {epoch.high})"
+        if epoch.start is not None and epoch.start > offset and reached is not None:
+            e |= _present(epoch_start=epoch.start, reached_before=reached)
+            return f"{epoch.consumer} began at {epoch.start} ({epoch.why}), though only {reached} had been reached"
+        if epoch.high is not None and epoch.high < offset:
+            reached = max(reached or 0, epoch.high + 1)
+        elif epoch.start is not None and reached is None and epoch.start <= offset:
+            reached = epoch.start
+    return ""
+
+
+def _lost_processing(f: Finding, e: Evidence, c: Context) -> str:
+    past = e["past"]
+    done = past.get("processed_to")
+    processed = f"had processed only to {done + 1}" if done is not None else "had processed nothing"
+    return f"{past['consumer']} committed {past['end']} but {processed} when its epoch ended ({past['end_reason']})"
+
+
+def _stalled_delivery(f: Finding, e: Evidence, c: Context) -> str:
+    turns = c.by_place.get((f["scope"], f["topic"], f["partition"]), [])
+    if not turns:
+        return f"no consumer of {f['scope']} ever held {f['topic']}/{f['partition']}"
+    last = turns[-1]
+    reached = f"delivered to {last.high}" if last.high is not None else f"begun at {last.start} and delivered nothing"
+    return f"{last.consumer}, the last to hold the partition, had {reached} when its epoch ended ({last.end_reason})"
+
+
+def _dirty_read(f: Finding, e: Evidence, c: Context) -> str:
+    after = c.leadership.next(f["topic"], f["partition"], f["at_us"])
+    place = "another record stands there now" if e.get("in_log") else "the log has no record there now"
+    if after is None or after.broker is None:
+        return f"delivered, but {place}"
+    e |= _present(next_leader=after.broker, next_leader_epoch=after.epoch)
+    return f"delivered before broker {after.broker} became leader in epoch {after.epoch}; {place}"
+
+
+def _overcommit(f: Finding, e: Evidence, c: Context) -> str:
+    return f"{f['consumer']} committed {e['committed']} ({e['kind']}) when it had processed to {e['processed_to']}"
+
+
+def _commit_rewind(f: Finding, e: Evidence, c: Context) -> str:
+    return f"{f['consumer']} committed {f['offset']} ({e['kind']}) while {e['in_force']}, committed by {e['committed_by']}, was in force"
+
+
+def _double_ownership(f: Finding, e: Evidence, c: Context) -> str:
+    return f"{e['other']} and {f['consumer']} held {f['topic']}/{f['partition']} {e['how']}"
+
+
+def _foreign_commit(f: Finding, e: Evidence, c: Context) -> str:
+    own = e.get("own_last_commit")
+    mine = f"its own last commit was {own}" if own is not None else "it had committed nothing itself"
+    return f"{f['consumer']} resumed at {e['resumed_at']}, committed by {', '.join(e['committed_by'])}; {mine}"
+
+
+def _present(**values: Any) -> Evidence:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+_RULES: dict[str, Callable[[Finding, Evidence, Context], str]] = {
+    "lost_write": _lost_write,
+    "duplicate_write": _duplicate_write,
+    "reordered_write": _reordered_write,
+    "misplaced_write": _misplaced_write,
+    "phantom_write": lambda f, e, c: str(e["why"]),
+    "corrupt_record": lambda f, e, c: "",
+    "skipped_delivery": _skipped_delivery,
+    "stalled_delivery": _stalled_delivery,
+    "lost_processing": _lost_processing,
+    "duplicate_delivery": _duplicate_delivery,
+    "dirty_read": _dirty_read,
+    "nonmonotonic_poll": lambda f, e, c: f"{f['consumer']} delivered {f['offset']} after {e['previous_offset']}",
+    "poll_skip": lambda f, e, c: f"{f['consumer']} went on at {e['delivered_instead']} instead of {e['expected_offset']}",
+    "overcommit": _overcommit,
+    "commit_rewind": _commit_rewind,
+    "double_ownership": _double_ownership,
+    "foreign_commit": _foreign_commit,
+}

@@ -1,0 +1,120 @@
+"""What each reader owes on each partition: where its range begins, how far it came, and what it committed past.
+
+Python objects like the epochs: there are readers times partitions of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from checks.audit.epochs import Epoch, Epochs
+from checks.audit.readers import EARLIEST, Reader
+from checks.audit.starts import Known, Range
+
+
+@dataclass
+class Owed:
+    """One reader on one partition.
+
+    range_start: the first offset it has to deliver, None where that is not known. high: the highest delivered.
+    passed: the highest offset committed. lost: the ranges that an epoch committed past without processing them.
+    epochs: in how many epochs it held the partition.
+    """
+
+    reader: str
+    topic: str
+    partition: int
+    log_start: int | None
+    log_end: int | None
+    range_start: int | None = None
+    high: int | None = None
+    passed: int | None = None
+    epochs: int = 0
+    lost: list[dict[str, Any]] = field(default_factory=list)
+
+
+def owed(
+    readers: list[Reader], epochs: Epochs, known: dict[int, Known], ranges: dict[tuple[str, int], Range]
+) -> list[Owed]:
+    """Every partition that a reader should read, or did read."""
+    by_place, by_name = epochs.by_place(), {r.name: r for r in readers}
+    places = {(r.name, topic, p) for r in readers for topic, p in ranges if topic in r.topics} | set(by_place)
+    index = {e.key: i for i, e in enumerate(epochs.all)}
+    result = []
+    for name, topic, partition in sorted(places):
+        turns = by_place.get((name, topic, partition), [])
+        start, end = ranges.get((topic, partition), (None, None))
+        place = Owed(name, topic, partition, start, end, epochs=len(turns))
+        place.range_start = _range_start(turns, by_name.get(name), start)
+        place.high = max((e.high for e in turns if e.high is not None), default=None)
+        for e, following in zip(turns, [*turns[1:], None], strict=True):
+            e.passed = _passed(e, following, known.get(index[e.key], Known()))
+            if gap := _lost(e):
+                place.lost.append(gap)
+        place.passed = max((e.passed for e in turns if e.passed is not None), default=None)
+        result.append(place)
+    return result
+
+
+def _range_start(turns: list[Epoch], reader: Reader | None, log_start: int | None) -> int | None:
+    """Where the first epoch began; without any epoch, the log start for a reader that reads from the earliest."""
+    if not turns:
+        return log_start if reader and reader.first == EARLIEST else None
+    first = turns[0]
+    if first.position is None and first.source in ("start", "reset") and reader and reader.first == EARLIEST:
+        return log_start
+    if first.start is not None:
+        return first.start
+    return min((e.low for e in turns if e.low is not None), default=None)
+
+
+def _passed(e: Epoch, following: Epoch | None, known: Known) -> int | None:
+    """How far the epoch committed: by its own rows, by what the observer saw while it was the latest owner, and by where
+    the next owner found the group's offset. The last two say nothing where other jobs commit to the same group."""
+    values = [e.committed]
+    if e.mode == "subscribe" and not known.foreign:
+        values.append(known.seen)
+        if following and following.source == "committed":
+            values.append(following.position)
+    return max((v for v in values if v is not None), default=None)
+
+
+def _lost(e: Epoch) -> dict[str, Any] | None:
+    """The range between what the epoch processed and what it committed, if it did commit past it."""
+    if e.start is None or e.passed is None:
+        return None
+    begin = e.start if e.high is None else max(e.start, e.high + 1)
+    if begin >= e.passed:
+        return None
+    return {
+        "begin": begin,
+        "end": e.passed,
+        "consumer": e.consumer,
+        "incarnation": e.incarnation,
+        "assignment": e.assignment,
+        "epoch_began_us": e.begin_us,
+        "epoch_ended_us": e.end_us,
+        "end_reason": e.end_reason,
+        "processed_to": e.high,
+    }
+
+
+_LOST = pa.struct(
+    [("begin", pa.int64()), ("end", pa.int64()), ("consumer", pa.string()), ("incarnation", pa.int32())]
+    + [("assignment", pa.int32()), ("epoch_began_us", pa.int64()), ("epoch_ended_us", pa.int64())]
+    + [("end_reason", pa.string()), ("processed_to", pa.int64())]
+)
+_ARROW = pa.schema(
+    [("reader", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
+    + [(name, pa.int64()) for name in ("log_start", "log_end", "range_start", "high", "passed")]
+    + [("epochs", pa.int32()), ("lost", pa.list_(_LOST))]
+)
+
+
+def owed_table(spark: SparkSession, places: list[Owed]) -> DataFrame:
+    """The same as a table for joins: reader, topic, partition, log_start, log_end, range_start, high, passed, epochs, lost."""
+    return spark.createDataFrame(pa.Table.from_pylist([vars(p) for p in places], _ARROW))

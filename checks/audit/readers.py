@@ -1,0 +1,72 @@
+"""Who reads: one reader per group of subscribe consumers, one per assign-mode consumer (over all its incarnations)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chaos.scenario import Scenario, StartAt
+
+READER = "CASE WHEN mode = 'subscribe' THEN `group` ELSE consumer END"
+"""The reader of a row of deliveries, commits or assignments, in Spark SQL."""
+
+LATEST = "latest"
+EARLIEST = "earliest"
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader as the scenario describes it.
+
+    reset: what auto.offset.reset means where nothing is committed, earliest or latest. first: where it begins on a
+    partition of which it never says where it began: earliest, or "" where that cannot be known. commits: whether it
+    commits, auto: whether its client does so by itself. fresh_start: whether it begins again at its given start in
+    each incarnation, keeping no checkpoint.
+    """
+
+    name: str
+    mode: str
+    group: str | None
+    topics: tuple[str, ...]
+    members: int
+    reset: str
+    first: str
+    commits: bool
+    auto: bool = False
+    fresh_start: bool = False
+
+
+def readers_of(scenario: Scenario) -> list[Reader]:
+    """All readers of a scenario. Entries that share a group are one reader; it resets to earliest if all of them do."""
+    readers: dict[str, Reader] = {}
+    for c in scenario.consumers:
+        reset = _reset(c.config)
+        commits, auto = c.commit.when != "never", c.commit.kind == "auto"
+        if c.mode == "subscribe":
+            topics, members, known = set(c.topics), c.members, readers.get(c.group)
+            if known:
+                members += known.members
+                topics |= set(known.topics)
+                reset = reset if reset == known.reset else LATEST
+                commits, auto = commits or known.commits, auto or known.auto
+            first = reset if reset == EARLIEST else ""
+            readers[c.group] = Reader(c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto)
+            continue
+        first = _first(c.start, reset)
+        for i in range(1, c.members + 1):
+            name = f"{c.name}/{i}"
+            readers[name] = Reader(
+                name, c.mode, c.group, tuple(sorted(c.topics)), 1, reset, first, commits, auto, fresh_start=not c.checkpoint
+            )
+    return list(readers.values())
+
+
+def _reset(config: dict[str, bool | int | float | str]) -> str:
+    """auto.offset.reset in librdkafka's spellings; its default is latest."""
+    value = str(config.get("auto.offset.reset", LATEST)).lower()
+    return EARLIEST if value in ("earliest", "smallest", "beginning") else LATEST
+
+
+def _first(start: str | StartAt, reset: str) -> str:
+    if start == "earliest" or (start == "group" and reset == EARLIEST):
+        return EARLIEST
+    return ""
