@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from markupsafe import Markup
 
 from checks.report.lanes import Axis, Lane
-from checks.report.words import number, short
+from checks.report.words import natural, number, short
 
 BUCKET_US = 250_000
 """Width of one bucket of `audit/series`."""
@@ -61,10 +61,10 @@ def _bucketed(table: pa.Table, series: str, axis: Axis, width: int, how: str) ->
     slot = pc.max_element_wise(slot, 0)
     grouped = rows.append_column("slot", slot).group_by(["scope", "slot"]).aggregate([("value", how)])
     found: dict[str, dict[int, float]] = {}
-    for row in grouped.sort_by("scope").to_pylist():
+    for row in grouped.to_pylist():
         if row[f"value_{how}"] is not None:
             found.setdefault(row["scope"] or "all", {})[row["slot"]] = row[f"value_{how}"]
-    return found
+    return {scope: found[scope] for scope in sorted(found, key=natural)}
 
 
 def _lane(
@@ -92,21 +92,19 @@ def nice_ceiling(value: float) -> float:
 
 
 def _drawing(values: Sequence[float | None], top: float, width: int, axis: Axis) -> Markup:
-    """One step line and the area under it. Only numbers go into the markup."""
-    step = width // 1000
+    """One step line and the area under it, a unit wide per bucket. Only numbers go into the markup."""
     heights = [None if v is None else HEIGHT - round(v / top * HEIGHT) for v in values]
     first = next((i for i, h in enumerate(heights) if h is not None), None)
     if first is None:
         return Markup()
-    begin, level = first * step, heights[first]
-    line, end = [f"M{begin} {level}"], begin
-    for height in heights[first:]:
+    level = heights[first]
+    line = [f"M{first} {level}"]
+    for slot, height in enumerate(heights[first:], start=first):
         if height != level:
-            line.append(f"H{end}V{height}")
+            line.append(f"H{slot}V{height}")
             level = height
-        end += step
-    path = "".join(line) + f"H{end}"
+    path = "".join(line) + f"H{len(heights)}"
     return Markup(  # numbers only
-        f'<svg viewBox="0 0 {round(axis.total * 1000)} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
-        f'<path class="area" d="{path}V{HEIGHT}H{begin}Z"/><path class="line" d="{path}"/></svg>'
+        f'<svg viewBox="0 0 {axis.total * 1e6 / width:.4f} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path class="area" d="{path}V{HEIGHT}H{first}Z"/><path class="line" d="{path}"/></svg>'
     )

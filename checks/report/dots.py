@@ -78,8 +78,13 @@ def _table(result: Result, anomalies: pa.Table) -> pa.Table:
     """The audit's rows, or the result's where the table is missing."""
     if anomalies.num_rows:
         return anomalies
-    names = anomalies.schema.names
-    return pa.Table.from_pylist([{n: getattr(f, n) for n in names} for f in result.findings], anomalies.schema)
+    rows = [{name: _plain(getattr(f, name)) for name in anomalies.schema.names} for f in result.findings]
+    return pa.Table.from_pylist(rows, anomalies.schema)
+
+
+def _plain(value: str | int | None) -> str | int | None:
+    """Arrow takes no lone surrogates, which an error message may hold."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
 def _slots(table: pa.Table, axis: Axis) -> list[_Row]:

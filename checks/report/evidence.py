@@ -24,7 +24,8 @@ def evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], p
         for group in groups:
             if any(k.check == e.check and (not e.split or k.split == e.split) for k in group.kinds):
                 return f"#{group.key}", "rows"
-        return "#counted", "what was examined"
+        looked = [t.examined for t in result.totals if t.check == e.check and e.split in ("", t.split)]
+        return "#counted", f"{sum(looked):,} rows examined" if looked else "what was counted"
     if e.check in METRICS:
         name = {"ack_latency": "latency:ack", "end_to_end_latency": "latency:end_to_end"}.get(e.check)
         lane = next((lane for lane in picture.lanes() if name and lane.key.startswith(name)), None)

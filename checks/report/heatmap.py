@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from checks.report.curves import HEIGHT, bucket_us
 from checks.report.lanes import Axis, Lane
-from checks.report.words import count, duration
+from checks.report.words import count, duration, natural
 
 MOST_COLUMNS = 300
 LEVELS = 5
@@ -28,11 +28,10 @@ Column = dict[int, int]
 
 def latency_lanes(table: pa.Table, series: str, axis: Axis) -> list[Lane]:
     """A heat map for each scope of `ack` or `end_to_end`."""
-    width = bucket_us(axis, MOST_COLUMNS)
-    return [
-        _lane(series, scope, columns, width, axis)
-        for scope, columns in sorted(_columns(table, series, axis, width).items())
-    ]
+    scopes = len(pc.unique(table["scope"]))
+    width = bucket_us(axis, MOST_COLUMNS if scopes <= 6 else MOST_COLUMNS // 2)
+    found = _columns(table, series, axis, width)
+    return [_lane(series, scope, found[scope], width, axis) for scope in sorted(found, key=natural)]
 
 
 def _columns(table: pa.Table, series: str, axis: Axis, width: int) -> dict[str, dict[int, Column]]:
@@ -98,26 +97,42 @@ def _words(column: Column, ratio: float) -> str:
 def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, int], width: int, axis: Axis) -> Markup:
     """One path per level of depth, and lines for the median and the 99th percentile. Only numbers in the markup."""
     low, high = decades
-    step, scale = width // 1000, HEIGHT / (high - low)
-    deepest = math.log1p(max(n for column in columns.values() for n in column.values()))
-    cells: dict[int, list[str]] = defaultdict(list)
-    tall = math.log10(ratio) * scale
-    for slot in sorted(columns):
-        for edge, n in columns[slot].items():
-            level = min(LEVELS - 1, int(math.log1p(n) / deepest * LEVELS))
-            bottom = HEIGHT - (math.log10(edge) - low) * scale
-            cells[level].append(f"M{slot * step} {bottom - tall:.1f}h{step}v{tall:.1f}h-{step}z")
-    paths = "".join(f'<path class="heat{level}" d="{"".join(cells[level])}"/>' for level in sorted(cells))
+    scale = HEIGHT / (high - low)
+    tall = max(1, round(math.log10(ratio) * scale))
+
+    def y(us: float) -> int:
+        return HEIGHT - round((math.log10(us) - low) * scale)
+
+    paths = ""
+    for level, runs in enumerate(_runs(columns)):
+        cells = "".join(f"M{slot} {y(edge) - tall}h{n}v{tall}h-{n}z" for edge, slot, n in runs)
+        paths += f'<path class="heat{level}" d="{cells}"/>'
     lines = ""
     for name, share in (("p50", 0.5), ("p99", 0.99)):
         line = []
         for slot in sorted(columns):
-            y = HEIGHT - (math.log10(percentile(columns[slot], share, ratio)) - low) * scale
-            line.append(
-                f"{'H' if slot - 1 in columns else 'M'}{slot * step}{'V' if slot - 1 in columns else ' '}{y:.1f}h{step}"
-            )
+            at = y(percentile(columns[slot], share, ratio))
+            line.append(f"V{at}h1" if slot - 1 in columns else f"M{slot} {at}h1")
         lines += f'<path class="{name}" d="{"".join(line)}"/>'
     return Markup(  # numbers only
-        f'<svg viewBox="0 0 {round(axis.total * 1000)} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
+        f'<svg viewBox="0 0 {axis.total * 1e6 / width:.4f} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
         f"{paths}{lines}</svg>"
     )
+
+
+def _runs(columns: Mapping[int, Column]) -> list[list[tuple[int, int, int]]]:
+    """By level of depth: (bin, first slot, number of slots) of cells beside each other."""
+    deepest = math.log1p(max(n for column in columns.values() for n in column.values()))
+    cells = {
+        (edge, slot): min(LEVELS - 1, int(math.log1p(n) / deepest * LEVELS))
+        for slot, column in columns.items()
+        for edge, n in column.items()
+    }
+    runs: list[list[tuple[int, int, int]]] = [[] for _ in range(LEVELS)]
+    for (edge, slot), level in sorted(cells.items()):
+        last = runs[level][-1] if runs[level] else (0, 0, 0)
+        if last[0] == edge and last[1] + last[2] == slot:
+            runs[level][-1] = (edge, last[1], last[2] + 1)
+        else:
+            runs[level].append((edge, slot, 1))
+    return runs

@@ -13,8 +13,10 @@ from markupsafe import Markup
 
 SHOWN = 16
 """Partitions of one strip group that are drawn openly; the rest is folded away."""
-FOLDED = 150
+FOLDED = 80
 """Partitions of one strip group that are drawn in the fold; of what is beyond that only the number is told."""
+MOST_SEGMENTS = 3_000
+"""Stretches of one strip group, beyond which no more lanes are folded in."""
 
 Shape = Literal["write", "read", "group"]
 
@@ -110,14 +112,17 @@ class Band:
         return [*self.lanes, *self.folded]
 
 
-def fold(lanes: Sequence[Lane], shown: int = SHOWN) -> tuple[list[Lane], list[Lane], int]:
+def fold(lanes: Sequence[Lane], shown: int = SHOWN, folded: int = FOLDED) -> tuple[list[Lane], list[Lane], int]:
     """Part lanes into those with the most to tell, in their own order, those to fold away, and a number beyond that."""
-    if len(lanes) <= shown:
-        return list(lanes), [], 0
     by_news = sorted(lanes, key=lambda lane: (not lane.dots, -len(lane.segments)))
-    open_keys = {lane.key for lane in by_news[:shown]}
-    rest = [lane for lane in lanes if lane.key not in open_keys]
-    return [lane for lane in lanes if lane.key in open_keys], rest[:FOLDED], max(0, len(rest) - FOLDED)
+    room, drawn = MOST_SEGMENTS, 0
+    for lane in by_news[: shown + folded]:
+        room -= len(lane.segments)
+        if room < 0 and drawn >= shown:
+            break
+        drawn += 1
+    first, second = ({lane.key for lane in some} for some in (by_news[:shown], by_news[shown:drawn]))
+    return [ln for ln in lanes if ln.key in first], [ln for ln in lanes if ln.key in second], len(lanes) - drawn
 
 
 COLOURS = 6

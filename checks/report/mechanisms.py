@@ -12,6 +12,8 @@ from checks.report.words import count
 from checks.result import Finding, Result
 
 SHOWN_ROWS, MOST_ROWS, MOST_GROUPS = 5, 100, 40
+ALL_ROWS = 600
+"""Rows on the whole page; with many mechanisms each shows fewer, down to `SHOWN_ROWS`."""
 Kind = tuple[str, str, str]
 """check, split, scope"""
 
@@ -79,6 +81,7 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
     for i, finding in enumerate(result.findings):
         rows[finding.mechanism].append((f"row-{i}", finding))
     groups = []
+    most = max(SHOWN_ROWS, min(MOST_ROWS, ALL_ROWS // max(1, len(counted))))
     for words, kinds in counted.items():
         mine = rows[words]
         groups.append(
@@ -87,8 +90,8 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
                 words=words,
                 broke=any(breaks(kind[:2], failed) for kind in kinds),
                 kinds=[KindCount(*kind, n, known.get(kind, n)) for kind, n in sorted(kinds.items())],
-                rows=mine[:MOST_ROWS],
-                unshown=sum(kinds.values()) - min(len(mine), MOST_ROWS),
+                rows=mine[:most],
+                unshown=sum(kinds.values()) - min(len(mine), most),
                 prevents={kind[0]: ANOMALIES[kind[0]].prevents for kind in sorted(kinds) if kind[0] in ANOMALIES},
             )
         )

@@ -11,7 +11,7 @@ from itertools import pairwise
 from checks.report.lanes import Lane
 from checks.report.tables import Tables
 from checks.report.timeline import Picture
-from checks.report.words import count
+from checks.report.words import count, natural
 
 MOST = 120
 _TOLD = {"crashed", "slowed", "resumed", "error"}
@@ -67,7 +67,7 @@ def _rebalances(tables: Tables) -> Iterator[Moment]:
         if row["group"] is not None and row["generation"] is not None:
             begun[row["group"], row["generation"]].append((row["begin_us"], row["consumer"]))
     for (group, generation), grants in begun.items():
-        owners = sorted({consumer for _, consumer in grants})
+        owners = sorted({consumer for _, consumer in grants}, key=natural)
         yield Moment(
             min(at for at, _ in grants),
             f"group {group}",

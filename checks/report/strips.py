@@ -9,7 +9,7 @@ from typing import Any
 
 from checks.report.lanes import Axis, Lane, Segment, look
 from checks.report.tables import Row
-from checks.report.words import count
+from checks.report.words import count, natural
 
 Partition = tuple[str, int]
 
@@ -117,7 +117,7 @@ def owner_lanes(group: str, rows: Sequence[Row], axis: Axis) -> list[Lane]:
     by_partition: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
         by_partition[row["topic"], row["partition"]].append(row)
-    members = {name: look(i) for i, name in enumerate(sorted({r["consumer"] for r in rows}))}
+    members = {name: look(i) for i, name in enumerate(sorted({r["consumer"] for r in rows}, key=natural))}
     return [
         Lane(
             f"owner:{group}:{topic}/{n}",
@@ -157,8 +157,8 @@ def _life(row: Row) -> str:
 
 
 def _ownership(row: Row) -> str:
-    generation = "" if row["generation"] is None else f" · generation {row['generation']}"
-    ended = f" · until {row['end_reason']}" if row["end_reason"] else ""
+    generation = "" if row["generation"] is None else f" · gen {row['generation']}"
+    ended = f" → {row['end_reason']}" if row["end_reason"] else ""
     return f"{_life(row)}{generation}{ended}"
 
 
@@ -168,9 +168,9 @@ def reader_lanes(rows: Sequence[Row], axis: Axis) -> list[Lane]:
     for row in rows:
         by_consumer[row["consumer"]].append(row)
     lanes = []
-    for i, (name, mine) in enumerate(sorted(by_consumer.items())):
+    for i, name in enumerate(sorted(by_consumer, key=natural)):
         lives: dict[int, list[Row]] = defaultdict(list)
-        for row in mine:
+        for row in by_consumer[name]:
             lives[row["incarnation"] or 1].append(row)
         segments = []
         for life in lives.values():

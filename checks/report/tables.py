@@ -53,7 +53,7 @@ LEDGER: dict[str, dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True)
 class Tables:
-    """What was found, in the columns that the report uses; `missing` says what was not, and why."""
+    """What was found, in the columns that the report uses."""
 
     series: pa.Table
     latency: pa.Table
@@ -62,43 +62,51 @@ class Tables:
     cluster: list[Row]
     faults: list[Row]
     lifecycle: list[Row]
-    missing: list[str] = field(default_factory=list)
+    unwritten: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[str]:
+        """What was not found, and why, in a few lines."""
+        return [f"Not written: {', '.join(self.unwritten)}"] * bool(self.unwritten) + self.unreadable
 
 
 def read_tables(run: RunDir) -> Tables:
     """Read every table that is there."""
-    missing: list[str] = []
-    found = {name: _read(run.audit / name, f"audit/{name}", columns, missing) for name, columns in AUDIT.items()}
-    for name, columns in LEDGER.items():
-        found[name] = _read(run.ledger / f"{name}.parquet", f"ledger/{name}.parquet", columns, missing)
-    cluster = [row | {"value": value} for row in _in_order(found["cluster"]) if (value := _json(row)) is not _BROKEN]
+    places = {name: (run.audit / name, f"audit/{name}", columns) for name, columns in AUDIT.items()}
+    places |= {
+        name: (run.ledger / f"{name}.parquet", f"ledger/{name}.parquet", columns) for name, columns in LEDGER.items()
+    }
+    found: dict[str, pa.Table] = {}
+    unwritten, unreadable = [], []
+    for name, (path, words, columns) in places.items():
+        found[name] = pa.schema(list(columns.items())).empty_table()
+        if not path.exists():
+            unwritten.append(words)
+            continue
+        try:
+            found[name] = _read(path, columns)
+        except (pa.ArrowException, OSError, ValueError) as e:
+            unreadable.append(f"{words} cannot be read: {str(e).splitlines()[0]}")
     return Tables(
         series=found["series"],
         latency=found["latency"],
         ownership=[r for r in found["ownership"].to_pylist() if r["begin_us"] is not None and r["topic"] is not None],
         anomalies=found["anomalies"],
-        cluster=cluster,
+        cluster=[row | {"value": v} for row in _in_order(found["cluster"]) if (v := _json(row)) is not _BROKEN],
         faults=_in_order(found["faults"]),
         lifecycle=_in_order(found["lifecycle"]),
-        missing=missing,
+        unwritten=unwritten,
+        unreadable=unreadable,
     )
 
 
-def _read(path: Path, name: str, columns: Mapping[str, pa.DataType], missing: list[str]) -> pa.Table:
-    """One table in exactly these columns; an empty one, and a line in `missing`, where it cannot be had."""
-    schema = pa.schema(list(columns.items()))
-    if not path.exists():
-        missing.append(f"{name} was not written")
-        return schema.empty_table()
-    try:
-        data = ds.dataset(path, format="parquet")
-        if absent := [c for c in columns if c not in data.schema.names]:
-            missing.append(f"{name} has no column {', '.join(absent)}")
-            return schema.empty_table()
-        return data.to_table(columns=list(columns)).cast(schema)
-    except (pa.ArrowException, OSError, ValueError) as e:
-        missing.append(f"{name} cannot be read: {str(e).splitlines()[0]}")
-        return schema.empty_table()
+def _read(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """One table in exactly these columns."""
+    data = ds.dataset(path, format="parquet")
+    if absent := [c for c in columns if c not in data.schema.names]:
+        raise ValueError(f"it has no column {', '.join(absent)}")
+    return data.to_table(columns=list(columns)).cast(pa.schema(list(columns.items())))
 
 
 def _in_order(table: pa.Table) -> list[Row]:

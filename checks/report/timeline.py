@@ -27,8 +27,8 @@ from checks.report.words import Clock, duration
 from checks.result import FaultOutcome, Result
 
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
-MOST_CURVES = 6
-"""Scopes of one series that are drawn openly."""
+CURVES = 8
+"""Curves of a kind that are drawn openly; as many more are folded away."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +93,8 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
             [_fault_lane(f, axis) for f in result.faults],
         ),
         _band("Leaders", "number: the broker that leads · height: in-sync replicas", leaders),
-        *(_band(name, _ALONE if name == ASSIGN else _OWNERS, lanes) for name, lanes in readers.items()),
-        *(
-            _band(name, _CURVES[name], lanes, MOST_CURVES * (2 if name == "Throughput" else 1))
-            for name, lanes in curves.items()
-        ),
+        *(_band(name, _reader_hint(name, lanes), lanes) for name, lanes in readers.items()),
+        *(_band(name, _CURVES[name], lanes, CURVES) for name, lanes in curves.items()),
         _band("Other anomalies", "those whose place has no lane", elsewhere),
     ]
     picture = Picture(
@@ -122,6 +119,11 @@ _CURVES = {
 }
 
 
+def _reader_hint(name: str, lanes: Sequence[Lane]) -> str:
+    owners = any(lane.key.startswith("owner:") for lane in lanes)
+    return _ALONE if name == ASSIGN else _OWNERS if owners else ""
+
+
 def find_axis(tables: Tables, result: Result) -> Axis:
     """From the first to the last thing that was seen happening, with a little room; else the run's own ends."""
     moments = [row["at_us"] for row in (*tables.lifecycle, *tables.faults)]
@@ -130,9 +132,9 @@ def find_axis(tables: Tables, result: Result) -> Axis:
     for table, width in ((tables.series, BUCKET_US), (tables.latency, BUCKET_US), (tables.anomalies, 0)):
         low, high = _ends(table)
         moments += [] if low is None else [low, high + width]
-    if not moments:
-        moments = [row["at_us"] for row in tables.cluster] or [result.began_us, result.ended_us]
-    begin, end = min(moments), max(moments)
+    if not tables.series.num_rows:
+        moments += [row["at_us"] for row in tables.cluster]
+    begin, end = min(moments, default=result.began_us), max(moments, default=result.ended_us)
     room = max((end - begin) // 100, 100_000)
     return Axis(begin - room, end + room)
 
@@ -166,8 +168,8 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     what = fault.resolved or fault.target
     open_end = " open" if fault.healed_us is None else ""
     stretches = [
-        Segment(begin, min(proven, end), what, f"{what}: injected, not yet proven", "pending" + open_end),
-        Segment(min(proven, end), end, what, f"{what}: in effect, proven", "proven" + open_end),
+        Segment(begin, min(proven, end), what, "injected, not yet proven", "pending" + open_end),
+        Segment(min(proven, end), end, what, "in effect, proven", "proven" + open_end),
     ]
     lane.segments = [s for s in stretches if s.width > 0]
     lane.proven = None if fault.proven_us is None else proven
@@ -200,5 +202,5 @@ def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> dict[str, list[L
     return bands
 
 
-def _band(title: str, hint: str, lanes: Sequence[Lane], shown: int = 16) -> Band:
-    return Band(title, hint, *fold(lanes, shown))
+def _band(title: str, hint: str, lanes: Sequence[Lane], curves: int = 0) -> Band:
+    return Band(title, hint, *(fold(lanes, curves, curves) if curves else fold(lanes)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,6 +97,11 @@ class Clock:
         if isinstance(value, list) and all(isinstance(v, int | str) for v in value):
             return cut(", ".join(map(str, value)) or "none"), ""
         return cut(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)), ""
+
+
+def natural(name: str) -> list[tuple[int, str]]:
+    """The sort key by which `billing/2` comes before `billing/10`."""
+    return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def cut(text: str) -> str:

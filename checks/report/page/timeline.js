@@ -95,7 +95,8 @@
 
   let drag = null, waiting = false, lastX = 0;
   root.addEventListener("pointerdown", (e) => {
-    if (e.button !== 0 || !e.target.closest(".plot") || e.target.closest("a")) return;
+    const r = place();
+    if (e.button !== 0 || e.clientX < r.left || e.clientX > r.right || e.target.closest("a, summary")) return;
     drag = { x: e.clientX, from: timeAt(e.clientX), begin, moves: e.shiftKey, on: false };
   });
   addEventListener("pointermove", (e) => {
