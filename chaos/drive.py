@@ -39,6 +39,7 @@ class Drive:
         self._partitions = [f"{t.name}/{p}" for t in self._scenario.topics for p in range(t.partitions)]
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
+        self._deaths = 0
 
     def run(self) -> None:
         """Drive to the end. The ledger is sealed even if the drive failed: what was recorded may be judged."""
@@ -77,7 +78,9 @@ class Drive:
             with self._events.stage("drain"):
                 self._drain(kafka, fleet)
             with self._events.stage("stop"):
-                fleet.stop_all(self._limits.clients)
+                for client in fleet.stop_all(self._limits.clients):
+                    self._events.emit("problem", words=f"{client} did not stop when ordered to and was killed")
+                self._notice_deaths(fleet)
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> None:
         """Fire the timeline's steps as they come due, until all is sent and every fault is through."""
@@ -91,14 +94,21 @@ class Drive:
             self._report(progress)
             if fleet.producers_done() and not waiting and not any(f.busy for f in faults.values()):
                 return
-            for client in fleet.unexpected_exits():
-                self._events.emit("note", words=f"{client} died, though nobody asked it to: see logs/")
-                if client in fleet.producer_ids():
-                    raise ClientError(f"producer {client} died; its log is in {self._run.logs}")
+            self._notice_deaths(fleet)
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet)
                 return
             time.sleep(TICK_S)
+
+    def _notice_deaths(self, fleet: Fleet) -> None:
+        """Say which clients died unasked; without a producer there is no end to wait for."""
+        exits = fleet.unexpected_exits()
+        for died in exits[self._deaths :]:
+            self._events.emit("problem", words=f"{died.words()}; its log is in {self._run.logs}")
+        self._deaths = len(exits)
+        producers = {p.name for p in self._scenario.producers}
+        if dead := [e for e in exits if e.client.rpartition("/")[0] in producers]:
+            raise ClientError(dead[0].words())
 
     def _progress(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> Progress:
         phases = {
@@ -139,7 +149,7 @@ class Drive:
         for fault in faults.values():
             fault.finish(HEAL_TIMEOUT_S)
         try:
-            wait_until(lambda: kafka.healthy(self._partitions), HEAL_TIMEOUT_S, "", every_s=0.2)
+            wait_until(lambda: not kafka.unhealthy(self._partitions), HEAL_TIMEOUT_S, "", every_s=0.2)
         except WaitTimeout:
             missing = "; ".join(kafka.unhealthy(self._partitions))
             raise ClusterError(
@@ -165,14 +175,14 @@ class Drive:
 
     def _all_ends(self, kafka: Kafka) -> dict[str, int]:
         """The end offset of every partition, or nothing as long as one is not answered."""
-        ends = {partition: end.offset for partition, end in kafka.offsets(self._partitions).items()}
+        ends = kafka.end_offsets(self._partitions)
         return ends if len(ends) == len(self._partitions) else {}
 
     def _behind(self, ends: Mapping[str, int], fleet: Fleet) -> list[str]:
         """What each reader has yet to process, in words."""
         found = []
         for entry in self._scenario.consumers:
-            readers = [entry.name] if entry.mode == "subscribe" else fleet.client_ids(entry.name)
+            readers = [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name)
             for reader in readers:
                 positions = fleet.positions(reader)
                 for partition, end in ends.items():

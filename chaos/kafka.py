@@ -1,50 +1,48 @@
-"""Asking a Kafka cluster, through the Admin API of confluent-kafka: answers as plain data.
+"""Asking a Kafka cluster what it shows to the outside: answers as plain data.
 
 A question that the cluster does not answer in time gives None (or leaves the part out): while brokers are being killed
-that is news, not an error.
+that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3 all speak (KIP-896).
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from chaos.errors import ClusterError
-from chaos.wait import wait_until
+from chaos.wire import Link
 
 NO_LEADER = -1
-ANSWER_TIMEOUT_S = 1.0
-"""How long one broker is given to answer a question about metadata before the next one is asked."""
+NO_ERROR = 0
+
+METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
+"""Version of each request."""
+
+_EndsOf = ListOffsetsRequest.ListOffsetsTopic
+_CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
 
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Leader (-1: none), in-sync replicas and all replicas of one partition, as the metadata says."""
+    """Leader (-1: none), leader epoch, in-sync replicas and all replicas of one partition, as the metadata says."""
 
     leader: int
+    leader_epoch: int
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Metadata:
-    """The brokers that are registered and unfenced, and the partitions by `topic/number`."""
+    """The brokers that are registered and unfenced, with their addresses, and the partitions by `topic/number`."""
 
-    brokers: tuple[int, ...]
+    brokers: Mapping[int, tuple[str, int]]
     partitions: Mapping[str, PartitionState]
-
-
-@dataclass(frozen=True)
-class End:
-    """End offset (the high watermark) of a partition, and the leader's epoch."""
-
-    offset: int
-    leader_epoch: int | None
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,13 @@ class GroupMember:
 
     member_id: str
     client_id: str
+    host: str
     partitions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class GroupState:
-    """A group as its coordinator shows it."""
+    """A group as its coordinator shows it; one that nobody knows is `Dead` and has no members."""
 
     state: str
     coordinator: int
@@ -66,109 +65,101 @@ class GroupState:
 
 
 class Kafka:
-    """One connection to a cluster; not shared between threads, so that a slow answer holds up nobody else."""
+    """Questions to a cluster, each broker over a connection of its own. Not for several threads."""
 
-    def __init__(self, bootstrap: str, timeout_s: float = 3.0) -> None:
-        self._admin = _admin(bootstrap)
-        self._bootstrap = bootstrap
+    def __init__(self, bootstrap: str, timeout_s: float = 1.0) -> None:
         self._timeout_s = timeout_s
-        self._asking_as: dict[str, Consumer] = {}
+        self._order = [_address(text) for text in bootstrap.split(",")]
+        self._links = {address: Link(*address) for address in self._order}
+        self._brokers: dict[int, tuple[str, int]] = {}
 
-    @cached_property
-    def _one_each(self) -> list[AdminClient]:
-        """One client a broker, tried in turn.
-
-        A stopped broker accepts a request and never answers it; a client that knows several would ask it again.
-        """
-        return [_admin(address) for address in self._bootstrap.split(",")]
+    def close(self) -> None:
+        """Close all connections."""
+        for link in self._links.values():
+            link.close()
 
     def metadata(self) -> Metadata | None:
-        """Brokers and partitions, from whichever broker answers."""
-        for _ in self._one_each:
-            try:
-                answer = self._one_each[0].list_topics(timeout=ANSWER_TIMEOUT_S)
-                break
-            except KafkaException:
-                self._one_each.append(self._one_each.pop(0))
-        else:
+        """Brokers and partitions, from the first broker that answers."""
+        answer = self._ask_any(MetadataRequest[METADATA](topics=None, allow_auto_topic_creation=False))
+        if answer is None:
             return None
+        self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         partitions = {
-            f"{topic.topic}/{number}": PartitionState(p.leader, tuple(sorted(p.isrs)), tuple(p.replicas))
-            for topic in answer.topics.values()
-            for number, p in topic.partitions.items()
+            f"{topic.name}/{p.partition_index}": PartitionState(
+                p.leader_id, p.leader_epoch, tuple(sorted(p.isr_nodes)), tuple(p.replica_nodes)
+            )
+            for topic in answer.topics
+            for p in topic.partitions
         }
-        return Metadata(tuple(sorted(answer.brokers)), partitions)
+        return Metadata(dict(sorted(self._brokers.items())), partitions)
 
-    def offsets(self, partitions: Iterable[str], spec: OffsetSpec | None = None) -> dict[str, End]:
-        """End offsets (or those of another spec) of the partitions whose leaders answer."""
-        asked = {_topic_partition(p): spec or OffsetSpec.latest() for p in partitions}
-        if not asked:
+    def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
+        """High watermarks of the partitions whose leaders answer."""
+        metadata = self.metadata()
+        if metadata is None:
             return {}
-        try:
-            futures = self._admin.list_offsets(asked, request_timeout=self._timeout_s)
-        except KafkaException:
+        by_leader: dict[int, list[str]] = {}
+        for name in partitions:
+            if (state := metadata.partitions.get(name)) is not None:
+                by_leader.setdefault(state.leader, []).append(name)
+        found: dict[str, int] = {}
+        for leader, names in by_leader.items():
+            found.update(self._end_offsets_at(leader, names))
+        return found
+
+    def _end_offsets_at(self, leader: int, names: list[str]) -> dict[str, int]:
+        topics = [_ends_of(topic, numbers) for topic, numbers in _by_topic(names).items()]
+        answer = self._ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
+        if answer is None:
             return {}
-        answers = ((f"{tp.topic}/{tp.partition}", _result(future, self._timeout_s)) for tp, future in futures.items())
-        return {name: End(a.offset, a.leader_epoch) for name, a in answers if a is not None}
+        return {
+            f"{topic.name}/{p.partition_index}": p.offset
+            for topic in answer.topics
+            for p in topic.partitions
+            if p.error_code == NO_ERROR
+        }
+
+    def coordinator(self, group: str) -> int | None:
+        """The broker that a FindCoordinator request names; None where it is refused or nobody answers."""
+        answer = self._ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=group, key_type=0))
+        if answer is None or answer.error_code != NO_ERROR:
+            return None
+        self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
+        return int(answer.node_id)
 
     def group(self, group: str) -> GroupState | None:
-        """Members, state and coordinator of a group; a group nobody knows is `DEAD` and has no members."""
-        try:
-            future = self._admin.describe_consumer_groups([group], request_timeout=self._timeout_s)[group]
-        except KafkaException:
+        """State and members of a group, from its coordinator."""
+        coordinator = self.coordinator(group)
+        if coordinator is None:
             return None
-        answer = _result(future, self._timeout_s)
-        if answer is None or answer.coordinator is None:
+        answer = self._ask(coordinator, DescribeGroupsRequest[DESCRIBE_GROUPS](groups=[group]))
+        if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
+        described = answer.groups[0]
         members = tuple(
-            GroupMember(
-                m.member_id,
-                m.client_id,
-                tuple(sorted(f"{tp.topic}/{tp.partition}" for tp in (m.assignment.topic_partitions or []))),
-            )
-            for m in answer.members
+            GroupMember(m.member_id, m.client_id, m.client_host, _assigned(m.member_assignment))
+            for m in described.members
         )
-        return GroupState(answer.state.name, answer.coordinator.id, members)
+        return GroupState(described.group_state, coordinator, members)
 
     def committed(self, group: str, partitions: Iterable[str]) -> dict[str, int] | None:
-        """Committed offsets of a group by partition; partitions without one are left out.
-
-        Asked through a consumer that never subscribes. The Admin API's own call kills the process when the answer is
-        NOT_COORDINATOR, which is what a cluster says while a coordinator moves (librdkafka issue 5040).
-        """
-        if group not in self._asking_as:
-            config = {
-                "bootstrap.servers": self._bootstrap,
-                "group.id": group,
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-            self._asking_as[group] = Consumer(config)
-        try:
-            answer = self._asking_as[group].committed(
-                [_topic_partition(p) for p in partitions], timeout=self._timeout_s
-            )
-        except KafkaException:
+        """Committed offsets of a group by partition; partitions without one are left out."""
+        coordinator = self.coordinator(group)
+        if coordinator is None:
             return None
-        return {f"{tp.topic}/{tp.partition}": tp.offset for tp in answer if tp.offset >= 0 and tp.error is None}
-
-    def create_topics(self, topics: Iterable[NewTopic], timeout_s: float = 30.0) -> None:
-        """Create topics and wait until every partition has a leader and a full ISR."""
-        topics = list(topics)
-        for name, future in self._admin.create_topics(topics, operation_timeout=timeout_s).items():
-            try:
-                future.result(timeout_s)
-            except (KafkaException, concurrent.futures.TimeoutError) as e:
-                raise ClusterError(f"topic {name} could not be created: {_reason(e)}") from None
-        wanted = [f"{t.topic}/{p}" for t in topics for p in range(t.num_partitions)]
-        wait_until(lambda: self.healthy(wanted), timeout_s, lambda: f"no full ISR for {self.unhealthy(wanted)}")
-
-    def healthy(self, partitions: Iterable[str]) -> bool:
-        """Whether each of the partitions has a leader and all of its replicas in sync."""
-        return not self.unhealthy(partitions)
+        topics = [_CommittedOf(name=topic, partition_indexes=n) for topic, n in _by_topic(partitions).items()]
+        answer = self._ask(coordinator, OffsetFetchRequest[OFFSET_FETCH](group_id=group, topics=topics))
+        if answer is None or answer.error_code != NO_ERROR:
+            return None
+        return {
+            f"{topic.name}/{p.partition_index}": p.committed_offset
+            for topic in answer.topics
+            for p in topic.partitions
+            if p.error_code == NO_ERROR and p.committed_offset >= 0
+        }
 
     def unhealthy(self, partitions: Iterable[str]) -> list[str]:
-        """What is missing, by partition, in words."""
+        """Which partitions lack a leader or a replica in their ISR, in words; empty when all is well."""
         metadata = self.metadata()
         if metadata is None:
             return ["no broker answers"]
@@ -181,26 +172,50 @@ class Kafka:
                 found.append(f"{name} has ISR {list(state.isr)} of {list(state.replicas)}")
         return found
 
-
-def _admin(bootstrap: str) -> AdminClient:
-    # librdkafka would print each refused connection; while brokers die on purpose that is noise
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, "socket.timeout.ms": 10_000})
-
-
-def _topic_partition(name: str) -> TopicPartition:
-    topic, _, number = name.rpartition("/")
-    return TopicPartition(topic, int(number))
-
-
-def _result(future: concurrent.futures.Future, timeout_s: float):  # type: ignore[no-untyped-def, type-arg]
-    """The answer, or None where the cluster refused or did not answer."""
-    try:
-        return future.result(timeout_s + 1)
-    except (KafkaException, concurrent.futures.TimeoutError):
+    def _ask_any(self, request: Any) -> Any:
+        """Ask one broker after the other; the one that answered is asked first the next time."""
+        for _ in self._order:
+            try:
+                return self._links[self._order[0]].ask(request, self._timeout_s)
+            except OSError:
+                self._order.append(self._order.pop(0))
         return None
 
+    def _ask(self, broker: int, request: Any) -> Any:
+        if broker not in self._brokers and self.metadata() is None:
+            return None
+        address = self._brokers.get(broker)
+        if address is None:
+            return None
+        try:
+            return self._links.setdefault(address, Link(*address)).ask(request, self._timeout_s)
+        except OSError:
+            return None
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, KafkaException):
-        return str(error.args[0].str())
-    return "no answer"
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.strip().rpartition(":")
+    return host, int(port)
+
+
+def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for name in partitions:
+        topic, _, number = name.rpartition("/")
+        topics.setdefault(topic, []).append(int(number))
+    return topics
+
+
+def _ends_of(topic: str, numbers: list[int]) -> Any:
+    parts = [_EndsOf.ListOffsetsPartition(partition_index=n, current_leader_epoch=-1, timestamp=-1) for n in numbers]
+    return _EndsOf(name=topic, partitions=parts)
+
+
+def _assigned(data: Any) -> tuple[str, ...]:
+    """The partitions in a member's assignment, which is empty while the group rebalances."""
+    if not data:
+        return ()
+    assignment = (
+        data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
+    )
+    return tuple(sorted(f"{t.topic}/{p}" for t in assignment.assigned_partitions for p in t.partitions))

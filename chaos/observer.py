@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from confluent_kafka import KafkaException
-
 from chaos.events import now_us
-from chaos.kafka import NO_LEADER, GroupState, Kafka, Metadata
+from chaos.kafka import GroupState, Kafka, Metadata, PartitionState
 from chaos.ledger import TableWriter
 from chaos.rundir import RunDir
 
@@ -24,12 +23,11 @@ OFFSETS_EVERY_S = 0.5
 
 
 class Observer:
-    """Samples while it is started; `metadata`, `groups` and `epochs` hold the latest answers."""
+    """Samples while it is started; `metadata` and `groups` hold the latest answers."""
 
     def __init__(self, run: RunDir, bootstrap: str, partitions: Sequence[str], groups: Sequence[str]) -> None:
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
-        self.epochs: dict[str, int] = {}
         self._bootstrap = bootstrap
         self._partitions = list(partitions)
         self._group_ids = list(groups)
@@ -60,19 +58,16 @@ class Observer:
         with self._lock:
             self._writer.close()
 
-    def leader(self, partition: str) -> int:
-        """The leader of a partition as last seen (-1: none)."""
-        state = self.metadata.partitions.get(partition) if self.metadata else None
-        return state.leader if state else NO_LEADER
+    def partition(self, name: str) -> PartitionState | None:
+        """A partition as last seen."""
+        return self.metadata.partitions.get(name) if self.metadata else None
 
     def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
         kafka = Kafka(self._bootstrap)
         while not self._stopping.is_set():
-            try:
-                sample(kafka)
-            except KafkaException as e:
-                self._record([("observer", "error", str(e))])
+            sample(kafka)
             self._stopping.wait(seconds)
+        kafka.close()
 
     def _sample_metadata(self, kafka: Kafka) -> None:
         metadata = kafka.metadata()
@@ -86,6 +81,7 @@ class Observer:
         for name in self._partitions:
             if (state := metadata.partitions.get(name)) is not None:
                 seen += [(name, "leader", state.leader), (name, "isr", list(state.isr))]
+                seen.append((name, "leader_epoch", state.leader_epoch))
         self._record(seen)
         self.metadata = metadata
 
@@ -95,10 +91,7 @@ class Observer:
             if state is None:
                 self._record([(f"group:{group}", "answers", False)])
                 continue
-            members = [
-                {"member_id": m.member_id, "client_id": m.client_id, "partitions": list(m.partitions)}
-                for m in state.members
-            ]
+            members = [{**asdict(m), "partitions": list(m.partitions)} for m in state.members]
             seen: list[tuple[str, str, Any]] = [
                 (f"group:{group}", "answers", True),
                 (f"group:{group}", "state", state.state),
@@ -111,14 +104,7 @@ class Observer:
             self.groups[group] = state
 
     def _sample_offsets(self, kafka: Kafka) -> None:
-        ends = kafka.offsets(self._partitions)
-        seen: list[tuple[str, str, Any]] = []
-        for name, end in ends.items():
-            seen.append((name, "end_offset", end.offset))
-            if end.leader_epoch is not None:
-                seen.append((name, "leader_epoch", end.leader_epoch))
-                self.epochs[name] = end.leader_epoch
-        self._record(seen)
+        self._record([(name, "end_offset", offset) for name, offset in kafka.end_offsets(self._partitions).items()])
 
     def _record(self, seen: list[tuple[str, str, Any]]) -> None:
         """Write what changed since it was last seen."""

@@ -6,21 +6,26 @@ prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdic
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster.process import ProcessCluster
 from chaos.cluster.process import destroy as destroy_cluster
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import Drive
+from chaos.errors import ClusterError
 from chaos.events import EventLog, now_us
 from chaos.kafka import Kafka
 from chaos.rundir import RunDir, new_run_id
-from chaos.scenario import Resolved, find, load, read, resolve, save
+from chaos.scenario import Resolved, Topic, find, load, read, resolve, save
 from chaos.scenario.load import SHIPPED
+from chaos.wait import wait_until
 
+TOPICS_TIMEOUT_S = 30.0
 AUDIT_MARGIN_S = 1800.0
 """What a run may take beyond its own limits (start, audit, report) before its deadline ends it."""
 
@@ -72,10 +77,7 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> ProcessClus
             on_progress=lambda words: events.emit("note", words=words),
         )
         try:
-            Kafka(cluster.bootstrap, timeout_s=10.0).create_topics(
-                NewTopic(t.name, t.partitions, t.replication_factor, config={k: _text(v) for k, v in t.config.items()})
-                for t in scenario.topics
-            )
+            _create_topics(cluster.bootstrap, scenario.topics)
         except BaseException:
             cluster.destroy()
             raise
@@ -92,6 +94,28 @@ def destroy(run: RunDir, events: EventLog) -> None:
     """End everything of the run; idempotent, and quiet where nothing was deployed."""
     with events.stage("destroy"):
         destroy_cluster(run)
+
+
+def _create_topics(bootstrap: str, topics: Sequence[Topic]) -> None:
+    """Make the topics, and wait until every partition has a leader and a full ISR."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = [
+        NewTopic(t.name, t.partitions, t.replication_factor, config={k: _text(v) for k, v in t.config.items()})
+        for t in topics
+    ]
+    for name, future in admin.create_topics(wanted, operation_timeout=TOPICS_TIMEOUT_S).items():
+        try:
+            future.result(TOPICS_TIMEOUT_S)
+        except KafkaException as e:
+            raise ClusterError(f"topic {name} could not be made: {e.args[0].str()}") from None
+    kafka = Kafka(bootstrap)
+    partitions = [f"{t.name}/{p}" for t in topics for p in range(t.partitions)]
+    wait_until(
+        lambda: not kafka.unhealthy(partitions),
+        TOPICS_TIMEOUT_S,
+        lambda: f"the topics are not ready: {'; '.join(kafka.unhealthy(partitions))}",
+    )
+    kafka.close()
 
 
 def _text(value: bool | int | float | str) -> str:

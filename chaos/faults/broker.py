@@ -23,7 +23,7 @@ class BrokerKill:
     spec: FaultSpec
     resolved: str = ""
     _broker: int = 0
-    _led: dict[str, int | None] = field(default_factory=dict)
+    _led: dict[str, int] = field(default_factory=dict)
 
     def inject(self, world: World) -> str:
         """Kill the target; what it led, with the epochs then, is kept for the proof."""
@@ -37,12 +37,11 @@ class BrokerKill:
         """Wait for the target's own partition where it names one, else for any that the broker led."""
         named = self.spec.target.leader_of
         for partition in [named] if named else list(self._led):
-            before = self._led.get(partition)
-            now, epoch = world.observer.leader(partition), world.observer.epochs.get(partition)
-            if now not in (NO_LEADER, self._broker):
-                return f"{partition} went from leader {self._broker} to {now}{_epochs(before, epoch)}"
-            if before is not None and epoch is not None and epoch > before:
-                return f"{partition} has leader {now} again{_epochs(before, epoch)}"
+            before, now = self._led.get(partition), world.observer.partition(partition)
+            if before is None or now is None or now.leader == NO_LEADER or now.leader_epoch <= before:
+                continue
+            epochs = f"leader epoch {before} to {now.leader_epoch}"
+            return f"{partition} went from leader {self._broker} to {now.leader}, {epochs}"
         metadata = world.observer.metadata
         if not self._led and metadata and self._broker not in metadata.brokers:
             return f"{self.resolved} is gone from the metadata"
@@ -71,12 +70,12 @@ class CoordinatorKill(BrokerKill):
     def proof(self, world: World) -> str | None:
         """Ask for the coordinator, as a client would."""
         group = str(self.spec.target.coordinator_of)
-        state = world.kafka.group(group)
-        if state is None:
+        coordinator = world.kafka.coordinator(group)
+        if coordinator is None:
             self._refused = True
             return None
-        if state.coordinator != self._broker:
-            return f"the coordinator of {group} went from broker {self._broker} to {state.coordinator}"
+        if coordinator != self._broker:
+            return f"the coordinator of {group} went from broker {self._broker} to {coordinator}"
         return f"broker {self._broker} refused and coordinates {group} again" if self._refused else None
 
 
@@ -137,23 +136,17 @@ def _is_silent(broker: int, world: World) -> bool:
     return False
 
 
-def _led_by(broker: int, world: World) -> dict[str, int | None]:
-    """The partitions of the scenario's topics that a broker leads now, with their leader epochs where known."""
+def _led_by(broker: int, world: World) -> dict[str, int]:
+    """The partitions of the scenario's topics that a broker leads now, with their leader epochs."""
     metadata = world.kafka.metadata()
     topics = {t.name for t in world.scenario.topics}
     if metadata is None:
-        return {}
-    led = sorted(
-        name
-        for name, state in metadata.partitions.items()
+        raise FaultError("no broker answers, so it is not known what the target leads")
+    return {
+        name: state.leader_epoch
+        for name, state in sorted(metadata.partitions.items())
         if state.leader == broker and name.rpartition("/")[0] in topics
-    )
-    epochs = world.kafka.offsets(led)
-    return {name: epochs[name].leader_epoch if name in epochs else None for name in led}
-
-
-def _epochs(before: int | None, now: int | None) -> str:
-    return "" if before is None or now is None or now <= before else f", leader epoch {before} to {now}"
+    }
 
 
 def _some(names: list[str], most: int = 4) -> str:

@@ -91,7 +91,7 @@ class ConsumerCrash(_OfAMember):
             return self._left_group(world)
         return (
             f"the process of {self.resolved} is gone"
-            if not world.fleet.alive(self.resolved) or self._restarted
+            if not world.fleet.state(self.resolved).alive or self._restarted
             else None
         )
 

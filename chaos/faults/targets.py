@@ -45,7 +45,7 @@ def client(target: Target, world: World) -> str:
 
 def coordinator(group: str, world: World) -> int:
     """The broker that coordinates a group, asked now."""
-    return _answer(lambda: world.kafka.group(group), f"no broker names a coordinator of {group}").coordinator
+    return _answer(lambda: world.kafka.coordinator(group), f"no broker names a coordinator of {group}")
 
 
 def _partition(name: str, world: World) -> PartitionState:
