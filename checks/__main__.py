@@ -7,6 +7,7 @@ that broke off, 2 not a run directory.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -95,14 +96,10 @@ def _import_ahead() -> None:
 
     What both sides import comes first: two threads that import the same packages at once could block each other.
     """
-    import pandas  # noqa: F401
-    import pyarrow.parquet  # noqa: F401
-    import pyspark.sql.functions  # noqa: F401
-
-    def load() -> None:
-        import checks.expectations.validate  # noqa: F401
-
-    threading.Thread(target=load, daemon=True, name="import-ahead").start()
+    for module in ("pandas", "pyarrow.parquet", "pyspark.sql.functions"):
+        importlib.import_module(module)
+    ahead = "checks.expectations.validate"
+    threading.Thread(target=importlib.import_module, args=(ahead,), daemon=True, name="import-ahead").start()
 
 
 if __name__ == "__main__":

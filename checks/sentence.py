@@ -26,7 +26,8 @@ def sentence(
     if len(failed) > MOST:
         parts.append(f"{len(failed) - MOST} more expectations are not met.")
     if verdict == "inconclusive":
-        more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
+        others = len(reasons) - 1
+        more = f" (and {others} more reason{'s' if others > 1 else ''})" if others > 0 else ""
         parts.append(f"No verdict: {reasons[0] if reasons else 'nothing was validated'}{more}.")
     passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
     if ("lost_write", "") in passed and sums.get(("lost_write", ""), 0) == 0:

@@ -8,6 +8,7 @@ its old results, so that no verdict outlives what it was based on. In one proces
 
 from __future__ import annotations
 
+import socket
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from checks.result import Expectation, Result
 from checks.verdict import collect
 
 Listener = Callable[[Event], None]
+CONNECT_TIMEOUT_S = 3.0
 _EXPECTATIONS = TypeAdapter(list[Expectation])
 
 
@@ -34,10 +36,10 @@ def readback(run: RunDir, *, master: str | None = None, listener: Listener | Non
         if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
             return
         _forget(run, _validation(run))
+        bootstrap = _bootstrap(run)
         from checks.readback import read_back
 
-        spark = _spark(master, with_kafka=True)
-        read_back(spark, run, scenario.read(run), _bootstrap(run))
+        read_back(_spark(master), run, scenario.read(run), bootstrap)
 
 
 def audit(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -133,13 +135,29 @@ def _validated(run: RunDir) -> list[Expectation]:
 
 
 def _bootstrap(run: RunDir) -> str:
-    cluster = read_json(run.cluster, "description of the cluster")
-    if not isinstance(cluster, dict) or not cluster.get("bootstrap"):
-        raise RunDirError(f"{run.cluster} names no bootstrap servers, and the log was never read back; run again")
-    return str(cluster["bootstrap"])
+    """Where the cluster answers. Raises `RunDirError` if it does not any more: the log cannot be had then."""
+    cluster = read_json(run.cluster, "description of the cluster") if run.cluster.exists() else {}
+    bootstrap = str(cluster.get("bootstrap") or "") if isinstance(cluster, dict) else ""
+    if not any(_answers(address) for address in bootstrap.split(",")):
+        raise RunDirError(
+            f"the log of {run.path} was never read back, and its cluster is gone ({bootstrap or 'no address'} does not "
+            "answer): run the scenario again, or copy ledger/log and ledger/log_range.parquet of the same run"
+        )
+    return bootstrap
 
 
-def _spark(master: str | None, *, with_kafka: bool = False) -> Any:
+def _answers(address: str) -> bool:
+    host, _, port = address.strip().rpartition(":")
+    if not port.isdigit():
+        return False
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def _spark(master: str | None) -> Any:
     from checks.session import spark_session
 
     return spark_session(master)

@@ -83,7 +83,7 @@ class Conditions:
     def _fault(self, name: str) -> Seen:
         fault = self._faults[name]
         if reason := missing_proof(fault):
-            return Seen(0, "failed" if fault.error else "no proof", f"{name}: {reason}")
+            return Seen(0, "failed" if fault.error else "no proof", reason)
         return Seen(1, fault.proof or "proven", fault.proof)
 
     def _stages(self) -> Seen:

@@ -54,6 +54,8 @@ class Measure:
         if self._distrust:
             return unseen("not counted", self._distrust)
         total = self._total(term)
+        if total is None and nothing_to_examine(self._scenario, term.check):
+            return self._nothing(term)
         if total is None:
             why = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
             return unseen("not checked", why)
@@ -108,8 +110,16 @@ class Measure:
                 "not measured", "nothing of the kind happened in this run: bound it in a scenario where it does"
             )
         worst = max(rows, key=lambda r: r["value_us"])
+        if worst["value_us"] <= (term.at_most or 0) and (lasting := self._lasting(term.check)):
+            why = f"{lasting} when the drive ended, so the outage is longer: keep the load running for longer"
+            return unseen(f"more than {duration(worst['value_us'])}", why)
         whose = f"fault {worst['fault']}, {worst['scope']}" if worst["fault"] else worst["scope"]
         return Seen(worst["value_us"], duration(worst["value_us"]), f"{duration(worst['value_us'])} in {whose}")
+
+    def _lasting(self, metric: str) -> str:
+        """Outages that had not ended when the drive did: their measured time is less than the true one."""
+        rows = [r for r in audit_rows(self._run, "counts") if r["name"] == f"{metric}_unrecovered" and r["value"]]
+        return listed([f"{r['value']:,} partitions of {r['scope']} had not recovered" for r in rows])
 
     def _unmeasured(self, measured: set[str], metric: str) -> list[str]:
         """Faults that took place and have no measurement, for a metric that is taken for each fault.

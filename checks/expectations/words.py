@@ -81,7 +81,7 @@ FINDINGS: dict[tuple[str, str], Words] = {
         "LostProcessing",
         "No record is committed past without being processed",
         "Records are committed past without being processed",
-        "records committed past",
+        "records to deliver",
         "{n} {records} {were} committed past, yet never processed",
     ),
     ("duplicate_delivery", "legal"): Words(
@@ -144,7 +144,7 @@ FINDINGS: dict[tuple[str, str], Words] = {
         "ForeignCommits",
         "No reader resumes where another job committed",
         "Readers resume where another job committed",
-        "resumed positions",
+        "assignments",
         "{n} {times} a reader resumed where another job had committed",
     ),
 }

@@ -11,10 +11,11 @@ from rich.text import Text
 
 from checks.expectations.words import duration
 from checks.fault_outcomes import missing_proof
-from checks.result import Expectation, FaultOutcome, Result, Verdict
+from checks.result import Counts, Expectation, FaultOutcome, Result, Verdict
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}
+MOST_READERS = 6
 _PLAIN = {"≤": "<=", "…": "..."}
 
 
@@ -23,6 +24,7 @@ def render(result: Result, console: Console, *, report: bool = True) -> None:
     page = _Page(console)
     page.line(Text.assemble(page.verdict(result.verdict), "  ", page.text(result.title, "bold")))
     page.line(page.text(result.sentence))
+    page.line(page.text(_numbers(result.counts), "dim"))
     if result.expectations:
         page.line(Text())
         console.print(_expectations(page, result.expectations))
@@ -59,6 +61,14 @@ class _Page:
                 words = words.replace(sign, plain)
             words = words.encode("ascii", "replace").decode()
         return Text(words, style)
+
+
+def _numbers(c: Counts) -> str:
+    """The numbers beside the verdict."""
+    written = f"{c.sent:,} sent, {c.acked:,} acknowledged, {c.failed:,} failed, {c.unknown:,} unknown, {c.in_log:,} in the log"
+    read = ", ".join(f"{r.reader} {r.delivered:,}" for r in c.readers[:MOST_READERS])
+    more = len(c.readers) - MOST_READERS
+    return written + (f"; delivered: {read}" if read else "") + (f" and {more} more readers" if more > 0 else "")
 
 
 def _table(*columns: str) -> Table:

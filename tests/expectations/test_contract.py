@@ -43,7 +43,9 @@ def test_a_demanded_anomaly_is_named_as_one(fake):
 
 
 def test_columns_are_plain_and_unique_whatever_a_group_is_called(fake):
-    odd = SCENARIO.replace("group: billing", 'group: "a.b`$x<script>"').replace("billing: {members", "'a.b`$x<script>': {members")
+    odd = SCENARIO.replace("group: billing", 'group: "a.b`$x<script>"').replace(
+        "billing: {members", "'a.b`$x<script>': {members"
+    )
     columns = [t.column for t in terms(fake(odd).resolved)]
     assert len(columns) == len(set(columns))
     assert all(re.fullmatch(r"[a-z0-9_]+", c) for c in columns)
@@ -52,14 +54,23 @@ def test_columns_are_plain_and_unique_whatever_a_group_is_called(fake):
 def test_every_term_has_a_gx_class(fake):
     from checks.expectations.classes import CLASSES
 
-    bounded = "".join(f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability")
+    bounded = "".join(
+        f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability"
+    )
     found = terms(fake(SCENARIO + bounded).resolved)
     assert {t.gx_class for t in found} <= set(CLASSES)
 
 
 @pytest.mark.parametrize(
     ("us", "words"),
-    [(0, "0 us"), (812_000, "812 ms"), (999_600, "1 s"), (9_800_000, "9.8 s"), (15_000_000, "15 s"), (125_000_000, "2 min 5 s")],
+    [
+        (0, "0 us"),
+        (812_000, "812 ms"),
+        (999_600, "1 s"),
+        (9_800_000, "9.8 s"),
+        (15_000_000, "15 s"),
+        (125_000_000, "2 min 5 s"),
+    ],
 )
 def test_durations(us, words):
     assert duration(us) == words

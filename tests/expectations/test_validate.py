@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import socket
 
-import pytest
-
 from chaos.anomalies import ANOMALIES
 
 from .runs import SCENARIO
@@ -34,7 +32,9 @@ def test_a_sound_run_passes_offline_and_leaves_data_docs(fake, validated, monkey
     text = page.read_text()
     assert "No acknowledged record is lost" in text
     for file in [*site.rglob("*.html"), *site.rglob("*.css")]:
-        assert not re.search(r"(src|href)=[\"']https?://(?!greatexpectations)|url\([\"']?https?:|<script", file.read_text()), file
+        assert not re.search(
+            r"(src|href)=[\"']https?://(?!greatexpectations)|url\([\"']?https?:|<script", file.read_text()
+        ), file
     assert page.relative_to(site).as_posix() in (site / "index.html").read_text()
 
 
@@ -66,15 +66,17 @@ def test_a_missing_column_is_inconclusive_and_harms_no_other(fake, validated, mo
     assert "could not be evaluated" in found["lost_write", "", ""].why
 
 
-@pytest.mark.parametrize("broken", ["CAST('x' AS BINARY)", "raise_error('broken rule')"])
-def test_a_rule_that_spark_cannot_evaluate_is_never_a_violation(fake, validated, monkeypatch, broken):
+def test_a_rule_that_spark_cannot_evaluate_is_never_a_violation(fake, validated, monkeypatch):
     from pyspark.sql import functions as F
 
     from checks.expectations import validate
 
-    whole = validate._one_row
+    whole, few = validate._one_row, validate.terms
+    monkeypatch.setattr(validate, "terms", lambda resolved: few(resolved)[:2])  # GX tries each several times
     monkeypatch.setattr(
-        validate, "_one_row", lambda spark, agreed: whole(spark, agreed).withColumn("lost_write", F.expr(broken))
+        validate,
+        "_one_row",
+        lambda spark, agreed: whole(spark, agreed).withColumn("lost_write", F.expr("raise_error('broken rule')")),
     )
     found = validated(fake())
     assert found["lost_write", "", ""].verdict == "inconclusive"
