@@ -8,6 +8,7 @@ Whatever way it ends, every fault is healed and every client is gone.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 
@@ -69,6 +70,7 @@ class Drive:
             with self._events.stage("clients"):
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
+                self._wait_groups(observer)
                 self._started = time.monotonic()
                 fleet.start_producers()
             with self._events.stage("load"):
@@ -81,6 +83,24 @@ class Drive:
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.emit("problem", words=f"{client} did not stop when ordered to and was killed")
                 self._notice_deaths(fleet)
+
+    def _wait_groups(self, observer: Observer) -> None:
+        """Wait until each group is stable with all of its members: one that holds everything alone is not the group."""
+        members: Counter[str] = Counter()
+        for entry in self._scenario.consumers:
+            if entry.mode == "subscribe":
+                members[entry.group] += entry.members
+
+        def missing() -> list[str]:
+            found = []
+            for group, wanted in members.items():
+                state = observer.groups.get(group)
+                here = len(state.members) if state else 0
+                if state is None or state.state != "Stable" or here != wanted:
+                    found.append(f"{group} is {state.state if state else 'unknown'} with {here} of {wanted} members")
+            return found
+
+        wait_until(lambda: not missing(), self._limits.clients, lambda: f"not formed: {'; '.join(missing())}")
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> None:
         """Fire the timeline's steps as they come due, until all is sent and every fault is through."""

@@ -35,15 +35,14 @@ class Observer:
         self._known: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._samples: list[tuple[float, Callable[[Kafka], None]]] = [
+            (METADATA_EVERY_S, self._sample_metadata),
+            (GROUPS_EVERY_S, self._sample_groups),
+            (OFFSETS_EVERY_S, self._sample_offsets),
+        ]
         self._threads = [
-            threading.Thread(
-                target=self._every, args=(seconds, sample), daemon=True, name=f"observer-{sample.__name__}"
-            )
-            for seconds, sample in (
-                (METADATA_EVERY_S, self._sample_metadata),
-                (GROUPS_EVERY_S, self._sample_groups),
-                (OFFSETS_EVERY_S, self._sample_offsets),
-            )
+            threading.Thread(target=self._every, args=one, daemon=True, name=f"observer-{one[1].__name__}")
+            for one in self._samples
         ]
 
     def __enter__(self) -> Observer:
@@ -55,6 +54,10 @@ class Observer:
         self._stopping.set()
         for thread in self._threads:
             thread.join(timeout=15)
+        kafka = Kafka(self._bootstrap)
+        for _, sample in self._samples:  # a last look: what changed since the threads' own
+            sample(kafka)
+        kafka.close()
         with self._lock:
             self._writer.close()
 
@@ -115,5 +118,5 @@ class Observer:
                 if self._known.get((entity, key)) != text:
                     self._known[entity, key] = text
                     rows.append({"at_us": at, "entity": entity, "key": key, "value": text})
-            if rows and not self._stopping.is_set():
+            if rows:
                 self._writer.append_rows(rows)

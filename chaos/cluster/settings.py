@@ -76,7 +76,7 @@ def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller
     """The settings of one broker. `ports` and `controller_ports` hold those of all brokers, by node id from 1.
 
     Differences from Kafka's defaults are what a small cluster needs, and few: replication of the internal topics no
-    wider than the cluster, no wait for further members when a group first forms, a log cleaner that does not take half
+    wider than the cluster, a short wait for further members when a group first forms (3 s by default), a log cleaner that does not take half
     of a small heap (128 MiB by default). Each of them can be overridden.
     """
     defaults: dict[str, Scalar] = {
@@ -85,7 +85,7 @@ def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller
         "transaction.state.log.min.isr": min(2, spec.brokers),
         "share.coordinator.state.topic.replication.factor": min(3, spec.brokers),
         "share.coordinator.state.topic.min.isr": min(2, spec.brokers),
-        "group.initial.rebalance.delay.ms": 0,
+        "group.initial.rebalance.delay.ms": 500,
         "log.cleaner.dedupe.buffer.size": 8 * 2**20,
     }
     decided: dict[str, Scalar] = {
