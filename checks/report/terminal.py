@@ -65,7 +65,8 @@ class _Page:
 
 def _numbers(c: Counts) -> str:
     """The numbers beside the verdict."""
-    written = f"{c.sent:,} sent, {c.acked:,} acknowledged, {c.failed:,} failed, {c.unknown:,} unknown, {c.in_log:,} in the log"
+    outcomes = f"{c.acked:,} acknowledged, {c.failed:,} failed, {c.unknown:,} unknown"
+    written = f"{c.sent:,} sent, {outcomes}, {c.in_log:,} in the log"
     read = ", ".join(f"{r.reader} {r.delivered:,}" for r in c.readers[:MOST_READERS])
     more = len(c.readers) - MOST_READERS
     return written + (f"; delivered: {read}" if read else "") + (f" and {more} more readers" if more > 0 else "")

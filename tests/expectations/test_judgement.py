@@ -303,7 +303,7 @@ def test_a_drive_that_was_repeated_is_whole(fake):
 def test_group_members_are_the_most_that_were_ever_seen(fake):
     run = fake()
     run.ledger["cluster"] += [
-        {"at_us": T0 + 1, "entity": "group:billing", "key": "members", "value": json.dumps(n)} for n in (3, 1)
+        {"at_us": T0 + 1, "entity": "group:billing", "key": "members", "value": json.dumps(n)} for n in (3, 2)
     ]
     members = judged(run)["groups", "members", "billing"]
     assert (members.verdict, members.seen) == ("fail", "3")
