@@ -112,6 +112,8 @@ class Drive:
                 waiting.remove(step)
                 _fire(step, faults)
             self._report(progress)
+            if not waiting and not any(f.busy for f in faults.values()):
+                fleet.end_outlasting()
             if fleet.producers_done() and not waiting and not any(f.busy for f in faults.values()):
                 return
             self._notice_deaths(fleet)

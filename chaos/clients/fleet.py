@@ -178,8 +178,22 @@ class Fleet:
 
     def producers_done(self) -> bool:
         """Whether every producer has sent all it has to send, and has an answer or a time-out for each record."""
-        clients = [c for p in self._scenario.producers for c in self.clients(p.name)]
-        return all(self.state(c).progress().get("done", False) for c in clients)
+        states = [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
+        return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in states)
+
+    def end_outlasting(self) -> None:
+        """The faults are through: stop the producers that waited for that, each once it has sent its least number."""
+        for entry in self._scenario.producers:
+            for state in [self.state(c) for c in self.clients(entry.name) if entry.outlast_faults]:
+                if state.alive and not state.asked_to_end and state.count("sent") >= entry.records:
+                    self._order_to_stop(state)
+
+    def _order_to_stop(self, state: ClientState) -> None:
+        state.asked_to_end = True
+        try:
+            state.order({"do": "stop"})
+        except ClientError:  # it ended meanwhile, by itself
+            state.asked_to_end = False
 
     def delivered(self, entry: str) -> int:
         """Records processed by all clients of a consumer entry; redeliveries count again."""
@@ -222,11 +236,7 @@ class Fleet:
         """Order every client to stop and wait; those that do not in time are killed, and returned."""
         running = self._running()
         for state in running:
-            state.asked_to_end = True
-            try:
-                state.order({"do": "stop"})
-            except ClientError:  # it ended meanwhile, by itself
-                state.asked_to_end = False
+            self._order_to_stop(state)
         deadline = time.monotonic() + timeout_s
         hung = [state for state in running if not state.gone.wait(max(0.0, deadline - time.monotonic()))]
         for state in hung:

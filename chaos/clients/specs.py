@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from pathlib import Path
 
@@ -65,7 +66,7 @@ class SpecBuilder:
             {
                 **self._common(client, incarnation, entry.config),
                 "topic": entry.topic,
-                "records": entry.records,
+                "records": self._most_records(entry),
                 "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
                 "rate": entry.rate,
                 "keys": entry.keys,
@@ -74,6 +75,12 @@ class SpecBuilder:
                 "stop_within_s": max(0.1, STOP_SHARE * self._resolved.scenario.limits.clients),
             }
         )
+
+    def _most_records(self, entry: Producer) -> int:
+        """How many records a producer sends unless it is stopped: a load that outlasts the faults ends with the drive."""
+        if not entry.outlast_faults:
+            return entry.records
+        return max(entry.records, math.ceil((entry.rate or 0) * self._resolved.scenario.limits.drive))
 
     def _common(self, client: str, incarnation: int, config: Config) -> dict[str, object]:
         return {

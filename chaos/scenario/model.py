@@ -49,6 +49,9 @@ class Producer(Strict):
     count: int = Field(1, ge=1, le=50)
     records: int = Field(20_000, ge=1, description="of each process")
     rate: Rate | None = Field(None, description="of each process; full speed when left out")
+    outlast_faults: bool = Field(
+        False, description="go on at `rate` until every fault is through; `records` is then the least number"
+    )
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, identity included")
     config: Config = Field({"acks": "all", "enable.idempotence": True}, description="librdkafka settings")

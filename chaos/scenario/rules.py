@@ -50,6 +50,8 @@ def _clients(s: Scenario) -> Iterator[str]:
         if p.topic not in known:
             yield f"producers[{i}].topic: {p.topic!r} is not one of the topics ({', '.join(sorted(known))})"
         yield from _reserved(f"producers[{i}].config", p.config, {"bootstrap.servers", "client.id"})
+        if p.outlast_faults and p.rate is None:
+            yield f"producers[{i}].outlast_faults: needs a rate, for a load at full speed has no end"
         if "transactional.id" in p.config:
             yield f"producers[{i}].config: transactional producers are not supported yet"
     for i, c in enumerate(s.consumers):

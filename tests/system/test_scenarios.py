@@ -66,7 +66,7 @@ def test_the_same_loss_fails_a_contract_that_forbids_it(results):
 def test_acks_all_loses_nothing(results):
     _, result = results("leader-kill")
     assert total(result, "lost_write") == 0
-    assert result["counts"]["in_log"] >= result["counts"]["acked"] == 20_000
+    assert result["counts"]["in_log"] >= result["counts"]["acked"] >= 16_000
 
 
 def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
