@@ -24,7 +24,11 @@ def broken_off(events: list[Event], among: tuple[str, ...]) -> dict[str, str]:
     for e in events:
         if e.get("kind") == "stage" and e.get("stage") in among:
             last[e["stage"]] = e
-    return {name: _reason(e) for name, e in last.items() if e.get("state") != "end"}
+    found: dict[str, str] = {}
+    for name, event in last.items():
+        if event.get("state") != "end" and (reason := _reason(event)) not in found.values():
+            found[name] = reason  # a stage around others repeats the reason of the one within
+    return found
 
 
 def notes(events: list[Event]) -> list[str]:

@@ -99,7 +99,8 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
 def _problems(run: RunDir, events: list[Event], expectations: list[Expectation]) -> list[str]:
     """Stages that broke off. Validation tells of the drive itself; without it, it is told here."""
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
-    said = [f"{stage} failed: {reason}" for stage, reason in broken_off(events, stages).items()]
+    broken = broken_off(events, stages).items()
+    said = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
     if not (run.ledger / "seal.json").is_file():
         said.append(
             "the ledger was never sealed, so the drive ended early: see logs/, mend what stopped it and run again"

@@ -28,7 +28,7 @@ def members_at_most(run: RunDir, group: str) -> Seen:
 
 
 def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
-    """Generations that came between the start of the producers, when the group had formed, and the stop of the clients.
+    """Generations that came after all clients were up, when the group had formed, and before the clients were stopped.
 
     Generations are counted by their numbers, so one that no member lived to see counts too.
     """
@@ -54,14 +54,11 @@ def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
 
 
 def _load_window(run: RunDir) -> Window:
-    """From the first producer's start to the order to stop; all of the run where either is not on record."""
-    started = [
-        r["at_us"]
-        for r in ledger_rows(run, "lifecycle", ["role", "event", "at_us"])
-        if r["role"] == "producer" and r["event"] == "started"
-    ]
-    stops = [e["at_us"] for e in read_events(run) if e.get("stage") == "stop" and e.get("state") == "begin"]
-    return min(started, default=0), max(stops, default=2**62)
+    """From the moment that all clients were up to the order to stop; all of the run where either is not on record."""
+    begins = {
+        e["stage"]: e["at_us"] for e in read_events(run) if e.get("kind") == "stage" and e.get("state") == "begin"
+    }
+    return begins.get("load", 0), begins.get("stop", 2**62)
 
 
 def _size(value: str) -> int | None:

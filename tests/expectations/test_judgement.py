@@ -287,7 +287,9 @@ def test_a_reader_that_is_not_counted_got_nothing(fake):
     assert "replay/1" in judged(run)["something_happened", "delivered", ""].why
 
 
-@pytest.mark.parametrize("stages", [[("load", "failed")], [("load", "begin")], []])
+@pytest.mark.parametrize(
+    "stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")], []]
+)
 def test_a_drive_that_broke_off_is_inconclusive(fake, stages):
     run = fake()
     run.stages = stages
@@ -331,10 +333,11 @@ def test_rebalances_are_counted_from_the_formed_group_to_the_stop(fake, generati
         if row["scope"] == "assignments":
             row["value"] = len(generations)
     run.write()
-    lines = run.run.events.read_text() + json.dumps(
-        {"at_us": T0 + 80 * SECOND, "kind": "stage", "stage": "stop", "state": "begin"}
-    )
-    run.run.events.write_text(lines + "\n")
+    marks = [
+        {"at_us": T0 + at * SECOND, "kind": "stage", "stage": s, "state": "begin"}
+        for s, at in (("load", 0), ("stop", 80))
+    ]
+    run.run.events.write_text("\n".join(json.dumps(mark) for mark in marks) + "\n")
     assert (
         Measure(run.run, run.resolved).seen(next(t for t in terms(run.resolved) if t.split == "rebalances")).words
         == seen

@@ -71,7 +71,7 @@ def test_a_crash_is_inconclusive_with_its_traceback_in_the_log(fake, monkeypatch
         stages.validate(run.run)
     result = stages.verdict(run.run)
     assert result.verdict == "inconclusive"
-    assert "validate failed: validate crashed" in result.sentence
+    assert "validate crashed" in result.sentence
     assert "ZeroDivisionError" in (run.run.logs / "checks.log").read_text()
     assert read_events(run.run)[-1]["state"] == "failed"
     assert not (run.run.path / "validation.json").exists()
