@@ -1,16 +1,17 @@
 """Clients: producers and consumers, each a process of its own, under the supervision of `chaos.clients.fleet`.
 
-What a client is given, writes, obeys and tells is a protocol and no base class: a client in Java, Go or Flink that keeps
-it has equal standing.
+What a client is given, writes, obeys and tells is a protocol and no base class: a client in Java, Go or Flink that
+keeps it has equal standing.
 
-**Given**: argv[1] is the path of a JSON spec, one of the models in `chaos.clients.protocol`. It names the run, the ledger
-directory, the client (`shop/1`, which is also its Kafka `client.id`), its incarnation (1 for its first life), the
-bootstrap servers, all settings of the scenario's entry, and where to go on after an earlier life.
+**Given**: argv[1] is the path of a JSON spec, one of the models in `chaos.clients.protocol`. It names the run, the
+ledger directory, the client (`shop/1`, which is also its Kafka `client.id`), its incarnation (1 for its first life),
+the bootstrap servers, all settings of the scenario's entry, and where to go on after an earlier life.
 
-**Writes**: the ledger tables of `chaos.ledger.schemas`, each as `<client, / as ->.<incarnation>.arrows`. A producer writes
-`sends` and `lifecycle`; a consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. One batch is one
-write(2). A delivery row is in the ledger before its offset may be committed, unless the commit setting says otherwise. A
-client writes the lifecycle events started, stopped, error, slowed and resumed; its supervisor writes crashed.
+**Writes**: the ledger tables of `chaos.ledger.schemas`, each as `<client, / as ->.<incarnation>.arrows`. A producer
+writes `sends` and `lifecycle`; a consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. One batch is
+one write(2). A delivery row is in the ledger before its offset may be committed, unless the commit setting says
+otherwise. A client writes the lifecycle events started, stopped, error, slowed and resumed; its supervisor writes
+crashed.
 
 **Obeys**: one JSON object a line on stdin.
 

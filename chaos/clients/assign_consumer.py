@@ -1,8 +1,8 @@
 """The assign consumer: `python -m chaos.clients.assign_consumer SPEC`. Its protocol is that of `chaos.clients`.
 
-It reads every partition that its topics have when it starts, each from a position that it finds out first, as a number.
-No group coordinator assigns or takes away anything. It goes on from its own checkpoint after a crash; it commits only if
-its commit setting says so, for others to see.
+It reads every partition that its topics have when it starts, each from a position that it finds out first, as a
+number. No group coordinator assigns or takes away anything. It goes on from its own checkpoint after a crash; it
+commits only if its commit setting says so, for others to see.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class AssignConsumer:
 
 
 def group_id(spec: AssignConsumerSpec) -> str:
-    """Its group id. librdkafka demands one of every consumer; without one of the scenario's it is never committed to."""
+    """Its group id. librdkafka demands one of every consumer; one that is not the scenario's is never committed to."""
     return spec.group if spec.group is not None else f"aftershock-none-{spec.client.replace('/', '-')}"
 
 

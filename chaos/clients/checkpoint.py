@@ -1,7 +1,7 @@
 """Where an assign consumer stood: its own checkpoint, which is nothing but its own rows.
 
-A delivery row is written when its record is processed, so the offsets in them are kept with the sink, in one write: what
-Flink and Spark do with offsets that they store beside their results.
+A delivery row is written when its record is processed, so the offsets in them are kept with the sink, in one write:
+what Flink and Spark do with offsets that they store beside their results.
 """
 
 from __future__ import annotations

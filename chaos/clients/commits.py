@@ -13,7 +13,8 @@ from chaos.clients.protocol import CommitSpec, Config, Partition
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 
-DEFAULT_BACKOFF_MS = 100
+BACKOFF_MS, MOST_BACKOFF_MS = 100, 1000
+"""librdkafka's defaults."""
 
 
 class Committer:
@@ -32,7 +33,8 @@ class Committer:
         numbers: Mapping[Partition, int],
     ) -> None:
         self._writer, self._who, self._commit, self._numbers = writer, dict(who), commit, numbers
-        self._backoff_s = float(config.get("retry.backoff.ms", DEFAULT_BACKOFF_MS)) / 1000
+        backoff_ms = float(config.get("retry.backoff.ms", BACKOFF_MS))
+        self._backoff_s = min(backoff_ms, float(config.get("retry.backoff.max.ms", MOST_BACKOFF_MS))) / 1000
         self._pending: dict[tuple[str, int, int], deque[int]] = defaultdict(deque)
 
     def settings(self) -> Config:

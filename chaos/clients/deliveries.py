@@ -37,8 +37,8 @@ class DeliveryLog:
     ) -> dict[Partition, int]:
         """Write the rows of processed records; returns each partition's next offset.
 
-        `numbers` are the running numbers of the assignments under which partitions are held; a record of a partition that
-        is not held gets none. All rows carry the time of this call as `processed_us`.
+        `numbers` are the running numbers of the assignments under which partitions are held; a record of a partition
+        that is not held gets none. All rows carry the time of this call as `processed_us`.
         """
         n = len(messages)
         partitions = np.fromiter(map(Message.partition, messages), np.int32, n)

@@ -45,9 +45,10 @@ class UnexpectedExit:
 class Fleet:
     """The clients of one run. Its methods may be called from several threads.
 
-    Each client is `<entry>/<number>`, numbered from 1. Counts include the earlier lives of a client; those of a life that
-    was killed are as it last told them, so they may be short by what it did in its last 100 ms. Leaving the context
-    kills whatever still runs. Methods that name a client raise `ClientError` if there is no such client, or it is gone.
+    Each client is `<entry>/<number>`, numbered from 1. Counts include the earlier lives of a client; those of a life
+    that was killed are as it last told them, so they may be short by what it did in its last 100 ms. Leaving the
+    context kills whatever still runs. Methods that name a client raise `ClientError` if there is no such client, or
+    it is gone.
     """
 
     def __init__(self, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
@@ -202,8 +203,8 @@ class Fleet:
     def positions(self, reader: str) -> dict[str, int]:
         """Next offset after the last processed record, by `topic/partition`, of what is held now.
 
-        A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim is
-        as far as the one that is further back.
+        A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim
+        is as far as the one that is further back.
         """
         clients = [reader] if "/" in reader else self.clients(reader)
         found: dict[str, int] = {}

@@ -1,11 +1,12 @@
 """The group consumer: `python -m chaos.clients.group_consumer SPEC`. Its protocol is that of `chaos.clients`.
 
-It subscribes, and for each grant of partitions finds out where reading begins: it asks for the committed offset, or else
-for what auto.offset.reset means at that moment, and assigns exactly that, so that the position in the ledger is the
-position that was read from. Only when nobody answers it leaves the beginning to librdkafka, and the position is null.
+It subscribes, and for each grant of partitions finds out where reading begins: it asks for the committed offset, or
+else for what auto.offset.reset means at that moment, and assigns exactly that, so that the position in the ledger is
+the position that was read from. Only when nobody answers it leaves the beginning to librdkafka, and the position is
+null.
 
-Commits happen as the commit setting says and at no other time: none on revocation, for all that was processed in a batch
-was committed with it. With kind auto, librdkafka itself commits on revocation and on close.
+Commits happen as the commit setting says and at no other time: none on revocation, for all that was processed in a
+batch was committed with it. With kind auto, librdkafka itself commits on revocation and on close.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The identity of `chaos.ledger.record`, for many values at a time: made and read by columns, byte for byte the same."""
+"""The identity of `chaos.ledger.record` for many values at a time: made and read by columns, byte for byte the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from chaos.ledger import record
 
 BLOCK = 1000
-"""Values of one call are of one block of seqs, so that they differ in the last three digits of seq (and in key) only."""
+"""Values of one call are of one block of seqs: they differ in the last three digits of seq (and in key) only."""
 MOST_BYTES = 1 << 20
 
 Ints = npt.NDArray[np.int64]
@@ -25,8 +25,8 @@ _LAST_DIGITS_AT = record.SEQ_AT + record.SEQ_WIDTH - 3
 class ValueFactory:
     """Makes the values of one incarnation.
 
-    CRC-32 is linear: changing certain bits of a message of fixed length flips certain bits of its CRC, whatever the rest
-    is. So the CRC of each value follows from one of its block, and from what its digits and its key flip.
+    CRC-32 is linear: changing certain bits of a message of fixed length flips certain bits of its CRC, whatever the
+    rest is. So the CRC of each value follows from one of its block, and from what its digits and its key flip.
     """
 
     def __init__(self, run: str, producer: str, incarnation: int, size: int, keys: Sequence[bytes] = ()) -> None:

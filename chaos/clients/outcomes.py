@@ -3,7 +3,8 @@
 librdkafka repeats a send or a commit by itself when the connection breaks or the answer does not come, and then reports
 only the error of the last attempt. A refusal of the last attempt says nothing about an earlier one that got through and
 whose answer was lost. So a refusal counts as `fail` only where there was one attempt, or where every attempt must have
-been refused. What is not in a table is `unknown`. A wrong `fail` would become a wrong verdict, a wrong `unknown` does not.
+been refused. What is not in a table is `unknown`: a wrong `fail` would become a wrong verdict, a wrong `unknown` does
+not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SENDS: dict[int, tuple[str, str]] = {
     KafkaError._INVALID_DIFFERENT_RECORD: (REFUSED, "refused for another record of this batch; the last one differed"),
     KafkaError.MSG_SIZE_TOO_LARGE: (
         REFUSED,
-        "this batch was too large; an earlier one with this record may not have been",
+        "this batch was too large; an earlier one may have been smaller",
     ),
     KafkaError.RECORD_LIST_TOO_LARGE: (REFUSED, "as MSG_SIZE_TOO_LARGE, against the segment size"),
     KafkaError.INVALID_MSG: (REFUSED, "this batch arrived damaged and was dropped before the append"),
@@ -70,7 +71,7 @@ NOT_A_COMMIT = frozenset({KafkaError._NO_OFFSET})
 
 
 def send_outcome(error: KafkaError, single_attempt: bool) -> Outcome:
-    """The outcome of a send whose delivery report carries an error. `single_attempt`: the producer never repeats one."""
+    """The outcome of a send whose delivery report carries an error. `single_attempt`: the producer repeats none."""
     certainty = SENDS.get(error.code(), ("", ""))[0]
     return "fail" if certainty == NEVER or (certainty == REFUSED and single_attempt) else "unknown"
 

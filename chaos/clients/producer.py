@@ -4,9 +4,9 @@ It sends seq after seq, at a steady rate or as fast as it can, and writes a row 
 The time of a call is stamped once for the records of one tick, or at full speed for a chunk of them: it is off by less
 than the time of a chunk, about a millisecond.
 
-After the order to stop it waits for outstanding answers, up to `stop_within_s`; then it purges what is still on its way,
-which makes librdkafka report each such record, so that these too get their rows. `stopped` is written only if every
-record has one.
+After the order to stop it waits for outstanding answers, up to `stop_within_s`; then it purges what is still on its
+way, which makes librdkafka report each such record, so that these too get their rows. `stopped` is written only if
+every record has one.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Producer:
         writer = TableWriter(spec.ledger, "sends", spec.writer)
         self._log = SendLog(writer, spec, self._keys, single_attempt(spec.config))
         base = {"bootstrap.servers": spec.bootstrap, "client.id": spec.client}
-        self._kafka = KafkaProducer({**base, "error_cb": lambda e: log(f"{e.name()}: {e.str()}"), **spec.config})
+        self._kafka = KafkaProducer({**base, "error_cb": self._on_error, **spec.config})
         self._next = spec.first_seq
         self._sent = 0
         self._fatal = False
@@ -111,7 +111,11 @@ class Producer:
 
     def _refused(self, seq: int, invoked_us: int, error: KafkaError) -> None:
         self._log.refused_at_once(seq, invoked_us, error)
-        if error.fatal() and not self._fatal:
+        self._on_error(error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        log(f"{error.name()}: {error.str()}")
+        if error.fatal() and not self._fatal:  # an idempotent producer that can promise nothing any more
             self._fatal = True
             self._lifecycle.error(f"{error.name()}: {error.str()}", fatal=True)
 

@@ -1,8 +1,8 @@
 """What both kinds of consumers do with the records they poll: process, write, commit, in the order their setting says.
 
-A record is processed when its delivery row is in the ledger. With a processing time, rows are written as it passes, a few
-at a time, so a SIGKILL in the middle of a batch leaves exactly the rows of what was processed. While it processes, a
-consumer does not poll: one that takes longer than max.poll.interval.ms is really late.
+A record is processed when its delivery row is in the ledger. With a processing time, rows are written as it passes, a
+few at a time, so a SIGKILL in the middle of a batch leaves exactly the rows of what was processed. While it
+processes, a consumer does not poll: one that takes longer than max.poll.interval.ms is really late.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ class SendLog:
         acked, n = self._acked, len(self._acked)
         identities = Identities(list(map(Message.value, acked)))
         seqs = identities.seq()
-        offsets = np.fromiter(map(Message.offset, acked), np.int64, n)
+        # none with acks=0, and none where the answer to a later batch of an idempotent producer implied this one
+        offsets = [o if o is not None and o >= 0 else None for o in map(Message.offset, acked)]
         counts, times = zip(*self._served, strict=True)
         nothing = pa.nulls(n, pa.string())
         self._writer.append(
@@ -132,7 +133,7 @@ class SendLog:
                 seqs,
                 pa.repeat(self._spec.topic, n),
                 pa.array(np.fromiter(map(Message.partition, acked), np.int32, n)),
-                pa.array(offsets, mask=offsets < 0),  # none with acks=0, or where a later answer implied this one
+                pa.array(offsets, pa.int64()),
                 pa.repeat("ok", n),
                 nothing,
                 nothing if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),

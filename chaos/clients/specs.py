@@ -39,7 +39,7 @@ class SpecBuilder:
         self._run, self._resolved, self._bootstrap = run, resolved, bootstrap
 
     def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> ClientSpec:
-        """The spec of one life of a client. `clock_zero_us`: when the run's clients started, for start positions in time."""
+        """The spec of one life of a client. Start positions in time count from `clock_zero_us`."""
         if isinstance(entry, Producer):
             return self._producer(entry, client, incarnation)
         common = {
@@ -77,7 +77,7 @@ class SpecBuilder:
         )
 
     def _most_records(self, entry: Producer) -> int:
-        """How many records a producer sends unless it is stopped: a load that outlasts the faults ends with the drive."""
+        """How many records a producer sends unless it is stopped: a load that outlasts the faults ends with them."""
         if not entry.outlast_faults:
             return entry.records
         return max(entry.records, math.ceil((entry.rate or 0) * self._resolved.scenario.limits.drive))

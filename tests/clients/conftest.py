@@ -19,7 +19,12 @@ from chaos.events import now_us
 from chaos.rundir import RunDir
 from chaos.scenario import parse, resolve
 
-BROKER = {"offsets.topic.num.partitions": 4, "group.min.session.timeout.ms": 500}
+BROKER = {
+    "offsets.topic.num.partitions": 4,
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +45,7 @@ def run(tmp_path: Path) -> Iterator[RunDir]:
 
 @pytest.fixture
 def fleet(run: RunDir, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
-    """Makes the fleet of a scenario, given as YAML without title and cluster, and its topics. All ends with the test."""
+    """Makes the fleet of a scenario, given as YAML without title and cluster, and its topics."""
     made: list[Fleet] = []
 
     def make(text: str) -> Fleet:
