@@ -36,12 +36,15 @@ def missing_proof(fault: FaultOutcome) -> str:
     if fault.error:
         return f"{fault.error}; look at logs/ and at the fault's target"
     if fault.injected_us is None:
-        return f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come; set it earlier or raise limits.drive"
+        return (
+            f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come; "
+            "set it earlier or raise limits.drive"
+        )
     if fault.proven_us is None:
         hit = f" on {fault.resolved}" if fault.resolved else ""
         return (
-            f"fault {fault.name} was injected{hit}, but no effect was seen from outside; raise limits.proof, keep the load running for "
-            "longer after it, or aim it at something that the load depends on"
+            f"fault {fault.name} was injected{hit}, but no effect was seen from outside; raise limits.proof, "
+            "keep the load running for longer after it, or aim it at something that the load depends on"
         )
     return ""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,9 @@ def readback(run: RunDir, *, master: str | None = None, listener: Listener | Non
             return
         _forget(run, _validation(run))
         bootstrap = _bootstrap(run)
-        from checks.readback import read_back
+        from checks.readback import kafka_source_jars, read_back
 
-        read_back(_spark(master), run, scenario.read(run), bootstrap)
+        read_back(_spark(master, kafka_source_jars()), run, scenario.read(run), bootstrap)
 
 
 def audit(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -157,10 +157,11 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _spark(master: str | None) -> Any:
+def _spark(master: str | None, jars: Sequence[Path] = ()) -> Any:
+    """The session of this process; jars count for the first one only, which is why readback comes first."""
     from checks.session import spark_session
 
-    return spark_session(master)
+    return spark_session(master, jars)
 
 
 def _log(run: RunDir, stage: str) -> None:
