@@ -1,4 +1,4 @@
-"""What to change when a run could not tell."""
+"""What to change when a run could not tell, where the expectation itself does not say."""
 
 from __future__ import annotations
 
@@ -29,4 +29,5 @@ def undecided(result: Result) -> list[Expectation]:
 
 def gaps(result: Result, tables: Tables) -> list[str]:
     """What was missing altogether: the problems of the run, then the tables that the report could not read."""
-    return [*result.problems, *tables.missing]
+    told = {e.why for e in undecided(result)}
+    return [*(p for p in result.problems if p not in told), *tables.missing]

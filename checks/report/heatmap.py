@@ -14,11 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from checks.report.curves import HEIGHT, bucket_us
+from checks.report.curves import BUCKET_US
+from checks.report.grid import HEIGHT, Grid
 from checks.report.lanes import Axis, Lane
 from checks.report.words import count, duration, natural
 
 MOST_COLUMNS = 300
+MANY = 6
+"""With more scopes than this, each map has half the columns."""
 LEVELS = 5
 LABELS = {"ack": "ack latency", "end_to_end": "end to end"}
 
@@ -28,26 +31,22 @@ Column = dict[int, int]
 
 def latency_lanes(table: pa.Table, series: str, axis: Axis) -> list[Lane]:
     """A heat map for each scope of `ack` or `end_to_end`."""
-    scopes = len(pc.unique(table["scope"]))
-    width = bucket_us(axis, MOST_COLUMNS if scopes <= 6 else MOST_COLUMNS // 2)
-    found = _columns(table, series, axis, width)
-    return [_lane(series, scope, found[scope], width, axis) for scope in sorted(found, key=natural)]
-
-
-def _columns(table: pa.Table, series: str, axis: Axis, width: int) -> dict[str, dict[int, Column]]:
-    at = table["at_us"]
-    inside = pc.and_(pc.greater_equal(at, axis.begin_us - width), pc.less(at, axis.end_us))
-    rows = table.filter(pc.and_(pc.equal(table["series"], series), inside))
-    slot = pc.max_element_wise(pc.subtract(pc.divide(pc.subtract(rows["at_us"], axis.begin_us - width), width), 1), 0)
-    grouped = rows.append_column("slot", slot).group_by(["scope", "slot", "bin_us"]).aggregate([("count", "sum")])
+    most = MOST_COLUMNS if len(pc.unique(table["scope"])) <= MANY else MOST_COLUMNS // 2
+    grid = Grid.over(axis, column_us(table), most)
     found: dict[str, dict[int, Column]] = defaultdict(lambda: defaultdict(dict))
-    for row in grouped.to_pylist():
-        if row["count_sum"] and row["bin_us"] is not None:
-            found[row["scope"] or "all"][row["slot"]][max(1, row["bin_us"])] = row["count_sum"]
-    return found
+    for row in grid.sums(table.filter(pc.equal(table["series"], series)), ["scope", "bin_us"], "count", "sum"):
+        if row["value"] and row["bin_us"] is not None:
+            found[row["scope"] or "all"][row["slot"]][max(1, row["bin_us"])] = row["value"]
+    return [_lane(series, scope, found[scope], grid) for scope in sorted(found, key=natural)]
 
 
-def _lane(series: str, scope: str, columns: Mapping[int, Column], width: int, axis: Axis) -> Lane:
+def column_us(table: pa.Table) -> int:
+    """The width of the audit's columns, which is wider in a long run: the largest that all their begins share."""
+    moments = pc.drop_null(pc.unique(table["at_us"])).to_pylist()
+    return max(BUCKET_US, math.gcd(*(at - min(moments) for at in moments))) if len(moments) > 1 else BUCKET_US
+
+
+def _lane(series: str, scope: str, columns: Mapping[int, Column], grid: Grid) -> Lane:
     bins = sorted({edge for column in columns.values() for edge in column})
     ratio = bin_ratio(bins)
     low = math.floor(math.log10(bins[0]))
@@ -56,20 +55,23 @@ def _lane(series: str, scope: str, columns: Mapping[int, Column], width: int, ax
     for column in columns.values():
         for edge, n in column.items():
             total[edge] += n
-    decades = [(1 - (d - low) / (high - low), duration(10.0**d)) for d in range(low, high + 1)]
+    texts = [_words(columns[slot], ratio) if slot in columns else None for slot in range(max(columns) + 1)]
     return Lane(
         f"latency:{series}:{scope}",
         scope,
         sub=LABELS[series],
         note=_words(total, ratio),
         kind="heat",
-        drawing=_drawing(columns, ratio, (low, high), width, axis),
-        ticks=decades,
-        numbers={
-            "step": width / 1e6,
-            "texts": [_words(columns[i], ratio) if i in columns else None for i in range(max(columns) + 1)],
-        },
+        drawing=_drawing(columns, ratio, (low, high), grid),
+        ticks=[(1 - (d - low) / (high - low), decade(d)) for d in range(low, high + 1)],
+        numbers={**grid.data(), "texts": texts},
     )
+
+
+def decade(exponent: int) -> str:
+    """A power of ten of microseconds: `100 µs`, `10 ms`, `100 s`."""
+    unit, least = next((u, e) for u, e in (("s", 6), ("ms", 3), ("µs", 0)) if exponent >= e)
+    return f"{10 ** (exponent - least):,} {unit}"
 
 
 def bin_ratio(bins: list[int]) -> float:
@@ -94,8 +96,8 @@ def _words(column: Column, ratio: float) -> str:
     return f"p50 ~{p50} · p99 ~{p99} · {count(sum(column.values()), 'record')}"
 
 
-def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, int], width: int, axis: Axis) -> Markup:
-    """One path per level of depth, and lines for the median and the 99th percentile. Only numbers in the markup."""
+def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, int], grid: Grid) -> Markup:
+    """One path per level of depth, and lines for the median and the 99th percentile."""
     low, high = decades
     scale = HEIGHT / (high - low)
     tall = max(1, round(math.log10(ratio) * scale))
@@ -114,10 +116,7 @@ def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, in
             at = y(percentile(columns[slot], share, ratio))
             line.append(f"V{at}h1" if slot - 1 in columns else f"M{slot} {at}h1")
         lines += f'<path class="{name}" d="{"".join(line)}"/>'
-    return Markup(  # numbers only
-        f'<svg viewBox="0 0 {axis.total * 1e6 / width:.4f} {HEIGHT}" preserveAspectRatio="none" aria-hidden="true">'
-        f"{paths}{lines}</svg>"
-    )
+    return grid.svg(paths + lines)
 
 
 def _runs(columns: Mapping[int, Column]) -> list[list[tuple[int, int, int]]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from checks.result import Finding, Result
 SHOWN_ROWS, MOST_ROWS, MOST_GROUPS = 5, 100, 40
 ALL_ROWS = 600
 """Rows on the whole page; with many mechanisms each shows fewer, down to `SHOWN_ROWS`."""
+ALIKE = 3
 Kind = tuple[str, str, str]
 """check, split, scope"""
 
@@ -38,7 +41,10 @@ class KindCount:
 
 @dataclass
 class Mechanism:
-    """One cause: in words, how much it explains, a few rows, and the settings that prevent it."""
+    """One cause: in words, how much it explains, a few rows, and the settings that prevent it.
+
+    merged: it stands for several that differ in numbers only, so each row tells its own.
+    """
 
     key: str
     words: str
@@ -47,6 +53,7 @@ class Mechanism:
     rows: list[tuple[str, Finding]] = field(default_factory=list)
     unshown: int = 0
     prevents: dict[str, str] = field(default_factory=dict)
+    merged: bool = False
 
     @property
     def total(self) -> int:
@@ -76,29 +83,46 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
     for kind in known.keys() - {k for kinds in counted.values() for k in kinds}:
         if known[kind]:
             counted["No evidence rows were kept"][kind] = 0
+    titles = families(counted)
     failed = broken(result)
     rows: dict[str, list[tuple[str, Finding]]] = defaultdict(list)
     for i, finding in enumerate(result.findings):
-        rows[finding.mechanism].append((f"row-{i}", finding))
-    groups = []
-    most = max(SHOWN_ROWS, min(MOST_ROWS, ALL_ROWS // max(1, len(counted))))
+        rows[titles[finding.mechanism]].append((f"row-{i}", finding))
+    gathered: dict[str, Counter[Kind]] = defaultdict(Counter)
     for words, kinds in counted.items():
-        mine = rows[words]
-        groups.append(
-            Mechanism(
-                key="",
-                words=words,
-                broke=any(breaks(kind[:2], failed) for kind in kinds),
-                kinds=[KindCount(*kind, n, known.get(kind, n)) for kind, n in sorted(kinds.items())],
-                rows=mine[:most],
-                unshown=sum(kinds.values()) - min(len(mine), most),
-                prevents={kind[0]: ANOMALIES[kind[0]].prevents for kind in sorted(kinds) if kind[0] in ANOMALIES},
-            )
+        gathered[titles[words]].update(kinds)
+    most = max(SHOWN_ROWS, min(MOST_ROWS, ALL_ROWS // max(1, len(gathered))))
+    groups = [
+        Mechanism(
+            key="",
+            words=words,
+            broke=any(breaks(kind[:2], failed) for kind in kinds),
+            merged=words not in counted,
+            kinds=[KindCount(*kind, n, known.get(kind, n)) for kind, n in sorted(kinds.items())],
+            rows=rows[words][:most],
+            unshown=sum(kinds.values()) - min(len(rows[words]), most),
+            prevents={kind[0]: ANOMALIES[kind[0]].prevents for kind in sorted(kinds) if kind[0] in ANOMALIES},
         )
+        for words, kinds in gathered.items()
+    ]
     groups.sort(key=lambda g: (not g.broke, -g.total))
     for i, group in enumerate(groups[:MOST_GROUPS], start=1):
         group.key = f"mechanism-{i}"
     return groups[:MOST_GROUPS], max(0, len(groups) - MOST_GROUPS)
+
+
+def families(sentences: Iterable[str]) -> dict[str, str]:
+    """Each sentence's title. More than `ALIKE` that differ in numbers only share one, with … where they differ."""
+    alike: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
+    for sentence in sentences:
+        parts = re.split(r"(\d+)", sentence)
+        alike[tuple(parts[::2])].append(parts)
+    titles = {}
+    for members in alike.values():
+        shared = "".join(at[0] if len(set(at)) == 1 else "…" for at in zip(*members, strict=True))
+        for parts in members:
+            titles["".join(parts)] = shared if len(members) > ALIKE else "".join(parts)
+    return titles
 
 
 def _counted(result: Result, anomalies: pa.Table) -> dict[str, Counter[Kind]]:

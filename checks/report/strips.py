@@ -60,7 +60,7 @@ def _leader_lane(name: str, rows: Sequence[Row], axis: Axis, brokers: Mapping[in
             segments.append(Segment(begin, end, "none", f"no leader · {in_sync}", "none"))
     leaders = [s.text for s in segments]
     changes = sum(a != b for a, b in pairwise(leaders))
-    return Lane(f"leader:{name}", name, note=count(changes, "leader change") if changes else "", segments=segments)
+    return Lane(f"leader:{name}", name, note=count(changes, "change") if changes else "", segments=segments)
 
 
 def _stretches(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[str, Any]]]:
@@ -158,7 +158,7 @@ def _life(row: Row) -> str:
 
 def _ownership(row: Row) -> str:
     generation = "" if row["generation"] is None else f" · gen {row['generation']}"
-    ended = f" → {row['end_reason']}" if row["end_reason"] else ""
+    ended = f" → {row['end_reason']}" if row["end_reason"] not in (None, "", "open") else ""
     return f"{_life(row)}{generation}{ended}"
 
 

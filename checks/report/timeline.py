@@ -113,7 +113,7 @@ _OWNERS = "name: the member that owns the partition · hatched: nobody"
 _ALONE = "each reads by itself, nobody takes a partition from it"
 ASSIGN = "Assign-mode readers"
 _CURVES = {
-    "Throughput": "records per second, by topic and by reader",
+    "Throughput": "records per second, by topic and by reader · ↑ bursts go beyond the scale",
     "Lag": "records behind the end of the log, by reader",
     "Latency": "depth: number of records · lines: median and 99th percentile",
 }

@@ -39,7 +39,7 @@ def crowded_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
             seq=i,
             at_us=at(60 + i * 0.4),
             evidence={"note": "x" * 5_000},
-            mechanism=f"cause {i % 70}",
+            mechanism=f"cause {chr(0x4E00 + i % 70)}",
         )
         for i in range(12_000)
     ]
@@ -100,8 +100,9 @@ def buckets(run: RunDir) -> None:
             names = {"series": [series] * slots, "scope": [f"reader/{i}"] * slots}
             values = generator.integers(0, 5_000, slots).astype(float)
             parts["series"].append(pa.table({"at_us": when, **names, "value": values}))
-        at_us, size = np.repeat(when, 6), slots * 6
-        edges = (10 ** (generator.integers(25, 60, size) / 10)).astype(np.int64)
+        # the audit makes its columns wider in a long run: at most 400
+        at_us, size = np.repeat(when[::144], 40), slots // 144 * 40
+        edges = (10 ** (np.tile(np.arange(40), slots // 144) / 4)).astype(np.int64)
         names = {"series": ["end_to_end"] * size, "scope": [f"reader/{i}"] * size}
         counts = generator.integers(1, 400, size)
         parts["latency"].append(pa.table({"at_us": at_us, **names, "bin_us": edges, "count": counts}))

@@ -13,10 +13,12 @@ BEGAN = 1_770_127_392_250_000
 SECONDS = 62
 PARTITIONS = 6
 DROPPED = (
-    "37 records acked by broker 2 in leader epoch 3 were cut off when broker 1 was elected with epoch 4 "
-    "(acks=1: no follower had them)"
+    "acked by broker 2 in leader epoch 3 (acks=1) and cut off when broker 1 became leader in epoch 4 after fault kill"
 )
-AGAIN = "billing/2 exceeded max.poll.interval.ms and was evicted; billing/1 resumed at the committed offset"
+AGAIN = (
+    "billing/1 began at 9120: the committed offset; billing/2 had processed to 9220 and committed 9120 "
+    "when its epoch ended (lost)"
+)
 
 
 def at(seconds: float) -> int:

@@ -271,7 +271,7 @@ def cut_short_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
         expected="proof within 30 s",
         seen="none",
         verdict="inconclusive",
-        why="orders/0 is still led by broker 2 in epoch 3",
+        why="fault kill was injected on broker 2, but no effect was seen from outside; raise limits.proof",
     )
     found = result(
         run,

@@ -91,7 +91,7 @@ def test_verdict_sentence_and_numbers_come_first(runs: dict[str, Any]) -> None:
 
 def test_findings_stand_under_their_mechanism_with_the_setting_that_prevents_them(runs: dict[str, Any]) -> None:
     text = re.sub(r"\s+", " ", Page(render(*runs["failed_run"])).text)
-    group = text[text.index("37 records acked by broker 2") :]
+    group = text[text.index("37 acked by broker 2") :]
     for words in (
         "37 lost_write in orders",
         "orders-0 @4,211",

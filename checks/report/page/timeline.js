@@ -72,7 +72,7 @@
       const found = lane.spans[low];
       return found && found[0] <= t && t < found[1] ? lane.words[found[2]] : "";
     }
-    const slot = Math.floor(t / lane.step);
+    const slot = Math.floor((t + lane.lead) / lane.step);
     if (lane.texts) return lane.texts[slot] || "";
     const value = lane.values[slot];
     return value === undefined || value === null ? "" : value.toLocaleString("en") + lane.unit;
