@@ -12,6 +12,8 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from chaos.cluster import processes, state
+from chaos.cluster.marked import remove_data
 from chaos.cluster.process import ProcessCluster
 from chaos.cluster.process import destroy as destroy_cluster
 from chaos.cluster.processes import Identity
@@ -88,6 +90,15 @@ def drive(run: RunDir, events: EventLog) -> None:
     """Run clients and faults against the deployed cluster, and seal the ledger."""
     with events.stage("drive"):
         Drive(run, read(run), ProcessCluster.attach(run), events).run()
+
+
+def end_brokers(run: RunDir, events: EventLog) -> None:
+    """The final log has been read: end the brokers, so that the audit has the machine to itself; the rest goes on."""
+    with events.stage("destroy"):
+        for broker in state.load(run).brokers:
+            if broker.process is not None:
+                processes.kill(broker.process.identity)
+        remove_data(run.path)
 
 
 def destroy(run: RunDir, events: EventLog) -> None:

@@ -91,7 +91,7 @@ def _check(run: RunDir, view: View, events: EventLog | None, master: str | None)
             event = json.loads(line)
             view(event)
             if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end" and events:
-                stages.destroy(run, events)
+                stages.end_brokers(run, events)
         return child.popen.wait()
     finally:
         if child.popen.poll() is None:
@@ -106,4 +106,4 @@ def show_result(run: RunDir, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
     else:
-        subprocess.run([sys.executable, "-m", "checks.report.terminal", str(run.path)], check=False)
+        subprocess.run([sys.executable, "-m", "checks.report", str(run.path)], check=False)

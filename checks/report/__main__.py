@@ -1,0 +1,21 @@
+"""`python -m checks.report RUN_DIR`: show a person the result of a run that was judged."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from chaos.rundir import RunDir
+from checks.report.terminal import render
+from checks.result import Result
+
+
+def main(run_dir: str) -> None:
+    """Print the result."""
+    render(Result.model_validate_json(RunDir(Path(run_dir)).result.read_bytes()), Console())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
