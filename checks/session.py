@@ -5,27 +5,30 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 DRIVER_MEMORY = "2g"
 SHUFFLE_PARTITIONS = 4
-"""Few: empty tasks are not free, and two cores gain nothing from more."""
+LARGE_ROWS = 1_000_000
+"""From so many ledger rows on, compiled code is worth its price; below, compiling takes longer than the work."""
 
 
-def spark_session(master: str | None = None, jars: Sequence[Path] = ()) -> SparkSession:
+def spark_session(master: str | None = None, jars: Sequence[Path] = (), large: bool = False) -> SparkSession:
     """The session; an existing one is returned as it is. master: as Spark writes it, `local[*]` when None.
 
     jars: local files for the class path, such as Spark's Kafka source; they count only for the first session of a
-    process. All times are UTC; scratch files go to the machine's temporary directory, never into the project.
+    process. large: for millions of rows, let the JVM optimise fully; it costs seconds at the start. All times are UTC;
+    scratch files go to the machine's temporary directory, never into the project.
     """
     # Spark's workers would otherwise take whatever `python3` is on the PATH, which lacks this environment.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("aftershock").master(master or "local[*]")
-    for key, value in _settings(local=master is None or master.startswith("local")).items():
+    for key, value in _settings(master is None or master.startswith("local"), large).items():
         builder = builder.config(key, value)
     if jars:
         builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
@@ -34,7 +37,27 @@ def spark_session(master: str | None = None, jars: Sequence[Path] = ()) -> Spark
     return spark
 
 
-def _settings(local: bool) -> dict[str, str]:
+@contextmanager
+def tuned(spark: SparkSession, rows: int) -> Iterator[None]:
+    """Settings that suit a number of rows, for as long as the context lasts."""
+    small = {
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    chosen = small if rows < LARGE_ROWS else {}
+    before = {key: spark.conf.get(key) for key in chosen}
+    for key, value in chosen.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
+
+
+def _settings(local: bool, large: bool) -> dict[str, str]:
     temp = tempfile.gettempdir()
     scratch = str(Path(temp) / f"aftershock-spark-{os.getuid()}")
     log4j = Path(__file__).with_name("log4j2.properties")
@@ -42,7 +65,10 @@ def _settings(local: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": os.environ.get("AFTERSHOCK_SPARK_MEMORY", DRIVER_MEMORY),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={temp} -Dlog4j2.configurationFile=file:{log4j}",
+        "spark.driver.extraJavaOptions": " ".join(
+            [f"-Djava.io.tmpdir={temp}", f"-Dlog4j2.configurationFile=file:{log4j}"]
+            + ([] if large else ["-XX:TieredStopAtLevel=1"])
+        ),
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.sql.catalogImplementation": "in-memory",

@@ -69,15 +69,15 @@ def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs
 def commit_rewind(history: DataFrame, epochs: DataFrame) -> DataFrame:
     """A commit below the one in force, with no seek of its epoch to explain it.
 
-    In force is the last commit that had been completed before this one was requested: of the whole group in subscribe
-    mode, of the same consumer in assign mode. Commits in flight at once rewind nothing.
+    In force is, of those that had been completed before this one was requested, the one requested last: of the whole
+    group in subscribe mode, of the same consumer in assign mode. Commits in flight at once rewind nothing.
     """
     made = history.filter("outcome = 'ok'").selectExpr(
         *KEY, f"{READER} AS reader", "`group`", "from_us", "to_us", "offset", "kind"
     )
     asks = made.selectExpr("*", "from_us AS at_us", "0 AS order", "NULL AS done")
-    answers = made.selectExpr("*", "to_us AS at_us", "1 AS order", "struct(offset, consumer, to_us) AS done")
-    in_force = """last(done, true) OVER (PARTITION BY reader, `group`, topic, partition ORDER BY at_us, order
+    answers = made.selectExpr("*", "to_us AS at_us", "1 AS order", "struct(from_us, to_us, offset, consumer) AS done")
+    in_force = """max(done) OVER (PARTITION BY reader, `group`, topic, partition ORDER BY at_us, order
                   ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""
     broken = (
         asks.unionAll(answers)

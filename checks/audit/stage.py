@@ -37,6 +37,7 @@ from checks.audit.ranges import Owed, owed, owed_table
 from checks.audit.readers import Reader, readers_of
 from checks.audit.tables import AUDIT_TABLES, write_tables
 from checks.audit.totals import Totals
+from checks.session import tuned
 
 
 def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:
@@ -44,7 +45,9 @@ def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:
 
     Raises `RunDirError` if the ledger is missing, damaged or of another version. Replaces an earlier audit as a whole.
     """
-    write_tables(run.audit, derive(spark, load(spark, run), resolved.scenario, run_token(resolved.run_id)))
+    ledger = load(spark, run)
+    with tuned(spark, sum(ledger.rows.values())):
+        write_tables(run.audit, derive(spark, ledger, resolved.scenario, run_token(resolved.run_id)))
 
 
 def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) -> dict[str, pa.Table]:
@@ -52,7 +55,8 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
     base = _totals(totals.base_totals(ledger, run))
     small = _Small.collect(ledger, max((v for (name, _), v in base.items() if name == "drive_end_us"), default=0))
     readers = readers_of(scenario)
-    compacted = [t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", ""))]
+    policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
+    compacted = [t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))]
     tallied = delivery_tallies(ledger.deliveries), commit_tallies(ledger.commits)
     epochs = build(small.assignments, small.lives, *(_rows(t) for t in tallied), small.drive_end_us)
     begun = epoch_table(spark, epochs)

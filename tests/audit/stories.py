@@ -1,0 +1,507 @@
+"""For each check a history that breaks it, one that is clean, and one that comes near.
+
+`expect` names the findings of a story; every other check must find nothing in it. A check with a split is written
+`duplicate_delivery.legal`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.audit.story import Story
+
+Expected = dict[str, int]
+STORIES: dict[str, tuple[Callable[[Story], None], Expected]] = {}
+
+
+def story(**expect: int) -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
+    def register(tell: Callable[[Story], None]) -> Callable[[Story], None]:
+        STORIES[tell.__name__] = tell, {name.replace("__", "."): count for name, count in expect.items()}
+        return tell
+
+    return register
+
+
+# --- the write path
+
+
+@story()
+def all_is_well(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned(generation=1).got(0, 1).commit(2).got(2).commit(3).revoked()
+
+
+@story(lost_write=1)
+def acked_and_gone(s: Story) -> None:
+    s.observed("leader", 2).observed("leader_epoch", 3).observed("isr", "[1, 2, 3]")
+    s.producer_config = {"acks": "1"}
+    s.wrote(0).send(1, 1).send(2, 2)
+    s.fault("injected").observed("leader", 1).observed("leader_epoch", 4)
+    s.log(1, 2, timestamp=s.now).rows["sends"][-1]["offset"] = 1
+
+
+@story()
+def timed_out_and_gone(s: Story) -> None:
+    s.wrote(0).send(1, outcome="unknown").send(2, outcome="fail")
+
+
+@story()
+def acked_and_evicted(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_write=1)
+def acks_0_and_gone(s: Story) -> None:
+    s.producer_config = {"acks": "0"}
+    s.send(0, None).log(0, 0).send(1, None)
+
+
+@story(lost_write__undetermined=1)
+def acks_0_and_gone_or_evicted(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, None).wrote(1)
+
+
+@story(lost_write__undetermined=1)
+def compacted_away(s: Story) -> None:
+    s.topic_config = {"cleanup.policy": "compact"}
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_write=1)
+def another_incarnation_does_not_stand_for_it(s: Story) -> None:
+    s.life(s.producer, "started", "crashed")
+    s.send(0, 0).log(0, 0, incarnation=2).send(0, 0, incarnation=2).life(s.producer, "started", "stopped", incarnation=2)
+
+
+@story(duplicate_write=2)
+def written_three_times(s: Story) -> None:
+    s.wrote(0).log(1, 0).log(2, 0)
+
+
+@story(duplicate_write=1)
+def written_again_after_a_restart(s: Story) -> None:
+    s.life(s.producer, "started").wrote(0).life(s.producer, "crashed").life(s.producer, "started", incarnation=2)
+    s.send(0, 1, incarnation=2).log(1, 0, incarnation=2).life(s.producer, "stopped", incarnation=2)
+
+
+@story()
+def same_seq_of_another_producer(s: Story) -> None:
+    s.wrote(0).send(0, 1, producer="other/1").log(1, 0, producer="other/1").life("other/1", "started", "stopped")
+
+
+@story(reordered_write=1)
+def out_of_order(s: Story) -> None:
+    s.send(0, 1).send(1, 0).log(0, 1).log(1, 0)
+
+
+@story(duplicate_write=1)
+def out_of_order_only_by_a_copy(s: Story) -> None:
+    s.wrote(0, 1).log(2, 0)
+
+
+@story()
+def in_order_in_each_partition(s: Story) -> None:
+    s.partitions = 2
+    s.send(0, 0, partition=1).log(0, 0, partition=1).send(1, 0).log(0, 1)
+
+
+@story(misplaced_write=1)
+def acked_elsewhere(s: Story) -> None:
+    s.wrote(0).send(1, 5).log(1, 1)
+
+
+@story(misplaced_write=1)
+def acked_in_another_partition(s: Story) -> None:
+    s.partitions = 2
+    s.send(0, 0).log(0, 0, partition=1)
+
+
+@story(duplicate_write=1)
+def acked_where_one_copy_is(s: Story) -> None:
+    s.send(0, 1).log(0, 0).log(1, 0)
+
+
+@story(phantom_write=1)
+def not_one_of_ours(s: Story) -> None:
+    s.wrote(0).log(1, None)
+
+
+@story(phantom_write=1)
+def of_another_run(s: Story) -> None:
+    s.wrote(0).log(1, 1, run="00000000")
+
+
+@story(phantom_write=1)
+def of_an_incarnation_that_never_was(s: Story) -> None:
+    s.wrote(0).log(1, 1, incarnation=9)
+
+
+@story(phantom_write=1)
+def stopped_without_having_sent_it(s: Story) -> None:
+    s.wrote(0).log(1, 1).life(s.producer, "started", "stopped")
+
+
+@story()
+def its_row_died_with_the_producer(s: Story) -> None:
+    s.wrote(0).log(1, 1).life(s.producer, "started", "crashed")
+
+
+@story(corrupt_record=1)
+def bits_flipped(s: Story) -> None:
+    s.wrote(0).send(1, 1).log(1, 1, crc_ok=False)
+
+
+# --- the read path
+
+
+@story(skipped_delivery=1, poll_skip=1)
+def left_out_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 2).commit(3)
+
+
+@story(skipped_delivery=1)
+def left_out_between_two_owners(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).revoked()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+    s.rows["commits"][0]["requested_us"] = s.now  # the start is not explained by any commit
+    s.rows["assignments"][-1]["source"] = "start"
+
+
+@story()
+def gap_left_by_a_marker(s: Story) -> None:
+    s.wrote(0).send(1, 2).log(2, 1)
+    s.assigned().got(0).got(2, seq=lambda _: 1).commit(3)
+
+
+@story()
+def before_the_range(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1, 2).assigned(position=1).got(1, 2).commit(3)
+
+
+@story(stalled_delivery=2)
+def tail_not_reached(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0).commit(1)
+
+
+@story(stalled_delivery=2)
+def partition_never_held(s: Story) -> None:
+    s.partitions = 2
+    s.wrote(0).send(1, 0, partition=1).log(0, 1, partition=1).send(2, 1, partition=1).log(1, 2, partition=1)
+    s.assigned().got(0).commit(1)
+
+
+@story(stalled_delivery__undetermined=1)
+def never_held_from_the_latest(s: Story) -> None:
+    s.partitions = 2
+    s.consumer_config = {}
+    s.wrote(0).send(1, 0, partition=1).log(0, 1, partition=1)
+    s.assigned().got(0).commit(1)
+
+
+@story(lost_processing=2, overcommit=1)
+def committed_then_died(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).commit(3).got(0).died()
+    s.assigned(2, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(lost_processing=1)
+def committed_unseen_by_the_ledger(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1)
+    s.saw_committed(2)
+    s.rows["lifecycle"].append(
+        {"client": s.reader(1), "role": "consumer", "incarnation": 1, "event": "crashed", "detail": "{}", "at_us": s.now}
+    )
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story()
+def committed_then_died_and_was_processed_by_the_next(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0, 1).commit(2).died()
+    s.assigned(2, position=2, source="committed", generation=2).revoked()
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_the_committed_offset(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).lost()
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_below_the_committed_offset(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.assigned(2, position=0, source="committed", generation=2).got(0, 1).commit(2)
+
+
+@story(duplicate_delivery__legal=1)
+def again_after_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "unknown").lost()
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story()
+def on_from_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "unknown").lost()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_after_a_failed_commit_and_a_later_one(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1, "fail").got(1).commit(2).revoked()
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1, nonmonotonic_poll=1)
+def twice_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 0, 1).commit(2)
+
+
+@story(duplicate_delivery__legal=2)
+def an_evicted_member_went_on_with_its_batch(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2)
+    slow = s.assigned(1, generation=1).got(0).commit(1)
+    quick = s.assigned(2, position=1, source="committed", generation=2).got(1, 2)
+    slow.got(1, 2).commit(3, "fail").lost(generation=1)
+    quick.commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def sought_back(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 1, 2).commit(3)
+    s.assigned(position=1, source="seek").got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def reset_where_nothing_was_committed(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).lost()
+    s.assigned(2, position=0, generation=2).got(0, 1).commit(2)
+
+
+@story(duplicate_delivery__illegal=1)
+def reset_although_something_was_committed(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.assigned(2, position=0, generation=2).got(0, 1).commit(2)
+
+
+@story(duplicate_delivery__legal=1)
+def auto_commit_told_late(s: Story) -> None:
+    s.members = 2
+    s.consumer = {"commit": {"kind": "auto"}}
+    s.wrote(0, 1, 2)
+    a = s.assigned(1, generation=1).got(0).commit(1, kind="auto", requested_us=s.now, completed_us=s.now)
+    a.got(1).lost()
+    b = s.assigned(2, position=1, source="committed", generation=2)
+    b.got(1, 2).commit(3, kind="auto", requested_us=s.now, completed_us=s.now)
+
+
+@story()
+def auto_commit_never_told_before_the_crash(s: Story) -> None:
+    s.members = 2
+    s.consumer = {"commit": {"kind": "auto"}}
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).died()
+    b = s.assigned(2, position=2, source="committed", generation=2).got(2)
+    b.commit(3, kind="auto", requested_us=s.now, completed_us=s.now)
+
+
+@story()
+def assign_mode_goes_on_from_its_checkpoint(s: Story) -> None:
+    s.mode = "assign"
+    s.consumer = {"commit": {"when": "never"}}
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=1, source="checkpoint", incarnation=2).got(1)
+
+
+@story(duplicate_delivery__illegal=1)
+def assign_mode_behind_its_checkpoint(s: Story) -> None:
+    s.mode = "assign"
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="checkpoint", incarnation=2).got(0, 1)
+
+
+@story(duplicate_delivery__illegal=1)
+def assign_mode_at_its_start_again(s: Story) -> None:
+    s.mode = "assign"
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="start", incarnation=2).got(0, 1)
+
+
+@story(duplicate_delivery__legal=1)
+def assign_mode_without_checkpoint_at_its_start_again(s: Story) -> None:
+    s.mode = "assign"
+    s.consumer = {"checkpoint": False}
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="start", incarnation=2).got(0, 1)
+
+
+@story()
+def two_assign_mode_consumers_get_everything_each(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.wrote(0, 1)
+    s.assigned(1, source="start").got(0, 1)
+    s.assigned(2, source="start").got(0, 1)
+
+
+@story(nonmonotonic_poll=1, poll_skip=1, skipped_delivery=1, duplicate_delivery__illegal=1)
+def back_and_forth_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1, 2, 3).assigned().got(0, 1, 3, 1).commit(4)
+
+
+@story(nonmonotonic_poll=1)
+def swapped_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 2, 1).commit(3)
+
+
+@story()
+def back_over_a_seek(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0)
+    s.assigned(position=1, source="seek").got(1).commit(2)
+
+
+@story(poll_skip=1, skipped_delivery=1)
+def first_of_the_assignment_left_out(s: Story) -> None:
+    s.wrote(0, 1).assigned(position=0).got(1).commit(2)
+
+
+@story()
+def no_position_on_record(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1).assigned(position=None, source=None).got(1).commit(2)
+
+
+@story(dirty_read=1)
+def not_in_the_log_any_more(s: Story) -> None:
+    s.wrote(0).assigned().got(0, 1).commit(1)
+    s.now += 1
+
+
+@story(dirty_read=1, skipped_delivery=1)
+def another_record_stands_there_now(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 77).got(2).commit(3)
+
+
+@story()
+def delivered_and_evicted(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1).assigned().got(0, 1).commit(2)
+
+
+@story(phantom_write=1)
+def delivered_without_identity(s: Story) -> None:
+    s.wrote(0).log(1, None).assigned().got(0).got(1, seq=lambda _: None).commit(2)
+
+
+# --- groups
+
+
+@story(overcommit=1)
+def committed_ahead(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0).commit(2).got(1).commit(2)
+
+
+@story()
+def committed_at_the_start(s: Story) -> None:
+    s.wrote(0).assigned().commit(0).got(0).commit(1)
+
+
+@story()
+def committed_past_a_marker(s: Story) -> None:
+    s.log_end = 2
+    s.wrote(0).assigned().got(0).commit(2)
+
+
+@story()
+def failed_commit_ahead(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0).commit(2, "fail").got(1).commit(2)
+
+
+@story(commit_rewind=1)
+def committed_back(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 1).commit(2).commit(1).got(2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def committed_back_after_a_seek(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(2)
+    s.assigned(position=0, source="seek").got(0).commit(1).got(1).commit(2)
+
+
+@story()
+def commits_in_flight_at_once(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(2, kind="async", requested_us=s.now, completed_us=s.now + 5_000)
+    s.rows["commits"].append({**s.rows["commits"][-1], "offset": 1, "completed_us": s.now + 6_000})
+
+
+@story(double_ownership=1)
+def two_owners_in_one_generation(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4).got(0).commit(1)
+    s.assigned(2, position=1, source="committed", generation=4).got(1).commit(2)
+    a.revoked(generation=4)
+
+
+@story(double_ownership=1)
+def two_owners_at_once_without_generations(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1).got(0).commit(1)
+    s.assigned(2, position=1, source="committed").got(1).commit(2)
+    a.revoked()
+
+
+@story()
+def learned_late_that_it_was_evicted(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4).got(0).commit(1)
+    s.assigned(2, position=1, source="committed", generation=5).got(1).commit(2)
+    a.lost(generation=4)
+
+
+@story()
+def learned_late_without_generations(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1).got(0).commit(1)
+    s.assigned(2, position=1, source="committed").got(1).commit(2)
+    a.lost()
+
+
+@story(foreign_commit=1, skipped_delivery=1)
+def moved_by_another_job(s: Story) -> None:
+    s.mode, s.members, s.consumer = "assign", 2, {"group": "shared", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2)
+    a = s.assigned(1, position=0).got(0).commit(1).died()
+    s.assigned(2, position=0).got(0, 1).commit(2).got(2)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=2, source="committed", incarnation=2).got(2).commit(3)
+
+
+@story()
+def resumed_at_its_own_commit(s: Story) -> None:
+    s.mode, s.consumer = "assign", {"group": "own", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1)
+    a = s.assigned(1, position=0).got(0).commit(1).died()
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
+
+
+@story()
+def the_clock_stepped_back(s: Story) -> None:
+    s.wrote(0)
+    s.now -= 500_000
+    s.wrote(1).assigned().got(0, 1).commit(2)
