@@ -69,7 +69,8 @@ class Committer:
                     self._pending[o.topic, o.partition, o.offset].append(requested_us)
                 consumer.commit(offsets=offsets, asynchronous=True)
             else:
-                self._write("sync", consumer.commit(offsets=offsets, asynchronous=False), None, requested_us)
+                answers = consumer.commit(offsets=offsets, asynchronous=False)
+                self._write("sync", [(o, None, requested_us) for o in answers])
         except KafkaException as e:
             error: KafkaError = e.args[0]
             if self._commit.kind == "auto":
@@ -77,56 +78,58 @@ class Committer:
                 return
             for o in offsets:
                 self._take(o)
-            self._write(self._commit.kind, offsets, error, requested_us)
+            self._write(self._commit.kind, [(o, error, requested_us) for o in offsets])
 
     def on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """librdkafka's answer to an asynchronous or automatic commit."""
         if error is not None and error.code() in NOT_A_COMMIT:
             return
-        for o in partitions:
-            if o.offset >= 0:
-                kind = "auto" if self._commit.kind == "auto" else "async"
-                self._write(kind, [o], error, self._take(o))
+        kind = "auto" if self._commit.kind == "auto" else "async"
+        self._write(kind, [(o, error, self._take(o)) for o in partitions if o.offset >= 0])
 
     def _take(self, o: TopicPartition) -> int | None:
-        times = self._pending.get((o.topic, o.partition, o.offset))
-        return times.popleft() if times else None
+        place = o.topic, o.partition, o.offset
+        times = self._pending.get(place)
+        if not times:
+            return None
+        requested_us = times.popleft()
+        if not times:
+            del self._pending[place]
+        return requested_us
 
     def close(self) -> None:
         """Write what was never answered; nothing is answered any more."""
-        for (topic, partition, offset), times in self._pending.items():
-            for requested_us in times:
-                o = TopicPartition(topic, partition, offset)
-                self._rows([(o, "unknown", "no answer before the end")], "async", requested_us)
+        rows = [
+            self._row("async", TopicPartition(*place), "unknown", "no answer before the end", requested_us)
+            for place, times in self._pending.items()
+            for requested_us in times
+        ]
+        self._writer.append_rows(rows)
         self._pending.clear()
 
-    def _write(
-        self, kind: str, offsets: Iterable[TopicPartition], error: KafkaError | None, requested_us: int | None
-    ) -> None:
-        took_s = None if requested_us is None else (now_us() - requested_us) / 1e6
+    def _write(self, kind: str, answers: Iterable[tuple[TopicPartition, KafkaError | None, int | None]]) -> None:
+        """Write the answers for some partitions: the partition's own error counts, or else that of the whole commit."""
         rows = []
-        for o in offsets:
-            its_error = o.error or error
-            outcome = commit_outcome(its_error, took_s, self._backoff_s)
-            rows.append((o, outcome, its_error and its_error.name()))
-        self._rows(rows, kind, requested_us)
+        for o, error, requested_us in answers:
+            took_s = None if requested_us is None else (now_us() - requested_us) / 1e6
+            error = o.error or error
+            outcome = commit_outcome(error, took_s, self._backoff_s)
+            rows.append(self._row(kind, o, outcome, error and error.name(), requested_us))
+        self._writer.append_rows(rows)
 
-    def _rows(
-        self, results: Iterable[tuple[TopicPartition, str, str | None]], kind: str, requested_us: int | None
-    ) -> None:
+    def _row(
+        self, kind: str, o: TopicPartition, outcome: str, error: str | None, requested_us: int | None
+    ) -> dict[str, object]:
         at_us = now_us()
-        self._writer.append_rows(
-            {
-                **self._who,
-                "assignment": self._numbers.get((o.topic, o.partition)),
-                "topic": o.topic,
-                "partition": o.partition,
-                "offset": o.offset,
-                "kind": kind,
-                "outcome": outcome,
-                "error": error,
-                "requested_us": at_us if requested_us is None else requested_us,
-                "completed_us": at_us,
-            }
-            for o, outcome, error in results
-        )
+        return {
+            **self._who,
+            "assignment": self._numbers.get((o.topic, o.partition)),
+            "topic": o.topic,
+            "partition": o.partition,
+            "offset": o.offset,
+            "kind": kind,
+            "outcome": outcome,
+            "error": error,
+            "requested_us": at_us if requested_us is None else requested_us,
+            "completed_us": at_us,
+        }

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from chaos.clients.fleet import Fleet
 from chaos.errors import ClientError
+from chaos.kafka import Kafka
 from chaos.ledger import read_seal, seal
 from chaos.rundir import RunDir
 from chaos.wait import wait_until
@@ -69,8 +68,9 @@ consumers:
     assert all(d["leader_epoch"] is not None and d["assignment"] for d in rows(run, "deliveries"))
     assert {a["source"] for a in rows(run, "assignments", event="assigned", mode="subscribe")} <= {"reset", "committed"}
     assert all(a["generation"] and a["member_id"] for a in rows(run, "assignments", mode="subscribe"))
-    assert {c["outcome"] for c in rows(run, "commits")} == {"ok"}
-    assert committed(bootstrap, f"g{t}") == {p: n for (_, p), n in ends.items()}
+    assert {(c["kind"], c["outcome"]) for c in rows(run, "commits")} == {("sync", "ok")}
+    at_end = {f"{t}/{p}": n for (_, p), n in ends.items()}
+    assert Kafka(bootstrap).committed(f"g{t}", at_end) == at_end
     assert Counter(e["event"] for e in rows(run, "lifecycle")) == {"started": 6, "stopped": 6}
     seal(run.ledger)
     assert read_seal(run.ledger).tables["deliveries"].rows == 3000
@@ -83,7 +83,9 @@ topics: [{{name: {t}, partitions: 2, replication_factor: 1}}, {{name: {u}, repli
 producers:
   - {{name: shop, topic: {t}, records: 50}}
   - {{name: till, topic: {u}, records: 60, config: {{acks: 0}}}}
-consumers: [{{mode: subscribe, name: billing, group: g{t}, topics: [{t}, {u}], config: {{{CALM}}}}}]
+consumers:
+  - {{mode: subscribe, name: billing, group: g{t}, topics: [{t}, {u}], config: {{{CALM}}},
+      commit: {{when: after_record, kind: async}}}}
 """)
     f.start_producers()
     until(f.producers_done, "producers did not finish")
@@ -94,13 +96,9 @@ consumers: [{{mode: subscribe, name: billing, group: g{t}, topics: [{t}, {u}], c
     assert {(s["outcome"], s["offset"]) for s in rows(run, "sends", producer="till/1")} == {("ok", None)}
     by_topic = Counter((d["topic"], d["producer"]) for d in rows(run, "deliveries"))
     assert by_topic == {(t, "shop/1"): 50, (u, "till/1"): 60}
-    assert {c["offset"] for c in rows(run, "commits", topic=u)} <= set(range(1, 61))
-
-
-def committed(bootstrap: str, group: str) -> dict[int, int]:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    found = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    return {p.partition: p.offset for p in found.topic_partitions}
+    commits = rows(run, "commits", topic=u)
+    assert sorted(c["offset"] for c in commits) == list(range(1, 61))  # after each record, each answered
+    assert {(c["kind"], c["outcome"]) for c in commits} == {("async", "ok")}
 
 
 def test_a_killed_consumer_has_a_row_for_all_it_committed_and_its_next_life_begins_there(
