@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from chaos.anomalies import ANOMALIES, METRICS
 from checks.report.mechanisms import Mechanism
 from checks.report.timeline import Picture
+from checks.report.words import count
 from checks.result import Expectation, Metric, Result, Verdict
 
 _ORDER: dict[Verdict, int] = {"fail": 0, "inconclusive": 1, "pass": 2}
@@ -25,7 +26,7 @@ def evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], p
             if any(k.check == e.check and (not e.split or k.split == e.split) for k in group.kinds):
                 return f"#{group.key}", "rows"
         looked = [t.examined for t in result.totals if t.check == e.check and e.split in ("", t.split)]
-        return "#counted", f"{sum(looked):,} rows examined" if looked else "what was counted"
+        return "#counted", f"{count(sum(looked), 'row')} examined" if looked else "what was counted"
     if e.check in METRICS:
         name = {"ack_latency": "latency:ack", "end_to_end_latency": "latency:end_to_end"}.get(e.check)
         lane = next((lane for lane in picture.lanes() if name and lane.key.startswith(name)), None)

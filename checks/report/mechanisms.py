@@ -6,6 +6,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,20 +25,32 @@ Kind = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class KindCount:
-    """How many anomalies of one kind a mechanism explains. `known` is the exact count over all mechanisms."""
+    """How many anomalies of one kind a mechanism explains.
+
+    `evidence`: the rows of it that were kept. `known`: the exact count, whatever the mechanism. `sole`: all rows that
+    were kept of this kind tell this mechanism.
+    """
 
     check: str
     split: str
     scope: str
     evidence: int
     known: int
+    sole: bool
+
+    @property
+    def count(self) -> int:
+        """What a reader may take as the number."""
+        return max(self.known, self.evidence) if self.sole else self.evidence
 
     @property
     def words(self) -> str:
-        """`37 lost_write in orders`; where evidence was capped, out of how many."""
+        """`37 lost_write in orders`; where evidence was capped, how far it reaches."""
         name = f"{self.check} ({self.split})" if self.split else self.check
-        of = f" of {self.known:,}" if self.known > self.evidence else ""
-        return f"{self.evidence:,}{of} {name} in {self.scope}"
+        if self.sole:
+            seen = f", by the evidence of {self.evidence:,}" if 0 < self.evidence < self.known else ""
+            return f"{self.count:,} {name} in {self.scope}{seen}"
+        return f"{self.evidence:,} of {self.known:,} {name} in {self.scope}"
 
 
 @dataclass
@@ -58,7 +72,18 @@ class Mechanism:
     @property
     def total(self) -> int:
         """All anomalies it explains."""
-        return sum(kind.evidence for kind in self.kinds)
+        return sum(kind.count for kind in self.kinds)
+
+    @cached_property
+    def shared(self) -> dict[str, Any]:
+        """The evidence in which all rows agree, so that it need not stand in each."""
+        first, *others = (f.evidence for _, f in self.rows)
+        return {k: v for k, v in first.items() if all(k in o and o[k] == v for o in others)} if others else {}
+
+    def own(self, finding: Finding) -> dict[str, Any]:
+        """The evidence that belongs to one row."""
+        shared = self.shared
+        return {name: value for name, value in finding.evidence.items() if name not in shared}
 
     @property
     def capped(self) -> str:
@@ -91,6 +116,7 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
     gathered: dict[str, Counter[Kind]] = defaultdict(Counter)
     for words, kinds in counted.items():
         gathered[titles[words]].update(kinds)
+    kept = sum(gathered.values(), Counter[Kind]())
     most = max(SHOWN_ROWS, min(MOST_ROWS, ALL_ROWS // max(1, len(gathered))))
     groups = [
         Mechanism(
@@ -98,7 +124,7 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
             words=words,
             broke=any(breaks(kind[:2], failed) for kind in kinds),
             merged=words not in counted,
-            kinds=[KindCount(*kind, n, known.get(kind, n)) for kind, n in sorted(kinds.items())],
+            kinds=[KindCount(*kind, n, known.get(kind, n), n == kept[kind]) for kind, n in sorted(kinds.items())],
             rows=rows[words][:most],
             unshown=sum(kinds.values()) - min(len(rows[words]), most),
             prevents={kind[0]: ANOMALIES[kind[0]].prevents for kind in sorted(kinds) if kind[0] in ANOMALIES},
