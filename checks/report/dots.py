@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from chaos.anomalies import ANOMALIES
 from checks.report.lanes import Axis, Dot, Lane, Shape
-from checks.report.mechanisms import Mechanism, breaks, broken
+from checks.report.mechanisms import Kind, Mechanism, breaks, broken
 from checks.report.words import Clock, duration
 from checks.result import Result
 
@@ -32,8 +32,8 @@ def place_dots(
     clock: Clock,
 ) -> list[Lane]:
     """Put each anomaly on its lane. Returns lanes of their own for those that have none."""
-    links, elsewhere = _Links(groups, axis), dict[str, Lane]()
-    failed = broken(result)
+    groups = list(groups)
+    links, elsewhere, failed, capped = _Links(groups, axis), dict[str, Lane](), broken(result), _capped(groups)
     gathered: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
     for row in _slots(_table(result, anomalies), axis):
         key = next((key for key in _homes(row) if key in lanes), "")
@@ -45,10 +45,12 @@ def place_dots(
     for (key, check, split), rows in gathered.items():
         broke = breaks((check, split), failed)
         for some in _near(rows, axis)[:MOST_DOTS]:
-            reachable[key].dots.append(_dot(some, check, split, broke, links.find(some[0]), axis, clock))
+            more = (check, split, some[0]["scope"]) in capped
+            reachable[key].dots.append(_dot(some, check, split, broke, more, links.find(some[0]), axis, clock))
     for lane in reachable.values():
         if n := sum(dot.count for dot in lane.dots):
-            total = f"{n:,} {'anomaly' if n == 1 else 'anomalies'}"
+            plus = "+" * any(dot.capped for dot in lane.dots)
+            total = f"{n:,}{plus} {'anomaly' if n == 1 else 'anomalies'}"
             lane.note = f"{total} · {lane.note}" if lane.note else total
     return list(elsewhere.values())
 
@@ -64,14 +66,27 @@ def _near(rows: Iterable[_Row], axis: Axis) -> list[list[_Row]]:
     return near
 
 
-def _dot(rows: list[_Row], check: str, split: str, broke: bool, href: str, axis: Axis, clock: Clock) -> Dot:
+def _capped(groups: Iterable[Mechanism]) -> set[Kind]:
+    """The kinds of which there were more anomalies than rows were kept."""
+    kept: Counter[Kind] = Counter()
+    known: dict[Kind, int] = {}
+    for kind in (kind for group in groups for kind in group.kinds):
+        place = (kind.check, kind.split, kind.scope)
+        kept[place] += kind.evidence
+        known[place] = kind.known
+    return {kind for kind, n in known.items() if n > kept[kind]}
+
+
+def _dot(
+    rows: list[_Row], check: str, split: str, broke: bool, capped: bool, href: str, axis: Axis, clock: Clock
+) -> Dot:
     first, last, n = rows[0]["at_us_min"], max(row["at_us_max"] for row in rows), sum(row["count_all"] for row in rows)
     name = f"{check} ({split})" if split else check
-    words = f"{n:,} {name} at {clock.relative(first)}"
+    words = f"{n:,}{' or more' * capped} {name} at {clock.relative(first)}"
     if last > first:
         words += f", within {duration(last - first)}"
     shape: Shape = ANOMALIES[check].path if check in ANOMALIES else "read"
-    return Dot(axis.at(first), href, words, n, shape, broke, round(axis.at(last) - axis.at(first), 3))
+    return Dot(axis.at(first), href, words, n, shape, broke, round(axis.at(last) - axis.at(first), 3), capped)
 
 
 def _table(result: Result, anomalies: pa.Table) -> pa.Table:

@@ -59,7 +59,7 @@ class Segment:
 class Dot:
     """Anomalies of one kind at one place on a lane, leading to their rows. `broke`: against the contract.
 
-    `reach`: from the first to the last of them.
+    `reach`: from the first to the last of them. `capped`: there were more, of which no rows were kept.
     """
 
     at: float
@@ -69,6 +69,12 @@ class Dot:
     shape: Shape
     broke: bool
     reach: float = 0.0
+    capped: bool = False
+
+    @property
+    def number(self) -> str:
+        """`37`, or `200+`; empty for a single one."""
+        return f"{self.count:,}{'+' * self.capped}" if self.count > 1 or self.capped else ""
 
 
 @dataclass

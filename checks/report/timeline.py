@@ -94,7 +94,7 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
         ),
         _band("Leaders", "number: the broker that leads · height: in-sync replicas", leaders),
         *(_band(name, _reader_hint(name, lanes), lanes) for name, lanes in readers.items()),
-        *(_band(name, _CURVES[name], lanes, CURVES) for name, lanes in curves.items()),
+        *(_band(name, _curve_hint(name, lanes), lanes, CURVES) for name, lanes in curves.items()),
         _band("Other anomalies", "those whose place has no lane", elsewhere),
     ]
     picture = Picture(
@@ -113,7 +113,7 @@ _OWNERS = "name: the member that owns the partition · hatched: nobody"
 _ALONE = "each reads by itself, nobody takes a partition from it"
 ASSIGN = "Assign-mode readers"
 _CURVES = {
-    "Throughput": "records per second, by topic and by reader · ↑ bursts go beyond the scale",
+    "Throughput": "records per second, by topic and by reader",
     "Lag": "records behind the end of the log, by reader",
     "Latency": "depth: number of records · lines: median and 99th percentile",
 }
@@ -122,6 +122,11 @@ _CURVES = {
 def _reader_hint(name: str, lanes: Sequence[Lane]) -> str:
     owners = any(lane.key.startswith("owner:") for lane in lanes)
     return _ALONE if name == ASSIGN else _OWNERS if owners else ""
+
+
+def _curve_hint(name: str, lanes: Sequence[Lane]) -> str:
+    cut_off = any(text.endswith("↑") for lane in lanes for _, text in lane.ticks)
+    return _CURVES[name] + " · ↑ bursts go beyond the scale" * cut_off
 
 
 def find_axis(tables: Tables, result: Result) -> Axis:
