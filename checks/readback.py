@@ -140,7 +140,9 @@ def parse_log(source: DataFrame) -> DataFrame:
     head = f"CAST(substring(value, 1, {record.HEADER_BYTES}) AS STRING)"
     crc = f"""crc32(concat(coalesce(key, X''), substring(value, 1, {record.CRC_AT}),
                     substring(value, {record.HEADER_BYTES + 1})))"""
-    ours = f"length(value) >= {record.HEADER_BYTES} AND substring(value, 1, {len(record.VERSION)}) = CAST('{record.VERSION.decode()}' AS BINARY)"
+    carried = _field(record.CRC_AT, record.CRC_WIDTH)
+    version = f"substring(value, 1, {len(record.VERSION)}) = CAST('{record.VERSION.decode()}' AS BINARY)"
+    ours = f"length(value) >= {record.HEADER_BYTES} AND {version}"
     whole = f"{ours} AND {head} RLIKE '{_layout()}'"
     return source.selectExpr(
         "topic",
@@ -152,7 +154,7 @@ def parse_log(source: DataFrame) -> DataFrame:
         f"CASE WHEN {whole} THEN try_cast({text['incarnation']} AS INT) END AS incarnation",
         f"CASE WHEN {whole} THEN try_cast({text['seq']} AS BIGINT) END AS seq",
         # separators count too: the value must be what `seal_value` would make of its parts
-        f"""CASE WHEN {ours} THEN lower(lpad(hex({crc}), {record.CRC_WIDTH}, '0')) = {_field(record.CRC_AT, record.CRC_WIDTH)}
+        f"""CASE WHEN {ours} THEN {carried} = lower(lpad(hex({crc}), {record.CRC_WIDTH}, '0'))
              AND substring(value, {record.HEADER_BYTES}, 1) = X'20' END AS crc_ok""",
         "true AS committed",
     )

@@ -13,7 +13,7 @@ _EPOCH = ", ".join(KEY)
 
 
 def log_runs(log: DataFrame) -> DataFrame:
-    """The log as runs of contiguous offsets: topic, partition, run_first, run_last. One per partition where nothing is missing."""
+    """The log as runs of contiguous offsets: topic, partition, run_first, run_last. One where nothing is missing."""
     marked = log.selectExpr(
         "topic",
         "partition",
@@ -26,9 +26,10 @@ def log_runs(log: DataFrame) -> DataFrame:
 
 
 def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs: DataFrame) -> DataFrame:
-    """A commit beyond what its epoch had processed when it was requested (told, for an automatic one), with records between.
+    """A commit beyond what its epoch had processed when it was requested, with log records between.
 
-    Where the epoch had processed nothing its start counts. A commit of no known epoch cannot be judged.
+    Where the epoch had processed nothing its start counts, and for an automatic commit the time at which the client was
+    told. A commit of no known epoch cannot be judged.
     """
     made = history.filter("outcome = 'ok'").selectExpr(
         *KEY,
@@ -42,7 +43,9 @@ def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs
     done = delivered.selectExpr(
         *KEY, "reader", "processed_us AS at_us", "0 AS order", "NULL AS committed", "offset + 1 AS done", "NULL AS kind"
     )
-    processed = f"max(done) OVER (PARTITION BY {_EPOCH} ORDER BY at_us, order ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    processed = (
+        f"max(done) OVER (PARTITION BY {_EPOCH} ORDER BY at_us, order ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    )
     beyond = (
         done.unionAll(made)
         .withColumn("processed", F.expr(processed))
@@ -52,7 +55,9 @@ def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs
         .filter("`from` IS NULL OR committed > `from`")
         .alias("c")
     )
-    between = F.expr("c.topic = r.topic AND c.partition = r.partition AND r.run_first < c.committed AND r.run_last >= c.`from`")
+    between = F.expr(
+        "c.topic = r.topic AND c.partition = r.partition AND r.run_first < c.committed AND r.run_last >= c.`from`"
+    )
     unjudged = beyond.filter("`from` IS NULL")
     broken = beyond.join(F.broadcast(runs.alias("r")), between, "left_semi").unionAll(unjudged)
     return report(
@@ -75,14 +80,16 @@ def commit_rewind(history: DataFrame, epochs: DataFrame) -> DataFrame:
     made = history.filter("outcome = 'ok'").selectExpr(
         *KEY, f"{READER} AS reader", "`group`", "from_us", "to_us", "offset", "kind"
     )
-    asks = made.selectExpr("*", "from_us AS at_us", "0 AS order", "NULL AS done")
-    answers = made.selectExpr("*", "to_us AS at_us", "1 AS order", "struct(from_us, to_us, offset, consumer) AS done")
+    asks = made.selectExpr("*", "from_us AS at_us", "1 AS order", "NULL AS done")
+    # an answer counts for a request of the same microsecond, unless it is the answer to that very request
+    after = "CASE WHEN from_us = to_us THEN 2 ELSE 0 END AS order"
+    answers = made.selectExpr("*", "to_us AS at_us", after, "struct(from_us, to_us, offset, consumer) AS done")
     in_force = """max(done) OVER (PARTITION BY reader, `group`, topic, partition ORDER BY at_us, order
                   ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""
     broken = (
         asks.unionAll(answers)
         .withColumn("in_force", F.expr(in_force))
-        .filter("order = 0 AND offset < in_force.offset")
+        .filter("order = 1 AND offset < in_force.offset")
         .join(F.broadcast(epochs.select(*KEY, "source", "position", "start", "why")), list(KEY), "left")
         .filter("NOT coalesce(source = 'seek' AND coalesce(position, 0) <= offset, false)")
     )

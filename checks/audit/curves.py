@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-
 BUCKET_US = 250_000
 MIN_CELL_US = 500_000
 CELLS = 400
@@ -40,10 +39,11 @@ def lag(sends: DataFrame, delivered: DataFrame, places: DataFrame) -> DataFrame:
     )
     so_far = """coalesce(max(reached) OVER (PARTITION BY reader, topic, partition, sign ORDER BY at_us
                 ROWS BETWEEN UNBOUNDED PRECEDING AND {end}), base)"""
+    here, before = (f"greatest({so_far.format(end=end)}, base)" for end in ("CURRENT ROW", "1 PRECEDING"))
     grown = acked.unionAll(taken).selectExpr(
         "reader",
         "at_us",
-        f"sign * (greatest({so_far.format(end='CURRENT ROW')}, base) - greatest({so_far.format(end='1 PRECEDING')}, base)) AS change",
+        f"sign * ({here} - {before}) AS change",
     )
     steps = grown.groupBy("reader", "at_us").agg(F.expr("sum(change) AS step"))
     total = "greatest(sum(step) OVER (PARTITION BY reader ORDER BY at_us), 0) AS value"
@@ -54,7 +54,9 @@ def latency(observed: DataFrame, span_us: int) -> DataFrame:
     """Table `latency`, from `times.observations`: at most 400 columns over the span, four bins per decade."""
     width = max(MIN_CELL_US, -(-span_us // CELLS // MIN_CELL_US) * MIN_CELL_US)
     names = "CASE metric WHEN 'ack_latency' THEN 'ack' ELSE 'end_to_end' END AS series"
-    bin_us = f"CAST(floor(pow(10, floor(log10(greatest(value_us, 1)) * {BINS_PER_DECADE}) / {BINS_PER_DECADE})) AS BIGINT)"
+    bin_us = (
+        f"CAST(floor(pow(10, floor(log10(greatest(value_us, 1)) * {BINS_PER_DECADE}) / {BINS_PER_DECADE})) AS BIGINT)"
+    )
     return (
         observed.filter("metric IN ('ack_latency', 'end_to_end_latency')")
         .selectExpr(_bucket("at_us", width), names, "scope", f"{bin_us} AS bin_us")
@@ -66,5 +68,3 @@ def latency(observed: DataFrame, span_us: int) -> DataFrame:
 
 def _bucket(column: str, width: int = BUCKET_US) -> str:
     return f"{column} - {column} % {width} AS at_us"
-
-

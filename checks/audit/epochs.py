@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from checks.audit.tables import AUDIT_TABLES
 
 KEY = ("consumer", "incarnation", "assignment", "topic", "partition")
 Row = dict[str, Any]
@@ -112,30 +116,23 @@ def lives(lifecycle: Iterable[Row]) -> dict[tuple[str, int], Life]:
 
 def delivery_tallies(deliveries: DataFrame) -> DataFrame:
     """Per epoch key: reader identity and what was delivered in it. One row per epoch."""
-    return deliveries.groupBy(*KEY).agg(
-        *_exprs(
-            "max(mode) AS mode",
-            "max(`group`) AS `group`",
-            "count(*) AS rows",
-            "min(offset) AS low",
-            "max(offset) AS high",
-            "min_by(offset, ordinal) AS first",
-            "max_by(offset, ordinal) AS last",
-            "min(polled_us) AS polled_us",
-        )
+    numbers = (
+        "max(mode) AS mode",
+        "max(`group`) AS `group`",
+        "count(*) AS rows",
+        "min(offset) AS low",
+        "max(offset) AS high",
+        "min_by(offset, ordinal) AS first",
+        "max_by(offset, ordinal) AS last",
+        "min(polled_us) AS polled_us",
     )
+    return deliveries.groupBy(*KEY).agg(*(F.expr(number) for number in numbers))
 
 
 def commit_tallies(commits: DataFrame) -> DataFrame:
     """Per epoch key: the highest offset committed, or possibly committed."""
     accepted = commits.filter("outcome IN ('ok', 'unknown')")
-    return accepted.groupBy(*KEY).agg(*_exprs("max(offset) AS committed"))
-
-
-def _exprs(*texts: str) -> list[Any]:
-    from pyspark.sql import functions as F
-
-    return [F.expr(text) for text in texts]
+    return accepted.groupBy(*KEY).agg(F.expr("max(offset) AS committed"))
 
 
 def build(
@@ -158,7 +155,8 @@ def build(
         if epoch := found.get(_key(row)):  # type: ignore[assignment]
             epoch.committed = row["committed"]
     _end(found, assignments, known_lives, drive_end_us)
-    ordered = sorted(found.values(), key=attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment"))
+    order = attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment")
+    ordered = sorted(found.values(), key=order)
     epochs = Epochs(ordered)
     for turns in epochs.by_place().values():
         for turn, epoch in enumerate(turns):
@@ -189,21 +187,8 @@ def _end(
     found: dict[Key, Epoch], assignments: list[Row], known: dict[tuple[str, int], Life], drive_end_us: int
 ) -> None:
     """An epoch ends with its revoked or lost row, or the consumer's next epoch there, or the consumer's life."""
-    closes: dict[Key, Row] = {}
-    for row in sorted(assignments, key=lambda r: -r["at_us"]):
-        if row["event"] in ("revoked", "lost"):
-            closes[_key(row)] = row
-    follower: dict[Key, Epoch] = {}
-    held: dict[tuple[Any, ...], list[Epoch]] = defaultdict(list)
-    for epoch in found.values():
-        held[epoch.holder, epoch.topic, epoch.partition].append(epoch)
-    for epochs in held.values():
-        epochs.sort(key=attrgetter("assignment"))
-        follower.update({a.key: b for a, b in zip(epochs, epochs[1:], strict=False)})
-    generations: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in assignments:
-        if row["generation"] is not None:
-            generations[row["consumer"], row["incarnation"]].append((row["at_us"], row["generation"]))
+    closes = {_key(r): r for r in sorted(assignments, key=lambda r: -r["at_us"]) if r["event"] in ("revoked", "lost")}
+    follower = _followers(found)
     for key, epoch in found.items():
         life = known.get(epoch.holder)
         if close := closes.get(key):
@@ -214,11 +199,32 @@ def _end(
             epoch.end_us, epoch.end_reason = life.ended_us, life.end
         else:
             epoch.end_us = max(drive_end_us, epoch.begin_us)
-        if epoch.end_generation is None and epoch.generation is not None:
-            seen = [g for at, g in generations[epoch.holder] if epoch.begin_us <= at <= epoch.end_us]
-            if epoch.end_reason == "replaced":  # a rebalance that gave it to the same member again is not its time
-                seen = []
-            epoch.end_generation = max(seen, default=epoch.generation)
+    _last_generations(found, assignments)
+
+
+def _followers(found: dict[Key, Epoch]) -> dict[Key, Epoch]:
+    """The next epoch of the same member on the same partition."""
+    held: dict[tuple[Any, ...], list[Epoch]] = defaultdict(list)
+    for epoch in found.values():
+        held[epoch.holder, epoch.topic, epoch.partition].append(epoch)
+    for epochs in held.values():
+        epochs.sort(key=attrgetter("assignment"))
+    return {a.key: b for epochs in held.values() for a, b in pairwise(epochs)}
+
+
+def _last_generations(found: dict[Key, Epoch], assignments: list[Row]) -> None:
+    """The last generation in which a member is known to have held a partition, where its end does not say."""
+    seen: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in assignments:
+        if row["generation"] is not None:
+            seen[row["consumer"], row["incarnation"]].append((row["at_us"], row["generation"]))
+    for epoch in found.values():
+        if epoch.end_generation is not None or epoch.generation is None:
+            continue
+        # what replaced it may be of a later generation, in which it was not held on these terms any more
+        replaced = epoch.end_reason == "replaced"
+        held = [g for at, g in seen[epoch.holder] if epoch.begin_us <= at <= epoch.end_us and not replaced]
+        epoch.end_generation = max(held, default=epoch.generation)
 
 
 _ARROW = pa.schema(
@@ -243,7 +249,7 @@ _ARROW = pa.schema(
 
 
 def epoch_table(spark: SparkSession, epochs: Epochs) -> DataFrame:
-    """The judged epochs as a table for joins: key, reader, turn, source, position, start, legal, why, begin_us, committed, high."""
+    """The judged epochs as a table for joins, with the columns of `_ARROW`."""
     return spark.createDataFrame(
         pa.table([[getattr(e, name) for e in epochs.all] for name in _ARROW.names], schema=_ARROW)
     )
@@ -251,7 +257,5 @@ def epoch_table(spark: SparkSession, epochs: Epochs) -> DataFrame:
 
 def ownership_table(epochs: Epochs) -> pa.Table:
     """Who held which partition from when to when."""
-    from checks.audit.tables import AUDIT_TABLES
-
     schema = AUDIT_TABLES["ownership"]
     return pa.table([[getattr(e, name) for e in epochs.all] for name in schema.names], schema=schema)

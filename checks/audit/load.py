@@ -85,7 +85,9 @@ def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
     except FileNotFoundError:
         raise RunDirError(f"{path} is missing: table {table} of the ledger was never sealed or not copied") from None
     except (pa.ArrowException, OSError) as e:
-        raise RunDirError(f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged") from None
+        raise RunDirError(
+            f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged"
+        ) from None
     version = (found.metadata or {}).get(b"aftershock.schema", str(SCHEMA_VERSION).encode()).decode()
     if version != str(SCHEMA_VERSION):
         raise RunDirError(f"{path}: table {table} has schema version {version}, this Aftershock reads {SCHEMA_VERSION}")

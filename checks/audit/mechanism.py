@@ -64,13 +64,17 @@ def _lost_write(f: Finding, e: Evidence, c: Context) -> str:
     if leader.broker is None or leader.epoch is None:
         return ""
     if acks == "0":
-        words = f"handed to broker {leader.broker} (leader epoch {leader.epoch}) with acks=0, so no broker ever confirmed it"
+        words = (
+            f"handed to broker {leader.broker} in leader epoch {leader.epoch} with acks=0: no broker ever confirmed it"
+        )
     else:
         words = f"acked by broker {leader.broker} in leader epoch {leader.epoch} (acks={acks})"
     if after and after.broker is not None:
-        lost = "and not in the log of" if acks == "0" else "and cut off when"
-        became = f"broker {after.broker}, leader from epoch {after.epoch}" if acks == "0" else f"broker {after.broker} became leader in epoch {after.epoch}"
-        words += f" {lost} {became}" + (f" after fault {fault}" if fault else "")
+        if acks == "0":
+            words += f"; not in the log of broker {after.broker}, leader from epoch {after.epoch}"
+        else:
+            words += f" and cut off when broker {after.broker} became leader in epoch {after.epoch}"
+        words += f" after fault {fault}" if fault else ""
     elif not after:
         words += "; no later leader was seen" + (f"; the last fault before was {fault}" if fault else "")
     return words
@@ -79,33 +83,41 @@ def _lost_write(f: Finding, e: Evidence, c: Context) -> str:
 def _duplicate_write(f: Finding, e: Evidence, c: Context) -> str:
     first = f"{e['first_topic']}/{e['first_partition']} offset {e['first_offset']}"
     if e["first_incarnation"] != f["incarnation"]:
-        return f"written at {first} by incarnation {e['first_incarnation']}, and again by incarnation {f['incarnation']} after the restart"
+        again = f"again by incarnation {f['incarnation']} after the restart"
+        return f"written at {first} by incarnation {e['first_incarnation']}, and {again}"
     idempotence = c.setting(f["producer"], "enable.idempotence", "false")
     return f"written at {first}, and again by a retry of the same producer (enable.idempotence={idempotence})"
 
 
 def _reordered_write(f: Finding, e: Evidence, c: Context) -> str:
     idempotence = c.setting(f["producer"], "enable.idempotence", "false")
-    return f"seq {f['seq']} stands behind seq {e['after_seq']} (offset {e['after_offset']}), which was sent later (enable.idempotence={idempotence})"
+    later = f"seq {e['after_seq']} (offset {e['after_offset']}), which was sent later"
+    return f"seq {f['seq']} stands behind {later} (enable.idempotence={idempotence})"
 
 
 def _misplaced_write(f: Finding, e: Evidence, c: Context) -> str:
-    return f"acked at {f['topic']}/{f['partition']} offset {e['acked_offset']}, found at {e['found_topic']}/{e['found_partition']} offset {e['found_offset']}"
+    found = f"{e['found_topic']}/{e['found_partition']} offset {e['found_offset']}"
+    return f"acked at {f['topic']}/{f['partition']} offset {e['acked_offset']}, found at {found}"
 
 
 def _duplicate_delivery(f: Finding, e: Evidence, c: Context) -> str:
-    before = c.by_key.get((e["first_consumer"], e["first_consumer_incarnation"], e["first_assignment"], f["topic"], f["partition"]))
+    before = c.by_key.get(
+        (e["first_consumer"], e["first_consumer_incarnation"], e["first_assignment"], f["topic"], f["partition"])
+    )
     if before is None or before.high is None:
         return ""
     if e["turn"] == e["first_turn"]:
         return f"{f['consumer']} delivered it twice within one assignment"
     committed = before.committed if before.committed is not None else before.start
-    e |= _present(earlier_processed_to=before.high + 1, earlier_committed=before.committed, earlier_end=before.end_reason)
+    e |= _present(
+        earlier_processed_to=before.high + 1, earlier_committed=before.committed, earlier_end=before.end_reason
+    )
     if committed is not None:
         e["uncommitted_bound"] = max(before.high + 1 - committed, 0)
     first = f"{before.consumer} had processed to {before.high + 1}"
     first += f" and committed {before.committed}" if before.committed is not None else " and committed nothing"
-    return f"{f['consumer']} began at {e.get('epoch_start')}: {e['start_why']}; {first} when its epoch ended ({before.end_reason})"
+    began = f"{f['consumer']} began at {e.get('epoch_start')}: {e['start_why']}"
+    return f"{began}; {first} when its epoch ended ({before.end_reason})"
 
 
 def _skipped_delivery(f: Finding, e: Evidence, c: Context) -> str:
@@ -153,7 +165,8 @@ def _overcommit(f: Finding, e: Evidence, c: Context) -> str:
 
 
 def _commit_rewind(f: Finding, e: Evidence, c: Context) -> str:
-    return f"{f['consumer']} committed {f['offset']} ({e['kind']}) while {e['in_force']}, committed by {e['committed_by']}, was in force"
+    in_force = f"{e['in_force']}, committed by {e['committed_by']}"
+    return f"{f['consumer']} committed {f['offset']} ({e['kind']}) while {in_force}, was in force"
 
 
 def _double_ownership(f: Finding, e: Evidence, c: Context) -> str:
@@ -183,7 +196,9 @@ _RULES: dict[str, Callable[[Finding, Evidence, Context], str]] = {
     "duplicate_delivery": _duplicate_delivery,
     "dirty_read": _dirty_read,
     "nonmonotonic_poll": lambda f, e, c: f"{f['consumer']} delivered {f['offset']} after {e['previous_offset']}",
-    "poll_skip": lambda f, e, c: f"{f['consumer']} went on at {e['delivered_instead']} instead of {e['expected_offset']}",
+    "poll_skip": lambda f, e, c: (
+        f"{f['consumer']} went on at {e['delivered_instead']} instead of {e['expected_offset']}"
+    ),
     "overcommit": _overcommit,
     "commit_rewind": _commit_rewind,
     "double_ownership": _double_ownership,

@@ -51,7 +51,7 @@ def owed(
         place = Owed(name, topic, partition, start, end, epochs=len(turns))
         place.range_start = _range_start(turns, by_name.get(name), start)
         place.high = max((e.high for e in turns if e.high is not None), default=None)
-        for e, following in zip(turns, [*turns[1:], None], strict=True):
+        for e, following in zip(turns, [*turns[1:], None], strict=False):
             e.passed = _passed(e, following, known.get(index[e.key], Known()))
             if gap := _lost(e):
                 place.lost.append(gap)
@@ -73,8 +73,8 @@ def _range_start(turns: list[Epoch], reader: Reader | None, log_start: int | Non
 
 
 def _passed(e: Epoch, following: Epoch | None, known: Known) -> int | None:
-    """How far the epoch committed: by its own rows, by what the observer saw while it was the latest owner, and by where
-    the next owner found the group's offset. The last two say nothing where other jobs commit to the same group."""
+    """How far the epoch committed: by its own rows, by what the observer saw while it was the latest owner, and by
+    where the next owner found the group's offset. The last two say nothing where other jobs commit to the group."""
     values = [e.committed]
     if e.mode == "subscribe" and not known.foreign:
         values.append(known.seen)
@@ -104,9 +104,17 @@ def _lost(e: Epoch) -> dict[str, Any] | None:
 
 
 _LOST = pa.struct(
-    [("begin", pa.int64()), ("end", pa.int64()), ("consumer", pa.string()), ("incarnation", pa.int32())]
-    + [("assignment", pa.int32()), ("epoch_began_us", pa.int64()), ("epoch_ended_us", pa.int64())]
-    + [("end_reason", pa.string()), ("processed_to", pa.int64())]
+    [
+        ("begin", pa.int64()),
+        ("end", pa.int64()),
+        ("consumer", pa.string()),
+        ("incarnation", pa.int32()),
+        ("assignment", pa.int32()),
+        ("epoch_began_us", pa.int64()),
+        ("epoch_ended_us", pa.int64()),
+        ("end_reason", pa.string()),
+        ("processed_to", pa.int64()),
+    ]
 )
 _ARROW = pa.schema(
     [("reader", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
@@ -116,5 +124,5 @@ _ARROW = pa.schema(
 
 
 def owed_table(spark: SparkSession, places: list[Owed]) -> DataFrame:
-    """The same as a table for joins: reader, topic, partition, log_start, log_end, range_start, high, passed, epochs, lost."""
+    """The same as a table for joins, one column per field of `Owed`."""
     return spark.createDataFrame(pa.Table.from_pylist([vars(p) for p in places], _ARROW))

@@ -46,7 +46,8 @@ def suspects(delivered: DataFrame, log: DataFrame, places: DataFrame) -> DataFra
         .groupBy("reader", "topic", "partition", "offset")
         .agg(F.expr("max(record) AS record"), F.expr("array_sort(collect_list(got)) AS got"))
     )
-    once = "record IS NOT NULL AND size(got) = 1 AND (get(got, 0).identity.producer IS NULL OR get(got, 0).identity <=> record.identity)"
+    same = "(get(got, 0).identity.producer IS NULL OR get(got, 0).identity <=> record.identity)"
+    once = f"record IS NOT NULL AND size(got) = 1 AND {same}"
     return both.filter(f"NOT ({once})")
 
 
@@ -71,7 +72,12 @@ def undelivered(suspect: DataFrame, places: DataFrame) -> DataFrame:
         )
     )
     found = report(
-        missing.selectExpr("*", "record.identity.producer AS producer", "record.identity.incarnation AS incarnation", "record.identity.seq AS seq"),
+        missing.selectExpr(
+            "*",
+            "record.identity.producer AS producer",
+            "record.identity.incarnation AS incarnation",
+            "record.identity.seq AS seq",
+        ),
         "undelivered",
         scope="reader",
         split=f"CASE WHEN range_start IS NULL THEN '{UNDETERMINED}' ELSE '' END",
@@ -91,7 +97,7 @@ def undelivered(suspect: DataFrame, places: DataFrame) -> DataFrame:
 
 
 def duplicate_delivery(suspect: DataFrame) -> DataFrame:
-    """The same log record delivered again to the same reader. Legal: in a later epoch with a legal start at or before it."""
+    """The same log record delivered again to a reader. Legal: in a later epoch with a legal start at or before it."""
     again = (
         suspect.filter("size(got) > 1")
         .selectExpr("reader", "topic", "partition", "offset", "record", "explode(got) AS got")
@@ -132,7 +138,7 @@ def duplicate_delivery(suspect: DataFrame) -> DataFrame:
 
 
 def dirty_read(suspect: DataFrame, places: DataFrame, compacted: list[str]) -> DataFrame:
-    """Delivered, yet the final log has no record there, or another one. Below the log start it was evicted since, and in a
+    """Delivered, yet the final log has no record there, or another one. Below the log start it was evicted since, in a
     compacted topic it may have been compacted away: no finding. A delivery without identity is judged by presence."""
     names = ", ".join(f"'{t}'" for t in compacted) or "''"
     wrong = (
@@ -177,12 +183,24 @@ def poll_skip(delivered: DataFrame, log: DataFrame, log_range: DataFrame) -> Dat
         delivered.withColumn("expected", F.expr(f"coalesce({highest} + 1, position, offset)"))
         .filter("offset > expected")
         .join(F.broadcast(ranges), ["topic", "partition"], "left")
-        .selectExpr(*KEY, "reader", "processed_us", "offset AS next_offset", "greatest(expected, log_start) AS begin", "expected")
+        .selectExpr(
+            *KEY,
+            "reader",
+            "processed_us",
+            "offset AS next_offset",
+            "greatest(expected, log_start) AS begin",
+            "expected",
+        )
         .filter("begin < next_offset")
         .withColumn("offset", F.expr("explode(sequence(begin, next_offset - 1))"))
     )
     left_out = (
-        gaps.join(log.select("topic", "partition", "offset", "producer", F.col("incarnation").alias("producer_incarnation"), "seq"), ["topic", "partition", "offset"])
+        gaps.join(
+            log.select(
+                "topic", "partition", "offset", "producer", F.col("incarnation").alias("producer_incarnation"), "seq"
+            ),
+            ["topic", "partition", "offset"],
+        )
         .join(delivered.select(*KEY, "offset"), [*KEY, "offset"], "left_anti")
         .dropDuplicates([*KEY, "offset"])
     )
@@ -192,12 +210,22 @@ def poll_skip(delivered: DataFrame, log: DataFrame, log_range: DataFrame) -> Dat
         scope="reader",
         incarnation="producer_incarnation",
         at_us="processed_us",
-        evidence=["expected AS expected_offset", "next_offset AS delivered_instead", "assignment", "consumer_incarnation"],
+        evidence=[
+            "expected AS expected_offset",
+            "next_offset AS delivered_instead",
+            "assignment",
+            "consumer_incarnation",
+        ],
     )
 
 
 def read_findings(
-    delivered: DataFrame, log: DataFrame, log_range: DataFrame, suspect: DataFrame, places: DataFrame, compacted: list[str]
+    delivered: DataFrame,
+    log: DataFrame,
+    log_range: DataFrame,
+    suspect: DataFrame,
+    places: DataFrame,
+    compacted: list[str],
 ) -> DataFrame:
     """All findings of the read path. places: see `ranges.owed_table`."""
     return union(

@@ -49,13 +49,24 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 reset = reset if reset == known.reset else LATEST
                 commits, auto = commits or known.commits, auto or known.auto
             first = reset if reset == EARLIEST else ""
-            readers[c.group] = Reader(c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto)
+            readers[c.group] = Reader(
+                c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto
+            )
             continue
         first = _first(c.start, reset)
         for i in range(1, c.members + 1):
             name = f"{c.name}/{i}"
             readers[name] = Reader(
-                name, c.mode, c.group, tuple(sorted(c.topics)), 1, reset, first, commits, auto, fresh_start=not c.checkpoint
+                name,
+                c.mode,
+                c.group,
+                tuple(sorted(c.topics)),
+                1,
+                reset,
+                first,
+                commits,
+                auto,
+                fresh_start=not c.checkpoint,
             )
     return list(readers.values())
 

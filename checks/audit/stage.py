@@ -19,6 +19,7 @@ from chaos.rundir import RunDir
 from chaos.scenario import Resolved, Scenario
 from checks.audit import commits, curves, groups, read_path, starts, times, totals, write_path
 from checks.audit.epochs import (
+    KEY,
     Epochs,
     Life,
     Row,
@@ -58,9 +59,9 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
     policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
     compacted = [t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))]
     tallied = delivery_tallies(ledger.deliveries), commit_tallies(ledger.commits)
-    epochs = build(small.assignments, small.lives, *(_rows(t) for t in tallied), small.drive_end_us)
+    epochs = build(small.assignments, small.lives, _rows(tallied[0]), _rows(tallied[1]), small.drive_end_us)
     begun = epoch_table(spark, epochs)
-    history = starts.commit_history(ledger.commits, begun.select(*read_path.KEY, "begin_us"))
+    history = starts.commit_history(ledger.commits, begun.select(*KEY, "begin_us"))
     known = starts.known_at_begin(spark, epochs, small.lives, history, starts.observed_commits(ledger.cluster))
     starts.judge(epochs, known, readers, small.ranges)
     places = owed(readers, epochs, known, small.ranges)
@@ -131,9 +132,7 @@ class _Large:
         self.places = owed_table(spark, places)
         self.lives = _lives_table(spark, known_lives)
         self.delivered = read_path.with_epochs(ledger.deliveries, self.epochs).persist()
-        self.write_suspects = write_path.suspects(
-            ledger.sends, write_path.own_records(ledger.log, run)
-        ).persist()
+        self.write_suspects = write_path.suspects(ledger.sends, write_path.own_records(ledger.log, run)).persist()
         self.read_suspects = read_path.suspects(self.delivered, ledger.log, self.places).persist()
         self.firsts = times.first_processing(self.delivered, ledger.sends).persist()
         self.observed = times.observations(ledger.sends, self.firsts, history)
@@ -151,7 +150,13 @@ def _findings(
     everything = union(
         [
             write_path.write_findings(
-                ledger.sends, ledger.log, ledger.log_range, large.write_suspects, large.lives, large.run, large.compacted
+                ledger.sends,
+                ledger.log,
+                ledger.log_range,
+                large.write_suspects,
+                large.lives,
+                large.run,
+                large.compacted,
             ),
             read_path.read_findings(
                 large.delivered, ledger.log, ledger.log_range, large.read_suspects, large.places, large.compacted
@@ -200,7 +205,9 @@ def _metrics(
         values = values.unionAll(measured.selectExpr("metric", "scope", "fault", "value_us", "true"))
     rows = times.statistics(values).toArrow().to_pylist()
     unrecovered = {
-        (f"{r['metric']}_unrecovered", f"{r['fault']}:{r['scope']}"): r["value_us"] for r in rows if r["stat"] == times.UNRECOVERED
+        (f"{r['metric']}_unrecovered", f"{r['fault']}:{r['scope']}"): r["value_us"]
+        for r in rows
+        if r["stat"] == times.UNRECOVERED
     }
     names = [r.name for r in readers]
     expected = [
@@ -217,9 +224,13 @@ def _metrics(
 def _extra(large: _Large, counted: dict[tuple[str, str, str], int]) -> Totals:
     """Numbers that come out of the checks."""
     absent = write_path.acked_but_absent(large.write_suspects, large.ledger.log_range, large.compacted)
-    unsent = write_path.unsent_records(large.write_suspects, large.lives).filter("life IS NOT NULL AND life <> 'stopped'")
-    named = absent.filter("fate = 'evicted'").selectExpr("'evicted' AS name", "topic AS scope").unionAll(
-        unsent.selectExpr("'unsent_present' AS name", "topic AS scope")
+    unsent = write_path.unsent_records(large.write_suspects, large.lives).filter(
+        "life IS NOT NULL AND life <> 'stopped'"
+    )
+    named = (
+        absent.filter("fate = 'evicted'")
+        .selectExpr("'evicted' AS name", "topic AS scope")
+        .unionAll(unsent.selectExpr("'unsent_present' AS name", "topic AS scope"))
     )
     extra = _totals(named.groupBy("name", "scope").count().withColumnRenamed("count", "value"))
     for (check, _, scope), count in counted.items():
@@ -251,5 +262,3 @@ def _totals(table: DataFrame) -> Totals:
 
 def _arrow(name: str, rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=AUDIT_TABLES[name])
-
-

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from checks.audit.epochs import Epoch, Epochs, Life
+from checks.audit.epochs import KEY, Epoch, Epochs, Life
 from checks.audit.readers import EARLIEST, Reader
 
 Range = tuple[int | None, int | None]
@@ -43,22 +44,26 @@ def commit_history(commits: DataFrame, epoch_begins: DataFrame) -> DataFrame:
     An automatic commit is told after the fact, so it may have been made at any time since the one before it, or since
     its epoch began. A commit with outcome unknown may take effect until another one settles the matter.
     """
-    before = "lag(completed_us) OVER (PARTITION BY consumer, incarnation, assignment, topic, partition ORDER BY completed_us)"
+    before = f"lag(completed_us) OVER (PARTITION BY {', '.join(KEY)} ORDER BY completed_us)"
     return (
         commits.filter("outcome IN ('ok', 'unknown')")
-        .join(F.broadcast(epoch_begins), ["consumer", "incarnation", "assignment", "topic", "partition"], "left")
-        .withColumn("from_us", F.expr(f"CASE WHEN kind = 'auto' THEN coalesce({before}, begin_us + 1, 0) ELSE requested_us END"))
+        .join(F.broadcast(epoch_begins), list(KEY), "left")
+        .withColumn(
+            "from_us", F.expr(f"CASE WHEN kind = 'auto' THEN coalesce({before}, begin_us + 1, 0) ELSE requested_us END")
+        )
         .withColumn("to_us", F.col("completed_us"))
     )
 
 
 def observed_commits(cluster: DataFrame) -> DataFrame:
-    """What the observer saw committed: group, topic, partition, at_us, offset. Entity is `group:<id>/<topic>/<partition>`."""
+    """What the observer saw committed, from entities `group:<id>/<topic>/<partition>`: these three, at_us, offset."""
     return (
         cluster.filter("key = 'committed' AND entity LIKE 'group:%/%/%'")
         .selectExpr("split(substring(entity, 7), '/') AS part", "try_cast(value AS BIGINT) AS offset", "at_us")
         .filter("offset >= 0 AND size(part) = 3")
-        .selectExpr("part[0] AS `group`", "part[1] AS topic", "try_cast(part[2] AS INT) AS partition", "at_us", "offset")
+        .selectExpr(
+            "part[0] AS `group`", "part[1] AS topic", "try_cast(part[2] AS INT) AS partition", "at_us", "offset"
+        )
     )
 
 
@@ -68,10 +73,14 @@ def known_at_begin(
     """What is known of the committed offset for each epoch of a consumer with a group id, by index in `epochs.all`."""
     asked = spark.createDataFrame(_questions(epochs, lives))
     known: dict[int, Known] = defaultdict(Known)
-    observed_rows = asked.join(observed, ["group", "topic", "partition"]).groupBy("epoch").agg(
-        F.expr("max(struct(at_us, offset)) FILTER (WHERE at_us <= fetched_us) AS last_seen"),
-        F.expr("min(struct(at_us, offset)) FILTER (WHERE at_us > fetched_us) AS next_seen"),
-        F.expr("max(offset) FILTER (WHERE at_us >= begin_us AND at_us < next_begin_us) AS seen"),
+    observed_rows = (
+        asked.join(observed, ["group", "topic", "partition"])
+        .groupBy("epoch")
+        .agg(
+            F.expr("max(struct(at_us, offset)) FILTER (WHERE at_us <= fetched_us) AS last_seen"),
+            F.expr("min(struct(at_us, offset)) FILTER (WHERE at_us > fetched_us) AS next_seen"),
+            F.expr("max(offset) FILTER (WHERE at_us >= begin_us AND at_us < next_begin_us) AS seen"),
+        )
     )
     sightings = {row["epoch"]: row for row in observed_rows.toArrow().to_pylist()}
     for row in _relevant_commits(asked, history).toArrow().to_pylist():
@@ -84,7 +93,7 @@ def known_at_begin(
 def _questions(epochs: Epochs, lives: dict[tuple[str, int], Life]) -> pa.Table:
     """One row per epoch that has a group: between fetched_us and begin_us the client asked for the committed offset."""
     rows = []
-    following = {a.key: b.begin_us for turns in epochs.by_place().values() for a, b in zip(turns, turns[1:], strict=False)}
+    following = {a.key: b.begin_us for turns in epochs.by_place().values() for a, b in pairwise(turns)}
     for index, e in enumerate(epochs.all):
         if e.group is None:
             continue
@@ -92,7 +101,16 @@ def _questions(epochs: Epochs, lives: dict[tuple[str, int], Life]) -> pa.Table:
         life = lives.get(e.holder)
         asked_since = life.started_us if e.mode == "assign" and life and life.started_us is not None else e.begin_us
         rows.append(
-            (index, e.group, e.topic, e.partition, e.consumer, min(asked_since, e.begin_us), e.begin_us, following.get(e.key, 1 << 62))
+            (
+                index,
+                e.group,
+                e.topic,
+                e.partition,
+                e.consumer,
+                min(asked_since, e.begin_us),
+                e.begin_us,
+                following.get(e.key, 1 << 62),
+            )
         )
     names = [("epoch", pa.int32()), ("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
     names += [("asking", pa.string())] + [(name, pa.int64()) for name in ("fetched_us", "begin_us", "next_begin_us")]
@@ -100,12 +118,13 @@ def _questions(epochs: Epochs, lives: dict[tuple[str, int], Life]) -> pa.Table:
 
 
 def _relevant_commits(asked: DataFrame, history: DataFrame) -> DataFrame:
-    """Per epoch: settled, the commits that overlap or follow it, the reader's own last, and when the next one was done."""
+    """Per epoch: settled, the commits that overlap or follow it, the asking consumer's own last, the next one's end."""
     made = history.select("group", "topic", "partition", "from_us", "to_us", "offset", "outcome", "consumer", "mode")
     both = asked.join(made, ["group", "topic", "partition"])
+    made_before = "outcome = 'ok' AND to_us <="
     settled = both.groupBy("epoch").agg(
-        F.expr("max(struct(to_us, from_us, offset)) FILTER (WHERE outcome = 'ok' AND to_us <= fetched_us) AS settled"),
-        F.expr("max(struct(to_us, offset)) FILTER (WHERE outcome = 'ok' AND to_us <= begin_us AND consumer = asking) AS own"),
+        F.expr(f"max(struct(to_us, from_us, offset)) FILTER (WHERE {made_before} fetched_us) AS settled"),
+        F.expr(f"max(struct(to_us, offset)) FILTER (WHERE {made_before} begin_us AND consumer = asking) AS own"),
         F.expr("min(to_us) FILTER (WHERE from_us > begin_us) AS next_done"),
         F.expr("max(mode = 'assign') AS foreign"),
     )
@@ -158,7 +177,11 @@ def _judge(e: Epoch, earlier: list[Epoch], known: Known, reader: Reader, log: Ra
         e.legal = expected is None or e.start is None or e.start == expected
         e.why = "its checkpoint" if e.legal else f"its checkpoint was {expected}, not {e.start}"
     elif e.source == "start":
-        mine = [p for p in earlier if p.consumer == e.consumer and (p.incarnation == e.incarnation or not reader.fresh_start)]
+        mine = [
+            p
+            for p in earlier
+            if p.consumer == e.consumer and (p.incarnation == e.incarnation or not reader.fresh_start)
+        ]
         e.start, e.legal = _position(e), not mine
         e.why = "the given start" if e.legal else "began at its given start again"
     elif e.source == "reset":

@@ -40,7 +40,7 @@ def fault_table(spark: SparkSession, injected: dict[str, int]) -> DataFrame:
 
 
 def first_processing(delivered: DataFrame, sends: DataFrame) -> DataFrame:
-    """Each record's first processing by each reader, with the call of produce: reader, topic, partition, processed_us, invoked_us."""
+    """Each record's first processing by each reader: identity, reader, topic, partition, processed_us, invoked_us."""
     firsts = (
         delivered.filter("producer IS NOT NULL")
         .groupBy("producer", F.col("producer_incarnation").alias("incarnation"), "seq", "reader", "topic", "partition")
@@ -56,10 +56,16 @@ def observations(sends: DataFrame, firsts: DataFrame, history: DataFrame) -> Dat
         "'ack_latency' AS metric", "topic AS scope", "completed_us AS at_us", "completed_us - invoked_us AS value_us"
     )
     ends = firsts.selectExpr(
-        "'end_to_end_latency' AS metric", "reader AS scope", "processed_us AS at_us", "processed_us - invoked_us AS value_us"
+        "'end_to_end_latency' AS metric",
+        "reader AS scope",
+        "processed_us AS at_us",
+        "processed_us - invoked_us AS value_us",
     )
     commits = history.filter("outcome = 'ok' AND kind IN ('sync', 'async')").selectExpr(
-        "'commit_latency' AS metric", f"{READER} AS scope", "completed_us AS at_us", "completed_us - requested_us AS value_us"
+        "'commit_latency' AS metric",
+        f"{READER} AS scope",
+        "completed_us AS at_us",
+        "completed_us - requested_us AS value_us",
     )
     return union([acks, ends, commits]).withColumn("value_us", F.expr("greatest(value_us, 0)"))
 
@@ -106,7 +112,10 @@ def consume_unavailability(
         .filter("invoked_us >= injected_us")
         .groupBy("fault", "injected_us", "topic", "partition")
         .agg(F.expr("count(*) AS after"))
-        .join(F.broadcast(places.filter("range_start IS NOT NULL").select("reader", "topic", "partition")), ["topic", "partition"])
+        .join(
+            F.broadcast(places.filter("range_start IS NOT NULL").select("reader", "topic", "partition")),
+            ["topic", "partition"],
+        )
     )
     both = expected.join(seen, ["fault", "injected_us", "reader", "topic", "partition"], "left")
     return _unavailable(both, "consume_unavailability", "reader", drive_end_us)

@@ -19,7 +19,7 @@ Totals = dict[tuple[str, str], int]
 
 
 def base_totals(ledger: Ledger, run: str) -> DataFrame:
-    """What the tables hold: name, scope, value. All in one pass per table; `drive_end_us` is the latest time in them."""
+    """What the tables hold: name, scope, value, in one pass per table; `drive_end_us` is the latest time in them."""
     ok = "outcome = 'ok'"
     return union(
         [
@@ -41,7 +41,13 @@ def base_totals(ledger: Ledger, run: str) -> DataFrame:
                 "checked count_if(crc_ok IS NOT NULL)",
             ),
             _tally(ledger.deliveries, READER, "rows.deliveries count(*)", "drive_end_us max(processed_us)"),
-            _tally(ledger.commits, READER, "rows.commits count(*)", f"committed count_if({ok})", "drive_end_us max(completed_us)"),
+            _tally(
+                ledger.commits,
+                READER,
+                "rows.commits count(*)",
+                f"committed count_if({ok})",
+                "drive_end_us max(completed_us)",
+            ),
             _tally(ledger.assignments, READER, "rows.assignments count(*)", "drive_end_us max(at_us)"),
             _tally(ledger.lifecycle, "client", "rows.lifecycle count(*)", "drive_end_us max(at_us)"),
             _tally(ledger.faults, "fault", "rows.faults count(*)", "drive_end_us max(at_us)"),
@@ -64,7 +70,11 @@ def _tally(table: DataFrame, scope: str, *numbers: str) -> DataFrame:
 def in_range(log: DataFrame, places: DataFrame) -> DataFrame:
     """Log records in each reader's range: name, scope, value. Those of a range that is not known are not in it."""
     joined = log.join(F.broadcast(places), ["topic", "partition"]).filter("offset >= range_start")
-    return joined.groupBy("reader").agg(F.expr("count(*) AS value")).selectExpr("'in_range' AS name", "reader AS scope", "value")
+    return (
+        joined.groupBy("reader")
+        .agg(F.expr("count(*) AS value"))
+        .selectExpr("'in_range' AS name", "reader AS scope", "value")
+    )
 
 
 def examined(check: str, scope: str, totals: Totals) -> int:
@@ -115,7 +125,9 @@ def scopes_of(check: str, topics: list[str], readers: list[Reader]) -> list[str]
     return [r.name for r in readers]
 
 
-def summary_rows(topics: list[str], readers: list[Reader], totals: Totals, counted: dict[tuple[str, str, str], int]) -> list[dict[str, Any]]:
+def summary_rows(
+    topics: list[str], readers: list[Reader], totals: Totals, counted: dict[tuple[str, str, str], int]
+) -> list[dict[str, Any]]:
     """Table `summary`: a row for every check, split and scope, whether or not there was anything to find.
 
     counted: findings by (check, split, scope). A finding in a scope that the scenario does not name gets its row too.
@@ -137,16 +149,28 @@ def summary_rows(topics: list[str], readers: list[Reader], totals: Totals, count
             seen -= undetermined
         count = counted.get((check, split, scope), 0)
         rows.append(
-            {"check": check, "split": split, "scope": scope, "count": count, "examined": max(seen, count), "undetermined": undetermined}
+            {
+                "check": check,
+                "split": split,
+                "scope": scope,
+                "count": count,
+                "examined": max(seen, count),
+                "undetermined": undetermined,
+            }
         )
     return rows
 
 
-def count_rows(topics: list[str], readers: list[Reader], totals: Totals, ledger: Ledger, extra: Totals) -> list[dict[str, Any]]:
-    """Table `counts`. extra: numbers that come out of the checks (unsent_present, evicted by topic, redelivered by reader)."""
+def count_rows(
+    topics: list[str], readers: list[Reader], totals: Totals, ledger: Ledger, extra: Totals
+) -> list[dict[str, Any]]:
+    """Table `counts`. extra: out of the checks, unsent_present and evicted by topic, redelivered by reader."""
     rows: list[tuple[str, str, int]] = []
     for topic in topics:
-        number = {name: totals.get((name, topic), 0) for name in ("rows.sends", "acked", "failed", "unknown", "rows.log", "offsets")}
+        number = {
+            name: totals.get((name, topic), 0)
+            for name in ("rows.sends", "acked", "failed", "unknown", "rows.log", "offsets")
+        }
         unsent = extra.get(("unsent_present", topic), 0)
         rows += [
             ("sent", topic, number["rows.sends"]),

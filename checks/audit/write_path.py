@@ -48,7 +48,14 @@ def lost_write(suspect: DataFrame, log_range: DataFrame, compacted: list[str]) -
         scope="topic",
         split=f"CASE WHEN fate = 'lost' THEN '' ELSE '{UNDETERMINED}' END",
         at_us="completed_us",
-        evidence=["offset AS acked_offset", "invoked_us", "completed_us", "log_start", "log_end", "size(copies) AS other_copies"],
+        evidence=[
+            "offset AS acked_offset",
+            "invoked_us",
+            "completed_us",
+            "log_start",
+            "log_end",
+            "size(copies) AS other_copies",
+        ],
     )
 
 
@@ -102,7 +109,7 @@ def duplicate_write(suspect: DataFrame) -> DataFrame:
 
 
 def misplaced_write(suspect: DataFrame) -> DataFrame:
-    """Acknowledged at one place, found (in the same incarnation) at others only. Without an offset there is no place."""
+    """Acknowledged at one place, found (in the same incarnation) only at others. Without an offset no place is known."""
     acked = (
         suspect.selectExpr("producer", "seq", "copies", "explode(sends) AS send")
         .filter("send.outcome = 'ok' AND send.offset IS NOT NULL")
@@ -167,7 +174,7 @@ def phantom_write(log: DataFrame, suspect: DataFrame, lives: DataFrame, run: str
 
 
 def unsent_records(suspect: DataFrame, lives: DataFrame) -> DataFrame:
-    """Copies in the log without a row of sends, with how their incarnation ended: life is stopped, crashed, "" or null."""
+    """Copies in the log without a row of sends. life is how their incarnation ended: stopped, crashed, "" or null."""
     return (
         suspect.selectExpr("producer", "seq", "sends", "explode(copies) AS copy")
         .filter("NOT exists(sends, s -> s.incarnation = copy.incarnation)")
@@ -178,11 +185,19 @@ def unsent_records(suspect: DataFrame, lives: DataFrame) -> DataFrame:
 
 def corrupt_record(log: DataFrame) -> DataFrame:
     """Key and value do not match the CRC that travels with them."""
-    return report(log.filter("NOT crc_ok"), "corrupt_record", scope="topic", at_us="timestamp", evidence=["run AS carried_run"])
+    return report(
+        log.filter("NOT crc_ok"), "corrupt_record", scope="topic", at_us="timestamp", evidence=["run AS carried_run"]
+    )
 
 
 def write_findings(
-    sends: DataFrame, log: DataFrame, log_range: DataFrame, suspect: DataFrame, lives: DataFrame, run: str, compacted: list[str]
+    sends: DataFrame,
+    log: DataFrame,
+    log_range: DataFrame,
+    suspect: DataFrame,
+    lives: DataFrame,
+    run: str,
+    compacted: list[str],
 ) -> DataFrame:
     """All findings of the write path. lives: producer, incarnation, life (how it ended)."""
     own = own_records(log, run)

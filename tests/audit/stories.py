@@ -72,7 +72,9 @@ def compacted_away(s: Story) -> None:
 @story(lost_write=1)
 def another_incarnation_does_not_stand_for_it(s: Story) -> None:
     s.life(s.producer, "started", "crashed")
-    s.send(0, 0).log(0, 0, incarnation=2).send(0, 0, incarnation=2).life(s.producer, "started", "stopped", incarnation=2)
+    s.send(0, 0).log(0, 0, incarnation=2).send(0, 0, incarnation=2).life(
+        s.producer, "started", "stopped", incarnation=2
+    )
 
 
 @story(duplicate_write=2)
@@ -215,7 +217,14 @@ def committed_unseen_by_the_ledger(s: Story) -> None:
     s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1)
     s.saw_committed(2)
     s.rows["lifecycle"].append(
-        {"client": s.reader(1), "role": "consumer", "incarnation": 1, "event": "crashed", "detail": "{}", "at_us": s.now}
+        {
+            "client": s.reader(1),
+            "role": "consumer",
+            "incarnation": 1,
+            "event": "crashed",
+            "detail": "{}",
+            "at_us": s.now,
+        }
     )
     s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
 
@@ -483,7 +492,11 @@ def learned_late_without_generations(s: Story) -> None:
 
 @story(foreign_commit=1, skipped_delivery=1)
 def moved_by_another_job(s: Story) -> None:
-    s.mode, s.members, s.consumer = "assign", 2, {"group": "shared", "commit": {"when": "after_batch"}, "start": "group"}
+    s.mode, s.members, s.consumer = (
+        "assign",
+        2,
+        {"group": "shared", "commit": {"when": "after_batch"}, "start": "group"},
+    )
     s.wrote(0, 1, 2)
     a = s.assigned(1, position=0).got(0).commit(1).died()
     s.assigned(2, position=0).got(0, 1).commit(2).got(2)

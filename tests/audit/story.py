@@ -1,4 +1,4 @@
-"""Histories written by hand, one per test, each with a topic and a group of its own so that one audit judges them all."""
+"""Histories written by hand, each with a topic and a group of its own, so that one audit judges them all."""
 
 from __future__ import annotations
 
@@ -131,7 +131,13 @@ class Epoch:
         self.generation = more.setdefault("generation", self.generation)
         at_us = more.pop("at_us", None) or self.story.tick()
         self.story.rows["assignments"].append(
-            {**self.identity, "member_id": f"{self.consumer}-{self.incarnation}", "event": event, "at_us": at_us, **more}
+            {
+                **self.identity,
+                "member_id": f"{self.consumer}-{self.incarnation}",
+                "event": event,
+                "at_us": at_us,
+                **more,
+            }
         )
         return self
 
@@ -148,7 +154,9 @@ class Epoch:
 
     def commit(self, offset: int, outcome: str = "ok", kind: str = "sync", **more: Any) -> Epoch:
         at = {"requested_us": self.story.now, "completed_us": self.story.tick()}
-        self.story.rows["commits"].append({**self.identity, "offset": offset, "kind": kind, "outcome": outcome, **at, **more})
+        self.story.rows["commits"].append(
+            {**self.identity, "offset": offset, "kind": kind, "outcome": outcome, **at, **more}
+        )
         return self
 
     def revoked(self, **more: Any) -> Epoch:
@@ -172,7 +180,9 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             consumers.append({"group": s.name} | _consumer(s))
         elif s.mode:
             consumers.append(_consumer(s))
-    return Scenario.model_validate({"title": "stories", "topics": topics, "producers": producers, "consumers": consumers})
+    return Scenario.model_validate(
+        {"title": "stories", "topics": topics, "producers": producers, "consumers": consumers}
+    )
 
 
 def _consumer(s: Story) -> dict[str, Any]:
