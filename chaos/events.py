@@ -7,6 +7,7 @@ proving what it should), `verdict` (verdict, sentence, report).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -34,11 +35,13 @@ class EventLog:
     def emit(self, kind: str, **fields: Any) -> None:
         """Append one event. One write(2) a line, so several processes may append to one file."""
         event = {"at_us": now_us(), "kind": kind, **fields}
-        fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            os.write(fd, (json.dumps(event) + "\n").encode())
-        finally:
-            os.close(fd)
+        # a run on a full disk must still be healed and ended, and the ledger's own writers do not pass over it
+        with contextlib.suppress(OSError):
+            fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                os.write(fd, (json.dumps(event) + "\n").encode())
+            finally:
+                os.close(fd)
         if self._listener:
             self._listener(event)
 

@@ -5,6 +5,7 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or invalid scenario, 3 inconclusive, 130
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from types import FrameType
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 
 from chaos.cli import clusters, dag, java, run, scenarios
-from chaos.errors import INTERRUPTED, AftershockError
+from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 
 app = typer.Typer(
     help="Break a real Apache Kafka cluster on purpose, and prove record by record what happened.\n\n"
@@ -35,6 +36,15 @@ def main() -> None:
     except AftershockError as e:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {_plain(str(e))}")
         sys.exit(e.exit_code)
+    except OSError as e:
+        if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        where = f" ({e.filename})" if e.filename else ""
+        Console(stderr=True, soft_wrap=True, highlight=False).print(
+            f"[bold red]error:[/] {_plain(str(e.strerror))}{_plain(where)}; everything of the run was ended, "
+            "make room or choose another --runs-dir and run again"
+        )
+        sys.exit(INCONCLUSIVE)
     except KeyboardInterrupt:
         Console(stderr=True).print("interrupted; everything of the run was ended")
         sys.exit(INTERRUPTED)

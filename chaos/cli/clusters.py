@@ -13,9 +13,8 @@ from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR, RunsDir
 from chaos.cli.view import View
-from chaos.cluster.marked import Marked, find_marked
+from chaos.cluster.marked import Marked, end_run, find_marked, remove_data
 from chaos.cluster.marked import gc as collect
-from chaos.cluster.process import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
 from chaos.rundir import RunDir, new_run_id
@@ -42,6 +41,8 @@ def up(
         deadline_s = parse_duration(for_)
     except ValueError as e:
         raise UsageError(f"--for: {e}") from None
+    from chaos.cluster.process import ProcessCluster  # on use: `--help` needs no Kafka client
+
     run = RunDir.create(runs_dir, new_run_id("up"))
     with View() as view:
         spec = ClusterSpec(brokers=brokers, kafka=kafka)
@@ -57,7 +58,8 @@ def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `u
     run = RunDir(run_dir.absolute())
     if not run.cluster.is_file():
         raise UsageError(f"{run_dir} has no cluster.json; `python -m chaos ps` lists what runs")
-    ProcessCluster.attach(run).destroy()
+    end_run(run.path)
+    remove_data(run.path)
 
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:

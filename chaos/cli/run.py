@@ -11,12 +11,12 @@ from typing import Annotated
 
 import typer
 
-from chaos import stages
 from chaos.cli.view import View
 from chaos.cluster.processes import Identity, spawn
-from chaos.errors import AftershockError
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError
 from chaos.events import EventLog
 from chaos.rundir import RunDir
+from chaos.scenario import read
 
 RUNS_DIR = Path("runs")
 
@@ -50,6 +50,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a scenario: deploy a cluster, break it under load, audit every record, tell the verdict."""
+    from chaos import stages  # on use: `list` and `--help` need no Kafka client
+
     directory = stages.prepare(scenario, runs_dir=runs_dir, seed=seed, kafka=kafka, overrides=sets)
     with View() as view:
         view.say(f"run directory: {directory.path}")
@@ -73,6 +75,7 @@ def audit(
 ) -> None:
     """Audit a run directory again, offline: from its ledger to the verdict, with no Kafka."""
     directory = RunDir.open(run_dir)
+    read(directory)
     with View() as view:
         code = _check(directory, view, None, spark_master)
     show_result(directory, as_json)
@@ -82,21 +85,26 @@ def audit(
 def _check(run: RunDir, view: View, events: EventLog | None, master: str | None) -> int:
     """Run the other half as a process of its own; the cluster ends as soon as its log has been read."""
     argv = [sys.executable, "-m", "checks", str(run.path), *(["--spark-master", master] if master else [])]
-    child = spawn(
-        argv, run=run, role="checks", owner=Identity.current(), log=run.logs / "checks.log", stdout=subprocess.PIPE
-    )
+    run.logs.mkdir(exist_ok=True)
+    log = run.logs / "checks.log"
+    child = spawn(argv, run=run, role="checks", owner=Identity.current(), log=log, stdout=subprocess.PIPE)
     assert child.popen.stdout is not None
     try:
         for line in child.popen.stdout:
             event = json.loads(line)
             view(event)
             if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end" and events:
+                from chaos import stages
+
                 stages.end_brokers(run, events)
-        return child.popen.wait()
+        code = child.popen.wait()
     finally:
         if child.popen.poll() is None:
             child.popen.kill()
             child.popen.wait()
+    if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
+        raise AftershockError(f"the checks died with {code}, so there is no verdict; their log is {log}")
+    return code
 
 
 def show_result(run: RunDir, as_json: bool) -> None:

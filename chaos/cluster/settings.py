@@ -76,8 +76,8 @@ def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller
     """The settings of one broker. `ports` and `controller_ports` hold those of all brokers, by node id from 1.
 
     Differences from Kafka's defaults are what a small cluster needs, and few: replication of the internal topics no
-    wider than the cluster, a short wait for further members when a group first forms (3 s by default), a log cleaner that does not take half
-    of a small heap (128 MiB by default). Each of them can be overridden.
+    wider than the cluster, a short wait for further members when a group first forms (3 s by default), a log cleaner
+    that does not take half of a small heap (128 MiB by default). Each of them can be overridden.
     """
     defaults: dict[str, Scalar] = {
         "offsets.topic.replication.factor": min(3, spec.brokers),

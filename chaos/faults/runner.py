@@ -124,16 +124,16 @@ class FaultRun:
     def _enter(self, phase: str, words: str) -> None:
         self.phases[phase] = time.monotonic()
         evidence = {"words": words, "resolved": self._fault.resolved}
-        self._writer.append_rows(
-            [
-                {
-                    "fault": self.spec.name,
-                    "kind": self._kind,
-                    "target": self.spec.target.words(),
-                    "phase": phase,
-                    "evidence": json.dumps(evidence),
-                    "at_us": now_us(),
-                }
-            ]
-        )
+        row = {
+            "fault": self.spec.name,
+            "kind": self._kind,
+            "target": self.spec.target.words(),
+            "phase": phase,
+            "evidence": json.dumps(evidence),
+            "at_us": now_us(),
+        }
+        try:
+            self._writer.append_rows([row])
+        except OSError as e:  # a full disk must not keep a fault from being healed; without its row it has no proof
+            self.errors.append(f"{phase} of {self.spec.name} is not on record: {e}")
         self._events.emit("fault", fault=self.spec.name, phase=phase, words=words)
