@@ -2,7 +2,7 @@
 
 A client library retries, caches and picks brokers for its caller. That is in the way of observing a cluster that is
 being broken, and librdkafka's Admin API ends the whole process where a coordinator moves (librdkafka issue 5040). So
-requests are made here, each to a broker of the caller's choice. Their encoding is kafka-python's, from Kafka's own schemas.
+requests are made here, each to a broker of the caller's choice; kafka-python encodes them, from Kafka's own schemas.
 """
 
 from __future__ import annotations

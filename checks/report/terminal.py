@@ -80,14 +80,17 @@ def _table(*columns: str) -> Table:
 
 
 def _expectations(page: _Page, expectations: list[Expectation]) -> Table:
-    """What is not met comes first; within a verdict the order of the contract stays."""
+    """What is not met comes first; what had to be zero and is zero shares one line, the report names each."""
     table = _table("verdict", "expectation", "expected", "seen")
     order = {"fail": 0, "inconclusive": 1, "pass": 2}
-    for e in sorted(expectations, key=lambda e: order[e.verdict]):
+    quiet = [e for e in expectations if e.verdict == "pass" and e.expected == "0"]
+    for e in sorted((e for e in expectations if e not in quiet), key=lambda e: order[e.verdict]):
         name = page.text(e.name)
         if e.why:
             name.append_text(page.text(f"\n{e.why}", "dim"))
         table.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
+    if quiet:
+        table.add_row(page.verdict("pass"), page.text(f"{len(quiet)} things that must not happen"), "0", "0")
     return table
 
 
