@@ -34,7 +34,7 @@ class Expectation(BaseModel):
 
 
 class FaultOutcome(BaseModel):
-    """One fault as it went: target as written and as resolved, phases in us since the epoch, the proof as a sentence."""
+    """One fault as it went: target as written and as resolved, phases in us, the proof as a sentence."""
 
     name: str
     kind: str

@@ -1,4 +1,4 @@
-"""A fault's row says what was meant before it was done, what came of it, and the proof; healing never fails silently."""
+"""A fault is on record before it is done, with what came of it and its proof; healing never fails silently."""
 
 import json
 from dataclasses import dataclass, field

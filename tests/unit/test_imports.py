@@ -1,4 +1,4 @@
-"""Imports point one way: dags -> chaos, checks; checks -> a few parts of chaos; chaos never imports what it must not."""
+"""Imports point one way: dags to chaos and checks, checks to a few parts of chaos, chaos to neither."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,3 @@
-import os
 import signal
 import subprocess
 import sys
@@ -105,7 +104,7 @@ def test_a_ledger_without_seal_or_of_another_version_is_refused(tmp_path):
 def test_sealing_again_after_a_kill_between_writing_and_removing_loses_nothing(tmp_path):
     written(tmp_path, [fault("a")])
     seal(tmp_path)
-    os.remove(tmp_path / "seal.json")  # as if killed before the seal: Parquet is there, streams too
+    (tmp_path / "seal.json").unlink()  # as if killed before the seal: Parquet is there, streams too
     written(tmp_path, [fault("a")])
     assert seal(tmp_path).tables["faults"].rows == 1
 
