@@ -1,9 +1,10 @@
 """One DAG per shipped scenario: `resilience.<scenario>`. The tasks call stages and hold no logic of their own.
 
-    deploy -> drive -> audit -> validate -> report -> verdict      destroy is deploy's teardown
+    deploy -> drive -> audit -> validate -> report -> verdict
+                                                 \\-> destroy      deploy's teardown: it runs whatever happened
 
 Clients and faults belong in one task, for `airflow dags test` runs tasks one after another. `drive` is never retried: a
-second try would hide what the first one saw. The verdict is the leaf and raises unless it is a pass, so that no DAG run
+second try would hide what the first one saw. The verdict is a leaf and raises unless it is a pass, so that no DAG run
 is green that did not prove something. XCom carries the run directory's path and nothing else.
 """
 
@@ -120,7 +121,10 @@ def build(name: str, title: str) -> DAG:
     ) as dag:
         run_dir = deploy(name)
         end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
-        run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> report(run_dir) >> verdict(run_dir) >> end
+        done = report(run_dir)
+        run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
+        # both are leaves: a task above a teardown that may fail the run is no leaf, and its own failure would not count
+        done >> [verdict(run_dir), end]
     return dag
 
 

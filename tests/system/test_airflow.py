@@ -17,23 +17,29 @@ import json
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag("dags")
 print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
-    dag_id: {"leaves": [t.task_id for t in dag.leaves], "params": list(dag.params),
+    dag_id: {"leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
              "teardowns": [t.task_id for t in dag.teardowns], "retries": dag.get_task("drive").retries}
     for dag_id, dag in bag.dags.items()}}))
 """
 
 
 @pytest.fixture(scope="module")
-def airflow_home(tmp_path_factory):
-    return tmp_path_factory.mktemp("airflow")
+def airflow(tmp_path_factory):
+    """The environment of an Airflow with an empty home of its own, as any Airflow that is pointed at our DAG folder."""
+    env = {
+        **os.environ,
+        "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+    }
+    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=env, capture_output=True, check=True)
+    return env
 
 
 @pytest.fixture(scope="module")
-def bag(airflow_home):
-    env = {**os.environ, "AIRFLOW_HOME": str(airflow_home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-    done = subprocess.run(
-        [sys.executable, "-c", INSPECT], cwd=ROOT, env=env, capture_output=True, text=True, check=True
-    )
+def bag(airflow):
+    argv = [sys.executable, "-c", INSPECT]
+    done = subprocess.run(argv, cwd=ROOT, env=airflow, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -42,17 +48,17 @@ def test_there_is_one_dag_per_shipped_scenario_and_none_fails_to_import(bag):
     assert set(bag["dags"]) == {f"resilience.{name}" for name in shipped()}
 
 
-def test_every_dag_ends_in_its_teardown_takes_the_params_and_never_retries_the_drive(bag):
+def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retries_the_drive(bag):
     for dag in bag["dags"].values():
         assert dag["teardowns"] == ["destroy"]
+        assert dag["leaves"] == ["destroy", "verdict"]
         assert {"kafka", "seed", "overrides"} <= set(dag["params"])
         assert dag["retries"] == 0
 
 
 @pytest.mark.kafka
-def test_the_demo_runs_through_airflow_and_proves_all_three_faults(airflow_home, tmp_path):
-    env = {**os.environ, "AIRFLOW_HOME": str(airflow_home)}
-    ended = chaos("dag", "resilience-demo", "--json", "--runs-dir", tmp_path, env=env)
+def test_the_demo_runs_through_airflow_and_proves_all_three_faults(airflow, tmp_path):
+    ended = chaos("dag", "resilience-demo", "--json", "--runs-dir", tmp_path, env=airflow)
     result = ended.result
     unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, result["verdict"], unmet) == (0, "pass", []), result["sentence"]
@@ -67,12 +73,10 @@ def test_the_demo_runs_through_airflow_and_proves_all_three_faults(airflow_home,
 
 
 @pytest.mark.kafka
-def test_a_dag_whose_contract_is_broken_is_not_green(airflow_home, tmp_path):
-    env = {**os.environ, "AIRFLOW_HOME": str(airflow_home), "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags")}
+def test_a_dag_whose_contract_is_broken_is_not_green(airflow, tmp_path):
     conf = {"runs_dir": str(tmp_path), "run_id": "broken", "overrides": ["expect.duplicate_write={min: 1}"]}
     argv = [sys.executable, "-m", "airflow", "dags", "test", "resilience.group-split", "--conf", json.dumps(conf)]
-    env |= {"PYTHONPATH": str(ROOT), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
-    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout[-2000:]
     assert json.loads((tmp_path / "broken" / "result.json").read_text())["verdict"] == "fail"
     assert left_running(tmp_path) == []
