@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 DRIVER_MEMORY = "2g"
 SHUFFLE_PARTITIONS = 4
-LARGE_ROWS = 1_000_000
+LARGE_ROWS = 300_000
 """From so many ledger rows on, compiled code is worth its price; below, compiling takes longer than the work."""
 
 
@@ -67,7 +67,7 @@ def _settings(local: bool, large: bool) -> dict[str, str]:
         "spark.driver.memory": os.environ.get("AFTERSHOCK_SPARK_MEMORY", DRIVER_MEMORY),
         "spark.driver.extraJavaOptions": " ".join(
             [f"-Djava.io.tmpdir={temp}", f"-Dlog4j2.configurationFile=file:{log4j}"]
-            + ([] if large else ["-XX:TieredStopAtLevel=1"])
+            + ([] if large else ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"])
         ),
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",

@@ -109,7 +109,7 @@ def duplicate_write(suspect: DataFrame) -> DataFrame:
 
 
 def misplaced_write(suspect: DataFrame) -> DataFrame:
-    """Acknowledged at one place, found (same incarnation) only at others. Without an offset no place is known."""
+    """Acknowledged at one place, found (in the same incarnation) only at others. Acks without offset have no place."""
     acked = (
         suspect.selectExpr("producer", "seq", "copies", "explode(sends) AS send")
         .filter("send.outcome = 'ok' AND send.offset IS NOT NULL")
