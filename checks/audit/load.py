@@ -17,6 +17,10 @@ from chaos.rundir import RunDir
 AUDITED = {name: TABLES[name] for name in TABLES if name != "transactions"}
 """The tables that are looked at; transactional clients come with a later version."""
 
+BY_ASSIGNMENT = ("deliveries", "commits", "assignments")
+NO_ASSIGNMENT = -1
+"""Stands for a missing assignment number: joins drop nulls, and no row may vanish."""
+
 _SPARK = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}
 
 
@@ -49,6 +53,8 @@ def load(spark: SparkSession, run: RunDir) -> Ledger:
         rows[name] = _check_file(name, path, schema)
         _check_seal(name, path, rows[name], seal)
         frames[name] = read_parquet(spark, [path], schema)
+        if name in BY_ASSIGNMENT:
+            frames[name] = frames[name].fillna(NO_ASSIGNMENT, ["assignment"])
     rows["log"], frames["log"] = _load_log(spark, run.ledger / "log")
     path = run.ledger / "log_range.parquet"
     _check_file("log_range", path, LOG_RANGE)

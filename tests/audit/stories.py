@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.audit.story import Story
+from tests.audit.story import Epoch, Story
 
 Expected = dict[str, int]
 STORIES: dict[str, tuple[Callable[[Story], None], Expected]] = {}
@@ -397,6 +397,11 @@ def not_in_the_log_any_more(s: Story) -> None:
     s.now += 1
 
 
+@story(dirty_read=1)
+def without_identity_and_not_in_the_log(s: Story) -> None:
+    s.wrote(0).assigned().got(0).got(1, seq=lambda _: None).commit(1)
+
+
 @story(dirty_read=1, skipped_delivery=1)
 def another_record_stands_there_now(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 77).got(2).commit(3)
@@ -411,6 +416,13 @@ def delivered_and_evicted(s: Story) -> None:
 @story(phantom_write=1)
 def delivered_without_identity(s: Story) -> None:
     s.wrote(0).log(1, None).assigned().got(0).got(1, seq=lambda _: None).commit(2)
+
+
+@story()
+def delivered_under_no_assignment_on_record(s: Story) -> None:
+    s.consumer = {"commit": {"when": "never"}}
+    s.wrote(0, 1).assigned().got(0)
+    Epoch(s, s.reader(1), None, 0, 1).got(1)  # type: ignore[arg-type]
 
 
 # --- groups
