@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from chaos.clients.fleet import Fleet
@@ -33,8 +33,16 @@ HEAL_TIMEOUT_S = 60.0
 class Drive:
     """One drive of one run; `run` is all there is to call."""
 
-    def __init__(self, run: RunDir, resolved: Resolved, cluster: ProcessCluster, events: EventLog) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        resolved: Resolved,
+        cluster: ProcessCluster,
+        events: EventLog,
+        before_load: Callable[[], None],
+    ) -> None:
         self._run, self._resolved, self._cluster, self._events = run, resolved, cluster, events
+        self._before_load = before_load
         self._scenario = resolved.scenario
         self._limits = self._scenario.limits
         self._partitions = [f"{t.name}/{p}" for t in self._scenario.topics for p in range(t.partitions)]
@@ -71,6 +79,7 @@ class Drive:
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
                 self._wait_groups(observer)
+                self._before_load()
                 self._started = time.monotonic()
                 fleet.start_producers()
             with self._events.stage("load"):

@@ -6,7 +6,7 @@ prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdic
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
@@ -80,16 +80,21 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> ProcessClus
         )
         try:
             _create_topics(cluster.bootstrap, scenario.topics)
+            if groups := [c.group for c in scenario.consumers if c.group]:
+                Kafka(cluster.bootstrap).coordinator(groups[0])  # the first question makes __consumer_offsets
         except BaseException:
             cluster.destroy()
             raise
     return cluster
 
 
-def drive(run: RunDir, events: EventLog) -> None:
-    """Run clients and faults against the deployed cluster, and seal the ledger."""
+def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
+    """Run clients and faults against the deployed cluster, and seal the ledger.
+
+    `before_load` is called when all clients are up, just before the first record is sent.
+    """
     with events.stage("drive"):
-        Drive(run, read(run), ProcessCluster.attach(run), events).run()
+        Drive(run, read(run), ProcessCluster.attach(run), events, before_load).run()
 
 
 def end_brokers(run: RunDir, events: EventLog) -> None:

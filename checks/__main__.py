@@ -40,6 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     wanted = [stage for stage in STAGES if not options.only or stage in options.only]
     if "validate" in wanted:
         _import_ahead()
+    if options.when_told and not _told_to_begin(options.spark_master, tell):
+        return INCONCLUSIVE
     return _run(run, wanted, options.spark_master, tell)
 
 
@@ -68,10 +70,21 @@ def _run(run: RunDir, wanted: list[str], master: str | None, tell: stages.Listen
     return INCONCLUSIVE if broken else PASS
 
 
+def _told_to_begin(master: str | None, tell: stages.Listener) -> bool:
+    """Start Spark while others still work, say `ready`, and wait for the word; False if it never comes."""
+    from checks.readback import kafka_source_jars
+    from checks.session import spark_session
+
+    spark_session(master, jars=kafka_source_jars()).range(1).count()
+    tell({"kind": "ready"})
+    return bool(sys.stdin.readline())
+
+
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m checks", description="Audit a run directory and give its verdict.")
     parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
+    parser.add_argument("--when-told", action="store_true", help="get ready, then wait for a line on standard input")
     parser.add_argument("--spark-master", metavar="URL", help="as Spark writes it; local[*] when left out")
     return parser.parse_args(argv)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import Annotated
 
 import typer
 
+from chaos.cli.checks import Checks
 from chaos.cli.view import View
-from chaos.cluster.processes import Identity, spawn
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError
+from chaos.cluster.processes import Identity
+from chaos.errors import AftershockError
 from chaos.events import EventLog
 from chaos.rundir import RunDir
 from chaos.scenario import read
@@ -58,10 +58,11 @@ def run(
         events = EventLog(directory, view)
         try:
             stages.deploy(directory, events, Identity.current())
-            # a drive that broke off is judged all the same: what it recorded may show a loss, and is never a pass
-            with contextlib.suppress(AftershockError):
-                stages.drive(directory, events)
-            code = _check(directory, view, events, spark_master)
+            with Checks(directory, view, spark_master, when_told=True) as checks:
+                # a drive that broke off is judged all the same: what it recorded may show a loss, and is never a pass
+                with contextlib.suppress(AftershockError):
+                    stages.drive(directory, events, before_load=checks.wait_ready)
+                code = checks.judge(after_readback=lambda: stages.end_brokers(directory, events))
         finally:
             stages.destroy(directory, events)
     show_result(directory, as_json)
@@ -76,35 +77,10 @@ def audit(
     """Audit a run directory again, offline: from its ledger to the verdict, with no Kafka."""
     directory = RunDir.open(run_dir)
     read(directory)
-    with View() as view:
-        code = _check(directory, view, None, spark_master)
+    with View() as view, Checks(directory, view, spark_master) as checks:
+        code = checks.judge()
     show_result(directory, as_json)
     raise typer.Exit(code)
-
-
-def _check(run: RunDir, view: View, events: EventLog | None, master: str | None) -> int:
-    """Run the other half as a process of its own; the cluster ends as soon as its log has been read."""
-    argv = [sys.executable, "-m", "checks", str(run.path), *(["--spark-master", master] if master else [])]
-    run.logs.mkdir(exist_ok=True)
-    log = run.logs / "checks.log"
-    child = spawn(argv, run=run, role="checks", owner=Identity.current(), log=log, stdout=subprocess.PIPE)
-    assert child.popen.stdout is not None
-    try:
-        for line in child.popen.stdout:
-            event = json.loads(line)
-            view(event)
-            if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end" and events:
-                from chaos import stages
-
-                stages.end_brokers(run, events)
-        code = child.popen.wait()
-    finally:
-        if child.popen.poll() is None:
-            child.popen.kill()
-            child.popen.wait()
-    if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
-        raise AftershockError(f"the checks died with {code}, so there is no verdict; their log is {log}")
-    return code
 
 
 def show_result(run: RunDir, as_json: bool) -> None:

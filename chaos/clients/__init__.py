@@ -15,6 +15,7 @@ crashed.
 
 **Obeys**: one JSON object a line on stdin.
 
+    {"do": "start"}                           begin to send (producers whose spec says `hold`)
     {"do": "stop"}                            finish, then exit with 0: a producer flushes, a consumer leaves its group
     {"do": "slow", "per_record_s": 0.02}      take that much longer for each record; 0 is full speed again (consumers)
 

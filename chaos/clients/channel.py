@@ -17,13 +17,15 @@ LAST_WORDS_S = 5.0
 class Channel:
     """Orders as they arrive, and events as they are told. One per process.
 
-    `stopping` turns true with the order to stop and when the owner is gone; `orphaned` only with the latter.
+    `started` turns true with the order to start; `stopping` with the order to stop, and when the owner is gone,
+    `orphaned` only with the latter.
     `per_record_s` is the extra time for each record that was last ordered.
     """
 
     def __init__(self) -> None:
         self.stopping = False
         self.orphaned = False
+        self.started = False
         self.per_record_s = 0.0
         self._told: dict[str, Any] = {}
         self._next_progress = 0.0
@@ -35,6 +37,8 @@ class Channel:
                 order = json.loads(line)
                 if order["do"] == "stop":
                     self.stopping = True
+                elif order["do"] == "start":
+                    self.started = True
                 elif order["do"] == "slow":
                     self.per_record_s = float(order["per_record_s"])
                 else:

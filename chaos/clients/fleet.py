@@ -70,17 +70,20 @@ class Fleet:
         self.kill_all()
         self._lifecycle.close()
 
-    def start_producers(self) -> None:
-        """Start every producer of the scenario; returns when all have told that they run."""
-        self._start_all(self._scenario.producers)
-
     def start_consumers(self) -> None:
-        """Start every consumer of the scenario; returns when all have told that they run."""
-        self._start_all(self._scenario.consumers)
+        """Start every consumer of the scenario, and the processes of the producers, which hold still.
 
-    def _start_all(self, entries: list[Any]) -> None:
-        states = [self._start(client) for entry in entries for client in self.clients(entry.name)]
-        self._wait_started(states)
+        Returns when all have told that they run.
+        """
+        entries = [*self._scenario.consumers, *self._scenario.producers]
+        self._wait_started([self._start(c) for e in entries for c in self.clients(e.name) if c not in self._lives])
+
+    def start_producers(self) -> None:
+        """Let every producer send; those without a process get one first."""
+        clients = [c for e in self._scenario.producers for c in self.clients(e.name)]
+        self._wait_started([self._start(c) for c in clients if c not in self._lives])
+        for client in clients:
+            self.order(client, {"do": "start"})
 
     def clients(self, entry: str) -> list[str]:
         """The ids of an entry's clients."""

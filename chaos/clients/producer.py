@@ -78,6 +78,8 @@ class Producer:
 
     def run(self) -> int:
         """Send everything, then wait for the order to stop; returns the exit code."""
+        while self._spec.hold and not (self._channel.started or self._channel.stopping or self._fatal):
+            self._serve(TICK_S)
         pacer = Pacer(self._spec.rate) if self._spec.rate else None
         while self._next < self._spec.records and not self._channel.stopping and not self._fatal:
             due = pacer.due() if pacer else CHUNK

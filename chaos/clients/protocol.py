@@ -46,6 +46,7 @@ class ProducerSpec(_Spec):
     topic: str
     records: int = Field(ge=0)
     first_seq: int = Field(0, ge=0)
+    hold: bool = Field(False, description="send nothing before the order to start")
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
     value_size: int = Field(description="bytes of the value, identity included")

@@ -68,6 +68,7 @@ class SpecBuilder:
                 "topic": entry.topic,
                 "records": self._most_records(entry),
                 "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
+                "hold": incarnation == 1,
                 "rate": entry.rate,
                 "keys": entry.keys,
                 "value_size": entry.value_size,

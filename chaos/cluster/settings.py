@@ -85,7 +85,7 @@ def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller
         "transaction.state.log.min.isr": min(2, spec.brokers),
         "share.coordinator.state.topic.replication.factor": min(3, spec.brokers),
         "share.coordinator.state.topic.min.isr": min(2, spec.brokers),
-        "group.initial.rebalance.delay.ms": 500,
+        "group.initial.rebalance.delay.ms": 1000,
         "log.cleaner.dedupe.buffer.size": 8 * 2**20,
     }
     decided: dict[str, Scalar] = {

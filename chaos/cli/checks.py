@@ -1,0 +1,70 @@
+"""The other half of Aftershock, as a process of its own: Spark and Great Expectations stay out of this one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from chaos.cli.view import View
+from chaos.cluster.processes import Identity, spawn
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError
+from chaos.events import Event
+from chaos.rundir import RunDir
+
+
+class Checks:
+    """`python -m checks` on one run directory; leaving the context ends it.
+
+    when_told: it starts Spark at once, which takes seconds, and waits until `judge` is called.
+    """
+
+    def __init__(self, run: RunDir, view: View, master: str | None, *, when_told: bool = False) -> None:
+        run.logs.mkdir(exist_ok=True)
+        self._view, self._log, self._when_told = view, run.logs / "checks.log", when_told
+        argv = [sys.executable, "-m", "checks", str(run.path), *(["--spark-master", master] if master else [])]
+        self._child = spawn(
+            [*argv, *(["--when-told"] if when_told else [])],
+            run=run,
+            role="checks",
+            owner=Identity.current(),
+            log=self._log,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ).popen
+
+    def __enter__(self) -> Checks:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if self._child.poll() is None:
+            self._child.kill()
+            self._child.wait()
+
+    def wait_ready(self) -> None:
+        """Return when it has started, so that its start does not disturb what is measured; also if it died."""
+        for event in self._events():
+            if event["kind"] == "ready":
+                return
+
+    def judge(self, after_readback: Callable[[], None] = lambda: None) -> int:
+        """Let it work, show what it does, and return the exit code of the verdict."""
+        assert self._child.stdin is not None
+        if self._when_told and self._child.poll() is None:
+            self._child.stdin.write(b"begin\n")
+        self._child.stdin.close()
+        for event in self._events():
+            self._view(event)
+            if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end":
+                after_readback()
+        code = self._child.wait()
+        if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
+            raise AftershockError(f"the checks died with {code}, so there is no verdict; their log is {self._log}")
+        return code
+
+    def _events(self) -> Iterator[Event]:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            yield json.loads(line)
