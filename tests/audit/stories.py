@@ -229,6 +229,14 @@ def committed_unseen_by_the_ledger(s: Story) -> None:
     s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
 
 
+@story(lost_processing=1)
+def committed_for_the_observer_only_and_died(s: Story) -> None:
+    s.wrote(0, 1)
+    epoch = s.assigned(1, generation=1).got(0).commit(1)
+    s.saw_committed(2)
+    epoch.died()
+
+
 @story()
 def committed_then_died_and_was_processed_by_the_next(s: Story) -> None:
     s.members = 2
@@ -269,6 +277,57 @@ def again_after_a_failed_commit_and_a_later_one(s: Story) -> None:
     s.members = 2
     s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1, "fail").got(1).commit(2).revoked()
     s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "unknown").got(2).lost()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_a_failed_commit(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "fail").got(2).lost()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_an_older_commit(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2).revoked()
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_a_commit_only_the_observer_saw(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1, 2).lost()
+    s.saw_committed(2)
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_a_commit_seen_to_be_overtaken(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).lost()
+    s.saw_committed(2)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_by_the_consumer_of_the_lower_name(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(2, generation=1).got(0, 1).commit(2).revoked()
+    s.assigned(1, position=1, source="committed", generation=2).got(1).commit(2)
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_a_commit_whose_row_died_with_its_member(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1, 2).died()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
 
 
 @story(duplicate_delivery__illegal=1, nonmonotonic_poll=1)
@@ -317,11 +376,11 @@ def auto_commit_told_late(s: Story) -> None:
     b.got(1, 2).commit(3, kind="auto", requested_us=s.now, completed_us=s.now)
 
 
-@story()
+@story(duplicate_delivery__legal=1)
 def auto_commit_never_told_before_the_crash(s: Story) -> None:
     s.members = 2
     s.consumer = {"commit": {"kind": "auto"}}
-    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).died()
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1, 2).died()
     b = s.assigned(2, position=2, source="committed", generation=2).got(2)
     b.commit(3, kind="auto", requested_us=s.now, completed_us=s.now)
 
@@ -454,6 +513,13 @@ def committed_back(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0, 1).commit(2).commit(1).got(2).commit(3)
 
 
+@story(commit_rewind=1)
+def committed_back_in_no_time(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 1).commit(2).commit(1, requested_us=s.tick(), completed_us=s.now).got(2).commit(
+        3
+    )
+
+
 @story(duplicate_delivery__legal=2)
 def committed_back_after_a_seek(s: Story) -> None:
     s.wrote(0, 1).assigned().got(0, 1).commit(2)
@@ -521,6 +587,15 @@ def resumed_at_its_own_commit(s: Story) -> None:
     s.mode, s.consumer = "assign", {"group": "own", "commit": {"when": "after_batch"}, "start": "group"}
     s.wrote(0, 1)
     a = s.assigned(1, position=0).got(0).commit(1).died()
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
+
+
+@story()
+def resumed_at_its_own_commit_of_unknown_outcome(s: Story) -> None:
+    s.mode, s.consumer = "assign", {"group": "mine", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1)
+    a = s.assigned(1, position=0).got(0).commit(1, "unknown").died()
     s.life(a.consumer, "started", incarnation=2, role="consumer")
     s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
 
