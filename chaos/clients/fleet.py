@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -75,15 +76,18 @@ class Fleet:
 
         Returns when all have told that they run.
         """
-        entries = [*self._scenario.consumers, *self._scenario.producers]
-        self._wait_started([self._start(c) for e in entries for c in self.clients(e.name) if c not in self._lives])
+        self._start_all([*self._scenario.consumers, *self._scenario.producers])
 
     def start_producers(self) -> None:
         """Let every producer send; those without a process get one first."""
-        clients = [c for e in self._scenario.producers for c in self.clients(e.name)]
-        self._wait_started([self._start(c) for c in clients if c not in self._lives])
-        for client in clients:
+        self._start_all(self._scenario.producers)
+        for client in [c for e in self._scenario.producers for c in self.clients(e.name)]:
             self.order(client, {"do": "start"})
+
+    def _start_all(self, entries: Sequence[Entry]) -> None:
+        """Start the clients of these entries that have no process yet."""
+        clients = [c for e in entries for c in self.clients(e.name)]
+        self._wait_started([self._start(c) for c in clients if c not in self._lives])
 
     def clients(self, entry: str) -> list[str]:
         """The ids of an entry's clients."""
