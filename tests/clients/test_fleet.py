@@ -221,12 +221,14 @@ consumers:
 """)
     start = {e.name: e for e in (*f._scenario.producers, *f._scenario.consumers)}
     f._start_all([start["shop"], start["all"]])
+    f.order("shop/1", {"do": "start"})
     until(lambda: f.delivered("all") == 100, "not all is delivered")
     until(lambda: {c["offset"] for c in rows(run, "commits", outcome="ok")} >= {100}, "nothing is committed")
     f._start_all([start[name] for name in ("new", "from", "timed", "group", "none")])
     f.wait_assigned(WAIT_S)
     until(lambda: f.state("timed/1").assigned(), "no position for the time")
     f._start_all([start["late"]])
+    f.order("late/1", {"do": "start"})
     wanted = {"all": 150, "new": 50, "from": 120, "timed": 150, "group": 50, "none": 150}
     until(lambda: {name: f.delivered(name) for name in wanted} == wanted, "not everything is delivered")
     assert f.stop_all(WAIT_S) == []
