@@ -14,14 +14,14 @@ from tests.bench import bench_clients, bench_cluster, bench_runs
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cluster": bench_cluster.measure,
-    "clients": bench_clients.measure,
+    "clients": bench_clients.measure_here,
     "runs": bench_runs.measure,
 }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", choices=[*BENCHES, []], help="which benches; all when left out")
+    parser.add_argument("only", nargs="*", metavar="BENCH", help=f"one of {', '.join(BENCHES)}; all when left out")
     chosen = parser.parse_args().only or list(BENCHES)
     console = Console()
     measured = {}

@@ -28,8 +28,12 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.clients.specs import CONSUMER_DEFAULTS
+from chaos.cluster.process import ProcessCluster
+from chaos.cluster.processes import Identity
+from chaos.cluster.settings import ClusterSpec
 from chaos.ledger import TABLES
 from chaos.ledger.reader import StreamEnd, read_stream
+from chaos.rundir import RunDir, new_run_id
 
 PARTITIONS, VALUE_SIZE = 6, 128
 
@@ -157,23 +161,23 @@ def run_client(
         return pa.Table.from_batches(list(read_stream(stream, TABLES[table], StreamEnd())), TABLES[table])
 
 
-def main() -> None:
-    from chaos.cluster.process import ProcessCluster
-    from chaos.cluster.processes import Identity
-    from chaos.cluster.settings import ClusterSpec
-    from chaos.rundir import RunDir, new_run_id
-
-    parser = argparse.ArgumentParser(description="What a ledger costs the clients.")
-    parser.add_argument("--records", type=int, default=500_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    args = parser.parse_args()
+def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
+    """`measure` on a broker of its own."""
     with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
         run = RunDir.create(Path(folder), new_run_id("bench-clients"))
         cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1), Identity.current(), deadline_s=3600)
         try:
-            result = measure(cluster.bootstrap, args.records, args.rounds)
+            return measure(cluster.bootstrap, records, rounds)
         finally:
             cluster.destroy()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a ledger costs the clients.")
+    parser.add_argument("--records", type=int, default=500_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    result = measure_here(args.records, args.rounds)
     print(f"{'':38}{'bare/s':>12}{'ledger/s':>12}{'ratio':>8}")
     for name, c in result["comparisons"].items():
         print(f"{name:38}{c['bare_per_s']:>12,}{c['ledger_per_s']:>12,}{c['ratio']:>8}")
