@@ -83,7 +83,7 @@ class Drive:
                 self._started = time.monotonic()
                 fleet.start_producers()
             with self._events.stage("load"):
-                self._load(fleet, faults)
+                self._load(fleet, faults, observer)
             with self._events.stage("heal"):
                 self._heal(kafka, faults)
             with self._events.stage("drain"):
@@ -111,7 +111,7 @@ class Drive:
 
         wait_until(lambda: not missing(), self._limits.clients, lambda: f"not formed: {'; '.join(missing())}")
 
-    def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> None:
+    def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Fire the timeline's steps as they come due, until all is sent and every fault is through."""
         waiting = steps(self._scenario)
         deadline = self._started + self._limits.drive
@@ -126,6 +126,8 @@ class Drive:
             if fleet.producers_done() and not waiting and not any(f.busy for f in faults.values()):
                 return
             self._notice_deaths(fleet)
+            if observer.broken:
+                raise observer.broken
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet)
                 return

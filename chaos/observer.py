@@ -28,6 +28,8 @@ class Observer:
     def __init__(self, run: RunDir, bootstrap: str, partitions: Sequence[str], groups: Sequence[str]) -> None:
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
+        self.broken: OSError | None = None
+        """Why it can record no more, such as a full disk: the run is blind from then on."""
         self._bootstrap = bootstrap
         self._partitions = list(partitions)
         self._group_ids = list(groups)
@@ -67,9 +69,12 @@ class Observer:
 
     def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
         kafka = Kafka(self._bootstrap)
-        while not self._stopping.is_set():
-            sample(kafka)
-            self._stopping.wait(seconds)
+        try:
+            while not self._stopping.is_set():
+                sample(kafka)
+                self._stopping.wait(seconds)
+        except OSError as e:  # of the ledger: questions to brokers never raise
+            self.broken = e
         kafka.close()
 
     def _sample_metadata(self, kafka: Kafka) -> None:

@@ -280,15 +280,15 @@ class Fleet:
                 lines = tuple(state.last_lines())
                 detail |= {"unexpected": True, "last_lines": lines}
                 self._unexpected.append(UnexpectedExit(state.client, state.incarnation, state.exit_code, lines))
-            self._lifecycle.append_rows(
-                [
-                    {
-                        "client": state.client,
-                        "role": state.role,
-                        "incarnation": state.incarnation,
-                        "event": "crashed",
-                        "detail": json.dumps(detail),
-                        "at_us": now_us(),
-                    }
-                ]
-            )
+            row = {
+                "client": state.client,
+                "role": state.role,
+                "incarnation": state.incarnation,
+                "event": "crashed",
+                "detail": json.dumps(detail),
+                "at_us": now_us(),
+            }
+            try:
+                self._lifecycle.append_rows([row])
+            except OSError as e:  # most likely what ended the client, too: the disk is full
+                state.errors.append(f"its end is not on record: {e}")

@@ -23,6 +23,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("only", nargs="*", metavar="BENCH", help=f"one of {', '.join(BENCHES)}; all when left out")
     chosen = parser.parse_args().only or list(BENCHES)
+    if unknown := set(chosen) - set(BENCHES):
+        parser.error(f"no bench {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
     console = Console()
     measured = {}
     for name in chosen:
