@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 import time
 
-from chaos.cluster import broker
+from chaos.cluster import broker, state
 from chaos.cluster.jvm import log_of
-from chaos.cluster.marked import REAPER
+from chaos.cluster.marked import REAPER, find_marked
 from chaos.cluster.ports import HOST, free_ports, is_free
 from chaos.cluster.processes import Identity, Spawned, spawn
 from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec, broker_settings
 from chaos.cluster.state import BrokerState, ClusterState, ProcessState
 from chaos.cluster.storage import new_id
-from chaos.errors import MachineError
+from chaos.errors import MachineError, RunDirError
 from chaos.rundir import RunDir
 
 NEEDED_DISK_BYTES = 2**30
@@ -58,7 +59,7 @@ def lay_out(
                 data=str((broker.home(run, i) / "data").relative_to(run.path)),
             )
         )
-    state = ClusterState(
+    laid_out = ClusterState(
         kafka=spec.kafka,
         cluster_id=cluster_id,
         bootstrap=",".join(b.address for b in brokers),
@@ -68,15 +69,15 @@ def lay_out(
         deadline_at=time.time() + deadline_s,
         brokers=brokers,
     )
-    state.save(run.cluster)
-    return state
+    laid_out.save(run.cluster)
+    return laid_out
 
 
 def _choose_ports(spec: ClusterSpec) -> tuple[list[int], list[int]]:
     """The ports for clients and for controllers, by broker."""
-    fixed = spec.fixed_ports()
+    fixed, others = spec.fixed_ports(), _ports_of_other_runs()
     if fixed is None:
-        ports = free_ports(2 * spec.brokers)
+        ports = free_ports(2 * spec.brokers, but=others)
         return ports[: spec.brokers], ports[spec.brokers :]
     for port in fixed:
         if not is_free(port):
@@ -84,4 +85,13 @@ def _choose_ports(spec: ClusterSpec) -> tuple[list[int], list[int]]:
                 f"port {port} on {HOST} is taken, and listeners in cluster.config asks for it; "
                 "end what listens there, choose another port, or leave listeners out"
             )
-    return fixed, free_ports(spec.brokers, but=fixed)
+    return fixed, free_ports(spec.brokers, but={*fixed, *others})
+
+
+def _ports_of_other_runs() -> set[int]:
+    """The ports of all brokers of live runs, also of brokers that are down just now: they come back to their ports."""
+    found: set[int] = set()
+    for run_dir in {m.run_dir for m in find_marked()}:
+        with contextlib.suppress(RunDirError):  # a run that has not come so far, or whose directory was removed
+            found |= {port for b in state.load(RunDir(run_dir)).brokers for port in (b.port, b.controller_port)}
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from chaos.cluster.deploy import check_disk, lay_out
 from chaos.cluster.java import Java
 from chaos.cluster.jvm import Kafka
 from chaos.cluster.ports import free_ports, is_free
-from chaos.cluster.processes import Identity
+from chaos.cluster.processes import Identity, Spawned
 from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec, broker_settings, properties
 from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
@@ -174,3 +175,20 @@ def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
     assert read_from(log, 0) == ""
     log.write_text("before\nnow ü\n")
     assert read_from(log, len("before\n")) == "now ü\n"
+
+
+def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
+    run: RunDir, release: Release, sleeper: Callable[..., Spawned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me = Identity.current()
+    (down,) = lay_out(run, ClusterSpec(1), release, me, me, 60).brokers
+    refused: list[set[int]] = []
+
+    def spy(count: int, but: Collection[int] = ()) -> list[int]:
+        refused.append(set(but))
+        return free_ports(count, but)
+
+    monkeypatch.setattr("chaos.cluster.deploy.free_ports", spy)
+    sleeper("reaper")  # the run lives, though nothing listens on its ports
+    lay_out(RunDir.create(tmp_path, "another"), ClusterSpec(1), release, me, me, 60)
+    assert {down.port, down.controller_port} <= refused[0]
