@@ -64,6 +64,7 @@ class DeliveryLog:
                 producers,
                 incarnations,
                 identities.seq(),
+                identities.sent_us(),
                 pa.array(np.full(n, polled_us)),
                 pa.array(np.full(n, now_us())),
             ]

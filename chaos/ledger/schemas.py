@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _str, _i32, _i64, _bool = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 
@@ -37,7 +37,8 @@ TABLES: dict[str, pa.Schema] = {
     "transactions": _table(producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64),
     # One row per processed record. `assignment` is the running number of the grant under which the partition is
     # held (see `assignments`), `ordinal` the running number of the delivery within the incarnation, `group` is null
-    # for an assign-mode consumer without group id. `producer` is null where the value carries no identity.
+    # for an assign-mode consumer without group id. `producer`, `seq` and `sent_us` (when its producer was asked to send
+    # it) are null where the value carries no identity.
     "deliveries": _table(
         consumer=_str,
         incarnation=_i32,
@@ -52,6 +53,7 @@ TABLES: dict[str, pa.Schema] = {
         producer=_str,
         producer_incarnation=_i32,
         seq=_i64,
+        sent_us=_i64,
         polled_us=_i64,
         processed_us=_i64,
     ),
