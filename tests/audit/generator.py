@@ -1,0 +1,171 @@
+"""Whole run histories: hypothesis chooses the plan of a run, the miniature cluster carries it out.
+
+Some plans have anomalies planted into the ledger afterwards (see `planting`), some are disturbed by arbitrary changes
+of single rows (see `mutations`), so that checks meet combinations that no story tells.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.audit.consumers import AssignConsumer, Consumer, Group
+from tests.audit.histories import History
+from tests.audit.mutations import disturb
+from tests.audit.oracle import Row
+from tests.audit.planting import PLANTED
+from tests.audit.simulation import Brokers, Partition, Producer
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is like. seed decides what happens in it."""
+
+    seed: int
+    steps: int
+    partitions: int
+    producers: int
+    acks: str
+    members: int
+    when: str
+    kind: str
+    earliest: bool
+    told: bool
+    eager: bool
+    assign: str
+    crashes: int
+    failovers: int
+    drained: bool
+    log: str
+    planted: tuple[str, ...]
+    noise: int
+
+
+plans = st.builds(
+    Plan,
+    seed=st.integers(0, 2**48),
+    steps=st.integers(2, 40),
+    partitions=st.integers(1, 3),
+    producers=st.integers(1, 2),
+    acks=st.sampled_from(["all", "1", "0"]),
+    members=st.integers(0, 3),
+    when=st.sampled_from(["after_batch", "after_record", "before_processing", "never"]),
+    kind=st.sampled_from(["sync", "async", "auto"]),
+    earliest=st.booleans(),
+    told=st.booleans(),
+    eager=st.booleans(),
+    assign=st.sampled_from(["none", "alone", "checkpoint", "fresh", "group", "pair", "intruder"]),
+    crashes=st.integers(0, 3),
+    failovers=st.sampled_from([0, 0, 0, 1, 2]),
+    drained=st.booleans(),
+    log=st.sampled_from(["whole", "whole", "markers", "compacted", "retained"]),
+    planted=st.lists(st.sampled_from(sorted(PLANTED)), max_size=2).map(tuple),
+    noise=st.sampled_from([0, 0, 0, 1, 2, 5]),
+)
+
+
+class Run:
+    """A plan being carried out."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.rng = plan, random.Random(plan.seed)
+        self.brokers = Brokers(self.rng, [Partition(n) for n in range(plan.partitions)], plan.log == "markers")
+        self.producers = [Producer(self.brokers, f"p/{n + 1}", plan.acks) for n in range(plan.producers)]
+        members = [
+            Consumer(self.brokers, f"c/{n + 1}", "g", "subscribe", plan.when, plan.kind) for n in range(plan.members)
+        ]
+        self.group = Group(self.brokers, "g", members, plan.earliest, plan.told, plan.eager)
+        self.assigned = [self._assign_consumer(n) for n in range(_ASSIGNED.get(plan.assign, 1))]
+
+    def _assign_consumer(self, n: int) -> AssignConsumer:
+        group = {"alone": None, "intruder": "g"}.get(self.plan.assign, "s")
+        begin = {"pair": "group", "group": "group"}.get(
+            self.plan.assign, "earliest" if self.plan.earliest else "latest"
+        )
+        keeps = self.plan.assign not in ("fresh", "pair", "group")
+        when = "never" if self.plan.assign == "alone" else "after_batch"
+        kind = "sync" if self.plan.kind == "auto" else self.plan.kind
+        return AssignConsumer(self.brokers, f"a/{n + 1}", group, "assign", when, kind, begin=begin, keeps=keeps)
+
+    def carry_out(self) -> History:
+        for _ in range(self.plan.steps):
+            self._step()
+        self._crash_and_fail()
+        for _ in range(self.plan.steps // 2):
+            self._step()
+        self._end()
+        rows = defaultdict(list, {table: list(told) for table, told in self.brokers.rows.items()})
+        for name in self.plan.planted:
+            PLANTED[name](self.rng, rows)
+        disturb(self.rng, rows, self.plan.noise)
+        return self._history(rows)
+
+    def _step(self) -> None:
+        actors: list[Any] = [(p.step, 3) for p in self.producers]
+        actors += [(c.step, 2) for c in self.assigned]
+        actors += [(self.group.step, 6)] if self.plan.members else []
+        actors += [(self.brokers.observe, 1)]
+        self.rng.choices([a for a, _ in actors], [w for _, w in actors])[0]()
+
+    def _crash_and_fail(self) -> None:
+        everybody: list[Producer | Consumer] = [*self.producers, *self.group.members, *self.assigned]
+        for client in self.rng.sample(everybody, min(len(everybody), self.plan.crashes)):
+            if client.alive:
+                client.crash()
+        for _ in range(self.plan.failovers):
+            self.brokers.fail_over()
+            self._step()
+        if self.plan.log == "retained":
+            self.brokers.retain()
+
+    def _end(self) -> None:
+        """The drain: everybody reads what is there, unless the run is cut short. Then all stop and the log is read."""
+        consumers = [*self.group.members, *self.assigned]
+        if self.plan.members and not any(m.grips for m in self.group.members):
+            self.group._start()
+        for consumer in consumers:
+            for _ in range(4 * len(self.brokers.partitions) * self.plan.drained):
+                consumer.poll(most=9)
+        self.brokers.tick(10_000)
+        clients: list[Producer | Consumer] = [*self.producers, *consumers]
+        for client in clients:
+            client.stop()
+        if self.plan.log == "compacted":
+            self.brokers.compact()
+        self.brokers.read_back()
+
+    def _history(self, rows: dict[str, list[Row]]) -> History:
+        plan = self.plan
+        reset = {"auto.offset.reset": "earliest" if plan.earliest else "latest"}
+        entries: list[dict[str, Any]] = []
+        if plan.members:
+            commit = {"when": plan.when, "kind": plan.kind}
+            entry = {"mode": "subscribe", "name": "c", "group": "g", "members": plan.members}
+            entries.append(entry | {"commit": commit, "config": reset})
+        if self.assigned:
+            one = self.assigned[0]
+            entry = {"mode": "assign", "name": "a", "members": len(self.assigned), "start": one.begin}
+            entry |= {"checkpoint": one.keeps, "commit": {"when": one.when, "kind": one.kind}, "config": reset}
+            entries.append(entry | ({"group": one.group} if one.group else {}))
+        return History(
+            rows=dict(rows),
+            partitions=plan.partitions,
+            producers=plan.producers,
+            topic_config={"cleanup.policy": "compact"} if plan.log == "compacted" else {},
+            producer_config={"acks": plan.acks},
+            consumers=tuple(entries),
+        )
+
+
+_ASSIGNED = {"none": 0, "pair": 2}
+
+
+def tell(plan: Plan) -> History:
+    return Run(plan).carry_out()
+
+
+histories = plans.map(tell)

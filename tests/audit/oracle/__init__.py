@@ -1,0 +1,31 @@
+"""A second audit, in plain Python over the rows of one small history: slow, and plain enough to be read as the rules.
+
+It is written from DESIGN ("What the words of the checks mean exactly") and shares no code with `checks.audit`. `facts`
+is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `reading` and `groups` the
+checks.
+"""
+
+from __future__ import annotations
+
+from chaos.scenario import Scenario
+from tests.audit.oracle.epochs import reading_of
+from tests.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
+from tests.audit.oracle.groups import judge_groups
+from tests.audit.oracle.reading import count_examined, judge_reading
+from tests.audit.oracle.starts import commits_of, judge_starts
+from tests.audit.oracle.writing import judge_writing
+
+__all__ = ["Finding", "Judgement", "Row", "Rows", "judge"]
+
+
+def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
+    """Everything that is wrong with a history. run: the token that the run's records carry."""
+    case, verdict = Case.of(rows, scenario, run), Judgement()
+    judge_writing(case, verdict)
+    reading = reading_of(case)
+    commits = commits_of(case, reading)
+    known = judge_starts(case, reading, commits)
+    judge_reading(case, reading, commits, verdict)
+    judge_groups(case, reading, commits, known, verdict)
+    count_examined(case, reading, verdict)
+    return verdict

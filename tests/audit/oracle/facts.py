@@ -1,0 +1,136 @@
+"""What the oracle is given, and the shape in which it answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from chaos.ledger import TABLES
+from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.scenario import Scenario
+
+Row = dict[str, Any]
+Rows = Mapping[str, list[Row]]
+Place = tuple[str, int]
+"""Topic and partition."""
+
+NO_ASSIGNMENT = -1
+COLUMNS = {name: schema.names for name, schema in TABLES.items()} | {
+    "log": LOG.names,
+    "log_range": LOG_RANGE.names,
+}
+
+
+class Finding(NamedTuple):
+    """One anomaly, as the table `anomalies` names it. scope is a topic, a group or an assign-mode consumer."""
+
+    check: str
+    split: str
+    scope: str
+    topic: str | None
+    partition: int | None
+    offset: int | None = None
+    producer: str | None = None
+    incarnation: int | None = None
+    seq: int | None = None
+    consumer: str | None = None
+
+
+@dataclass(frozen=True)
+class ReaderFacts:
+    """What the scenario says of a reader.
+
+    resets_to_earliest: auto.offset.reset. begins_at_earliest: it reads a partition from its first record if it never
+    was there. auto: its client commits by itself. checkpoint: an assign consumer goes on where it was after a crash.
+    """
+
+    name: str
+    mode: str
+    topics: frozenset[str]
+    resets_to_earliest: bool = False
+    begins_at_earliest: bool = False
+    commits: bool = False
+    auto: bool = False
+    checkpoint: bool = True
+    grouped: bool = True
+
+
+@dataclass
+class Case:
+    """One history to judge: rows with every column, the token of its run, what the scenario says."""
+
+    rows: dict[str, list[Row]]
+    run: str
+    readers: dict[str, ReaderFacts]
+    compacted: frozenset[str]
+
+    @classmethod
+    def of(cls, rows: Rows, scenario: Scenario, run: str) -> Case:
+        whole = {
+            table: [{c: row.get(c) for c in columns} for row in rows.get(table, [])]
+            for table, columns in COLUMNS.items()
+        }
+        for table in ("deliveries", "commits", "assignments"):
+            for row in whole[table]:
+                row["assignment"] = NO_ASSIGNMENT if row["assignment"] is None else row["assignment"]
+        policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
+        compacted = {t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))}
+        return cls(whole, run, readers_of(scenario), frozenset(compacted))
+
+    def range_of(self, topic: str, partition: int | None) -> tuple[int, int] | None:
+        """Log start and end offset of a partition as read back, None if it was not."""
+        for row in self.rows["log_range"]:
+            if (row["topic"], row["partition"]) == (topic, partition):
+                return row["start"], row["end"]
+        return None
+
+    def is_own(self, record: Row) -> bool:
+        """Whether a log record carries a whole identity of this run."""
+        return record["run"] == self.run and None not in (record["producer"], record["incarnation"], record["seq"])
+
+
+@dataclass
+class Judgement:
+    """What is wrong with a history, and by (check, scope) what cannot be decided and how much was looked at."""
+
+    findings: Counter[Finding] = field(default_factory=Counter)
+    undetermined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    examined: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def counts(self) -> Counter[tuple[str, str, str]]:
+        """Findings by check, split and scope."""
+        total: Counter[tuple[str, str, str]] = Counter()
+        for found, number in self.findings.items():
+            total[found.check, found.split, found.scope] += number
+        return total
+
+
+def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
+    """A subscribe group is one reader; each assign consumer is one. Entries of one group are taken together."""
+    readers: dict[str, ReaderFacts] = {}
+    for c in scenario.consumers:
+        earliest = str(c.config.get("auto.offset.reset", "latest")).lower() in ("earliest", "smallest", "beginning")
+        commits, auto = c.commit.when != "never", c.commit.kind == "auto"
+        if c.mode == "subscribe":
+            same = readers.get(c.group)
+            if same:
+                earliest &= same.resets_to_earliest
+                commits, auto = commits or same.commits, auto or same.auto
+            topics = frozenset(c.topics) | (same.topics if same else frozenset())
+            readers[c.group] = ReaderFacts(c.group, "subscribe", topics, earliest, earliest, commits, auto)
+        else:
+            first = c.start == "earliest" or (c.start == "group" and earliest)
+            for n in range(1, c.members + 1):
+                name, topics = f"{c.name}/{n}", frozenset(c.topics)
+                readers[name] = ReaderFacts(
+                    name, "assign", topics, earliest, first, commits, auto, c.checkpoint, c.group is not None
+                )
+    return readers
+
+
+def reader_name(row: Row) -> str:
+    """The reader that a row of deliveries, commits or assignments belongs to."""
+    name: str = row["group"] if row["mode"] == "subscribe" else row["consumer"]
+    return name
