@@ -23,11 +23,12 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
     """Yield the whole batches of one file; `end` is filled when the iterator is exhausted.
 
     A file without even a whole schema yields nothing. A schema other than `schema` is reported as unreadable: rows
-    are never guessed into columns.
+    are never guessed into columns. Batches are read into memory of their own, which ends with them: mapped pages would
+    stay with the process for as long as one batch of the file does.
     """
     size = path.stat().st_size
     good = 0
-    with pa.memory_map(str(path)) if size else pa.BufferReader(b"") as source:
+    with pa.OSFile(str(path)) as source:
         try:
             found = pa.ipc.read_schema(source)
             if not found.equals(schema):
@@ -41,6 +42,6 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
                 batch.validate(full=True)
                 good = source.tell()
                 yield batch
-        except (pa.ArrowInvalid, OSError, EOFError) as e:
+        except (pa.ArrowException, OSError, EOFError) as e:
             end.reason = str(e).splitlines()[0]
         end.torn_bytes = size - good

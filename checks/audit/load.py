@@ -49,10 +49,8 @@ def load(spark: SparkSession, run: RunDir) -> Ledger:
     seal = read_seal(run.ledger)
     frames, rows = {}, {}
     for name, schema in AUDITED.items():
-        path = run.ledger / f"{name}.parquet"
-        rows[name] = _check_file(name, path, schema)
-        _check_seal(name, path, rows[name], seal)
-        frames[name] = read_parquet(spark, [path], schema)
+        parts, rows[name] = _check_table(name, run.ledger / f"{name}.parquet", schema, seal)
+        frames[name] = read_parquet(spark, parts, schema)
         if name in BY_ASSIGNMENT:
             frames[name] = frames[name].fillna(NO_ASSIGNMENT, ["assignment"])
     rows["log"], frames["log"] = _load_log(spark, run.ledger / "log")
@@ -83,13 +81,37 @@ def _load_log(spark: SparkSession, folder: Path) -> tuple[int, DataFrame]:
     return rows, read_parquet(spark, paths, LOG)
 
 
+def _check_table(table: str, folder: Path, schema: pa.Schema, seal: Seal) -> tuple[list[Path], int]:
+    """The parts of a sealed table and their rows, once each part is as it was sealed and none is missing."""
+    if not folder.is_dir():
+        raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
+    sealed = seal.tables.get(table)
+    if sealed is None:
+        raise RunDirError(f"{folder}: seal.json does not name table {table}, so it cannot be known to be whole")
+    paths = sorted(folder.glob("*.parquet"))
+    rows = [_check_file(table, path, schema) for path in paths]
+    if sealed.parts and len(rows) != len(sealed.parts):
+        raise RunDirError(
+            f"{folder} has {len(rows)} parts, seal.json says {len(sealed.parts)}: table {table} is not what was sealed"
+        )
+    for path, found, expected in zip(paths, rows, sealed.parts, strict=False):
+        _check_rows(table, path, found, expected)
+    _check_rows(table, folder, sum(rows), sealed.rows)
+    return paths, sealed.rows
+
+
+def _check_rows(table: str, path: Path, rows: int, sealed: int) -> None:
+    if rows != sealed:
+        raise RunDirError(f"{path} has {rows} rows, seal.json says {sealed}: table {table} is not what was sealed")
+
+
 def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
     """The number of rows of a Parquet file, once its version, columns and types are the expected ones."""
     try:
         meta = pq.read_metadata(path)
         found = meta.schema.to_arrow_schema()
     except FileNotFoundError:
-        raise RunDirError(f"{path} is missing: table {table} of the ledger was never sealed or not copied") from None
+        raise RunDirError(f"{path} is missing: table {table} of the ledger is not all there") from None
     except (pa.ArrowException, OSError) as e:
         raise RunDirError(
             f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged"
@@ -107,11 +129,3 @@ def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
                 "was it written by another version?"
             )
     return int(meta.num_rows)
-
-
-def _check_seal(table: str, path: Path, rows: int, seal: Seal) -> None:
-    sealed = seal.tables.get(table)
-    if sealed is None:
-        raise RunDirError(f"{path}: seal.json does not name table {table}, so it cannot be known to be whole")
-    if sealed.rows != rows:
-        raise RunDirError(f"{path} has {rows} rows, seal.json says {sealed.rows}: table {table} is not what was sealed")

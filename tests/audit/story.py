@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.seal import part_name
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, Scenario
 
@@ -215,8 +216,11 @@ def write_ledger(run: RunDir, rows: Rows) -> None:
     """A sealed ledger with these rows, and the log."""
     run.ledger.mkdir(parents=True, exist_ok=True)
     for table, schema in TABLES.items():
-        pq.write_table(pa.Table.from_pylist(rows.get(table, []), schema), run.ledger / f"{table}.parquet")
-    seal = Seal(tables={table: SealedTable(rows=len(rows.get(table, [])), files=1) for table in TABLES})
+        folder = run.ledger / f"{table}.parquet"
+        folder.mkdir(exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows.get(table, []), schema), folder / part_name(0))
+    counts = {table: len(rows.get(table, [])) for table in TABLES}
+    seal = Seal(tables={table: SealedTable(rows=n, files=1, parts=[n]) for table, n in counts.items()})
     (run.ledger / "seal.json").write_text(seal.model_dump_json())
     (run.ledger / "log").mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows.get("log", []), LOG), run.ledger / "log" / "part-0.parquet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from chaos.errors import RunDirError
 from chaos.ledger import TABLES
+from chaos.ledger.seal import part_name
 from chaos.rundir import RunDir
 from checks.audit import audit
 from checks.audit.load import load
@@ -26,8 +28,12 @@ def rewrite(path: Path, change: Any) -> None:
     pq.write_table(change(pq.read_table(path)), path)
 
 
+def part(run: RunDir, table: str, index: int = 0) -> Path:
+    return run.ledger / f"{table}.parquet" / part_name(index)
+
+
 def test_a_missing_table(spark: Any, run: RunDir) -> None:
-    (run.ledger / "sends.parquet").unlink()
+    shutil.rmtree(run.ledger / "sends.parquet")
     with pytest.raises(RunDirError, match=r"sends\.parquet is missing: table sends"):
         load(spark, run)
 
@@ -46,14 +52,16 @@ def test_a_missing_range(spark: Any, run: RunDir) -> None:
 
 
 def test_a_damaged_file(spark: Any, run: RunDir) -> None:
-    (run.ledger / "commits.parquet").write_bytes(b"PAR1 no more")
-    with pytest.raises(RunDirError, match=r"commits\.parquet is not readable Parquet.*table commits"):
+    part(run, "commits").write_bytes(b"PAR1 no more")
+    with pytest.raises(
+        RunDirError, match=r"commits\.parquet/part-00000\.parquet is not readable Parquet.*table commits"
+    ):
         load(spark, run)
 
 
 def test_a_missing_column(spark: Any, run: RunDir) -> None:
-    rewrite(run.ledger / "sends.parquet", lambda t: t.drop_columns(["outcome"]))
-    with pytest.raises(RunDirError, match=r"sends\.parquet: table sends has no column outcome"):
+    rewrite(part(run, "sends"), lambda t: t.drop_columns(["outcome"]))
+    with pytest.raises(RunDirError, match=r"sends\.parquet/part-00000\.parquet: table sends has no column outcome"):
         load(spark, run)
 
 
@@ -64,15 +72,39 @@ def test_a_column_of_another_type(spark: Any, run: RunDir) -> None:
 
 
 def test_another_schema_version(spark: Any, run: RunDir) -> None:
-    rewrite(run.ledger / "faults.parquet", lambda t: t.replace_schema_metadata({"aftershock.schema": "7"}))
+    rewrite(part(run, "faults"), lambda t: t.replace_schema_metadata({"aftershock.schema": "7"}))
     with pytest.raises(RunDirError, match="table faults has schema version 7"):
         load(spark, run)
 
 
 def test_rows_that_the_seal_does_not_know(spark: Any, run: RunDir) -> None:
-    rewrite(run.ledger / "sends.parquet", lambda t: pa.concat_tables([t, t]))
-    with pytest.raises(RunDirError, match=r"has 2 rows, seal\.json says 1"):
+    rewrite(part(run, "sends"), lambda t: pa.concat_tables([t, t]))
+    with pytest.raises(RunDirError, match=r"part-00000\.parquet has 2 rows, seal\.json says 1"):
         load(spark, run)
+
+
+def test_a_part_that_the_seal_does_not_know(spark: Any, run: RunDir) -> None:
+    shutil.copy(part(run, "sends"), part(run, "sends", 1))
+    with pytest.raises(RunDirError, match=r"sends\.parquet has 2 parts, seal\.json says 1"):
+        load(spark, run)
+
+
+def test_a_part_that_is_gone(spark: Any, run: RunDir) -> None:
+    part(run, "sends").unlink()
+    with pytest.raises(RunDirError, match=r"sends\.parquet has 0 parts, seal\.json says 1"):
+        load(spark, run)
+
+
+def test_rows_of_all_parts_are_loaded(spark: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [Story("orders", 1).wrote(*range(5))])
+    table = pq.read_table(part(run, "sends"))
+    pq.write_table(table.slice(3), part(run, "sends", 1))
+    rewrite(part(run, "sends"), lambda t: t.slice(0, 3))
+    seal = (run.ledger / "seal.json").read_text().replace('"parts":[5]', '"parts":[3,2]')
+    (run.ledger / "seal.json").write_text(seal)
+    ledger = load(spark, run)
+    assert ledger.rows["sends"] == 5
+    assert sorted(r["seq"] for r in ledger.sends.collect()) == list(range(5))
 
 
 def test_an_unsealed_ledger(spark: Any, run: RunDir) -> None:
@@ -85,8 +117,8 @@ def test_an_empty_ledger_is_audited_and_has_seen_nothing(spark: Any, tmp_path: P
     story = Story("orders", 1, mode="subscribe")
     run = make_run(tmp_path / "run", [story])
     for table in TABLES:
-        rewrite(run.ledger / f"{table}.parquet", lambda t: t.slice(0, 0))
-    seal = (run.ledger / "seal.json").read_text().replace('"rows":2', '"rows":0')
+        rewrite(part(run, table), lambda t: t.slice(0, 0))
+    seal = (run.ledger / "seal.json").read_text().replace('"rows":2', '"rows":0').replace('"parts":[2]', '"parts":[0]')
     (run.ledger / "seal.json").write_text(seal)
     audit(spark, run, resolved_of([story]))
     summary = read_audit(run, "summary")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from chaos.anomalies import ANOMALIES
 from chaos.events import EventLog
 from chaos.ledger.schemas import LOG_RANGE, TABLES
-from chaos.ledger.seal import Seal, SealedTable, Torn
+from chaos.ledger.seal import Seal, SealedTable, Torn, part_name
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, parse, resolve, save
 
@@ -121,9 +121,9 @@ class FakeRun:
             folder.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_pylist(getattr(self, table), schema), folder / "part-0.parquet")
         for table, schema in TABLES.items():
-            pq.write_table(
-                pa.Table.from_pylist(self.ledger.get(table, []), schema), self.run.ledger / f"{table}.parquet"
-            )
+            folder = self.run.ledger / f"{table}.parquet"
+            folder.mkdir(exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(self.ledger.get(table, []), schema), folder / part_name(0))
         pq.write_table(pa.Table.from_pylist(self.log_range, LOG_RANGE), self.run.ledger / "log_range.parquet")
         if self.sealed:
             tables = {t: SealedTable(rows=len(self.ledger.get(t, []))) for t in TABLES}

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from chaos.anomalies import ANOMALIES
 from chaos.ledger import TABLES
+from chaos.ledger.seal import part_name
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, parse, save
 from checks.result import Count, Counts, Expectation, Finding, Metric, ReaderCount, Result
@@ -52,7 +53,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 def ledger(run: RunDir, table: str, rows: list[dict[str, Any]]) -> None:
     """One sealed table of the ledger."""
     whole = [{name: row.get(name) for name in TABLES[table].names} for row in rows]
-    pq.write_table(pa.Table.from_pylist(whole, schema=TABLES[table]), run.ledger / f"{table}.parquet")
+    folder = run.ledger / f"{table}.parquet"
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(whole, schema=TABLES[table]), folder / part_name(0))
 
 
 def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[RunDir, Resolved]:

@@ -1,6 +1,7 @@
 import signal
 import subprocess
 import sys
+import unittest.mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,7 +35,8 @@ def test_rows_come_back_as_they_were_written(tmp_path):
 def test_every_table_is_sealed_even_an_empty_one(tmp_path):
     seal(tmp_path)
     for table, schema in TABLES.items():
-        assert pq.read_schema(tmp_path / f"{table}.parquet").equals(schema)
+        assert pq.read_table(tmp_path / f"{table}.parquet").schema.equals(schema)
+        assert pq.read_metadata(tmp_path / f"{table}.parquet" / "part-00000.parquet").num_rows == 0
 
 
 @given(st.data())
@@ -106,6 +108,53 @@ def test_sealing_again_after_a_kill_between_writing_and_removing_loses_nothing(t
     seal(tmp_path)
     (tmp_path / "seal.json").unlink()  # as if killed before the seal: Parquet is there, streams too
     written(tmp_path, [fault("a")])
+    assert seal(tmp_path).tables["faults"].rows == 1
+
+
+def test_a_kill_between_the_seal_and_the_removal_of_the_streams_loses_nothing(tmp_path):
+    written(tmp_path, [fault("a")])
+    seal(tmp_path)  # as if killed here, with some streams removed and others not
+    TableWriter(tmp_path, "sends", "shop").close()
+    assert seal(tmp_path).tables["faults"].rows == 1
+    assert pq.read_table(tmp_path / "faults.parquet").num_rows == 1
+    assert not (tmp_path / "sends").exists()
+
+
+def test_what_a_killed_seal_left_half_made_is_replaced(tmp_path):
+    written(tmp_path, [fault("a")])
+    for folder in (".faults.parquet.half", "faults.parquet"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "part-00007.parquet").write_bytes(b"PAR1")
+    assert seal(tmp_path).tables["faults"].parts == [1]
+    assert [p.name for p in (tmp_path / "faults.parquet").iterdir()] == ["part-00000.parquet"]
+    assert not list(tmp_path.glob(".*"))
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=4))
+def test_parts_are_full_but_the_last_and_keep_the_order_of_streams(tmp_path_factory, streams):
+    ledger = tmp_path_factory.mktemp("ledger")
+    names = iter(range(1000))
+    expected = []
+    for i, sizes in enumerate(streams):
+        with TableWriter(ledger, "faults", f"writer-{i}") as writer:
+            for size in sizes:
+                batch = [fault(str(next(names))) for _ in range(size)]
+                expected += [row["fault"] for row in batch]
+                writer.append_rows(batch)
+    with unittest.mock.patch("chaos.ledger.seal.ROWS_PER_PART", 5):
+        sealed = seal(ledger).tables["faults"]
+    whole, rest = divmod(len(expected), 5)
+    assert sealed.parts == [5] * whole + [rest] * (rest > 0 or whole == 0)
+    assert sealed.rows == sum(sealed.parts) == len(expected)
+    assert pq.read_table(ledger / "faults.parquet")["fault"].to_pylist() == expected
+
+
+def test_a_part_that_cannot_be_written_is_an_error_and_the_streams_stay(tmp_path):
+    path = written(tmp_path, [fault("a")])
+    full = unittest.mock.patch("chaos.ledger.seal.pq.write_table", side_effect=OSError("disk full"))
+    with full, pytest.raises(OSError, match="disk full"):
+        seal(tmp_path)
+    assert path.exists()
     assert seal(tmp_path).tables["faults"].rows == 1
 
 
