@@ -2,30 +2,76 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from checks.audit.epochs import KEY
-from checks.audit.findings import UNDETERMINED, report, union
+from checks.audit.findings import UNDETERMINED, Finding, capped, report, union
+from checks.audit.large.columns import Ints, Part
+from checks.audit.large.group import runs
+from checks.audit.large.scan import by_the_file, rows_of
+from checks.audit.large.tally import Tally
+from checks.audit.load import Ledger, spark_schema
 from checks.audit.readers import READER
 
 _EPOCH = ", ".join(KEY)
 
 
-def log_runs(log: DataFrame) -> DataFrame:
-    """The log as runs of contiguous offsets: topic, partition, run_first, run_last. One where nothing is missing."""
-    marked = log.selectExpr(
-        "topic",
-        "partition",
-        "offset",
-        "offset - row_number() OVER (PARTITION BY topic, partition ORDER BY offset) AS run",
-    )
-    return marked.groupBy("topic", "partition", "run").agg(
-        F.expr("min(offset) AS run_first"), F.expr("max(offset) AS run_last")
-    )
+_RUNS = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("run_first", pa.int64()), ("run_last", pa.int64())]
+)
+_DONE = pa.schema(
+    [
+        *(("consumer", pa.string()), ("incarnation", pa.int32()), ("assignment", pa.int32()), ("topic", pa.string())),
+        *(("partition", pa.int32()), ("at_us", pa.int64()), ("done", pa.int64())),
+    ]
+)
 
 
-def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs: DataFrame) -> DataFrame:
+def log_runs(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """The log as runs of contiguous offsets; columns of `_RUNS`. One run of a part where nothing is missing."""
+
+    def made(part: Part) -> pa.Table:
+        topics, names = part.codes("topic")
+        partition, offset = part.ints("partition"), part.ints("offset")
+        order = np.lexsort((offset, partition, topics))
+        topics, partition, offset = topics[order], partition[order], offset[order]
+        starts = runs(topics, partition, offset - np.arange(part.rows))
+        ends = np.append(starts[1:], part.rows)[: len(starts)] - 1
+        columns = [_texts(names, topics[starts]), partition[starts], offset[starts], offset[ends]]
+        return pa.table([pa.array(c) for c in columns], names=_RUNS.names).cast(_RUNS)
+
+    return rows_of(spark, "log", paths, ("topic", "partition", "offset"), spark_schema(_RUNS), made)
+
+
+def processed(spark: SparkSession, paths: list[str]) -> DataFrame:
+    """How far (the highest offset + 1) each epoch had come at each time at which it processed; columns of `_DONE`."""
+
+    def made(part: Part) -> pa.Table:
+        (consumers, clients), (topics, names) = part.codes("consumer"), part.codes("topic")
+        life, assignment, partition, at_us = (part.ints(n) for n in _DONE_FROM)
+        starts = runs(consumers, life, assignment, topics, partition, at_us)
+        done = np.maximum.reduceat(part.ints("offset"), starts) + 1 if len(starts) else starts
+        columns = [_texts(clients, consumers[starts]), life[starts], assignment[starts]]
+        columns += [_texts(names, topics[starts]), partition[starts], at_us[starts], done]
+        return pa.table([pa.array(c) for c in columns], names=_DONE.names).cast(_DONE)
+
+    needed = ("consumer", "topic", "offset", *_DONE_FROM)
+    return rows_of(spark, "deliveries", paths, needed, spark_schema(_DONE), made)
+
+
+_DONE_FROM = ("incarnation", "assignment", "partition", "processed_us")
+
+
+def _texts(names: list[str], codes: Ints) -> pa.Array:
+    return pa.array(names, pa.string()).take(pa.array(codes))
+
+
+def overcommit(history: DataFrame, processed: DataFrame, epochs: DataFrame, log: DataFrame) -> DataFrame:
     """A commit beyond what its epoch had processed when it was requested, with log records between.
 
     Where the epoch had processed nothing its start counts, and for an automatic commit the time at which the client was
@@ -40,15 +86,15 @@ def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs
         "NULL AS done",
         "kind",
     )
-    done = delivered.selectExpr(
-        *KEY, "reader", "processed_us AS at_us", "0 AS order", "NULL AS committed", "offset + 1 AS done", "NULL AS kind"
+    done = processed.selectExpr(
+        *KEY, "NULL AS reader", "at_us", "0 AS order", "NULL AS committed", "done", "NULL AS kind"
     )
-    processed = (
+    so_far = (
         f"max(done) OVER (PARTITION BY {_EPOCH} ORDER BY at_us, order ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     )
     beyond = (
         done.unionAll(made)
-        .withColumn("processed", F.expr(processed))
+        .withColumn("processed", F.expr(so_far))
         .filter("committed IS NOT NULL")
         .join(F.broadcast(epochs.select(*KEY, "start")), list(KEY), "left")
         .withColumn("from", F.expr("coalesce(processed, start)"))
@@ -59,7 +105,7 @@ def overcommit(history: DataFrame, delivered: DataFrame, epochs: DataFrame, runs
         "c.topic = r.topic AND c.partition = r.partition AND r.run_first < c.committed AND r.run_last >= c.`from`"
     )
     unjudged = beyond.filter("`from` IS NULL")
-    broken = beyond.join(F.broadcast(runs.alias("r")), between, "left_semi").unionAll(unjudged)
+    broken = beyond.join(F.broadcast(log.alias("r")), between, "left_semi").unionAll(unjudged)
     return report(
         broken,
         "overcommit",
@@ -112,6 +158,18 @@ def commit_rewind(history: DataFrame, epochs: DataFrame) -> DataFrame:
     )
 
 
-def commit_findings(history: DataFrame, delivered: DataFrame, epochs: DataFrame, log: DataFrame) -> DataFrame:
-    """All findings about commits. history: see `starts.commit_history`."""
-    return union([overcommit(history, delivered, epochs, log_runs(log)), commit_rewind(history, epochs)])
+def judge(spark: SparkSession, ledger: Ledger, history: DataFrame, epochs: DataFrame, tally: Tally) -> None:
+    """All findings about commits. history: see `starts.commit_history`; epochs: see `epochs.epoch_table`."""
+    if not ledger.rows["commits"]:
+        return
+    done, log = processed(spark, ledger.files["deliveries"]), log_runs(spark, ledger.files["log"])
+    with by_the_file(spark):
+        found = capped(union([overcommit(history, done, epochs, log), commit_rewind(history, epochs)]))
+        rows = found.toArrow().to_pylist()
+    groups: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
+    for row in rows:
+        groups[row["check"], row["split"], row["scope"]].append(row)
+    for key, findings in groups.items():
+        total = findings[0]["total"]
+        shown = [] if key[1] == UNDETERMINED else [{k: v for k, v in f.items() if k != "total"} for f in findings]
+        tally.find(shown, *key, total)

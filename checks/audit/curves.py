@@ -2,69 +2,70 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from typing import Any
 
-BUCKET_US = 250_000
+import numpy as np
+
+from checks.audit.large.columns import Ints
+from checks.audit.large.tally import Tally
+from checks.audit.large.times import BUCKET_US, EDGES
+from checks.audit.ranges import Owed
+
 MIN_CELL_US = 500_000
 CELLS = 400
-BINS_PER_DECADE = 4
+_BUCKETS = (1 << 36) - 1
 
 
-def series(sends: DataFrame, delivered: DataFrame, places: DataFrame) -> DataFrame:
+def cell_us(span_us: int) -> int:
+    """How wide the cells of a heat map are: at most 400 over the span, in steps of half a second."""
+    return max(MIN_CELL_US, -(-span_us // CELLS // MIN_CELL_US) * MIN_CELL_US)
+
+
+def series(tally: Tally, places: list[Owed]) -> list[dict[str, Any]]:
     """Table `series`: acked per topic, delivered and lag per reader, in buckets of 250 ms (only those with events)."""
-    acked = sends.filter("outcome = 'ok'").selectExpr("'acked' AS series", "topic AS scope", _bucket("completed_us"))
-    taken = delivered.selectExpr("'delivered' AS series", "reader AS scope", _bucket("processed_us"))
-    rates = acked.unionAll(taken).groupBy("at_us", "series", "scope").agg(F.expr("count(*) AS value"))
-    return rates.unionAll(lag(sends, delivered, places).select("at_us", "series", "scope", "value")).orderBy(
-        "series", "scope", "at_us"
-    )
+    rows: list[dict[str, Any]] = []
+    for name, curve in (("acked", "acked_curve"), ("delivered", "delivered_curve")):
+        for (scope,), (at_us, count) in tally.each("counts", curve):
+            rows += _curve(name, scope, at_us, count)
+    by_reader: dict[str, list[Owed]] = {}
+    for place in places:
+        by_reader.setdefault(place.reader, []).append(place)
+    for reader, owed in by_reader.items():
+        rows += _curve("lag", reader, *_lag(tally, owed))
+    return sorted(rows, key=lambda r: (r["series"], r["scope"], r["at_us"]))
 
 
-def lag(sends: DataFrame, delivered: DataFrame, places: DataFrame) -> DataFrame:
-    """Acknowledged beyond delivered, per reader, over all its partitions, from the highest offsets of both."""
-    base = places.selectExpr("reader", "topic", "partition", "coalesce(range_start, log_start, 0) AS base")
-    acked = (
-        sends.filter("outcome = 'ok' AND offset IS NOT NULL")
-        .groupBy("topic", "partition", F.expr(_bucket("completed_us")))
-        .agg(F.expr("max(offset) + 1 AS reached"))
-        .join(F.broadcast(base), ["topic", "partition"])
-        .selectExpr("reader", "topic", "partition", "base", "at_us", "reached", "1 AS sign")
-    )
-    taken = (
-        delivered.groupBy("reader", "topic", "partition", F.expr(_bucket("processed_us")))
-        .agg(F.expr("max(offset) + 1 AS reached"))
-        .join(F.broadcast(base), ["reader", "topic", "partition"])
-        .selectExpr("reader", "topic", "partition", "base", "at_us", "reached", "-1 AS sign")
-    )
-    so_far = """coalesce(max(reached) OVER (PARTITION BY reader, topic, partition, sign ORDER BY at_us
-                ROWS BETWEEN UNBOUNDED PRECEDING AND {end}), base)"""
-    here, before = (f"greatest({so_far.format(end=end)}, base)" for end in ("CURRENT ROW", "1 PRECEDING"))
-    grown = acked.unionAll(taken).selectExpr(
-        "reader",
-        "at_us",
-        f"sign * ({here} - {before}) AS change",
-    )
-    steps = grown.groupBy("reader", "at_us").agg(F.expr("sum(change) AS step"))
-    total = "greatest(sum(step) OVER (PARTITION BY reader ORDER BY at_us), 0) AS value"
-    return steps.selectExpr("at_us", "'lag' AS series", "reader AS scope", total)
+def _curve(name: str, scope: str, at_us: Ints, values: Ints) -> list[dict[str, Any]]:
+    return [
+        {"at_us": at, "series": name, "scope": scope, "value": value}
+        for at, value in zip(at_us.tolist(), values.tolist(), strict=True)
+    ]
 
 
-def latency(observed: DataFrame, span_us: int) -> DataFrame:
-    """Table `latency`, from `times.observations`: at most 400 columns over the span, four bins per decade."""
-    width = max(MIN_CELL_US, -(-span_us // CELLS // MIN_CELL_US) * MIN_CELL_US)
-    names = "CASE metric WHEN 'ack_latency' THEN 'ack' ELSE 'end_to_end' END AS series"
-    bin_us = (
-        f"CAST(floor(pow(10, floor(log10(greatest(value_us, 1)) * {BINS_PER_DECADE}) / {BINS_PER_DECADE})) AS BIGINT)"
-    )
-    return (
-        observed.filter("metric IN ('ack_latency', 'end_to_end_latency')")
-        .selectExpr(_bucket("at_us", width), names, "scope", f"{bin_us} AS bin_us")
-        .groupBy("at_us", "series", "scope", "bin_us")
-        .agg(F.expr("count(*) AS count"))
-        .orderBy("series", "scope", "at_us", "bin_us")
-    )
+def _lag(tally: Tally, places: list[Owed]) -> tuple[Ints, Ints]:
+    """Acknowledged beyond delivered, over all partitions of a reader, from the highest offsets of both."""
+    moments, changes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for place in places:
+        base = next((v for v in (place.range_start, place.log_start) if v is not None), 0)
+        acked = tally.get("highest", "acked_reached", place.topic)
+        delivered = tally.get("highest", "delivered_reached", place.reader, place.topic)
+        for sparse, sign in ((acked, 1), (delivered, -1)):
+            if sparse is None:
+                continue
+            mine = sparse[0] >> 36 == place.partition
+            reached = np.maximum.accumulate(np.maximum(sparse[1][mine], base))
+            moments.append((sparse[0][mine] & _BUCKETS) * BUCKET_US)
+            changes.append(sign * np.diff(reached, prepend=base))
+    at_us, inverse = np.unique(np.concatenate(moments), return_inverse=True)
+    steps = np.bincount(inverse, weights=np.concatenate(changes), minlength=len(at_us)).astype(np.int64)
+    return at_us, np.maximum(np.cumsum(steps), 0)
 
 
-def _bucket(column: str, width: int = BUCKET_US) -> str:
-    return f"{column} - {column} % {width} AS at_us"
+def latency(tally: Tally, width_us: int) -> list[dict[str, Any]]:
+    """Table `latency`: how many took how long, by cell of time and bin of size, four bins per decade."""
+    rows = [
+        {"at_us": key // 64 * width_us, "series": name, "scope": scope, "bin_us": int(EDGES[key % 64]), "count": count}
+        for (name, scope), (keys, counts) in tally.each("counts", "heat")
+        for key, count in zip(keys.tolist(), counts.tolist(), strict=True)
+    ]
+    return sorted(rows, key=lambda r: (r["series"], r["scope"], r["at_us"], r["bin_us"]))

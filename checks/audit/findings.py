@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from functools import reduce
+from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
+
+Finding = dict[str, Any]
+"""check, split, scope, the columns of `COLUMNS`, and evidence as JSON."""
 
 CAP = 200
 """Findings shown of each check, split and scope. The counts are exact whatever the cap."""
@@ -26,12 +30,23 @@ COLUMNS = {
 }
 _ALL = ["check", "split", "scope", *COLUMNS, "evidence"]
 
-ARROW = pa.schema(
-    [(name, pa.string()) for name in ("check", "split", "scope")]
-    + [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("producer", pa.string())]
-    + [("incarnation", pa.int32()), ("seq", pa.int64()), ("consumer", pa.string()), ("at_us", pa.int64())]
-    + [("evidence", pa.string())]
-)
+
+def finding(check: str, scope: str, split: str = "", evidence: dict[str, Any] | None = None, **columns: Any) -> Finding:
+    """One finding; columns that are not given are null, and so is what is null in the evidence left out."""
+    assert columns.keys() <= COLUMNS.keys(), columns
+    told = {name: value for name, value in (evidence or {}).items() if value is not None}
+    row: Finding = {"check": check, "split": split, "scope": scope, **dict.fromkeys(COLUMNS), **columns}
+    return row | {"evidence": json.dumps(told)}
+
+
+def cap(findings: Iterable[Finding]) -> list[Finding]:
+    """At most CAP of the findings of one check, split and scope: the lowest places and times first."""
+    return sorted(findings, key=rank)[:CAP]
+
+
+def rank(row: Finding) -> list[tuple[bool, Any]]:
+    """The order of findings: by check, split, scope, then place and time, what is not known first."""
+    return [(row[name] is not None, row[name]) for name in _ALL]
 
 
 def report(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
 
 from checks.audit.epochs import Epoch, Epochs
-from checks.audit.findings import COLUMNS
+from checks.audit.findings import Finding, finding
 from checks.audit.starts import Known
-
-Finding = dict[str, Any]
 
 
 def double_ownership(epochs: Epochs) -> Iterator[Finding]:
@@ -27,7 +24,7 @@ def double_ownership(epochs: Epochs) -> Iterator[Finding]:
             if a.holder == b.holder:
                 continue
             if how := _both_owned(a, b):
-                yield _finding(
+                yield _of_epoch(
                     "double_ownership",
                     b,
                     how=how,
@@ -70,7 +67,7 @@ def foreign_commit(epochs: Epochs, known: dict[int, Known]) -> Iterator[Finding]
         others = {name for name, mode in makers if (mode == "assign" if e.mode == "subscribe" else name != e.consumer)}
         own = len(makers) > len(others) or (e.mode == "assign" and known[index].own == e.position)
         if others and not own:
-            yield _finding(
+            yield _of_epoch(
                 "foreign_commit",
                 e,
                 offset=e.position,
@@ -80,8 +77,7 @@ def foreign_commit(epochs: Epochs, known: dict[int, Known]) -> Iterator[Finding]
             )
 
 
-def _finding(check: str, e: Epoch, offset: int | None = None, **evidence: Any) -> Finding:
-    row: Finding = {"check": check, "split": "", "scope": e.reader, **dict.fromkeys(COLUMNS)}
-    row |= {"topic": e.topic, "partition": e.partition, "consumer": e.consumer, "at_us": e.begin_us, "offset": offset}
+def _of_epoch(check: str, e: Epoch, offset: int | None = None, **evidence: Any) -> Finding:
     evidence |= {"consumer_incarnation": e.incarnation, "assignment": e.assignment}
-    return row | {"evidence": json.dumps({k: v for k, v in evidence.items() if v is not None})}
+    place: dict[str, Any] = {"topic": e.topic, "partition": e.partition, "offset": offset}
+    return finding(check, e.reader, evidence=evidence, consumer=e.consumer, at_us=e.begin_us, **place)

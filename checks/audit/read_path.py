@@ -1,239 +1,340 @@
 """The read path, per reader: what is in the log against what was delivered, epoch by epoch.
 
-`delivered` below is the table `deliveries` with its epoch (see `epochs`): reader, turn, position, start, legal, why and
-begin_us beside each row.
+`judge_reads` gets one block: the log records of some offsets of one partition, and everybody's deliveries of them. One
+finding needs no block and is made from the survey of the deliveries alone: `nonmonotonic_poll`.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from dataclasses import dataclass
+from typing import Any
 
-from checks.audit.epochs import KEY
-from checks.audit.findings import UNDETERMINED, report, union
+import numpy as np
+import numpy.typing as npt
 
-_EPOCH = ", ".join(KEY)
-_IDENTITY = "struct(producer, producer_incarnation AS incarnation, seq)"
-
-
-def with_epochs(deliveries: DataFrame, epochs: DataFrame) -> DataFrame:
-    """Deliveries, each with its epoch."""
-    judged = epochs.select(*KEY, "reader", "turn", "position", "start", "legal", "why", "begin_us")
-    return deliveries.join(F.broadcast(judged), list(KEY))
-
-
-def suspects(delivered: DataFrame, log: DataFrame, places: DataFrame) -> DataFrame:
-    """Offsets that a reader did not get exactly once and as they stand in the log.
-
-    Columns: reader, topic, partition, offset, record (its identity and timestamp in the log, null where there is none)
-    and got (array of its deliveries, by turn and ordinal).
-    """
-    identity = "struct(producer, incarnation, seq)"
-    owed = log.join(F.broadcast(places.select("reader", "topic", "partition")), ["topic", "partition"]).selectExpr(
-        "reader", "topic", "partition", "offset", f"struct({identity} AS identity, timestamp) AS record", "NULL AS got"
-    )
-    got = delivered.selectExpr(
-        "reader",
-        "topic",
-        "partition",
-        "offset",
-        "NULL AS record",
-        f"""struct(turn, ordinal, consumer, incarnation, assignment, {_IDENTITY} AS identity, start, legal, why,
-                   begin_us, processed_us) AS got""",
-    )
-    both = (
-        owed.unionAll(got)
-        .groupBy("reader", "topic", "partition", "offset")
-        .agg(F.expr("max(record) AS record"), F.expr("array_sort(collect_list(got)) AS got"))
-    )
-    same = "(get(got, 0).identity.producer IS NULL OR get(got, 0).identity <=> record.identity)"
-    once = f"record IS NOT NULL AND size(got) = 1 AND {same}"
-    return both.filter(f"NOT ({once})")
+from checks.audit.epochs import Key
+from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
+from checks.audit.large.case import Case, EpochFacts
+from checks.audit.large.columns import NONE, Ints, Mask
+from checks.audit.large.group import sections
+from checks.audit.large.pack import Columns
+from checks.audit.large.tally import Tally, histogram
+from checks.audit.large.times import heat, moments
+from checks.audit.ranges import Owed
 
 
-def undelivered(suspect: DataFrame, places: DataFrame) -> DataFrame:
+def judge_reads(
+    topic: str, partition: int, log: Columns, deliveries: Columns, gaps: Columns, case: Case, tally: Tally
+) -> None:
+    """All rules of the read path on one block. The columns are `cut.RECORD`, `cut.DELIVERY` and `cut.GAP`."""
+    place = _Place.of(topic, partition, log, deliveries, case)
+    names = sorted({e.reader for e in case.epochs})
+    number = {name: i for i, name in enumerate(names)}
+    reader_of = np.array([number[e.reader] for e in case.epochs] or [0], np.int64)
+    reader = reader_of[deliveries["epoch"]]
+    for owed in case.places.get((topic, partition), []):
+        mine = np.flatnonzero(reader == number[owed.reader]) if owed.reader in number else np.zeros(0, np.int64)
+        whole = len(mine) == len(reader)
+        r = _Reader(place, owed, deliveries if whole else {n: c[mine] for n, c in deliveries.items()})
+        tally.add("sum", "in_range", owed.reader, value=r.in_range())
+        undelivered(r, tally)
+        dirty_read(r, tally)
+        duplicate_delivery(r, tally)
+        _times(r, tally)
+    poll_skip(place, deliveries, gaps, tally)
+
+
+@dataclass
+class _Place:
+    """The log of a block: at which row of it an offset stands, NONE where it does not."""
+
+    topic: str
+    partition: int
+    log: Columns
+    case: Case
+    base: int
+    row: npt.NDArray[np.int32]
+    named: Mask
+    """By number of `Case.who`: whether there is a producer's name."""
+
+    @classmethod
+    def of(cls, topic: str, partition: int, log: Columns, deliveries: Columns, case: Case) -> _Place:
+        """Lay the log out by offset."""
+        offsets = [c["offset"] for c in (log, deliveries) if len(c["offset"])]
+        base = min((int(o.min()) for o in offsets), default=0)
+        row = np.full(max((int(o.max()) for o in offsets), default=-1) - base + 1, NONE, np.int32)
+        row[log["offset"] - base] = np.arange(len(log["offset"]))
+        named = np.array([name is not None for name, _ in case.who] or [False])
+        return cls(topic, partition, log, case, base, row, named)
+
+
+class _Reader:
+    """One reader's deliveries in a block, held against the log."""
+
+    def __init__(self, place: _Place, owed: Owed, rows: Columns) -> None:
+        self.place, self.owed, self.case, self.name, self.rows = place, owed, place.case, owed.reader, rows
+        self.at = rows["offset"] - place.base
+        self.in_log = place.row[self.at]
+        self.present = self.in_log >= 0
+        self.named = place.named[rows["who"]]
+        if len(place.log["offset"]):
+            who, seq = place.log["who"][self.in_log], place.log["seq"][self.in_log]
+            equal = self.present & (who == rows["who"]) & (seq == rows["seq"])
+        else:
+            equal = np.zeros(len(self.at), np.bool_)
+        self.same = equal | ~self.named
+
+    def in_range(self) -> int:
+        """Log records of the block that it has to deliver; none where its range is not known."""
+        start = self.owed.range_start
+        return 0 if start is None else int((self.place.log["offset"] >= start).sum())
+
+    def delivery(self, i: int) -> dict[str, Any]:
+        """Place and identity of a delivery."""
+        producer, incarnation = self.case.who[int(self.rows["who"][i])]
+        return {
+            **self.at_offset(int(self.rows["offset"][i])),
+            "producer": producer,
+            "incarnation": _number(incarnation),
+            "seq": _number(self.rows["seq"][i]),
+            "at_us": int(self.rows["processed_us"][i]),
+        }
+
+    def at_offset(self, offset: int) -> dict[str, Any]:
+        """A place of this block."""
+        return {"topic": self.place.topic, "partition": self.place.partition, "offset": offset}
+
+    def epoch(self, i: int) -> EpochFacts:
+        """The epoch of a delivery."""
+        return self.case.epochs[int(self.rows["epoch"][i])]
+
+    def again(self) -> Ints:
+        """The deliveries of offsets that were delivered more than once."""
+        counts = np.bincount(self.at, minlength=1)
+        return np.flatnonzero(counts[self.at] > 1) if len(self.at) and counts.max() > 1 else np.zeros(0, np.int64)
+
+
+def undelivered(r: _Reader, tally: Tally) -> None:
     """Log records in a reader's range that it never got: lost_processing, skipped_delivery or stalled_delivery.
 
     lost_processing: some epoch began at or before it, delivered nothing after it, and committed past it. skipped: a
     later record was delivered to the reader, or committed past. stalled: neither, the drain ended before it came.
     """
-    missing = (
-        suspect.filter("""record IS NOT NULL AND NOT exists(got,
-                          g -> g.identity.producer IS NULL OR g.identity <=> record.identity)""")
-        .join(F.broadcast(places), ["reader", "topic", "partition"])
-        .filter("range_start IS NULL OR offset >= range_start")
-        .withColumn("past", F.expr("get(filter(lost, l -> offset >= l.begin AND offset < l.`end`), 0)"))
-        .withColumn(
-            "check",
-            F.expr("""CASE WHEN range_start IS NULL THEN 'stalled_delivery'
-                WHEN past IS NOT NULL THEN 'lost_processing'
-                WHEN high > offset OR passed > offset THEN 'skipped_delivery'
-                ELSE 'stalled_delivery' END"""),
-        )
-    )
-    found = report(
-        missing.selectExpr(
-            "*",
-            "record.identity.producer AS producer",
-            "record.identity.incarnation AS incarnation",
-            "record.identity.seq AS seq",
-        ),
-        "undelivered",
-        scope="reader",
-        split=f"CASE WHEN range_start IS NULL THEN '{UNDETERMINED}' ELSE '' END",
-        consumer="past.consumer",
-        at_us="record.timestamp",
-        evidence=[
-            "`check` AS `check`",
-            "range_start",
-            "high AS highest_delivered",
-            "passed AS highest_committed",
-            "epochs",
-            "log_end",
-            "past",
-        ],
-    )
-    return found.withColumn("check", F.expr("get_json_object(evidence, '$.check')"))
+    got = np.zeros(len(r.place.row), np.bool_)
+    got[r.at[r.same]] = True
+    log, owed = r.place.log, r.owed
+    missing = np.flatnonzero(~got[log["offset"] - r.place.base])
+    offset = log["offset"][missing]
+    if owed.range_start is None:
+        tally.find([], "stalled_delivery", UNDETERMINED, r.name, len(missing))
+        return
+    missing = missing[offset >= owed.range_start]
+    offset = log["offset"][missing]
+    passed_by = np.full(len(missing), NONE, np.int64)
+    for nth, gap in reversed(list(enumerate(owed.lost))):
+        passed_by[(offset >= gap["begin"]) & (offset < gap["end"])] = nth
+    later = max((v for v in (owed.high, owed.passed) if v is not None), default=NONE)
+    kinds = {
+        "lost_processing": passed_by >= 0,
+        "skipped_delivery": (passed_by < 0) & (offset < later),
+        "stalled_delivery": (passed_by < 0) & (offset >= later),
+    }
+    for check, which in kinds.items():
+        rows = np.flatnonzero(which)
+        shown = [_missing(r, check, int(missing[i]), int(passed_by[i])) for i in rows[:CAP]]
+        tally.find(shown, check, "", r.name, len(rows))
 
 
-def duplicate_delivery(suspect: DataFrame) -> DataFrame:
+def _missing(r: _Reader, check: str, row: int, passed_by: int) -> Finding:
+    log, owed = r.place.log, r.owed
+    producer, incarnation = r.case.who[int(log["who"][row])]
+    past = owed.lost[passed_by] if passed_by >= 0 else None
+    evidence = {
+        "range_start": owed.range_start,
+        "highest_delivered": owed.high,
+        "highest_committed": owed.passed,
+        "epochs": owed.epochs,
+        "log_end": owed.log_end,
+        "past": past,
+    }
+    return finding(
+        check,
+        r.name,
+        **r.at_offset(int(log["offset"][row])),
+        producer=producer,
+        incarnation=_number(incarnation),
+        seq=_number(log["seq"][row]),
+        consumer=past["consumer"] if past else None,
+        at_us=_number(log["timestamp"][row]),
+        evidence=evidence,
+    )
+
+
+def duplicate_delivery(r: _Reader, tally: Tally) -> None:
     """The same log record delivered again to a reader. Legal: in a later epoch with a legal start at or before it."""
-    again = (
-        suspect.filter("size(got) > 1")
-        .selectExpr("reader", "topic", "partition", "offset", "record", "explode(got) AS got")
-        .selectExpr("reader", "topic", "partition", "offset", "record", "got.*")
-        .withColumn("identity", F.expr("CASE WHEN identity.producer IS NULL THEN record.identity ELSE identity END"))
-        .withColumn(
-            "before",
-            F.expr("""lag(struct(turn, consumer, incarnation, assignment, processed_us)) OVER (
-                PARTITION BY reader, topic, partition, offset, identity ORDER BY turn, ordinal)"""),
-        )
-        .filter("before IS NOT NULL")
-        .withColumn("lawful", F.expr("coalesce(legal AND turn > before.turn AND start <= offset, false)"))
-    )
-    return report(
-        again.withColumn("consumer_incarnation", F.col("incarnation")),
-        "duplicate_delivery",
-        scope="reader",
-        split="CASE WHEN lawful THEN 'legal' ELSE 'illegal' END",
-        producer="identity.producer",
-        incarnation="identity.incarnation",
-        seq="identity.seq",
-        at_us="processed_us",
-        evidence=[
-            "consumer_incarnation",
-            "assignment",
-            "turn",
-            "start AS epoch_start",
-            "legal AS legal_start",
-            "why AS start_why",
-            "begin_us AS epoch_began_us",
-            "before.consumer AS first_consumer",
-            "before.incarnation AS first_consumer_incarnation",
-            "before.assignment AS first_assignment",
-            "before.turn AS first_turn",
-            "before.processed_us AS first_processed_us",
-        ],
-    )
+    rows = r.again()
+    if not len(rows):
+        return
+    who, seq, offset = (r.rows[n][rows].copy() for n in ("who", "seq", "offset"))
+    taken = ~r.named[rows]  # a delivery without identity is of whatever the log has there
+    found = r.in_log[rows]
+    there = taken & (found >= 0)
+    who[taken], seq[taken] = NONE, NONE
+    who[there], seq[there] = r.place.log["who"][found[there]], r.place.log["seq"][found[there]]
+    turns = np.array([e.turn for e in r.case.epochs], np.int64)
+    legal = np.array([e.legal and e.start is not None for e in r.case.epochs])
+    starts = np.array([e.start if e.start is not None else 0 for e in r.case.epochs], np.int64)
+    epoch = r.rows["epoch"][rows]
+    order = np.lexsort((r.rows["ordinal"][rows], turns[epoch], seq, who, offset))
+    rows, who, seq, offset, epoch = (c[order] for c in (rows, who, seq, offset, epoch))
+    repeat = np.flatnonzero((offset[1:] == offset[:-1]) & (who[1:] == who[:-1]) & (seq[1:] == seq[:-1])) + 1
+    now, before = epoch[repeat], epoch[repeat - 1]
+    lawful = legal[now] & (turns[now] > turns[before]) & (starts[now] <= offset[repeat])
+    for split, which in (("legal", lawful), ("illegal", ~lawful)):
+        chosen = np.flatnonzero(which)
+        shown = [
+            _repeated(r, split, *(int(v) for v in (rows[i], rows[i - 1], who[i], seq[i]))) for i in repeat[chosen[:CAP]]
+        ]
+        tally.find(shown, "duplicate_delivery", split, r.name, len(chosen))
 
 
-def dirty_read(suspect: DataFrame, places: DataFrame, compacted: list[str]) -> DataFrame:
+def _repeated(r: _Reader, split: str, i: int, earlier: int, who: int, seq: int) -> Finding:
+    now, before = r.epoch(i), r.epoch(earlier)
+    producer, incarnation = r.case.who[who] if who >= 0 else (None, NONE)
+    evidence = {
+        "consumer_incarnation": now.incarnation,
+        "assignment": now.assignment,
+        "turn": now.turn,
+        "epoch_start": now.start,
+        "legal_start": now.legal,
+        "start_why": now.why,
+        "epoch_began_us": now.begin_us,
+        "first_consumer": before.consumer,
+        "first_consumer_incarnation": before.incarnation,
+        "first_assignment": before.assignment,
+        "first_turn": before.turn,
+        "first_processed_us": int(r.rows["processed_us"][earlier]),
+    }
+    told = r.delivery(i) | {"producer": producer, "incarnation": _number(incarnation), "seq": _number(seq)}
+    return finding("duplicate_delivery", r.name, split, evidence, consumer=now.consumer, **told)
+
+
+def dirty_read(r: _Reader, tally: Tally) -> None:
     """Delivered, yet the final log has no record there, or another one. Below the log start it was evicted since, in a
     compacted topic it may have been compacted away: no finding. A delivery without identity is judged by presence."""
-    names = ", ".join(f"'{t}'" for t in compacted) or "''"
-    wrong = (
-        suspect.selectExpr("reader", "topic", "partition", "offset", "record", "explode(got) AS got")
-        .filter("record IS NULL OR (got.identity.producer IS NOT NULL AND NOT (got.identity <=> record.identity))")
-        .join(F.broadcast(places), ["reader", "topic", "partition"])
-        .filter(f"offset >= coalesce(log_start, offset) AND (record IS NOT NULL OR topic NOT IN ({names}))")
-    )
-    return report(
-        wrong.selectExpr("*", "got.consumer AS consumer"),
-        "dirty_read",
-        scope="reader",
-        split=f"CASE WHEN log_start IS NULL THEN '{UNDETERMINED}' ELSE '' END",
-        producer="got.identity.producer",
-        incarnation="got.identity.incarnation",
-        seq="got.identity.seq",
-        at_us="got.processed_us",
-        evidence=["record.identity AS in_log", "log_start", "log_end", "got.assignment AS assignment"],
-    )
+    wrong = ~r.present | ~r.same
+    if r.owed.log_start is not None:
+        wrong &= r.rows["offset"] >= r.owed.log_start
+    if r.place.topic in r.case.compacted:
+        wrong &= r.present
+    rows = np.flatnonzero(wrong)
+    if r.owed.log_start is None:
+        tally.find([], "dirty_read", UNDETERMINED, r.name, len(rows))
+        return
+    order = rows[np.argsort(r.rows["offset"][rows], kind="stable")[:CAP]]
+    shown = [
+        finding("dirty_read", r.name, evidence=_instead(r, int(i)), consumer=r.epoch(i).consumer, **r.delivery(i))
+        for i in order
+    ]
+    tally.find(shown, "dirty_read", "", r.name, len(rows))
 
 
-def nonmonotonic_poll(delivered: DataFrame) -> DataFrame:
-    """Inside an epoch, in the order of processing, an offset that is not above the one before."""
-    before = f"lag(offset) OVER (PARTITION BY {_EPOCH} ORDER BY ordinal)"
-    falling = delivered.withColumn("before", F.expr(before)).filter("offset <= before")
-    return report(
-        falling.withColumn("consumer_incarnation", F.col("incarnation")),
-        "nonmonotonic_poll",
-        scope="reader",
-        incarnation="producer_incarnation",
-        at_us="processed_us",
-        evidence=["before AS previous_offset", "ordinal", "assignment", "consumer_incarnation"],
-    )
+def _instead(r: _Reader, i: int) -> dict[str, Any]:
+    in_log = None
+    if r.present[i]:
+        row = int(r.in_log[i])
+        producer, incarnation = r.case.who[int(r.place.log["who"][row])]
+        in_log = {"producer": producer, "incarnation": _number(incarnation), "seq": _number(r.place.log["seq"][row])}
+    whose = {"log_start": r.owed.log_start, "log_end": r.owed.log_end, "assignment": r.epoch(i).assignment}
+    return {"in_log": in_log, **whose}
 
 
-def poll_skip(delivered: DataFrame, log: DataFrame, log_range: DataFrame) -> DataFrame:
+def poll_skip(place: _Place, deliveries: Columns, gaps: Columns, tally: Tally) -> None:
     """Inside an epoch, a log record between its start (or first delivery) and its highest delivery that it left out."""
-    highest = f"""max(offset) OVER (PARTITION BY {_EPOCH} ORDER BY ordinal
-                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""
-    ranges = log_range.selectExpr("topic", "partition", "`start` AS log_start")
-    gaps = (
-        delivered.withColumn("expected", F.expr(f"coalesce({highest} + 1, position, offset)"))
-        .filter("offset > expected")
-        .join(F.broadcast(ranges), ["topic", "partition"], "left")
-        .selectExpr(
-            *KEY,
-            "reader",
-            "processed_us",
-            "offset AS next_offset",
-            "greatest(expected, log_start) AS begin",
-            "expected",
-        )
-        .filter("begin < next_offset")
-        .withColumn("offset", F.expr("explode(sequence(begin, next_offset - 1))"))
-    )
-    left_out = (
-        gaps.join(
-            log.select(
-                "topic", "partition", "offset", "producer", F.col("incarnation").alias("producer_incarnation"), "seq"
-            ),
-            ["topic", "partition", "offset"],
-        )
-        .join(delivered.select(*KEY, "offset"), [*KEY, "offset"], "left_anti")
-        .dropDuplicates([*KEY, "offset"])
-    )
-    return report(
-        left_out.withColumn("consumer_incarnation", F.col("incarnation")),
+    for (number,), mine in sections(gaps["epoch"]):
+        epoch = place.case.epochs[number]
+        begin, end = gaps["begin"][mine] - place.base, gaps["end"][mine] - place.base
+        size = len(place.row)
+        edges = np.zeros(size + 1, np.int64)
+        np.add.at(edges, np.clip(begin, 0, size), 1)
+        np.add.at(edges, np.clip(end, 0, size), -1)
+        left_out = (np.cumsum(edges[:-1]) > 0) & (place.row >= 0)
+        left_out[deliveries["offset"][deliveries["epoch"] == number] - place.base] = False
+        found = np.flatnonzero(left_out)
+        order = np.argsort(begin, kind="stable")
+        shown = []
+        for at in found[:CAP].tolist():
+            gap = order[int(np.searchsorted(begin[order], at, "right")) - 1]
+            shown.append(_left_out(place, epoch, at, {n: int(gaps[n][mine][gap]) for n in gaps}))
+        tally.find(shown, "poll_skip", "", epoch.reader, len(found))
+
+
+def _left_out(place: _Place, epoch: EpochFacts, at: int, gap: dict[str, int]) -> Finding:
+    row = int(place.row[at])
+    producer, incarnation = place.case.who[int(place.log["who"][row])]
+    return finding(
         "poll_skip",
-        scope="reader",
-        incarnation="producer_incarnation",
-        at_us="processed_us",
-        evidence=[
-            "expected AS expected_offset",
-            "next_offset AS delivered_instead",
-            "assignment",
-            "consumer_incarnation",
-        ],
+        epoch.reader,
+        topic=place.topic,
+        partition=place.partition,
+        offset=at + place.base,
+        producer=producer,
+        incarnation=_number(incarnation),
+        seq=_number(place.log["seq"][row]),
+        consumer=epoch.consumer,
+        at_us=gap["processed_us"],
+        evidence={
+            "expected_offset": gap["expected"],
+            "delivered_instead": gap["next_offset"],
+            "assignment": epoch.assignment,
+            "consumer_incarnation": epoch.incarnation,
+        },
     )
 
 
-def read_findings(
-    delivered: DataFrame,
-    log: DataFrame,
-    log_range: DataFrame,
-    suspect: DataFrame,
-    places: DataFrame,
-    compacted: list[str],
-) -> DataFrame:
-    """All findings of the read path. places: see `ranges.owed_table`."""
-    return union(
-        [
-            undelivered(suspect, places),
-            duplicate_delivery(suspect),
-            dirty_read(suspect, places, compacted),
-            nonmonotonic_poll(delivered),
-            poll_skip(delivered, log, log_range),
-        ]
-    )
+def nonmonotonic_poll(key: Key, reader: str, count: int, fallen: list[dict[str, Any]], tally: Tally) -> None:
+    """Inside an epoch, in the order of processing, an offset that is not above the one before. See `case.falls`."""
+    consumer, incarnation, assignment, topic, partition = key
+    shown = [
+        finding(
+            "nonmonotonic_poll",
+            reader,
+            topic=topic,
+            partition=partition,
+            offset=row["offset"],
+            producer=row["producer"],
+            incarnation=row["incarnation"],
+            seq=row["seq"],
+            consumer=consumer,
+            at_us=row["processed_us"],
+            evidence={
+                "previous_offset": row["before"],
+                "ordinal": row["ordinal"],
+                "assignment": assignment,
+                "consumer_incarnation": incarnation,
+            },
+        )
+        for row in fallen
+    ]
+    tally.find(shown, "nonmonotonic_poll", "", reader, count)
+
+
+def _times(r: _Reader, tally: Tally) -> None:
+    """The first processing of each record: latency from its send, and when records moved around faults."""
+    first = r.named & (r.rows["sent_us"] != NONE)
+    again = r.again()
+    if len(again):
+        order = again[np.lexsort((r.rows["processed_us"][again], r.rows["offset"][again]))]
+        first[order[1:][r.at[order][1:] == r.at[order][:-1]]] = False
+    done, sent = r.rows["processed_us"][first], r.rows["sent_us"][first]
+    if not len(done):
+        return
+    took = np.maximum(done - sent, 0)
+    tally.add("counts", "end_to_end_latency", r.name, value=histogram(took))
+    heat(tally, "end_to_end", r.name, done, took, r.case.cell_us)
+    places = np.full(len(done), r.place.partition, np.int64)
+    moments(tally, "consume", f"{r.name} {r.place.topic}", places, done, sent, r.case.injected)
+
+
+def _number(value: Any) -> int | None:
+    return None if value == NONE else int(value)

@@ -1,7 +1,8 @@
 """The audit of one run: from the sealed ledger and the log to the tables in `audit/`.
 
-What is as many as the records stays in Spark. What is as many as assignments, faults or partitions is collected and
-judged in Python, and goes back into Spark as a small table to join with.
+What is as many as the records is looked at by executors (`large`), who tell the driver sums and samples. What is as
+many as assignments, faults or partitions is collected and judged in plain Python. Commits lie between the two: they are
+held against each other, and against what was processed, in Spark SQL.
 """
 
 from __future__ import annotations
@@ -17,27 +18,21 @@ from pyspark.sql import DataFrame, SparkSession
 from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, Scenario
-from checks.audit import commits, curves, groups, read_path, starts, times, totals, write_path
-from checks.audit.epochs import (
-    KEY,
-    Epochs,
-    Life,
-    Row,
-    build,
-    commit_tallies,
-    delivery_tallies,
-    epoch_table,
-    lives,
-    ownership_table,
-)
-from checks.audit.findings import CAP, UNDETERMINED, capped, union
+from checks.audit import commits, curves, groups, starts, times, totals
+from checks.audit.epochs import KEY, Epochs, Life, Row, build, commit_tallies, epoch_table, lives, ownership_table
+from checks.audit.findings import UNDETERMINED, Finding, rank
 from checks.audit.history import Faults, Leadership
+from checks.audit.judgement import judge_block
+from checks.audit.large import case as cases
+from checks.audit.large import scan
+from checks.audit.large.survey import Wanted
+from checks.audit.large.tally import Tally
 from checks.audit.load import Ledger, load
 from checks.audit.mechanism import Context, explain
-from checks.audit.ranges import Owed, owed, owed_table
+from checks.audit.ranges import Owed, owed
+from checks.audit.read_path import nonmonotonic_poll
 from checks.audit.readers import Reader, readers_of
 from checks.audit.tables import AUDIT_TABLES, write_tables
-from checks.audit.totals import Totals
 from checks.session import tuned
 
 
@@ -47,204 +42,134 @@ def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:
     Raises `RunDirError` if the ledger is missing, damaged or of another version. Replaces an earlier audit as a whole.
     """
     ledger = load(spark, run)
-    with tuned(spark, sum(ledger.rows.values())):
+    with tuned(spark, ledger.rows["commits"]):
         write_tables(run.audit, derive(spark, ledger, resolved.scenario, run_token(resolved.run_id)))
 
 
 def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) -> dict[str, pa.Table]:
     """All tables of the audit, by name. run: the token that the run's records carry."""
-    base = _totals(totals.base_totals(ledger, run))
-    small = _Small.collect(ledger, max((v for (name, _), v in base.items() if name == "drive_end_us"), default=0))
+    small = _Small.collect(ledger)
+    wanted = Wanted(run, times.injections(small.faults), curves.cell_us(small.end_us - small.begin_us))
+    tally = scan.survey(spark, ledger.files, wanted)
+    small.end_us = max(small.end_us, tally.get("max", "drive_end_us") or 0)
+
     readers = readers_of(scenario)
-    policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
-    compacted = [t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))]
-    tallied = delivery_tallies(ledger.deliveries), commit_tallies(ledger.commits)
-    epochs = build(small.assignments, small.lives, _rows(tallied[0]), _rows(tallied[1]), small.drive_end_us)
-    begun = epoch_table(spark, epochs)
-    history = starts.commit_history(ledger.commits, begun.select(*KEY, "begin_us"))
+    committed = _rows(commit_tallies(ledger.commits))
+    epochs = build(small.assignments, small.lives, cases.delivered_rows(tally), committed, small.end_us)
+    history = starts.commit_history(ledger.commits, epoch_table(spark, epochs).select(*KEY, "begin_us"))
     known = starts.known_at_begin(spark, epochs, small.lives, history, starts.observed_commits(ledger.cluster))
     starts.judge(epochs, known, readers, small.ranges)
     places = owed(readers, epochs, known, small.ranges)
 
-    large = _Large(spark, ledger, epochs, places, small.lives, history, run, compacted)
-    try:
-        topics = sorted({t.name for t in scenario.topics} | {scope for name, scope in base if name == "rows.sends"})
-        base |= totals.epoch_totals(epochs) | _totals(totals.in_range(ledger.log, large.places))
-        found, counted = _findings(large, epochs, known)
-        context = Context(scenario, Leadership(small.leaders), Faults(small.faults), epochs)
-        metrics, unrecovered = _metrics(spark, large, small, readers, topics, epochs)
-        extra = _extra(large, counted) | unrecovered
-        return {
-            "summary": _arrow("summary", totals.summary_rows(topics, readers, base, counted)),
-            "anomalies": _arrow("anomalies", [_explained(f, context) for f in found]),
-            "counts": _arrow("counts", totals.count_rows(topics, readers, base, ledger, extra)),
-            "metrics": _arrow("metrics", metrics),
-            "series": curves.series(ledger.sends, large.delivered, large.places).toArrow(),
-            "latency": curves.latency(large.observed, small.drive_end_us - small.drive_begin_us).toArrow(),
-            "ownership": ownership_table(epochs),
-        }
-    finally:
-        large.release()
+    case = _case(scenario, wanted, tally, small, epochs, places)
+    rows = sum(ledger.rows[table] for table in ledger.files)
+    tally.merge(scan.judge(spark, ledger.files, case, rows, judge_block))
+    by_key = {e.key: e.reader for e in epochs.all}
+    for key, count, fallen in cases.falls(tally):
+        nonmonotonic_poll(key, by_key[key], count, fallen, tally)
+    for row in [*groups.double_ownership(epochs), *groups.foreign_commit(epochs, known)]:
+        tally.find([row], row["check"], row["split"], row["scope"], 1)
+    commits.judge(spark, ledger, history, epoch_table(spark, epochs), tally)
+    return _tables(tally, ledger, scenario, small, epochs, places, readers, history, wanted)
+
+
+def _tables(
+    tally: Tally,
+    ledger: Ledger,
+    scenario: Scenario,
+    small: _Small,
+    epochs: Epochs,
+    places: list[Owed],
+    readers: list[Reader],
+    history: DataFrame,
+    wanted: Wanted,
+) -> dict[str, pa.Table]:
+    topics = sorted({t.name for t in scenario.topics} | (tally.get("set", "topics") or set()))
+    counted: dict[tuple[Any, ...], int] = {key: count for key, (count, _) in tally.each("findings")}
+    sums = totals.sums(tally, counted) | totals.epoch_totals(epochs) | _totals(totals.small_totals(ledger))
+    single = times.unavailability(tally, places, small.end_us, wanted.injected)
+    single += times.rebalances(readers, epochs, Counter(topic for topic, _ in small.ranges))
+    metrics, unrecovered = times.statistics(single, times.distributions(tally))
+    metrics += times.commit_latencies(history)
+    context = Context(scenario, Leadership(small.leaders), Faults(small.faults), epochs)
+    found = sorted((f for _, (_, rows) in tally.each("findings") for f in rows), key=rank)
+    return {
+        "summary": _arrow("summary", totals.summary_rows(topics, readers, sums, counted)),
+        "anomalies": _arrow("anomalies", [_explained(f, context) for f in found if f["split"] != UNDETERMINED]),
+        "counts": _arrow("counts", totals.count_rows(topics, readers, sums, ledger, unrecovered)),
+        "metrics": _arrow("metrics", times.with_empty(metrics, times.expected(topics, readers, wanted.injected))),
+        "series": _arrow("series", curves.series(tally, places)),
+        "latency": _arrow("latency", curves.latency(tally, wanted.cell_us)),
+        "ownership": ownership_table(epochs),
+    }
 
 
 @dataclass
 class _Small:
-    """The tables that are small whatever the load, as Python rows. leaders: the observer's rows of leadership only."""
+    """The tables that are small whatever the load, as Python rows. leaders: the observer's rows of leadership only.
+
+    begin_us and end_us: the earliest event of a client, and the latest time that any of the tables knows.
+    """
 
     assignments: list[Row]
     lives: dict[tuple[str, int], Life]
     faults: list[Row]
     leaders: list[Row]
     ranges: dict[tuple[str, int], starts.Range]
-    drive_begin_us: int
-    drive_end_us: int
+    begin_us: int
+    end_us: int
 
     @classmethod
-    def collect(cls, ledger: Ledger, drive_end_us: int) -> _Small:
-        lifecycle = _rows(ledger.lifecycle)
+    def collect(cls, ledger: Ledger) -> _Small:
+        lifecycle, assignments, faults = _rows(ledger.lifecycle), _rows(ledger.assignments), _rows(ledger.faults)
+        ends = [row["at_us"] for row in (*lifecycle, *assignments, *faults)]
+        ends += [_latest(ledger.cluster, "at_us"), _latest(ledger.commits, "completed_us")]
         return cls(
-            assignments=_rows(ledger.assignments),
+            assignments=assignments,
             lives=lives(lifecycle),
-            faults=_rows(ledger.faults),
+            faults=faults,
             leaders=_rows(ledger.cluster.filter("key IN ('leader', 'leader_epoch', 'isr')")),
             ranges={(r["topic"], r["partition"]): (r["start"], r["end"]) for r in _rows(ledger.log_range)},
-            drive_begin_us=min((r["at_us"] for r in lifecycle), default=drive_end_us),
-            drive_end_us=drive_end_us,
+            begin_us=min((row["at_us"] for row in lifecycle), default=max(ends)),
+            end_us=max(ends),
         )
 
 
-class _Large:
-    """The tables as large as the load, in Spark, with those cached that several checks read."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        ledger: Ledger,
-        epochs: Epochs,
-        places: list[Owed],
-        known_lives: dict[tuple[str, int], Life],
-        history: DataFrame,
-        run: str,
-        compacted: list[str],
-    ) -> None:
-        self.ledger, self.history, self.run, self.compacted = ledger, history, run, compacted
-        self.epochs = epoch_table(spark, epochs)
-        self.places = owed_table(spark, places)
-        self.lives = _lives_table(spark, known_lives)
-        self.delivered = read_path.with_epochs(ledger.deliveries, self.epochs).persist()
-        self.write_suspects = write_path.suspects(ledger.sends, write_path.own_records(ledger.log, run)).persist()
-        self.read_suspects = read_path.suspects(self.delivered, ledger.log, self.places).persist()
-        self.firsts = times.first_processing(self.delivered, ledger.sends).persist()
-        self.observed = times.observations(ledger.sends, self.firsts, history)
-
-    def release(self) -> None:
-        for table in (self.delivered, self.write_suspects, self.read_suspects, self.firsts):
-            table.unpersist()
-
-
-def _findings(
-    large: _Large, epochs: Epochs, known: dict[int, starts.Known]
-) -> tuple[list[dict[str, Any]], dict[tuple[str, str, str], int]]:
-    """The findings to show, and the exact count of each check, split and scope."""
-    ledger = large.ledger
-    everything = union(
-        [
-            write_path.write_findings(
-                ledger.sends,
-                ledger.log,
-                ledger.log_range,
-                large.write_suspects,
-                large.lives,
-                large.run,
-                large.compacted,
-            ),
-            read_path.read_findings(
-                large.delivered, ledger.log, ledger.log_range, large.read_suspects, large.places, large.compacted
-            ),
-            commits.commit_findings(large.history, large.delivered, large.epochs, ledger.log),
-        ]
+def _case(
+    scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epochs: Epochs, places: list[Owed]
+) -> cases.Case:
+    policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
+    by_place: dict[tuple[str, int], list[Owed]] = {}
+    for place in places:
+        by_place.setdefault((place.topic, place.partition), []).append(place)
+    return cases.Case(
+        run=wanted.run,
+        topics=sorted({topic for topic, _ in by_place} | (survey.get("set", "topics") or set())),
+        who=sorted(survey.get("set", "who") or set(), key=lambda who: (who[0] or "", who[1])),
+        epochs=cases.facts(epochs),
+        epoch_ids={e.key: i for i, e in enumerate(epochs.all)},
+        heads=cases.heads(survey, epochs),
+        places=by_place,
+        ranges=small.ranges,
+        compacted=frozenset(
+            t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))
+        ),
+        lives=cases.ends_of(small.lives),
+        later=cases.later_lowest(survey),
+        log_ends={key: end for key, end in survey.each("max", "log_end")},
+        injected=wanted.injected,
+        cell_us=wanted.cell_us,
     )
-    rows = capped(everything).toArrow().to_pylist()
-    counted = {(r["check"], r["split"], r["scope"]): r.pop("total") for r in rows}
-    grouped = [*groups.double_ownership(epochs), *groups.foreign_commit(epochs, known)]
-    shown: Counter[tuple[str, str, str]] = Counter()
-    for row in grouped:
-        key = row["check"], row["split"], row["scope"]
-        shown[key] += 1
-        if shown[key] <= CAP:
-            rows.append(row)
-    return [r for r in rows if r["split"] != UNDETERMINED], counted | dict(shown)
 
 
-def _explained(finding: dict[str, Any], context: Context) -> dict[str, Any]:
+def _explained(finding: Finding, context: Context) -> Finding:
     evidence = json.loads(finding["evidence"])
     sentence = explain(finding, evidence, context)
     return finding | {"mechanism": sentence, "evidence": json.dumps(evidence)}
 
 
-def _metrics(
-    spark: SparkSession, large: _Large, small: _Small, readers: list[Reader], topics: list[str], epochs: Epochs
-) -> tuple[list[dict[str, Any]], Totals]:
-    """Table `metrics`, and in how many partitions a fault was never recovered from."""
-    injected = times.injections(small.faults)
-    faults = times.fault_table(spark, injected)
-    sends = large.ledger.sends
-    gone = union(
-        [
-            times.produce_unavailability(sends, faults, small.drive_end_us),
-            times.consume_unavailability(sends, large.firsts, large.places, faults, small.drive_end_us),
-        ]
-    )
-    values = large.observed.selectExpr("metric", "scope", "'' AS fault", "value_us", "true AS recovered")
-    if injected:
-        values = values.unionAll(gone.select("metric", "scope", "fault", "value_us", "recovered"))
-    partitions = Counter(topic for topic, _ in small.ranges)
-    rebalances = times.rebalances(readers, epochs, partitions)
-    if rebalances:
-        measured = spark.createDataFrame(pa.Table.from_pylist(rebalances))
-        values = values.unionAll(measured.selectExpr("metric", "scope", "fault", "value_us", "true"))
-    rows = times.statistics(values).toArrow().to_pylist()
-    unrecovered = {
-        (f"{r['metric']}_unrecovered", f"{r['fault']}:{r['scope']}"): r["value_us"]
-        for r in rows
-        if r["stat"] == times.UNRECOVERED
-    }
-    names = [r.name for r in readers]
-    expected = [
-        *(("ack_latency", t, "") for t in topics),
-        *(("end_to_end_latency", n, "") for n in names),
-        *(("commit_latency", r.name, "") for r in readers if r.commits),
-        *(("rebalance_duration", r.name, "") for r in readers if r.mode == "subscribe"),
-        *(("produce_unavailability", t, f) for t in topics for f in injected),
-        *(("consume_unavailability", n, f) for n in names for f in injected),
-    ]
-    return times.with_empty([r for r in rows if r["stat"] != times.UNRECOVERED], expected), unrecovered
-
-
-def _extra(large: _Large, counted: dict[tuple[str, str, str], int]) -> Totals:
-    """Numbers that come out of the checks."""
-    absent = write_path.acked_but_absent(large.write_suspects, large.ledger.log_range, large.compacted)
-    unsent = write_path.unsent_records(large.write_suspects, large.lives).filter(
-        "life IS NOT NULL AND life <> 'stopped'"
-    )
-    named = (
-        absent.filter("fate = 'evicted'")
-        .selectExpr("'evicted' AS name", "topic AS scope")
-        .unionAll(unsent.selectExpr("'unsent_present' AS name", "topic AS scope"))
-    )
-    extra = _totals(named.groupBy("name", "scope").count().withColumnRenamed("count", "value"))
-    for (check, _, scope), count in counted.items():
-        if check == "duplicate_delivery":
-            extra["redelivered", scope] = extra.get(("redelivered", scope), 0) + count
-    return extra
-
-
-def _lives_table(spark: SparkSession, known: dict[tuple[str, int], Life]) -> DataFrame:
-    """Producer incarnations and how they ended: producer, incarnation, life."""
-    rows = [(client, incarnation, life.end) for (client, incarnation), life in known.items() if life.role == "producer"]
-    schema = pa.schema([("producer", pa.string()), ("incarnation", pa.int32()), ("life", pa.string())])
-    columns = [list(c) for c in zip(*rows, strict=True)] or [[], [], []]
-    return spark.createDataFrame(pa.table(columns, schema=schema))
+def _latest(table: DataFrame, column: str) -> int:
+    return int(table.agg({column: "max"}).toArrow().column(0)[0].as_py() or 0)
 
 
 def _rows(table: DataFrame) -> list[Row]:
@@ -252,12 +177,8 @@ def _rows(table: DataFrame) -> list[Row]:
     return rows
 
 
-def _totals(table: DataFrame) -> Totals:
-    found: Totals = {}
-    for row in _rows(table):
-        key = row["name"], row["scope"] or ""
-        found[key] = max(found.get(key, 0), row["value"] or 0)
-    return found
+def _totals(table: DataFrame) -> totals.Totals:
+    return {(row["name"], row["scope"] or ""): row["value"] or 0 for row in _rows(table)}
 
 
 def _arrow(name: str, rows: list[dict[str, Any]]) -> pa.Table:

@@ -6,20 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+import numpy as np
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from chaos.anomalies import METRICS
 from checks.audit.epochs import Epoch, Epochs, Row
-from checks.audit.findings import union
+from checks.audit.large.tally import Sparse, Tally, histogram, quantile
+from checks.audit.large.times import usual_gap
+from checks.audit.ranges import Owed
 from checks.audit.readers import READER, Reader
 
-UNRECOVERED = "unrecovered"
-"""A row beside the statistics: how many of the measured partitions saw no success before the drive ended."""
-
-_STAT_ROWS = f"""stack(6, 'count', n, 'p50', q[0], 'p95', q[1], 'p99', q[2], 'max', highest, '{UNRECOVERED}', lasting)
-                AS (stat, value_us)"""
+_STAT_ROWS = "stack(5, 'count', n, 'p50', q[0], 'p95', q[1], 'p99', q[2], 'max', highest) AS (stat, value_us)"
 
 
 def injections(faults: list[Row]) -> dict[str, int]:
@@ -31,123 +29,89 @@ def injections(faults: list[Row]) -> dict[str, int]:
     return found
 
 
-def fault_table(spark: SparkSession, injected: dict[str, int]) -> DataFrame:
-    """Injections as a table: fault, injected_us."""
-    columns = [list(injected), list(injected.values())]
-    return spark.createDataFrame(
-        pa.table(columns, schema=pa.schema([("fault", pa.string()), ("injected_us", pa.int64())]))
-    )
+def distributions(tally: Tally) -> dict[tuple[str, str, str], Sparse]:
+    """How often each latency was seen: by metric, scope and fault (none)."""
+    return {
+        (metric, scope, ""): sparse
+        for metric in ("ack_latency", "end_to_end_latency")
+        for (scope,), sparse in tally.each("counts", metric)
+    }
 
 
-def first_processing(delivered: DataFrame, sends: DataFrame) -> DataFrame:
-    """Each record's first processing by each reader: identity, reader, topic, partition, processed_us, invoked_us."""
-    firsts = (
-        delivered.filter("producer IS NOT NULL")
-        .groupBy("producer", F.col("producer_incarnation").alias("incarnation"), "seq", "reader", "topic", "partition")
-        .agg(F.expr("min(processed_us) AS processed_us"))
-    )
-    called = sends.select("producer", "incarnation", "seq", "invoked_us")
-    return firsts.join(called, ["producer", "incarnation", "seq"])
-
-
-def observations(sends: DataFrame, firsts: DataFrame, history: DataFrame) -> DataFrame:
-    """Single latencies: metric, scope, at_us (when it ended), value_us. A clock that stepped back gives 0, not less."""
-    acks = sends.filter("outcome = 'ok'").selectExpr(
-        "'ack_latency' AS metric", "topic AS scope", "completed_us AS at_us", "completed_us - invoked_us AS value_us"
-    )
-    ends = firsts.selectExpr(
-        "'end_to_end_latency' AS metric",
-        "reader AS scope",
-        "processed_us AS at_us",
-        "processed_us - invoked_us AS value_us",
-    )
-    commits = history.filter("outcome = 'ok' AND kind IN ('sync', 'async')").selectExpr(
-        "'commit_latency' AS metric",
-        f"{READER} AS scope",
-        "completed_us AS at_us",
-        "completed_us - requested_us AS value_us",
-    )
-    return union([acks, ends, commits]).withColumn("value_us", F.expr("greatest(value_us, 0)"))
-
-
-def produce_unavailability(sends: DataFrame, faults: DataFrame, drive_end_us: int) -> DataFrame:
-    """Per fault and partition that was written to after it: from the injection to the first success of a send invoked
-    after it, less the usual (median) time between successes before it. Without one it lasts to the end of the drive.
-
-    Columns: metric, scope (topic), fault, partition, value_us, recovered.
-    """
-    lag = "lag(completed_us) OVER (PARTITION BY topic, partition, outcome = 'ok' ORDER BY completed_us)"
-    spaced = sends.withColumn("gap", F.expr(f"CASE WHEN outcome = 'ok' THEN completed_us - {lag} END"))
-    per_partition = (
-        spaced.crossJoin(F.broadcast(faults))
-        .groupBy("fault", "injected_us", "topic", "partition")
-        .agg(
-            F.expr("percentile_approx(gap, 0.5) FILTER (WHERE completed_us < injected_us) AS usual"),
-            F.expr("min(completed_us) FILTER (WHERE outcome = 'ok' AND invoked_us >= injected_us) AS first"),
-            F.expr("count_if(invoked_us >= injected_us) AS after"),
-        )
-        .filter("after > 0")
-    )
-    return _unavailable(per_partition, "produce_unavailability", "topic", drive_end_us)
-
-
-def consume_unavailability(
-    sends: DataFrame, firsts: DataFrame, places: DataFrame, faults: DataFrame, drive_end_us: int
-) -> DataFrame:
-    """Per fault, reader and partition with acknowledged sends after it: from the injection to the first processing of a
-    record sent after it, less the usual time between processings before it. Columns as in `produce_unavailability`."""
-    lag = "lag(processed_us) OVER (PARTITION BY reader, topic, partition ORDER BY processed_us)"
-    seen = (
-        firsts.withColumn("gap", F.expr(f"processed_us - {lag}"))
-        .crossJoin(F.broadcast(faults))
-        .groupBy("fault", "injected_us", "reader", "topic", "partition")
-        .agg(
-            F.expr("percentile_approx(gap, 0.5) FILTER (WHERE processed_us < injected_us) AS usual"),
-            F.expr("min(processed_us) FILTER (WHERE invoked_us >= injected_us) AS first"),
-        )
-    )
-    expected = (
-        sends.filter("outcome = 'ok'")
-        .crossJoin(F.broadcast(faults))
-        .filter("invoked_us >= injected_us")
-        .groupBy("fault", "injected_us", "topic", "partition")
-        .agg(F.expr("count(*) AS after"))
-        .join(
-            F.broadcast(places.filter("range_start IS NOT NULL").select("reader", "topic", "partition")),
-            ["topic", "partition"],
-        )
-    )
-    both = expected.join(seen, ["fault", "injected_us", "reader", "topic", "partition"], "left")
-    return _unavailable(both, "consume_unavailability", "reader", drive_end_us)
-
-
-def _unavailable(rows: DataFrame, metric: str, scope: str, drive_end_us: int) -> DataFrame:
-    return rows.selectExpr(
-        f"'{metric}' AS metric",
-        f"{scope} AS scope",
-        "fault",
-        "partition",
-        f"greatest(coalesce(first, {drive_end_us}L) - injected_us - coalesce(usual, 0), 0) AS value_us",
-        "first IS NOT NULL AS recovered",
-    )
-
-
-def statistics(values: DataFrame) -> DataFrame:
-    """Count, percentiles and maximum: columns as in the table `metrics`, and one row `unrecovered` where that happened.
-
-    values: metric, scope, fault, value_us, recovered.
-    """
-    return (
-        values.groupBy("metric", "scope", "fault")
+def commit_latencies(history: DataFrame) -> list[dict[str, Any]]:
+    """Statistics of how long commits took that the client waited for or was told of."""
+    took = "greatest(completed_us - requested_us, 0)"
+    made = history.filter("outcome = 'ok' AND kind IN ('sync', 'async')")
+    rows: list[dict[str, Any]] = (
+        made.groupBy(F.expr(f"{READER} AS scope"))
         .agg(
             F.expr("count(*) AS n"),
-            F.expr("percentile_approx(value_us, array(0.5, 0.95, 0.99), 10000) AS q"),
-            F.expr("max(value_us) AS highest"),
-            F.expr("count_if(NOT recovered) AS lasting"),
+            F.expr(f"percentile_approx({took}, array(0.5, 0.95, 0.99), 10000) AS q"),
+            F.expr(f"max({took}) AS highest"),
         )
-        .selectExpr("metric", "scope", "fault", _STAT_ROWS)
-        .filter(f"stat <> '{UNRECOVERED}' OR value_us > 0")
+        .selectExpr("'commit_latency' AS metric", "scope", "'' AS fault", _STAT_ROWS)
+        .toArrow()
+        .to_pylist()
     )
+    return rows
+
+
+def unavailability(
+    tally: Tally, places: list[Owed], drive_end_us: int, injected: dict[str, int]
+) -> list[dict[str, Any]]:
+    """Per fault and partition: from the injection to the first success of what was sent after it, less the usual time
+    between successes before it. Without a success it lasts to the end of the drive.
+
+    produce_unavailability: of partitions that were written to after the fault; success is an acknowledgement.
+    consume_unavailability: of readers and partitions with acknowledged sends after it; success is the first processing.
+    Rows: metric, scope, fault, value_us, recovered.
+    """
+    rows = []
+    for (fault, topic), (partitions, _) in tally.each("counts", "sent_after"):
+        for partition in partitions.tolist():
+            rows.append(_gone(tally, "produce", topic, topic, fault, partition, injected[fault], drive_end_us))
+    for (fault, topic), (partitions, _) in tally.each("counts", "acked_after"):
+        acked = set(partitions.tolist())
+        for place in places:
+            if place.topic == topic and place.partition in acked and place.range_start is not None:
+                key = f"{place.reader} {topic}"
+                at = place.reader, key, fault, place.partition
+                rows.append(_gone(tally, "consume", *at, injected[fault], drive_end_us))
+    return rows
+
+
+def _gone(
+    tally: Tally, what: str, scope: str, key: str, fault: str, partition: int, injected_us: int, drive_end_us: int
+) -> dict[str, Any]:
+    usual = usual_gap(tally.get("counts", f"{what}_before", fault, key), partition)
+    firsts = tally.get("lowest", f"{what}_first", fault, key)
+    found = firsts[1][firsts[0] == partition] if firsts is not None else []
+    end = int(found[0]) if len(found) else drive_end_us
+    value = {"value_us": max(end - injected_us - usual, 0), "recovered": len(found) > 0}
+    return {"metric": f"{what}_unavailability", "scope": scope, "fault": fault, **value}
+
+
+def statistics(
+    single: list[dict[str, Any]], many: dict[tuple[str, str, str], Sparse]
+) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int]]:
+    """Rows of table `metrics`, and in how many partitions a fault was never recovered from (name, "fault:scope").
+
+    single: metric, scope, fault, value_us, recovered. many: the same as distributions.
+    """
+    values: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    lasting: dict[tuple[str, str], int] = defaultdict(int)
+    for row in single:
+        values[row["metric"], row["scope"], row["fault"]].append(row["value_us"])
+        if not row.get("recovered", True):
+            lasting[f"{row['metric']}_unrecovered", f"{row['fault']}:{row['scope']}"] += 1
+    counted = {key: histogram(np.array(found, np.int64)) for key, found in values.items()}
+    rows = []
+    for (metric, scope, fault), sparse in (many | counted).items():
+        stats = {"count": int(sparse[1].sum()), "p50": quantile(sparse, 0.5), "p95": quantile(sparse, 0.95)}
+        stats |= {"p99": quantile(sparse, 0.99), "max": int(sparse[0][-1])}
+        for stat, value in stats.items():
+            rows.append({"metric": metric, "scope": scope, "fault": fault, "stat": stat, "value_us": value})
+    return rows, dict(lasting)
 
 
 def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]) -> list[dict[str, Any]]:
@@ -182,6 +146,19 @@ def _rebalance_times(epochs: list[Epoch], holders: int) -> Iterable[int]:
             yield done - begin
         formed = formed or len({e.holder for e in epochs if e.begin_us <= done < e.end_us}) >= holders
         before = done
+
+
+def expected(topics: list[str], readers: list[Reader], injected: dict[str, int]) -> list[tuple[str, str, str]]:
+    """Every (metric, scope, fault) that a run can be asked about."""
+    names = [r.name for r in readers]
+    return [
+        *(("ack_latency", t, "") for t in topics),
+        *(("end_to_end_latency", n, "") for n in names),
+        *(("commit_latency", r.name, "") for r in readers if r.commits),
+        *(("rebalance_duration", r.name, "") for r in readers if r.mode == "subscribe"),
+        *(("produce_unavailability", t, f) for t in topics for f in injected),
+        *(("consume_unavailability", n, f) for n in names for f in injected),
+    ]
 
 
 def with_empty(rows: list[dict[str, Any]], expected: Iterable[tuple[str, str, str]]) -> list[dict[str, Any]]:

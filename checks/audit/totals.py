@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from chaos.anomalies import ANOMALIES
 from checks.audit.epochs import Epochs
 from checks.audit.findings import UNDETERMINED, union
+from checks.audit.large.tally import Tally
 from checks.audit.load import Ledger
 from checks.audit.readers import READER, Reader
 
@@ -18,43 +19,27 @@ Totals = dict[tuple[str, str], int]
 """(name, scope) -> number."""
 
 
-def base_totals(ledger: Ledger, run: str) -> DataFrame:
-    """What the tables hold: name, scope, value, in one pass per table; `drive_end_us` is the latest time in them."""
-    ok = "outcome = 'ok'"
+def small_totals(ledger: Ledger) -> DataFrame:
+    """What the smaller tables hold: name, scope, value, in one pass per table."""
     return union(
         [
-            _tally(
-                ledger.sends,
-                "topic",
-                "rows.sends count(*)",
-                f"acked count_if({ok})",
-                f"located count_if({ok} AND offset IS NOT NULL)",
-                "failed count_if(outcome = 'fail')",
-                "unknown count_if(outcome = 'unknown')",
-                "drive_end_us max(completed_us)",
-            ),
-            _tally(
-                ledger.log,
-                "topic",
-                "rows.log count(*)",
-                f"own count_if(run = '{run}' AND producer IS NOT NULL AND incarnation IS NOT NULL AND seq IS NOT NULL)",
-                "checked count_if(crc_ok IS NOT NULL)",
-            ),
-            _tally(ledger.deliveries, READER, "rows.deliveries count(*)", "drive_end_us max(processed_us)"),
-            _tally(
-                ledger.commits,
-                READER,
-                "rows.commits count(*)",
-                f"committed count_if({ok})",
-                "drive_end_us max(completed_us)",
-            ),
-            _tally(ledger.assignments, READER, "rows.assignments count(*)", "drive_end_us max(at_us)"),
-            _tally(ledger.lifecycle, "client", "rows.lifecycle count(*)", "drive_end_us max(at_us)"),
-            _tally(ledger.faults, "fault", "rows.faults count(*)", "drive_end_us max(at_us)"),
-            _tally(ledger.cluster, "key", "rows.cluster count(*)", "drive_end_us max(at_us)"),
+            _tally(ledger.commits, READER, "rows.commits count(*)", "committed count_if(outcome = 'ok')"),
+            _tally(ledger.assignments, READER, "rows.assignments count(*)"),
+            _tally(ledger.lifecycle, "client", "rows.lifecycle count(*)"),
+            _tally(ledger.faults, "fault", "rows.faults count(*)"),
+            _tally(ledger.cluster, "key", "rows.cluster count(*)"),
             _tally(ledger.log_range, "topic", "offsets sum(`end` - `start`)"),
         ]
     )
+
+
+def sums(tally: Tally, counted: dict[tuple[Any, ...], int]) -> Totals:
+    """What executors summed up, by (name, scope), and how often each reader was given a record again."""
+    found: Totals = {(name, *scope): value for (name, *scope), value in tally.each("sum")}
+    for (check, _, scope), count in counted.items():
+        if check == "duplicate_delivery":
+            found["redelivered", scope] = found.get(("redelivered", scope), 0) + count
+    return found
 
 
 def _tally(table: DataFrame, scope: str, *numbers: str) -> DataFrame:
@@ -67,16 +52,6 @@ def _tally(table: DataFrame, scope: str, *numbers: str) -> DataFrame:
     return sums.selectExpr("scope", f"stack({len(names)}, {rows}) AS (name, value)").select("name", "scope", "value")
 
 
-def in_range(log: DataFrame, places: DataFrame) -> DataFrame:
-    """Log records in each reader's range: name, scope, value. Those of a range that is not known are not in it."""
-    joined = log.join(F.broadcast(places), ["topic", "partition"]).filter("offset >= range_start")
-    return (
-        joined.groupBy("reader")
-        .agg(F.expr("count(*) AS value"))
-        .selectExpr("'in_range' AS name", "reader AS scope", "value")
-    )
-
-
 def examined(check: str, scope: str, totals: Totals) -> int:
     """How many rows a check looked at in a scope."""
     return totals.get((_EXAMINED[check], scope), 0)
@@ -87,15 +62,15 @@ _EXAMINED = {
     "duplicate_write": "own",
     "reordered_write": "own",
     "misplaced_write": "located",
-    "phantom_write": "rows.log",
+    "phantom_write": "in_log",
     "corrupt_record": "checked",
     "skipped_delivery": "in_range",
     "stalled_delivery": "in_range",
     "lost_processing": "in_range",
-    "duplicate_delivery": "rows.deliveries",
-    "nonmonotonic_poll": "rows.deliveries",
-    "poll_skip": "rows.deliveries",
-    "dirty_read": "rows.deliveries",
+    "duplicate_delivery": "delivered",
+    "nonmonotonic_poll": "delivered",
+    "poll_skip": "delivered",
+    "dirty_read": "delivered",
     "overcommit": "committed",
     "commit_rewind": "committed",
     "double_ownership": "epochs",
@@ -162,31 +137,24 @@ def summary_rows(
 
 
 def count_rows(
-    topics: list[str], readers: list[Reader], totals: Totals, ledger: Ledger, extra: Totals
+    topics: list[str], readers: list[Reader], totals: Totals, ledger: Ledger, unrecovered: Totals
 ) -> list[dict[str, Any]]:
-    """Table `counts`. extra: out of the checks, unsent_present and evicted by topic, redelivered by reader."""
+    """Table `counts`. unrecovered: see `times.statistics`."""
     rows: list[tuple[str, str, int]] = []
     for topic in topics:
         number = {
             name: totals.get((name, topic), 0)
-            for name in ("rows.sends", "acked", "failed", "unknown", "rows.log", "offsets")
+            for name in ("sent", "acked", "failed", "unknown", "in_log", "evicted", "offsets", "unsent_present")
         }
-        unsent = extra.get(("unsent_present", topic), 0)
-        rows += [
-            ("sent", topic, number["rows.sends"]),
-            ("acked", topic, number["acked"]),
-            ("failed", topic, number["failed"]),
-            ("unknown", topic, number["unknown"] + unsent),
-            ("in_log", topic, number["rows.log"]),
-            ("evicted", topic, extra.get(("evicted", topic), 0)),
-            ("log_gaps", topic, number["offsets"] - number["rows.log"]),
-        ]
-    for name in sorted({r.name for r in readers} | {scope for name, scope in totals if name == "rows.deliveries"}):
-        delivered = totals.get(("rows.deliveries", name), 0)
-        rows += [("delivered", name, delivered), ("distinct", name, delivered - extra.get(("redelivered", name), 0))]
-    rows += [(name, scope, value) for (name, scope), value in sorted(extra.items()) if name.endswith("unrecovered")]
+        number["unknown"] += number["unsent_present"]
+        rows += [(name, topic, number[name]) for name in ("sent", "acked", "failed", "unknown", "in_log", "evicted")]
+        rows.append(("log_gaps", topic, number["offsets"] - number["in_log"]))
+    for name in sorted({r.name for r in readers} | {scope for name, scope in totals if name == "delivered"}):
+        delivered = totals.get(("delivered", name), 0)
+        rows += [("delivered", name, delivered), ("distinct", name, delivered - totals.get(("redelivered", name), 0))]
+    rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
     for table, read in ledger.rows.items():
-        audited = sum(value for (name, _), value in totals.items() if name == f"rows.{table}")
-        rows += [("rows_read", table, read), ("rows_audited", table, audited)]
+        small = sum(value for (name, _), value in totals.items() if name == f"rows.{table}")
+        rows += [("rows_read", table, read), ("rows_audited", table, totals.get(("rows", table), small))]
         rows.append(("torn_bytes", table, ledger.torn_bytes.get(table, 0)))
     return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]

@@ -1,213 +1,322 @@
 """The write path, per topic: what was acknowledged against what is in the log.
 
 The identity of a logical record is (producer, seq): a restarted producer goes on with its seq under a higher
-incarnation. All rules but two look only at *suspects*: the records for which sends and log do not agree one to one.
+incarnation. `judge_writes` gets one block: all sends of some seqs of one producer, and all records of this run in the
+log that carry them. Two findings need no block and are made where the log is surveyed: a record whose CRC is wrong
+(`corrupt_record`), and one without an identity of this run (the first half of `phantom_write`).
 """
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from dataclasses import dataclass
+from typing import Any
 
-from checks.audit.findings import UNDETERMINED, report, union
+import numpy as np
 
-_SEND = "struct(invoked_us, completed_us, topic, partition, offset, incarnation, outcome, error)"
-_COPY = "struct(timestamp, topic, partition, offset, incarnation)"
+from checks.audit.findings import CAP, UNDETERMINED, finding
+from checks.audit.large.case import Case
+from checks.audit.large.columns import NONE, Ints, Mask
+from checks.audit.large.cut import OK
+from checks.audit.large.group import dense, sections
+from checks.audit.large.pack import Columns
+from checks.audit.large.survey import BLOCK_BITS
+from checks.audit.large.tally import Tally
 
 
-def own_records(log: DataFrame, run: str) -> DataFrame:
-    """Log records that carry an identity of this run (`run` is the run token)."""
-    return log.filter(f"run = '{run}' AND producer IS NOT NULL AND incarnation IS NOT NULL AND seq IS NOT NULL")
+def judge_writes(producer: str, block: int, sends: Columns, copies: Columns, case: Case, tally: Tally) -> None:
+    """All rules of the write path on one block. sends and copies: columns `cut.SEND` and `cut.COPY`."""
+    odd_sends, odd_copies = _odd(sends, copies)
+    b = Block(producer, case, sends, _sorted(copies, odd_copies), odd_sends)
+    lost_write(b, tally)
+    duplicate_write(b, tally)
+    misplaced_write(b, tally)
+    unsent(b, tally)
+    reordered_write(producer, block, copies, case, tally)
 
 
-def suspects(sends: DataFrame, own: DataFrame) -> DataFrame:
-    """Logical records that are not simply sent once and found once, at the place that was acknowledged.
+def _odd(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
+    """The rows of both sides that are not simply sent once and found once, at the place that was acknowledged."""
+    everything = [c["seq"] for c in (sends, copies) if len(c["seq"])]
+    base = min((int(s.min()) for s in everything), default=0)
+    size = max((int(s.max()) for s in everything), default=0) - base + 1
+    sent, found = sends["seq"] - base, copies["seq"] - base
+    once = (np.bincount(sent, minlength=size) == 1) & (np.bincount(found, minlength=size) == 1)
+    row = np.zeros(size, np.int64)
+    row[found] = np.arange(len(found))
+    of = row[sent[once[sent]]]
+    which = np.flatnonzero(once[sent])
+    same = copies["incarnation"][of] == sends["incarnation"][which]
+    here = copies["topic"][of] == sends["topic"][which]
+    for name in ("partition", "offset"):
+        told = sends[name][which]
+        here &= (told == NONE) | (told == copies[name][of])
+    simple = np.zeros(size, np.bool_)
+    simple[sent[which[same & (here | (sends["outcome"][which] != OK))]]] = True
+    return np.flatnonzero(~simple[sent]), np.flatnonzero(~simple[found])
 
-    Columns: producer, seq, sends and copies (arrays; copies in log order).
+
+def _sorted(copies: Columns, rows: Ints) -> Columns:
+    """These rows, the copies of a seq together and in the order in which they came into the log."""
+    keys = ("incarnation", "offset", "partition", "topic", "timestamp", "seq")
+    order = rows[np.lexsort([copies[name][rows] for name in keys])]
+    return {name: column[order] for name, column in copies.items()}
+
+
+@dataclass
+class Block:
+    """The odd ones of a block: rows of `sends`, and copies in the log, sorted. Both with one number for (seq, life)."""
+
+    producer: str
+    case: Case
+    sends: Columns
+    copies: Columns
+    odd: Ints
+
+    def __post_init__(self) -> None:
+        self.sends = {name: column[self.odd] for name, column in self.sends.items()}
+        lives = np.concatenate([self.sends["incarnation"], self.copies["incarnation"]])
+        span = int(lives.max()) + 1 if len(lives) else 1
+        within = (1 << BLOCK_BITS) - 1
+        self.sent = (self.sends["seq"] & within) * span + self.sends["incarnation"]
+        self.found = (self.copies["seq"] & within) * span + self.copies["incarnation"]
+
+    def copies_of(self, seq: int) -> slice:
+        """Where the copies of a seq stand."""
+        first, last = (int(np.searchsorted(self.copies["seq"], seq, side)) for side in ("left", "right"))
+        return slice(first, last)
+
+    def copies_of_send(self, send: int) -> Ints:
+        """The copies of the very record that a row of sends is about."""
+        mine = self.copies_of(int(self.sends["seq"][send]))
+        found: Ints = mine.start + np.flatnonzero(self.found[mine] == self.sent[send])
+        return found
+
+    def place(self, topic: int) -> str:
+        """A topic's name."""
+        return self.case.topics[topic]
+
+
+def lost_write(b: Block, tally: Tally) -> None:
+    """Acknowledged (producer, incarnation, seq) nowhere in the log.
+
+    Evicted, and no loss: acknowledged below the log start of the read-back. Undetermined: acknowledged without an
+    offset (acks=0) where the log no longer starts at 0, in a compacted topic, or in a partition that was not read back.
     """
-    sides = sends.selectExpr("producer", "seq", f"{_SEND} AS send", "NULL AS copy").unionAll(
-        own.selectExpr("producer", "seq", "NULL AS send", f"{_COPY} AS copy")
-    )
-    both = sides.groupBy("producer", "seq").agg(
-        F.expr("array_sort(collect_list(send)) AS sends"), F.expr("array_sort(collect_list(copy)) AS copies")
-    )
-    one_to_one = """
-        size(sends) = 1 AND size(copies) = 1 AND get(sends, 0).incarnation = get(copies, 0).incarnation
-        AND (get(sends, 0).outcome <> 'ok' OR (get(sends, 0).topic = get(copies, 0).topic
-             AND coalesce(get(sends, 0).partition, get(copies, 0).partition) = get(copies, 0).partition
-             AND coalesce(get(sends, 0).offset, get(copies, 0).offset) = get(copies, 0).offset))"""
-    surely_nowhere = "size(copies) = 0 AND NOT exists(sends, s -> s.outcome = 'ok')"
-    return both.filter(f"NOT coalesce({one_to_one}, false) AND NOT ({surely_nowhere})")
-
-
-def lost_write(suspect: DataFrame, log_range: DataFrame, compacted: list[str]) -> DataFrame:
-    """Acknowledged (producer, incarnation, seq) nowhere in the log; see `acked_but_absent` for what is not counted."""
-    return report(
-        acked_but_absent(suspect, log_range, compacted).filter("fate <> 'evicted'"),
-        "lost_write",
-        scope="topic",
-        split=f"CASE WHEN fate = 'lost' THEN '' ELSE '{UNDETERMINED}' END",
-        at_us="completed_us",
-        evidence=[
-            "offset AS acked_offset",
-            "invoked_us",
-            "completed_us",
-            "log_start",
-            "log_end",
-            "size(copies) AS other_copies",
-        ],
-    )
-
-
-def acked_but_absent(suspect: DataFrame, log_range: DataFrame, compacted: list[str]) -> DataFrame:
-    """Acknowledged sends without a log record, with their fate.
-
-    evicted: acknowledged below the log start of the read-back. undetermined: acknowledged without an offset (acks=0)
-    where the log no longer starts at 0, in a compacted topic, or in a partition that was not read back.
-    """
-    ranges = log_range.selectExpr("topic", "partition", "`start` AS log_start", "`end` AS log_end")
-    cut = log_range.groupBy("topic").agg(F.expr("max(`start`) AS highest_start"))
-    names = ", ".join(f"'{t}'" for t in compacted) or "''"
-    return (
-        suspect.selectExpr("producer", "seq", "copies", "explode(sends) AS send")
-        .filter("send.outcome = 'ok' AND NOT exists(copies, c -> c.incarnation = send.incarnation)")
-        .selectExpr("producer", "seq", "copies", "send.*")
-        .join(F.broadcast(ranges), ["topic", "partition"], "left")
-        .join(F.broadcast(cut), "topic", "left")
-        .withColumn(
-            "fate",
-            F.expr(f"""CASE
-                WHEN highest_start IS NULL OR (partition IS NOT NULL AND log_start IS NULL) THEN '{UNDETERMINED}'
-                WHEN offset < log_start THEN 'evicted'
-                WHEN topic IN ({names}) THEN '{UNDETERMINED}'
-                WHEN offset IS NULL AND coalesce(log_start, highest_start) > 0 THEN '{UNDETERMINED}'
-                ELSE 'lost' END"""),
+    absent = np.flatnonzero((b.sends["outcome"] == OK) & ~np.isin(b.sent, b.found))
+    for (topic, partition), mine in sections(b.sends["topic"][absent], b.sends["partition"][absent]):
+        rows = absent[mine]
+        evicted, undetermined = _fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
+        tally.add("sum", "evicted", b.place(topic), value=int(evicted.sum()))
+        tally.find([], "lost_write", UNDETERMINED, b.place(topic), int(undetermined.sum()))
+        lost = rows[~(evicted | undetermined)]
+        log_start, log_end = b.case.ranges.get((b.place(topic), partition), (None, None))
+        tally.find(
+            (
+                finding(
+                    "lost_write",
+                    b.place(topic),
+                    at_us=int(b.sends["completed_us"][i]),
+                    **_of_send(b, i),
+                    evidence={
+                        "acked_offset": _number(b.sends["offset"][i]),
+                        "invoked_us": int(b.sends["invoked_us"][i]),
+                        "completed_us": int(b.sends["completed_us"][i]),
+                        "log_start": log_start,
+                        "log_end": log_end,
+                        "other_copies": len(b.found[b.copies_of(int(b.sends["seq"][i]))]),
+                    },
+                )
+                for i in _first(lost, b.sends["offset"], b.sends["seq"])
+            ),
+            "lost_write",
+            "",
+            b.place(topic),
+            len(lost),
         )
-    )
 
 
-def duplicate_write(suspect: DataFrame) -> DataFrame:
+def _fates(offset: Ints, topic: str, partition: int, case: Case) -> tuple[Mask, Mask]:
+    """Of acknowledged records of one partition that are not in the log: which were evicted, which are undetermined."""
+    starts = [start for (name, _), (start, _) in case.ranges.items() if name == topic and start is not None]
+    log_start = case.ranges.get((topic, partition), (None, None))[0]
+    none = np.zeros(len(offset), np.bool_)
+    if not starts or (partition != NONE and log_start is None):
+        return none, ~none
+    evicted = (offset != NONE) & (offset < log_start) if log_start is not None else none
+    if topic in case.compacted:
+        return evicted, ~evicted
+    cut = (log_start if log_start is not None else max(starts)) > 0
+    return evicted, (offset == NONE) & cut
+
+
+def duplicate_write(b: Block, tally: Tally) -> None:
     """One (producer, seq) at two offsets, across incarnations too. Each copy after the first counts."""
-    later = suspect.selectExpr(
-        "producer", "seq", "get(copies, 0) AS first", "size(copies) AS n", "posexplode(copies) AS (nth, copy)"
-    ).filter("nth > 0")
-    return report(
-        later.selectExpr("producer", "seq", "first", "n", "nth", "copy.*"),
-        "duplicate_write",
-        scope="topic",
-        at_us="timestamp",
-        evidence=[
-            "nth + 1 AS copy",
-            "n AS copies",
-            "first.topic AS first_topic",
-            "first.partition AS first_partition",
-            "first.offset AS first_offset",
-            "first.incarnation AS first_incarnation",
-            "first.timestamp AS first_timestamp_us",
-        ],
-    )
+    seq = b.copies["seq"]
+    again = np.flatnonzero(seq[1:] == seq[:-1]) + 1
+    for (topic,), mine in sections(b.copies["topic"][again]):
+        rows = again[mine]
+
+        def told(i: int) -> dict[str, Any]:
+            mine = b.copies_of(int(seq[i]))
+            first, last = mine.start, mine.stop
+            return {
+                "copy": i - first + 1,
+                "copies": last - first,
+                "first_topic": b.place(int(b.copies["topic"][first])),
+                "first_partition": int(b.copies["partition"][first]),
+                "first_offset": int(b.copies["offset"][first]),
+                "first_incarnation": int(b.copies["incarnation"][first]),
+                "first_timestamp_us": _number(b.copies["timestamp"][first]),
+            }
+
+        tally.find(
+            (
+                finding("duplicate_write", b.place(topic), evidence=told(i), **_of_copy(b, i))
+                for i in _first(rows, b.copies["partition"], b.copies["offset"])
+            ),
+            "duplicate_write",
+            "",
+            b.place(topic),
+            len(rows),
+        )
 
 
-def misplaced_write(suspect: DataFrame) -> DataFrame:
+def misplaced_write(b: Block, tally: Tally) -> None:
     """Acknowledged at one place, found (in the same incarnation) only at others. Acks without offset have no place."""
-    acked = (
-        suspect.selectExpr("producer", "seq", "copies", "explode(sends) AS send")
-        .filter("send.outcome = 'ok' AND send.offset IS NOT NULL")
-        .withColumn("found", F.expr("filter(copies, c -> c.incarnation = send.incarnation)"))
-        .filter("""size(found) > 0 AND NOT exists(found, c -> c.topic = send.topic
-                   AND c.partition = coalesce(send.partition, c.partition) AND c.offset = send.offset)""")
-    )
-    return report(
-        acked.selectExpr("producer", "seq", "get(found, 0) AS found", "send.*"),
-        "misplaced_write",
-        scope="topic",
-        at_us="completed_us",
-        evidence=[
-            "offset AS acked_offset",
-            "found.topic AS found_topic",
-            "found.partition AS found_partition",
-            "found.offset AS found_offset",
-            "invoked_us",
-            "completed_us",
-        ],
-    )
+    s, c = b.sends, b.copies
+    acked = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE) & np.isin(b.sent, b.found))
+    names = ("topic", "partition", "offset")
+    sides = [np.concatenate([b.sent[acked], b.found]), *(np.concatenate([s[n][acked], c[n]]) for n in names)]
+    places, _ = dense(sides)
+    elsewhere = ~np.isin(places[: len(acked)], places[len(acked) :])
+    elsewhere[[n for n in np.flatnonzero(s["partition"][acked] == NONE) if _at_offset(b, int(acked[n]))]] = False
+    wrong = acked[elsewhere]
+    for (topic,), mine in sections(s["topic"][wrong]):
+        rows = wrong[mine]
+
+        def told(i: int) -> dict[str, Any]:
+            at = int(b.copies_of_send(i)[0])
+            return {
+                "acked_offset": int(s["offset"][i]),
+                "found_topic": b.place(int(c["topic"][at])),
+                "found_partition": int(c["partition"][at]),
+                "found_offset": int(c["offset"][at]),
+                "invoked_us": int(s["invoked_us"][i]),
+                "completed_us": int(s["completed_us"][i]),
+            }
+
+        tally.find(
+            (
+                finding(
+                    "misplaced_write",
+                    b.place(topic),
+                    at_us=int(s["completed_us"][i]),
+                    evidence=told(i),
+                    **_of_send(b, i),
+                )
+                for i in _first(rows, s["partition"], s["offset"])
+            ),
+            "misplaced_write",
+            "",
+            b.place(topic),
+            len(rows),
+        )
 
 
-def reordered_write(own: DataFrame, suspect: DataFrame) -> DataFrame:
-    """Along the offsets of a partition an incarnation's seq does not increase. A further copy of a seq that stands
-    further up already is a duplicate, not a reorder."""
-    before = """OVER (PARTITION BY topic, partition, producer, incarnation ORDER BY offset
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"""
-    falling = own.withColumn("highest", F.expr(f"max(struct(seq, offset)) {before}")).filter("seq < highest.seq")
-    copies = (
-        suspect.filter("size(copies) > 1")
-        .selectExpr("producer", "seq", "explode(copies) AS copy")
-        .groupBy("producer", "seq", "copy.topic", "copy.partition", "copy.incarnation")
-        .agg(F.expr("min(copy.offset) AS first_offset"))
-    )
-    key = ["topic", "partition", "producer", "incarnation", "seq"]
-    broken = falling.join(copies, key, "left").filter("offset <= coalesce(first_offset, offset)")
-    return report(
-        broken,
-        "reordered_write",
-        scope="topic",
-        at_us="timestamp",
-        evidence=["highest.seq AS after_seq", "highest.offset AS after_offset"],
-    )
+def unsent(b: Block, tally: Tally) -> None:
+    """Copies without a row of sends: the second half of `phantom_write`.
+
+    In the log, never sent: of an incarnation that never lived, or of one that stopped with everything on record and
+    without this record. One of a crashed incarnation is not a phantom: its row died with it, and it is counted.
+    """
+    rows = np.flatnonzero(~np.isin(b.found, b.sent))
+    for (incarnation, topic), mine in sections(b.copies["incarnation"][rows], b.copies["topic"][rows]):
+        life = b.case.lives.get((b.producer, incarnation))
+        if life is not None and life != "stopped":
+            tally.add("sum", "unsent_present", b.place(topic), value=len(rows[mine]))
+            continue
+        why = "unknown incarnation" if life is None else "the producer stopped without sending it"
+        tally.find(
+            (
+                finding(
+                    "phantom_write",
+                    b.place(topic),
+                    evidence={"why": why, "carried_run": b.case.run},
+                    **_of_copy(b, i),
+                )
+                for i in _first(rows[mine], b.copies["partition"], b.copies["offset"])
+            ),
+            "phantom_write",
+            "",
+            b.place(topic),
+            len(rows[mine]),
+        )
 
 
-def phantom_write(log: DataFrame, suspect: DataFrame, lives: DataFrame, run: str) -> DataFrame:
-    """In the log, never sent: no identity or that of another run, an incarnation that never lived, or one that stopped
-    with everything on record and without this record. One of a crashed incarnation is not a phantom: its row died."""
-    foreign = log.filter(
-        f"run IS NULL OR run <> '{run}' OR producer IS NULL OR incarnation IS NULL OR seq IS NULL"
-    ).withColumn("why", F.expr("CASE WHEN producer IS NULL THEN 'no identity' ELSE 'identity of another run' END"))
-    unsent = unsent_records(suspect, lives).filter("life IS NULL OR life = 'stopped'")
-    unsent = unsent.withColumn(
-        "why",
-        F.expr("CASE WHEN life IS NULL THEN 'unknown incarnation' ELSE 'the producer stopped without sending it' END"),
-    )
-    columns = ["topic", "partition", "offset", "producer", "incarnation", "seq", "timestamp", "why"]
-    rows = foreign.withColumn("carried_run", F.col("run")).select(*columns, "carried_run")
-    rows = rows.unionAll(unsent.withColumn("carried_run", F.lit(run)).select(*columns, "carried_run"))
-    return report(rows, "phantom_write", scope="topic", at_us="timestamp", evidence=["why", "carried_run"])
+def reordered_write(producer: str, block: int, copies: Columns, case: Case, tally: Tally) -> None:
+    """Along the offsets of a partition an incarnation's seq does not increase: a record stands behind one that was sent
+    later. A further copy of a seq that stands further up already is a duplicate, not a reorder."""
+    for (topic, partition, life), mine in sections(copies["topic"], copies["partition"], copies["incarnation"]):
+        seq, offset, stamp = copies["seq"][mine], copies["offset"][mine], copies["timestamp"][mine]
+        later = case.lowest_later(producer, life, case.topics[topic], partition, block)
+        if (seq[1:] > seq[:-1]).all() and (offset[1:] > offset[:-1]).all() and (later is None or offset[-1] < later):
+            continue
+        order = np.lexsort((offset, seq))
+        order = order[np.concatenate([[True], seq[order][1:] != seq[order][:-1]])]
+        seq, offset, stamp = seq[order], offset[order], stamp[order]
+        lowest = np.full(len(seq), np.iinfo(np.int64).max if later is None else later)
+        lowest[:-1] = np.minimum(np.minimum.accumulate(offset[:0:-1])[::-1], lowest[-1])
+        wrong = np.flatnonzero(offset > lowest)
+        seq_at = dict(zip(offset.tolist(), seq.tolist(), strict=True)) if len(wrong) else {}
+        tally.find(
+            (
+                finding(
+                    "reordered_write",
+                    case.topics[topic],
+                    topic=case.topics[topic],
+                    partition=partition,
+                    offset=int(offset[i]),
+                    producer=producer,
+                    incarnation=life,
+                    seq=int(seq[i]),
+                    at_us=_number(stamp[i]),
+                    evidence={"after_seq": seq_at.get(int(lowest[i])), "after_offset": int(lowest[i])},
+                )
+                for i in _first(wrong, offset, seq)
+            ),
+            "reordered_write",
+            "",
+            case.topics[topic],
+            len(wrong),
+        )
 
 
-def unsent_records(suspect: DataFrame, lives: DataFrame) -> DataFrame:
-    """Copies in the log without a row of sends. life is how their incarnation ended: stopped, crashed, "" or null."""
-    return (
-        suspect.selectExpr("producer", "seq", "sends", "explode(copies) AS copy")
-        .filter("NOT exists(sends, s -> s.incarnation = copy.incarnation)")
-        .selectExpr("producer", "seq", "copy.*")
-        .join(F.broadcast(lives), ["producer", "incarnation"], "left")
-    )
+def _at_offset(b: Block, send: int) -> bool:
+    """Whether a copy stands at the acknowledged offset of the topic, where the partition was not told."""
+    mine = b.copies_of_send(send)
+    c, s = b.copies, b.sends
+    return bool(((c["topic"][mine] == s["topic"][send]) & (c["offset"][mine] == s["offset"][send])).any())
 
 
-def corrupt_record(log: DataFrame) -> DataFrame:
-    """Key and value do not match the CRC that travels with them."""
-    return report(
-        log.filter("NOT crc_ok"), "corrupt_record", scope="topic", at_us="timestamp", evidence=["run AS carried_run"]
-    )
+def _of_send(b: Block, i: int) -> dict[str, Any]:
+    s = b.sends
+    place = {"topic": b.place(int(s["topic"][i])), "partition": _number(s["partition"][i])}
+    who = {"producer": b.producer, "incarnation": int(s["incarnation"][i]), "seq": int(s["seq"][i])}
+    return {**place, "offset": _number(s["offset"][i]), **who}
 
 
-def write_findings(
-    sends: DataFrame,
-    log: DataFrame,
-    log_range: DataFrame,
-    suspect: DataFrame,
-    lives: DataFrame,
-    run: str,
-    compacted: list[str],
-) -> DataFrame:
-    """All findings of the write path. lives: producer, incarnation, life (how it ended)."""
-    own = own_records(log, run)
-    return union(
-        [
-            lost_write(suspect, log_range, compacted),
-            duplicate_write(suspect),
-            misplaced_write(suspect),
-            reordered_write(own, suspect),
-            phantom_write(log, suspect, lives, run),
-            corrupt_record(log),
-        ]
-    )
+def _of_copy(b: Block, i: int) -> dict[str, Any]:
+    c = b.copies
+    place = {"topic": b.place(int(c["topic"][i])), "partition": int(c["partition"][i]), "offset": int(c["offset"][i])}
+    who = {"producer": b.producer, "incarnation": int(c["incarnation"][i]), "seq": int(c["seq"][i])}
+    return {**place, **who, "at_us": _number(c["timestamp"][i])}
+
+
+def _first(rows: Ints, *keys: Ints) -> list[int]:
+    """At most CAP of the rows, the lowest keys first."""
+    order = np.lexsort([key[rows] for key in reversed(keys)])
+    return [int(i) for i in rows[order[:CAP]]]
+
+
+def _number(value: np.int64) -> int | None:
+    return None if value == NONE else int(value)

@@ -52,6 +52,12 @@ class Story:
         """The n-th consumer process."""
         return f"c{self.number}/{n}"
 
+    def sent_us(self, seq: int | None) -> int | None:
+        """When a record was sent first, as its value says; a minute ago if no row of `sends` knows it."""
+        if seq is None:
+            return None
+        return next((r["invoked_us"] for r in self.rows["sends"] if r["seq"] == seq), self.now - 60_000_000)
+
     def tick(self, us: int = STEP_US) -> int:
         self.now += us
         return self.now
@@ -150,6 +156,7 @@ class Epoch:
             row = {**self.identity, "ordinal": self.story.ordinal, "offset": offset, "seq": known, "leader_epoch": 0}
             row |= {"producer": None if known is None else self.story.producer}
             row |= {"producer_incarnation": None if known is None else 1, "polled_us": self.story.now}
+            row["sent_us"] = self.story.sent_us(known)
             self.story.rows["deliveries"].append(row | {"processed_us": self.story.tick()} | more)
         return self
 

@@ -1,0 +1,25 @@
+"""Which rules judge which block."""
+
+from __future__ import annotations
+
+import json
+
+from checks.audit.large.case import Case
+from checks.audit.large.cut import COPY, DELIVERY, GAP, RECORD, SEND
+from checks.audit.large.pack import Columns
+from checks.audit.large.scan import columns_of
+from checks.audit.large.tally import Tally
+from checks.audit.read_path import judge_reads
+from checks.audit.write_path import judge_writes
+
+
+def judge_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: Tally) -> None:
+    """Judge one block; see `large.cut` for its name and its columns."""
+    what, *place = json.loads(block)
+    if what == "write":
+        producer, number = place
+        judge_writes(producer, number, columns_of(kinds, "sends", SEND), columns_of(kinds, "log", COPY), case, tally)
+    else:
+        topic, partition, _ = place
+        rows = [columns_of(kinds, k, c) for k, c in (("records", RECORD), ("deliveries", DELIVERY), ("gaps", GAP))]
+        judge_reads(topic, partition, rows[0], rows[1], rows[2], case, tally)

@@ -1,0 +1,158 @@
+"""Cutting parts into blocks, so that what has to be held against each other comes together on one executor.
+
+Writes meet by who sent them: a block is 2^20 seqs of one producer, with its sends and its records in the log. Reads
+meet by place: a block is 2^20 offsets of one partition, with its log records and everybody's deliveries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from checks.audit.large.case import Case
+from checks.audit.large.columns import NONE, Ints, Part
+from checks.audit.large.group import runs, sections
+from checks.audit.large.pack import Columns, pack
+from checks.audit.large.survey import BLOCK_BITS
+
+OK, FAIL, UNKNOWN = 0, 1, 2
+OUTCOMES = {"ok": OK, "fail": FAIL, "unknown": UNKNOWN}
+
+SEND = ("seq", "incarnation", "topic", "partition", "offset", "outcome", "invoked_us", "completed_us")
+COPY = ("seq", "incarnation", "topic", "partition", "offset", "timestamp")
+RECORD = ("offset", "who", "seq", "timestamp")
+DELIVERY = ("epoch", "ordinal", "offset", "who", "seq", "sent_us", "processed_us")
+GAP = ("epoch", "begin", "end", "expected", "next_offset", "processed_us")
+"""The columns of each kind of rows in a block; a topic is its number in `Case.topics`, a `who` that in `Case.who`."""
+
+NEEDED = {
+    "sends": ("producer", *SEND),
+    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq"),
+    "deliveries": (
+        *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
+        *("producer", "producer_incarnation", "seq", "sent_us", "processed_us"),
+    ),
+}
+Piece = tuple[str, str, bytes]
+"""Block, kind of rows, rows."""
+
+
+def cut(part: Part, case: Case) -> Iterator[Piece]:
+    """The pieces of one part of any table."""
+    if part.rows:
+        yield from {"sends": _sends, "log": _log, "deliveries": _deliveries}[part.table](part, case)
+
+
+def write_block(producer: str, block: int) -> str:
+    """The name of a block of seqs."""
+    return json.dumps(["write", producer, block])
+
+
+def read_block(topic: str, partition: int, block: int) -> str:
+    """The name of a block of offsets."""
+    return json.dumps(["read", topic, partition, block])
+
+
+def _sends(part: Part, case: Case) -> Iterator[Piece]:
+    codes, producers = part.codes("producer")
+    outcomes, words = part.codes("outcome")
+    columns = {name: part.ints(name) for name in SEND if name not in ("topic", "outcome")}
+    columns["topic"] = _topics(part, case)
+    columns["outcome"] = np.array([OUTCOMES.get(word, UNKNOWN) for word in words], np.int64)[outcomes]
+    for (code, block), mine in sections(codes, columns["seq"] >> BLOCK_BITS):
+        yield write_block(producers[code], block), "sends", pack({n: c[mine] for n, c in columns.items()})
+
+
+def _log(part: Part, case: Case) -> Iterator[Piece]:
+    codes, producers = part.codes("producer")
+    carried, tokens = part.codes("run")
+    columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp")}
+    columns["topic"] = _topics(part, case)
+    ours = tokens.index(case.run) if case.run in tokens else NONE - 1
+    own = np.flatnonzero((carried == ours) & (codes >= 0) & (columns["incarnation"] >= 0) & (columns["seq"] >= 0))
+    whole = len(own) == part.rows
+    kept = columns if whole else {n: c[own] for n, c in columns.items()}
+    for (code, block), mine in sections(codes if whole else codes[own], kept["seq"] >> BLOCK_BITS):
+        yield write_block(producers[code], block), "log", pack({n: kept[n][mine] for n in COPY})
+    columns["who"] = _who(codes, producers, columns["incarnation"], case)
+    yield from _by_place(part, case, columns, RECORD, "records")
+
+
+def _deliveries(part: Part, case: Case) -> Iterator[Piece]:
+    codes, producers = part.codes("producer")
+    columns = {n: part.ints(n) for n in ("ordinal", "partition", "offset", "seq", "sent_us", "processed_us")}
+    columns["topic"] = _topics(part, case)
+    columns["who"] = _who(codes, producers, part.ints("producer_incarnation"), case)
+    columns["epoch"] = np.zeros(part.rows, np.int64)
+    consumers, clients = part.codes("consumer")
+    gaps: list[Columns] = []
+    keys = consumers, part.ints("incarnation"), part.ints("assignment"), columns["topic"], columns["partition"]
+    for (consumer, life, number, topic, partition), mine in sections(*keys):
+        place = case.topics[topic], partition
+        epoch = case.epoch_ids[(clients[consumer], life, number, *place)]
+        columns["epoch"][mine] = epoch
+        ordinal, offset, at_us = (columns[n][mine] for n in ("ordinal", "offset", "processed_us"))
+        found = _gaps(ordinal, offset, at_us, case.heads[part.path, epoch])
+        gaps += _within_log(found, epoch, topic, partition, case)
+    yield from _by_place(part, case, columns, DELIVERY, "deliveries")
+    if gaps:
+        together = {n: np.concatenate([g[n] for g in gaps]) for n in gaps[0]}
+        yield from _by_place(part, case, together, GAP, "gaps", at="begin")
+
+
+def _by_place(
+    part: Part, case: Case, columns: Columns, names: tuple[str, ...], kind: str, at: str = "offset"
+) -> Iterator[Piece]:
+    for (topic, partition, block), mine in sections(columns["topic"], columns["partition"], columns[at] >> BLOCK_BITS):
+        yield read_block(case.topics[topic], partition, block), kind, pack({n: columns[n][mine] for n in names})
+
+
+def _topics(part: Part, case: Case) -> Ints:
+    codes, names = part.codes("topic")
+    return np.array([case.topic_ids[name] for name in names], np.int64)[codes]
+
+
+def _who(codes: Ints, producers: list[str], incarnation: Ints, case: Case) -> Ints:
+    """The number of each row's producer and incarnation."""
+    starts = runs(codes, incarnation)
+    names = [*producers, None]  # the code of a null is -1
+    pairs = zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True)
+    numbers = np.array([case.who_ids[names[c], n] for c, n in pairs], np.int64)
+    return np.repeat(numbers, np.diff(starts, append=len(codes)))
+
+
+def _gaps(ordinal: Ints, offset: Ints, processed_us: Ints, head: tuple[int, int]) -> Columns:
+    """Where an epoch went on above the offset that was due: at its beginning the position, then the highest + 1."""
+    if (ordinal[1:] < ordinal[:-1]).any():
+        order = np.argsort(ordinal, kind="stable")
+        offset, processed_us = offset[order], processed_us[order]
+    due = np.empty_like(offset)
+    first, reached = head
+    due[0] = first if first != NONE else offset[0]
+    np.maximum.accumulate(offset[:-1] + 1, out=due[1:])
+    np.maximum(due[1:], reached, out=due[1:])
+    found = np.flatnonzero(offset > due)
+    return {"begin": due[found], "next_offset": offset[found], "processed_us": processed_us[found]}
+
+
+def _within_log(gaps: Columns, epoch: int, topic: int, partition: int, case: Case) -> list[Columns]:
+    """Gaps as far as the log reaches, cut at the borders of blocks."""
+    if not len(gaps["begin"]):
+        return []
+    place = case.topics[topic], partition
+    begin = np.maximum(gaps["begin"], case.ranges.get(place, (None, None))[0] or 0)
+    end = np.minimum(gaps["next_offset"], case.log_ends.get(place, 0))
+    kept = np.flatnonzero(begin < end)
+    begin, end = begin[kept], end[kept]
+    blocks = ((end - 1) >> BLOCK_BITS) - (begin >> BLOCK_BITS) + 1
+    which = np.repeat(np.arange(len(kept)), blocks)
+    nth = np.arange(len(which)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    first = (((begin >> BLOCK_BITS)[which] + nth) << BLOCK_BITS).astype(np.int64)
+    whole = {n: gaps[n][kept][which] for n in ("next_offset", "processed_us")}
+    whole |= {n: np.full(len(which), v, np.int64) for n, v in (("epoch", epoch), ("topic", topic))}
+    whole |= {"partition": np.full(len(which), partition, np.int64), "expected": gaps["begin"][kept][which]}
+    whole["begin"] = np.maximum(begin[which], first)
+    whole["end"] = np.minimum(end[which], first + (1 << BLOCK_BITS))
+    return [whole]

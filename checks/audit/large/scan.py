@@ -1,0 +1,154 @@
+"""The two looks at the large tables, as Spark jobs: `survey` of every row, then `judge` of every block.
+
+Spark reads the parts as they are, from any file system it knows, and hands their bytes to Python workers, where Arrow
+decodes them some ten times faster than rows would pass from the JVM. What comes back to the driver are packed tallies.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from chaos.errors import RunDirError
+from checks.audit.large import cut as cutting
+from checks.audit.large import survey as surveying
+from checks.audit.large.case import Case
+from checks.audit.large.columns import Part
+from checks.audit.large.pack import Columns, concatenated, unpack
+from checks.audit.large.tally import Tally, merge_all
+
+Files = dict[str, list[str]]
+"""The parts of each large table."""
+
+ROWS_PER_TASK = 3_000_000
+"""Rows of blocks that one task judges: they lie in its memory, packed."""
+MOST_TALLIES = 64
+"""From more tasks than this the tallies are merged on executors first."""
+
+_TALLY = "tally binary"
+_PIECE = "block string, kind string, path string, data binary"
+
+
+def survey(spark: SparkSession, files: Files, wanted: surveying.Wanted) -> Tally:
+    """Look at every row of every part. Raises `RunDirError` naming the first part that cannot be read."""
+
+    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        tally = Tally()
+        for table, path, data in _files(batches):
+            try:
+                surveying.survey(Part(table, path, data, surveying.NEEDED[table]), wanted, tally)
+            except RunDirError as e:
+                tally.add("all", "unreadable", value=[(path, str(e))])
+        yield _packed(tally)
+
+    with by_the_file(spark):
+        found = _collected(_contents(spark, files).mapInArrow(look, _TALLY))
+    if unreadable := found.get("all", "unreadable"):
+        raise RunDirError(min(unreadable)[1])
+    return found
+
+
+def judge(
+    spark: SparkSession,
+    files: Files,
+    case: Case,
+    rows: int,
+    rules: Callable[[str, dict[str, list[Columns]], Case, Tally], None],
+) -> Tally:
+    """Bring together what belongs together and judge it. rules: takes a block's name and its columns by kind."""
+
+    def pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table, path, data in _files(batches):
+            found = list(cutting.cut(Part(table, path, data, cutting.NEEDED[table]), case))
+            if found:
+                blocks, kinds, packed = zip(*found, strict=True)
+                arrays = [list(blocks), list(kinds), [path] * len(found), list(packed)]
+                yield pa.RecordBatch.from_arrays(
+                    [pa.array(a, pa.string()) for a in arrays[:3]] + [pa.array(arrays[3], pa.binary())],
+                    names=["block", "kind", "path", "data"],
+                )
+
+    def verdicts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blocks: dict[str, dict[str, list[tuple[str, bytes]]]] = defaultdict(lambda: defaultdict(list))
+        for batch in batches:
+            for block, kind, path, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                blocks[block][kind].append((path, data))
+        tally = Tally()
+        for block in sorted(blocks):
+            kinds = blocks.pop(block)
+            # by path, so that the outcome does not hang on the order in which pieces arrive
+            columns = {kind: [unpack(data) for _, data in sorted(pieces)] for kind, pieces in kinds.items()}
+            rules(block, columns, case, tally)
+        yield _packed(tally)
+
+    tasks = max(spark.sparkContext.defaultParallelism, -(-rows // ROWS_PER_TASK))
+    with by_the_file(spark):
+        cut = _contents(spark, files).mapInArrow(pieces, _PIECE)
+        return _collected(cut.repartition(tasks, "block").mapInArrow(verdicts, _TALLY))
+
+
+def columns_of(kinds: dict[str, list[Columns]], kind: str, names: tuple[str, ...]) -> Columns:
+    """One kind of a block's rows, in the order of their parts."""
+    return concatenated(kinds.get(kind, []), names)
+
+
+def rows_of(
+    spark: SparkSession,
+    table: str,
+    paths: list[str],
+    columns: tuple[str, ...],
+    schema: str,
+    made: Callable[[Part], pa.Table],
+) -> DataFrame:
+    """A DataFrame of what `made` makes of each part. To be run `by_the_file`."""
+
+    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, path, data in _files(batches):
+            yield from made(Part(table, path, data, columns)).combine_chunks().to_batches()
+
+    return _contents(spark, {table: paths}).mapInArrow(make, schema)
+
+
+def _contents(spark: SparkSession, files: Files) -> DataFrame:
+    paths = [path for parts in files.values() for path in parts]
+    return spark.read.format("binaryFile").load(paths).select("path", "content")
+
+
+def _files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any]]:
+    """Table, path and bytes of each file. The folder that a part lies in names its table."""
+    for batch in batches:
+        for uri, content in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
+            path = uri.removeprefix("file:")
+            yield path.rsplit("/", 2)[-2].removesuffix(".parquet"), path, content.as_buffer()
+
+
+@contextmanager
+def by_the_file(spark: SparkSession) -> Iterator[None]:
+    """Few rows at once to Python: a row here is a file, or a piece of one."""
+    key = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(key)
+    spark.conf.set(key, 4)
+    try:
+        yield
+    finally:
+        spark.conf.set(key, before)
+
+
+def _packed(tally: Tally) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([tally.pack()], pa.binary())], names=["tally"])
+
+
+def _collected(tallies: DataFrame) -> Tally:
+    """The one tally of all tasks."""
+
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _packed(merge_all(data.as_py() for batch in batches for data in batch.column(0)))
+
+    if tallies.rdd.getNumPartitions() > MOST_TALLIES:
+        tallies = tallies.repartition(MOST_TALLIES // 8).mapInArrow(merge, _TALLY)
+    return merge_all(tallies.toArrow().column(0).to_pylist())
