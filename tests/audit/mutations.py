@@ -189,14 +189,14 @@ CHANGES: list[Change] = [
 ]
 
 
-def mutants(change: Change, rows: Rows) -> Iterator[Rows]:
-    """The ledger with the change made to one row, for each row that it applies to and makes a difference to."""
+def mutants(change: Change, rows: Rows) -> Iterator[tuple[Row, Rows]]:
+    """Each row that the change applies to and makes a difference to, and the ledger with it changed."""
     told = rows.get(change.table, [])
     for index, row in enumerate(told):
         if change.only(row) and (instead := change.edit(row, rows)) != [row]:
             mutant = rows | {change.table: [*told[:index], *instead, *told[index + 1 :]]}
             if unambiguous(mutant) == mutant:
-                yield mutant
+                yield row, mutant
 
 
 def disturb(rng: random.Random, rows: Rows, times: int) -> None:
