@@ -7,8 +7,6 @@ commits only if its commit setting says so, for others to see.
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -21,10 +19,9 @@ from chaos.clients.assignments import Beginning
 from chaos.clients.channel import Channel
 from chaos.clients.lifecycle import Lifecycle, log
 from chaos.clients.protocol import AssignConsumerSpec, Partition, partition_name
-from chaos.clients.reader import Reader
+from chaos.clients.reader import Reader, run_consumer
 from chaos.clients.reset import reset_position, watermarks
 from chaos.errors import ClientError
-from chaos.ledger.writer import TableWriter
 
 ASK_TIMEOUT_S = 5.0
 ASK_AGAIN_S = 0.2
@@ -119,21 +116,7 @@ def group_id(spec: AssignConsumerSpec) -> str:
 def main(argv: list[str]) -> int:
     """Run an assign consumer; returns the exit code."""
     spec = AssignConsumerSpec.load(argv[1])
-    channel = Channel()
-    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
-    lifecycle = Lifecycle(writer, channel, spec.client, "consumer", spec.incarnation)
-    try:
-        consumer = AssignConsumer(spec, channel, lifecycle)
-        lifecycle.event("started", group_id=group_id(spec), checkpoint=spec.checkpoint)
-        gc.disable()  # messages by the hundred thousand, none in a cycle
-        consumer.run()
-    except Exception as e:
-        lifecycle.error(f"{type(e).__name__}: {e}")
-        raise
-    if channel.orphaned:
-        os._exit(1)
-    lifecycle.event("stopped")
-    return 0
+    return run_consumer(spec, AssignConsumer, group_id=group_id(spec), checkpoint=spec.checkpoint)
 
 
 if __name__ == "__main__":

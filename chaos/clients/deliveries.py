@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
 
-from chaos.clients.identity import Identities
+from chaos.clients.columns import Columns, joined, nullable
+from chaos.clients.identity import Identities, Ints
 from chaos.clients.protocol import Partition
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 
 
 class DeliveryLog:
-    """Writes `deliveries` for one consumer in one incarnation."""
+    """Writes `deliveries` for one consumer in one incarnation.
+
+    Records are added as they are polled and processed, and written a batch at a time; only written ones are delivered.
+    """
 
     def __init__(
         self, writer: TableWriter, consumer: str, incarnation: int, group: str | None, mode: str, topics: Sequence[str]
@@ -30,45 +33,64 @@ class DeliveryLog:
             pa.scalar(self._only_topic, pa.string()),
         ]
         self._columns = [pa.repeat(value, 0) for value in self._same]
+        self._added: list[Columns] = []
+        self._polled_us: list[int] = []
+        self.waiting = 0
+        """Records added and not yet written."""
         self.delivered = 0
 
-    def append(
-        self, messages: Sequence[Message], polled_us: int, numbers: Mapping[Partition, int]
-    ) -> dict[Partition, int]:
-        """Write the rows of processed records; returns each partition's next offset.
+    @property
+    def needs_topics(self) -> bool:
+        """Whether the topic of a record has to be asked for."""
+        return self._only_topic is None
+
+    @property
+    def waiting_since_us(self) -> int:
+        """When the first of the records that wait was polled."""
+        return self._polled_us[0]
+
+    def add(self, records: Columns, polled_us: int) -> None:
+        """Keep processed records for the next `write`."""
+        self._added.append(records)
+        self._polled_us.append(polled_us)
+        self.waiting += len(records)
+
+    def next_offsets(self, records: Columns) -> dict[Partition, int]:
+        """Each partition's next offset after these records."""
+        return Places(records, self._only_topic).ends(records.offsets)
+
+    def write(self, numbers: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Write the rows of all added records; returns each partition's next offset.
 
         `numbers` are the running numbers of the assignments under which partitions are held; a record of a partition
         that is not held gets none. All rows carry the time of this call as `processed_us`.
         """
-        n = len(messages)
-        partitions = np.fromiter(map(Message.partition, messages), np.int32, n)
-        offsets = np.fromiter(map(Message.offset, messages), np.int64, n)
-        identities = Identities(list(map(Message.value, messages)))
-        producers, incarnations = identities.who()
-        *who_and_how, topics = self._constants(n)
-        if self._only_topic is not None:
-            ends = {(self._only_topic, p): o for p, o in _last(partitions, offsets).items()}
-        else:
-            names = list(map(Message.topic, messages))
-            topics = pa.array(names, pa.string())
-            ends = {(t, int(p)): int(o) + 1 for t, p, o in zip(names, partitions, offsets, strict=True)}
+        if not self._added:
+            return {}
+        records, n = joined(self._added), self.waiting
+        places = Places(records, self._only_topic)
+        ends = places.ends(records.offsets)
+        identities = Identities(records.headers)
+        *who_and_how, topic = self._constants(n)
         self._writer.append(
             [
                 *who_and_how,
-                self._numbers(ends, numbers, topics, partitions),
+                places.numbers(ends, numbers),
                 pa.array(np.arange(self.delivered, self.delivered + n)),
-                topics,
-                pa.array(partitions),
-                pa.array(offsets),
-                pa.array(list(map(Message.leader_epoch, messages)), pa.int32()),
-                producers,
-                incarnations,
+                topic if records.topics is None else pa.array(records.topics, pa.string()),
+                pa.array(records.partitions.astype(np.int32)),
+                pa.array(records.offsets),
+                nullable(records.epochs, np.int32),
+                *identities.who(),
                 identities.seq(),
                 identities.sent_us(),
-                pa.array(np.full(n, polled_us)),
+                pa.array(np.repeat(self._polled_us, [len(part) for part in self._added])),
                 pa.array(np.full(n, now_us())),
             ]
         )
+        self._added.clear()
+        self._polled_us.clear()
+        self.waiting = 0
         self.delivered += n
         return ends
 
@@ -78,22 +100,33 @@ class DeliveryLog:
             self._columns = [pa.repeat(value, 2 * n) for value in self._same]
         return [column.slice(0, n) for column in self._columns]
 
-    def _numbers(
-        self, ends: Mapping[Partition, int], numbers: Mapping[Partition, int], topics: pa.Array, partitions: np.ndarray
-    ) -> pa.Array:
+
+class Places:
+    """In which partition each of some records is, as a number that counts through topics and their partitions."""
+
+    def __init__(self, records: Columns, only_topic: str | None) -> None:
+        self._width = int(records.partitions.max()) + 1
+        self._names: list[str | None] = [only_topic]
+        self._place: Ints = records.partitions
+        if records.topics is not None:
+            topics = pa.array(records.topics, pa.string()).dictionary_encode()
+            self._names = topics.dictionary.to_pylist()
+            self._place = self._place + topics.indices.to_numpy().astype(np.int64) * self._width
+
+    def partition(self, place: int) -> Partition:
+        """Topic and partition number."""
+        return self._names[place // self._width] or "", place % self._width
+
+    def ends(self, offsets: Ints) -> dict[Partition, int]:
+        """Each partition's next offset: the one after its last record."""
+        ends = np.full(self._width * len(self._names), -1, np.int64)
+        ends[self._place] = offsets + 1  # where an index repeats, numpy keeps the last value
+        return {self.partition(place): int(ends[place]) for place in np.flatnonzero(ends >= 0).tolist()}
+
+    def numbers(self, ends: Mapping[Partition, int], numbers: Mapping[Partition, int]) -> pa.Array:
+        """For each record the number that its partition has, if it has one."""
         seen = {numbers.get(partition) for partition in ends}
         if len(seen) == 1:
-            return pa.repeat(pa.scalar(seen.pop(), pa.int32()), len(partitions))
-        each = zip(topics.to_pylist(), partitions.tolist(), strict=True)
-        return pa.array([numbers.get(partition) for partition in each], pa.int32())
-
-
-def next_offsets(messages: Sequence[Message]) -> dict[Partition, int]:
-    """Each partition's next offset after these records."""
-    return {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
-
-
-def _last(partitions: np.ndarray, offsets: np.ndarray) -> dict[int, int]:
-    ends = np.full(int(partitions.max()) + 1, -1, np.int64)
-    ends[partitions] = offsets + 1  # where an index repeats, numpy keeps the last value
-    return {int(p): int(ends[p]) for p in np.flatnonzero(ends >= 0)}
+            return pa.repeat(pa.scalar(seen.pop(), pa.int32()), len(self._place))
+        each = [numbers.get(self.partition(place)) for place in range(self._width * len(self._names))]
+        return pa.array(each, pa.int32()).take(pa.array(self._place))

@@ -11,8 +11,6 @@ batch was committed with it. With kind auto, librdkafka itself commits on revoca
 
 from __future__ import annotations
 
-import gc
-import os
 import struct
 import sys
 from collections.abc import Sequence
@@ -23,9 +21,8 @@ from chaos.clients.assignments import Beginning
 from chaos.clients.channel import Channel
 from chaos.clients.lifecycle import Lifecycle, log
 from chaos.clients.protocol import GroupConsumerSpec, Partition
-from chaos.clients.reader import Reader
+from chaos.clients.reader import Reader, run_consumer
 from chaos.clients.reset import reset_position
-from chaos.ledger.writer import TableWriter
 
 ASK_TIMEOUT_S = 5.0
 
@@ -51,6 +48,7 @@ class GroupConsumer:
         self._reader.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._reader.write_all(consumer)
         self._learn_membership(consumer)
         targets, beginnings = self._beginnings(consumer, partitions)
         if self._incremental:
@@ -62,10 +60,12 @@ class GroupConsumer:
         self._reader.progress()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._reader.write_all(consumer)
         self._reader.assignments.ended("revoked", [(p.topic, p.partition) for p in partitions])
         self._reader.progress()
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._reader.write_all(consumer)
         self._reader.assignments.ended("lost", [(p.topic, p.partition) for p in partitions])
         self._reader.progress()
 
@@ -122,21 +122,7 @@ def membership(metadata: object) -> tuple[str | None, int | None]:
 def main(argv: list[str]) -> int:
     """Run a group consumer; returns the exit code."""
     spec = GroupConsumerSpec.load(argv[1])
-    channel = Channel()
-    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
-    lifecycle = Lifecycle(writer, channel, spec.client, "consumer", spec.incarnation)
-    try:
-        consumer = GroupConsumer(spec, channel, lifecycle)
-        lifecycle.event("started")
-        gc.disable()  # messages by the hundred thousand, none in a cycle
-        consumer.run()
-    except Exception as e:
-        lifecycle.error(f"{type(e).__name__}: {e}")
-        raise
-    if channel.orphaned:
-        os._exit(1)
-    lifecycle.event("stopped")
-    return 0
+    return run_consumer(spec, GroupConsumer)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,7 @@ MOST_BYTES = 1 << 20
 
 Ints = npt.NDArray[np.int64]
 _BITS = np.arange(32, dtype=np.uint32)
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_HEX = np.frombuffer(b"".join(b"%02x" % i for i in range(256)), np.uint16)
 _DIGITS = np.frombuffer(b"".join(b"%03d" % i for i in range(BLOCK)), np.uint8).reshape(BLOCK, 3)
 _LAST_DIGITS_AT = record.SEQ_AT + record.SEQ_WIDTH - 3
 
@@ -58,8 +59,8 @@ class ValueFactory:
         rows = np.empty((count, self._size), np.uint8)
         rows[:] = np.frombuffer(b"%s%08d %s" % (head, 0, self._payload), np.uint8)
         rows[:, _LAST_DIGITS_AT : _LAST_DIGITS_AT + 3] = _DIGITS[low : low + count]
-        for i in range(record.CRC_WIDTH):
-            rows[:, record.CRC_AT + i] = _HEX[(crcs >> np.uint32(28 - 4 * i)) & np.uint32(15)]
+        hexed = _HEX[crcs.astype(">u4").view(np.uint8)].view(np.uint8).reshape(count, record.CRC_WIDTH)
+        rows[:, record.CRC_AT : record.CRC_AT + record.CRC_WIDTH] = hexed
         values: list[bytes] = rows.view(f"S{self._size}").ravel().tolist()
         return values
 
@@ -80,64 +81,130 @@ def _flips(length: int, differences: npt.NDArray[np.uint32]) -> npt.NDArray[np.u
     return _advance(length - 1, of_byte)
 
 
-_PRODUCER_END = record.PRODUCER_AT + record.PRODUCER_WIDTH
-_WHO_WIDTH = record.PRODUCER_WIDTH + 1 + record.INCARNATION_WIDTH
-_LOWEST, _HIGHEST = np.zeros(record.HEADER_BYTES, np.uint8), np.full(record.HEADER_BYTES, 255, np.uint8)
-_LOWEST[: len(record.VERSION)] = _HIGHEST[: len(record.VERSION)] = np.frombuffer(record.VERSION, np.uint8)
-_HIGHEST[record.RUN_AT : _PRODUCER_END] = 127
-for _at, _width in (
-    (record.INCARNATION_AT, record.INCARNATION_WIDTH),
-    (record.SEQ_AT, record.SEQ_WIDTH),
-    (record.TIME_AT, record.TIME_WIDTH),
-):
-    _LOWEST[_at : _at + _width], _HIGHEST[_at : _at + _width] = ord("0"), ord("9")
-_SEQ_POWERS = 10 ** np.arange(record.SEQ_WIDTH - 1, -1, -1, dtype=np.int64)
-_TIME_POWERS = 10 ** np.arange(record.TIME_WIDTH - 1, -1, -1, dtype=np.int64)
+Headers = npt.NDArray[np.uint8]
+"""A row of `HEADER_BYTES` for each value; zeros where a value is too short to carry an identity, or null."""
+
+_WHOLE_BYTES = 4 * record.HEADER_BYTES
+"""Values up to this length are copied whole: that costs less than to cut each."""
+_BEGINNING = np.frombuffer(record.VERSION + b" ", np.uint32)[0]
+_NO_HEADER = bytes(record.HEADER_BYTES)
+
+
+def own_headers(values: Sequence[bytes | None]) -> Headers | None:
+    """The headers of values that are all of one length and all ours, as nearly always; else None."""
+    if not values or not (record.HEADER_BYTES <= len(values[0] or b"") <= _WHOLE_BYTES):
+        return None
+    try:
+        joined = b"".join(values)  # type: ignore[arg-type]
+    except TypeError:  # a value is null
+        return None
+    size, rest = divmod(len(joined), len(values))
+    if rest or size < record.HEADER_BYTES:
+        return None
+    # if they were of different lengths, what is cut here would not begin as our values do
+    rows = np.frombuffer(joined, np.uint8).reshape(len(values), size)
+    return rows[:, : record.HEADER_BYTES] if (rows[:, :4].view(np.uint32) == _BEGINNING).all() else None
+
+
+def headers_of(values: Sequence[bytes | None]) -> Headers:
+    """The headers of any values."""
+    headers = own_headers(values)
+    if headers is not None:
+        return headers
+    cut = [v[: record.HEADER_BYTES] if v and len(v) >= record.HEADER_BYTES else _NO_HEADER for v in values]
+    return np.frombuffer(b"".join(cut), np.uint8).reshape(len(values), record.HEADER_BYTES)
 
 
 class Identities:
-    """The identities in many values, as Arrow columns; null where a value carries none, as `record.parse` sees it."""
+    """The identities in many headers, as Arrow columns; null where there is none, as `record.parse` sees it."""
 
-    def __init__(self, values: Sequence[bytes | None]) -> None:
-        self._rows: npt.NDArray[np.uint8] | None = _regular(values)
-        self._parsed = [] if self._rows is not None else [record.parse(v) for v in values]
+    def __init__(self, headers: Headers) -> None:
+        numbers = _numbers(headers)
+        self._starts, self._lives = _runs(headers)
+        self._parsed: list[record.Identity | None] | None = None
+        if numbers is None or None in self._lives:  # not all are as `record.encode` writes them
+            self._parsed = [record.parse(row.tobytes()) for row in headers]
+        else:
+            self._seq, self._sent_us = numbers
+        self._rows = len(headers)
 
     def seq(self) -> pa.Array:
         """The numbers of the records within their incarnation."""
-        if self._rows is None:
+        if self._parsed is not None:
             return pa.array([p and p.seq for p in self._parsed], pa.int64())
-        digits = self._rows[:, record.SEQ_AT : record.SEQ_AT + record.SEQ_WIDTH] - np.uint8(48)
-        return pa.array(digits.astype(np.int64) @ _SEQ_POWERS)
+        return pa.array(self._seq)
 
     def sent_us(self) -> pa.Array:
         """When they were sent."""
-        if self._rows is None:
+        if self._parsed is not None:
             return pa.array([p and p.sent_us for p in self._parsed], pa.int64())
-        digits = self._rows[:, record.TIME_AT : record.TIME_AT + record.TIME_WIDTH] - np.uint8(48)
-        return pa.array(digits.astype(np.int64) @ _TIME_POWERS)
+        return pa.array(self._sent_us)
 
     def who(self) -> tuple[pa.Array, pa.Array]:
         """Their producers and incarnations."""
-        if self._rows is None:
-            return (
-                pa.array([p and p.producer for p in self._parsed], pa.string()),
-                pa.array([p and p.incarnation for p in self._parsed], pa.int32()),
-            )
-        cut = np.ascontiguousarray(self._rows[:, record.PRODUCER_AT : record.PRODUCER_AT + _WHO_WIDTH])
-        column = pa.Array.from_buffers(pa.binary(_WHO_WIDTH), len(cut), [None, pa.py_buffer(cut)]).dictionary_encode()
-        each = column.dictionary.to_pylist()  # few: one for each life of each producer
-        producers = pa.array([w[: record.PRODUCER_WIDTH].decode("ascii").rstrip() for w in each], pa.string())
-        incarnations = pa.array([int(w[-record.INCARNATION_WIDTH :]) for w in each], pa.int32())
-        return producers.take(column.indices), incarnations.take(column.indices)
+        lives = self._lives
+        if self._parsed is not None:
+            lives = [(p.producer, p.incarnation) if p else None for p in self._parsed]
+        elif len(set(lives)) == 1 and lives[0] is not None:
+            producer, incarnation = lives[0]
+            return pa.repeat(producer, self._rows), pa.repeat(pa.scalar(incarnation, pa.int32()), self._rows)
+        producers = pa.array([w and w[0] for w in lives], pa.string())
+        incarnations = pa.array([w and w[1] for w in lives], pa.int32())
+        if self._parsed is not None:
+            return producers, incarnations
+        run = pa.array(np.repeat(np.arange(len(lives)), np.diff(self._starts, append=self._rows)))
+        return producers.take(run), incarnations.take(run)
 
 
-def _regular(values: Sequence[bytes | None]) -> npt.NDArray[np.uint8] | None:
-    """The headers as a matrix of bytes, if each is as `record.encode` writes it; else None."""
-    try:
-        joined = b"".join([v[: record.HEADER_BYTES] for v in values])  # type: ignore[index]
-    except TypeError:  # a value is null
+Life = tuple[str, int]
+"""A producer and its incarnation."""
+
+
+def _runs(headers: Headers) -> tuple[Ints, list[Life | None]]:
+    """Where another life of a producer may begin, and which it is; None where that cannot be read.
+
+    Records come in the batches of their producers, so there are few such places in many rows.
+    """
+    # in words of eight bytes; the last one takes in the first digit of seq, which changes about never
+    words = np.ascontiguousarray(headers[:, : record.SEQ_AT + 1]).view(np.uint64)
+    changed = np.flatnonzero(words[1:] != words[:-1]) // words.shape[1] + 1
+    starts = np.unique(np.concatenate(([0], changed)))
+    return starts, [_life(headers[start, : record.SEQ_AT].tobytes()) for start in starts.tolist()]
+
+
+@lru_cache(maxsize=1024)
+def _life(prefix: bytes) -> Life | None:
+    """Whose header it is that begins so, if it is as `record.encode` writes it."""
+    if not prefix[record.INCARNATION_AT : record.INCARNATION_AT + record.INCARNATION_WIDTH].isdigit():
         return None
-    if len(joined) != len(values) * record.HEADER_BYTES:
+    identity = record.parse(prefix.ljust(record.HEADER_BYTES, b"0"))
+    return (identity.producer, identity.incarnation) if identity else None
+
+
+def _numbers(headers: Headers) -> tuple[Ints, Ints] | None:
+    """The seqs and the times; None if one of them is anything but digits."""
+    words = np.ascontiguousarray(headers[:, _WORDS_AT : _WORDS_AT + 32]).view("<u8")
+    words = words ^ _ZERO_DIGITS
+    words &= _IN_NUMBERS  # of a digit, 0 to 9 is left, and of any other byte more
+    if words.view(np.uint8).max(initial=0) > 9:
         return None
-    rows = np.frombuffer(joined, np.uint8).reshape(len(values), record.HEADER_BYTES)
-    return rows if ((rows >= _LOWEST) & (rows <= _HIGHEST)).all() else None
+    for ten, shift, mask in _JOIN:
+        later = words >> shift
+        words *= ten
+        words += later
+        words &= mask
+    parts: Ints = words.view(np.int64)
+    return parts[:, 0] * 10**7 + parts[:, 1] // 10, parts[:, 2] * 10**8 + parts[:, 3]
+
+
+_WORDS_AT = record.TIME_AT + record.TIME_WIDTH - 32
+"""Here begin four words of eight bytes: three bytes, five digits | seven digits, a space | the time in two halves."""
+_ZERO_DIGITS = np.uint64(0x3030303030303030)
+_IN_NUMBERS = np.array([0xFFFFFFFFFF000000, 0x00FFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF], np.uint64)
+_JOIN = [
+    # neighbours become one number, in all words at once: digits, then pairs, then fours; the lower byte is the earlier
+    # one and counts more
+    (np.uint64(10), np.uint64(8), np.uint64(0x00FF00FF00FF00FF)),
+    (np.uint64(100), np.uint64(16), np.uint64(0x0000FFFF0000FFFF)),
+    (np.uint64(10000), np.uint64(32), np.uint64(0x00000000FFFFFFFF)),
+]

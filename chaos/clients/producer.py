@@ -14,6 +14,9 @@ from __future__ import annotations
 import gc
 import sys
 import time
+from collections import deque
+from itertools import repeat
+from operator import length_hint
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
@@ -96,19 +99,22 @@ class Producer:
         """Send up to `due` records with one time stamp; returns how many were taken or refused."""
         first = self._next
         count = min(due, CHUNK, self._spec.records - first, self._values.room(first))
-        keys = self._keys.of(np.arange(first, first + count)) if self._keys else None
+        numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
         invoked_us = now_us()
-        values = self._values.make(first, count, invoked_us, keys)
-        produce, topic, on_delivery = self._kafka.produce, self._spec.topic, self._log.on_delivery
-        texts = [None] * count if self._keys is None or keys is None else [self._keys.bytes[k] for k in keys]
-        for value, key in zip(values, texts, strict=True):
+        values = iter(self._values.make(first, count, invoked_us, numbers))
+        keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
+        topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
+        calls = map(self._kafka.produce, topic, values, keys, repeat(-1), on_delivery)
+        while True:
             try:
-                produce(topic, value, key, -1, on_delivery)
+                deque(calls, maxlen=0)  # makes the calls, without a line of Python for each
+                self._next = first + count
+                break
             except BufferError:  # the local queue is full: not a send, the same seq comes again with a new time
+                self._next = first + count - length_hint(values) - 1
                 break
             except KafkaException as e:
-                self._refused(self._next, invoked_us, e.args[0])
-            self._next += 1
+                self._refused(first + count - length_hint(values) - 1, invoked_us, e.args[0])
         return self._next - first
 
     def _refused(self, seq: int, invoked_us: int, error: KafkaError) -> None:

@@ -3,20 +3,26 @@
 A record is processed when its delivery row is in the ledger. With a processing time, rows are written as it passes, a
 few at a time, so a SIGKILL in the middle of a batch leaves exactly the rows of what was processed. While it
 processes, a consumer does not poll: one that takes longer than max.poll.interval.ms is really late.
+
+Where nothing is committed after each batch, the rows of several polls are written together: when they are many, when
+the first has waited for `WRITE_EVERY_US`, when there is nothing more to poll, and before a rebalance.
 """
 
 from __future__ import annotations
 
+import gc
+import os
 import time
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, Message
 
 from chaos.clients.assignments import AssignmentLog
 from chaos.clients.channel import Channel
+from chaos.clients.columns import consumed
 from chaos.clients.commits import Committer
-from chaos.clients.deliveries import DeliveryLog, next_offsets
+from chaos.clients.deliveries import DeliveryLog
 from chaos.clients.lifecycle import Lifecycle, log
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition
 from chaos.errors import ClientError
@@ -26,6 +32,10 @@ from chaos.ledger.writer import TableWriter
 IDLE_POLL_S = 0.1
 ROWS_EVERY_S = 0.02
 NAP_S = 0.05
+WRITE_EVERY_US = 20_000
+WRITE_ROWS = 4096
+
+Spec = TypeVar("Spec", bound=GroupConsumerSpec | AssignConsumerSpec)
 
 
 class Reader:
@@ -53,6 +63,8 @@ class Reader:
         )
         commits = TableWriter(spec.ledger, "commits", spec.writer)
         self._committer = Committer(commits, who, spec.commit, spec.config, self.assignments.last_numbers)
+        when, kind = spec.commit.when, spec.commit.kind
+        self._gathers = when == "never" or (when == "after_batch" and kind == "auto")
         self._slow_s = 0.0
 
     def settings(self, group_id: str) -> dict[str, Any]:
@@ -71,15 +83,26 @@ class Reader:
         """Poll and process until the order to stop. Raises `ClientError` when the consumer cannot go on."""
         while not self._channel.stopping:
             # what is there already, or else the next record as soon as it comes: a batch is never waited for
-            batch = consumer.consume(self._spec.max_poll_records, 0.0) or consumer.consume(1, IDLE_POLL_S)
+            batch = consumer.consume(self._spec.max_poll_records, 0.0)
+            if not batch:
+                self.write_all(consumer)
+                batch = consumer.consume(1, IDLE_POLL_S)
             polled_us = now_us()
-            if any(map(Message.error, batch)):
-                batch = self._without_errors(batch)
             if batch:
                 self._process(consumer, batch, polled_us)
             self._notice_speed()
             if self._channel.progress_due():
                 self.progress()
+        self.write_all(consumer)
+
+    def write_all(self, consumer: Consumer) -> None:
+        """Write the rows of records that still wait for it, and then let their offsets go."""
+        self._committer.after_batch(consumer, self._write())
+
+    def _write(self) -> dict[Partition, int]:
+        ends = self._deliveries.write(self.assignments.numbers)
+        self.assignments.processed(ends)
+        return ends
 
     def close(self) -> None:
         """After the consumer was closed: write what is left to write."""
@@ -102,16 +125,29 @@ class Reader:
         return [m for m in batch if m.error() is None]
 
     def _process(self, consumer: Consumer, batch: Sequence[Message], polled_us: int) -> None:
+        records = consumed(batch, self._deliveries.needs_topics)
+        if records is None:
+            self.write_all(consumer)
+            batch = self._without_errors(batch)
+            records = consumed(batch, self._deliveries.needs_topics) if batch else None
+        if records is None:
+            return
         if self._spec.commit.when == "before_processing":
-            self._committer.before_processing(consumer, next_offsets(batch))
+            self._committer.before_processing(consumer, self._deliveries.next_offsets(records))
+        if self._gathers and not self._per_record_s():
+            self._deliveries.add(records, polled_us)
+            if self._deliveries.waiting >= WRITE_ROWS or polled_us - self._deliveries.waiting_since_us > WRITE_EVERY_US:
+                self.write_all(consumer)
+            return
+        self.write_all(consumer)
         done: dict[Partition, int] = {}
         start = 0
-        while start < len(batch):
-            group = batch[start : start + self._group_size(len(batch))]
+        while start < len(records):
+            group = records.cut(start, self._group_size(len(records)))
             if not self._work(len(group)):
                 break
-            ends = self._deliveries.append(group, polled_us, self.assignments.numbers)
-            self.assignments.processed(ends)
+            self._deliveries.add(group, polled_us)
+            ends = self._write()
             self._committer.after_record(consumer, ends)
             done |= ends
             start += len(group)
@@ -143,3 +179,29 @@ class Reader:
         if ordered != self._slow_s:
             self._slow_s = ordered
             self._lifecycle.event("slowed" if ordered else "resumed", per_record_s=ordered)
+
+
+class Consuming(Protocol):
+    """A consumer of either kind."""
+
+    def run(self) -> None:
+        """Read until the order to stop."""
+
+
+def run_consumer(spec: Spec, build: Callable[[Spec, Channel, Lifecycle], Consuming], **started: object) -> int:
+    """Run one life of a consumer; returns the exit code. `started` goes into the detail of its first event."""
+    channel = Channel()
+    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
+    lifecycle = Lifecycle(writer, channel, spec.client, "consumer", spec.incarnation)
+    try:
+        consumer = build(spec, channel, lifecycle)
+        lifecycle.event("started", **started)
+        gc.disable()  # messages by the hundred thousand, none in a cycle
+        consumer.run()
+    except Exception as e:
+        lifecycle.error(f"{type(e).__name__}: {e}")
+        raise
+    if channel.orphaned:
+        os._exit(1)
+    lifecycle.event("stopped")
+    return 0

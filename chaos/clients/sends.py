@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
-from chaos.clients.identity import Identities, Ints
+from chaos.clients.columns import Columns, joined, nullable, sent
+from chaos.clients.identity import Identities, Ints, headers_of
 from chaos.clients.outcomes import send_outcome
 from chaos.clients.protocol import ProducerSpec
 from chaos.events import now_us
@@ -16,6 +17,8 @@ from chaos.ledger.writer import TableWriter
 
 WRITE_EVERY_S = 0.1
 WRITE_ROWS = 8192
+READ_ROWS = 512
+"""So many reports are read at a time: few enough to be in the processor's cache still."""
 
 
 class Keys:
@@ -43,23 +46,26 @@ class SendLog:
     """Writes `sends` for one incarnation.
 
     seq and the time of the call are read back from the value that the delivery report carries, so nothing has to be
-    remembered for a record in flight, and none can be forgotten. `completed_us` is the time at which the call of `poll`
-    that served the report returned.
+    remembered for a record in flight, and none can be forgotten. `completed_us` is the time at which the report was
+    read, with others of the same call of `poll`.
     """
 
     def __init__(self, writer: TableWriter, spec: ProducerSpec, keys: Keys | None, single_attempt: bool) -> None:
         self._writer, self._spec, self._keys, self._single_attempt = writer, spec, keys, single_attempt
-        self._acked: list[Message] = []
-        self._served: list[tuple[int, int]] = []
-        self._stamped = 0
+        self._reports: list[Message] = []
+        self._read: list[Columns] = []
+        self._read_us: list[int] = []
+        self._waiting = 0
         self._refused: list[dict[str, object]] = []
         self._next_write = 0.0
         self.acked = self.failed = self.unknown = 0
-        append = self._acked.append
+        reports = self._reports
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
             if error is None:
-                append(message)
+                reports.append(message)
+                if len(reports) >= READ_ROWS:
+                    self.served()
             else:
                 self._failed(error, message)
 
@@ -71,11 +77,13 @@ class SendLog:
         return self.acked + self.failed + self.unknown
 
     def served(self) -> None:
-        """Stamp the reports that came in since the last call; to be called after each `poll`."""
-        new = len(self._acked) - self._stamped
+        """Read and stamp the reports that came in since the last call; to be called after each `poll`."""
+        new = len(self._reports)
         if new:
-            self._served.append((new, now_us()))
-            self._stamped += new
+            self._read.append(sent(self._reports))
+            self._read_us.append(now_us())
+            self._reports.clear()
+            self._waiting += new
             self.acked += new
 
     def refused_at_once(self, seq: int, invoked_us: int, error: KafkaError) -> None:
@@ -84,7 +92,7 @@ class SendLog:
         self._refused.append(self._row(seq, invoked_us, "fail", error.name(), None))
 
     def _failed(self, error: KafkaError, message: Message) -> None:
-        identity = Identities([message.value()])
+        identity = Identities(headers_of([message.value()]))
         outcome = send_outcome(error, self._single_attempt)
         self.failed += outcome == "fail"
         self.unknown += outcome == "unknown"
@@ -108,23 +116,19 @@ class SendLog:
 
     def write(self, *, now: bool = False) -> None:
         """Write what has come in, if it is much, or the last time is long ago, or `now` is asked for."""
-        if not now and len(self._acked) < WRITE_ROWS and time.monotonic() < self._next_write:
+        if not now and self._waiting < WRITE_ROWS and time.monotonic() < self._next_write:
             return
         self._next_write = time.monotonic() + WRITE_EVERY_S
-        if self._acked:
+        if self._waiting:
             self._write_acked()
         if self._refused:
             self._writer.append_rows(self._refused)
             self._refused.clear()
 
     def _write_acked(self) -> None:
-        self.served()
-        acked, n = self._acked, len(self._acked)
-        identities = Identities(list(map(Message.value, acked)))
+        records, n = joined(self._read), self._waiting
+        identities = Identities(records.headers)
         seqs = identities.seq()
-        # none with acks=0, and none where the answer to a later batch of an idempotent producer implied this one
-        offsets = [o if o is not None and o >= 0 else None for o in map(Message.offset, acked)]
-        counts, times = zip(*self._served, strict=True)
         nothing = pa.nulls(n, pa.string())
         self._writer.append(
             [
@@ -132,16 +136,17 @@ class SendLog:
                 pa.repeat(pa.scalar(self._spec.incarnation, pa.int32()), n),
                 seqs,
                 pa.repeat(self._spec.topic, n),
-                pa.array(np.fromiter(map(Message.partition, acked), np.int32, n)),
-                pa.array(offsets, pa.int64()),
+                pa.array(records.partitions.astype(np.int32)),
+                # none with acks=0, nor where the answer to a later batch of an idempotent producer implied this one
+                nullable(records.offsets, np.int64),
                 pa.repeat("ok", n),
                 nothing,
                 nothing if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
                 pa.nulls(n, pa.int64()),
                 identities.sent_us(),
-                pa.array(np.repeat(np.array(times, np.int64), counts)),
+                pa.array(np.repeat(self._read_us, [len(part) for part in self._read])),
             ]
         )
-        acked.clear()
-        self._served.clear()
-        self._stamped = 0
+        self._read.clear()
+        self._read_us.clear()
+        self._waiting = 0

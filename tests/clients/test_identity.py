@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.clients.identity import Identities, ValueFactory
+from chaos.clients.identity import Identities, ValueFactory, headers_of
 from chaos.ledger import record
+
+pa.array([""])  # the first call imports pandas, which takes longer than an example may
 
 KEYS = [b"k0", b"k1", b"another key", b""]
 
@@ -44,7 +47,7 @@ def as_parse_sees(values: list[bytes | None]) -> list[tuple[object, ...]]:
 
 
 def by_columns(values: list[bytes | None]) -> list[tuple[object, ...]]:
-    found = Identities(values)
+    found = Identities(headers_of(values))
     return list(zip(*(c.to_pylist() for c in (*found.who(), found.seq(), found.sent_us())), strict=True))
 
 

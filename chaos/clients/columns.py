@@ -1,0 +1,101 @@
+"""What librdkafka hands over, as columns: read from its messages at once, while the processor has them in its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message
+
+from chaos.clients.identity import Headers, Ints, headers_of, own_headers
+
+NONE = -1
+"""What stands for a number that librdkafka does not tell."""
+
+
+@dataclass
+class Columns:
+    """Some messages, in their order. Leader epochs and topics are read only where they are asked for."""
+
+    headers: Headers
+    partitions: Ints
+    offsets: Ints
+    epochs: Ints | None = None
+    topics: list[str] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def cut(self, first: int, count: int) -> Columns:
+        """Up to `count` of them, from the `first` on."""
+        rows = slice(first, first + count)
+        return Columns(
+            self.headers[rows],
+            self.partitions[rows],
+            self.offsets[rows],
+            None if self.epochs is None else self.epochs[rows],
+            None if self.topics is None else self.topics[rows],
+        )
+
+
+def sent(messages: Sequence[Message]) -> Columns:
+    """The columns of acknowledged sends."""
+    headers = headers_of(list(map(Message.value, messages)))
+    return Columns(headers, _mostly_same(map(Message.partition, messages)), _numbers(map(Message.offset, messages)))
+
+
+def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
+    """The columns of consumed records; None if there is an error among them."""
+    values = list(map(Message.value, messages))
+    headers = own_headers(values)
+    if headers is None:  # the value of an error is its text: where all values are ours, there is none
+        if any(map(Message.error, messages)):
+            return None
+        headers = headers_of(values)
+    return Columns(
+        headers,
+        _mostly_same(map(Message.partition, messages)),
+        _numbers(map(Message.offset, messages)),
+        _mostly_same(map(Message.leader_epoch, messages)),
+        list(map(Message.topic, messages)) if topics else None,
+    )
+
+
+def joined(parts: Sequence[Columns]) -> Columns:
+    """The columns of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Columns(
+        np.concatenate([p.headers for p in parts]),
+        np.concatenate([p.partitions for p in parts]),
+        np.concatenate([p.offsets for p in parts]),
+        np.concatenate([p.epochs for p in parts if p.epochs is not None]) if parts[0].epochs is not None else None,
+        list(chain.from_iterable(p.topics or () for p in parts)) if parts[0].topics is not None else None,
+    )
+
+
+def nullable(numbers: Ints | None, kind: type[np.signedinteger[Any]]) -> pa.Array:
+    """As an Arrow column, null where there is none."""
+    assert numbers is not None  # asked for
+    missing = numbers == NONE
+    return pa.array(numbers.astype(kind, copy=False), mask=missing if missing.any() else None)
+
+
+def _mostly_same(numbers: Iterable[int | None]) -> Ints:
+    """For numbers that are mostly all the same: to count those costs less than to convert each."""
+    found = list(numbers)
+    if found.count(found[0]) == len(found):
+        return np.full(len(found), NONE if found[0] is None else found[0], np.int64)
+    return _numbers(found)
+
+
+def _numbers(numbers: Iterable[int | None]) -> Ints:
+    found = list(numbers)
+    try:
+        return np.fromiter(found, np.int64, len(found))
+    except TypeError:  # one is None
+        return np.array([NONE if number is None else number for number in found], np.int64)
