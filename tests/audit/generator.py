@@ -7,6 +7,7 @@ of single rows (see `mutations`), so that checks meet combinations that no story
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.audit.consumers import AssignConsumer, Consumer, Group
-from tests.audit.histories import History
+from tests.audit.histories import PART, History
 from tests.audit.mutations import disturb
 from tests.audit.oracle import Row
 from tests.audit.planting import PLANTED
@@ -41,9 +42,15 @@ class Plan:
     failovers: int
     drained: bool
     log: str
+    first_offset: int
+    first_seq: int
     planted: tuple[str, ...]
     noise: int
+    parts: int
 
+
+_numbers = st.sampled_from([0] * 12 + [(1 << bits) - below for bits in (20, 20, 31, 40) for below in (1, 2, 4, 7)])
+"""Where offsets and seqs begin: the audit looks at blocks of 2^20 of each, so some histories lie across a border."""
 
 plans = st.builds(
     Plan,
@@ -63,8 +70,11 @@ plans = st.builds(
     failovers=st.sampled_from([0, 0, 0, 1, 2]),
     drained=st.booleans(),
     log=st.sampled_from(["whole", "whole", "markers", "compacted", "retained"]),
+    first_offset=_numbers,
+    first_seq=_numbers,
     planted=st.lists(st.sampled_from(sorted(PLANTED)), max_size=2).map(tuple),
     noise=st.sampled_from([0, 0, 0, 1, 2, 5]),
+    parts=st.integers(1, 3),
 )
 
 
@@ -73,13 +83,20 @@ class Run:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.rng = plan, random.Random(plan.seed)
-        self.brokers = Brokers(self.rng, [Partition(n) for n in range(plan.partitions)], plan.log == "markers")
-        self.producers = [Producer(self.brokers, f"p/{n + 1}", plan.acks) for n in range(plan.producers)]
+        self.brokers = Brokers(self.rng, [self._partition(n) for n in range(plan.partitions)], plan.log == "markers")
+        self.producers = [
+            Producer(self.brokers, f"p/{n + 1}", plan.acks, seq=plan.first_seq) for n in range(plan.producers)
+        ]
         members = [
             Consumer(self.brokers, f"c/{n + 1}", "g", "subscribe", plan.when, plan.kind) for n in range(plan.members)
         ]
         self.group = Group(self.brokers, "g", members, plan.earliest, plan.told, plan.eager)
         self.assigned = [self._assign_consumer(n) for n in range(_ASSIGNED.get(plan.assign, 1))]
+
+    def _partition(self, number: int) -> Partition:
+        """What was before its first record is gone, or (not too much of it) was never there."""
+        first = self.plan.first_offset
+        return Partition(number, start=0 if first < 1 << 21 and self.rng.random() < 0.5 else first, end=first)
 
     def _assign_consumer(self, n: int) -> AssignConsumer:
         group = {"alone": None, "intruder": "g"}.get(self.plan.assign, "s")
@@ -102,6 +119,7 @@ class Run:
         for name in self.plan.planted:
             PLANTED[name](self.rng, rows)
         disturb(self.rng, rows, self.plan.noise)
+        spread(self.rng, rows, self.plan.parts)
         return self._history(rows)
 
     def _step(self) -> None:
@@ -159,6 +177,16 @@ class Run:
             producer_config={"acks": plan.acks},
             consumers=tuple(entries),
         )
+
+
+def spread(rng: random.Random, rows: dict[str, list[Row]], parts: int) -> None:
+    """Lay each table in several files, cut anywhere; then a consumer's deliveries lie in the order of processing."""
+    if parts == 1:
+        return
+    rows["deliveries"] = sorted(rows.get("deliveries", []), key=lambda row: row["ordinal"])
+    for table, told in rows.items():
+        borders = sorted(rng.randint(0, len(told)) for _ in range(parts - 1))
+        rows[table] = [row | {PART: bisect_right(borders, n)} for n, row in enumerate(told)]
 
 
 _ASSIGNED = {"none": 0, "pair": 2}

@@ -21,6 +21,8 @@ from tests.audit.story import RUN_ID, TOKEN, read_audit, write_ledger
 
 NAMES = ("topic", "producer", "client", "consumer", "group")
 TOPIC = "t"
+PART = "part"
+"""Beside the columns of a row: in which file of its table it lies, if not in the first."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,12 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
     return rows
 
 
+def _files(rows: Mapping[str, list[Row]]) -> list[dict[str, list[Row]]]:
+    """The rows of each part; see `PART`."""
+    parts = 1 + max((row.get(PART, 0) for told in rows.values() for row in told), default=0)
+    return [{t: [row for row in told if row.get(PART, 0) == k] for t, told in rows.items()} for k in range(parts)]
+
+
 def by_oracle(history: History) -> Judgement:
     return judge(history.rows, scenario_of({"": history}), TOKEN)
 
@@ -100,7 +108,7 @@ def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Ro
     )
     with tempfile.TemporaryDirectory() as folder:
         run = RunDir(Path(folder) / "run")
-        write_ledger(run, rows_of(numbered))
+        write_ledger(run, *_files(rows_of(numbered)))
         audit(spark, run, resolved)
         tables = {table: read_audit(run, table) for table in ("summary", "anomalies")}
     apart: list[dict[str, list[Row]]] = [{"summary": [], "anomalies": []} for _ in histories]

@@ -52,7 +52,7 @@ def reordered_write(rng: random.Random, rows: Rows) -> None:
 def misplaced_write(rng: random.Random, rows: Rows) -> None:
     send = _one(rng, rows, "sends", outcome="ok")
     if send and send["offset"] is not None:
-        send["offset"] += rng.choice([1, -1, 7])
+        send["offset"] = abs(send["offset"] + rng.choice([1, -1, 7]))
 
 
 @planted

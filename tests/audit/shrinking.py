@@ -14,22 +14,36 @@ from tests.audit.histories import History, by_audit, by_oracle, differences
 from tests.audit.oracle import Row
 
 AT_ONCE = 300
-ROUNDS = 12
+ROUNDS, ROUNDS_AFTER_CRASH = 12, 4
+"""A batch in which one history makes the audit break off has to be halved, so a crash is shrunk less far."""
+CRASH = "crash:"
 Judge = Callable[[Sequence[History]], list[list[str]]]
 
 
 def compare(spark: Any, histories: Sequence[History]) -> list[list[str]]:
-    """For each history in what the audit differs from the oracle. An audit that breaks off is traced to its history."""
-    if not histories:
-        return []
+    """For each history in what the audit differs from the oracle.
+
+    An audit that breaks off is traced to the first history that makes it do so; nothing is said of the others then.
+    """
     try:
         audited = by_audit(spark, histories)
     except Exception as e:  # noqa: BLE001 - whatever breaks the audit has to be traced to a history
-        if len(histories) == 1:
-            return [[f"crash: {type(e).__name__}: {str(e).splitlines()[0]}"]]
-        half = len(histories) // 2
-        return compare(spark, histories[:half]) + compare(spark, histories[half:])
+        at, words = _breaking(spark, histories, e)
+        return [[f"{CRASH} {words}"] if n == at else [] for n in range(len(histories))]
     return [differences(a, by_oracle(h)) for a, h in zip(audited, histories, strict=True)]
+
+
+def _breaking(spark: Any, histories: Sequence[History], error: Exception) -> tuple[int, str]:
+    """The number of a history that makes the audit break off, and how, by halving."""
+    first, last = 0, len(histories)
+    while last - first > 1:
+        middle = (first + last) // 2
+        try:
+            by_audit(spark, histories[first:middle])
+            first = middle
+        except Exception as e:  # noqa: BLE001 - see `compare`
+            last, error = middle, e
+    return first, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
 def shrink(history: History, judge: Judge) -> History:
@@ -39,7 +53,7 @@ def shrink(history: History, judge: Judge) -> History:
     def differs(candidates: Sequence[History]) -> list[bool]:
         return [bool(checks & _checks(found)) for found in judge(candidates)]
 
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS_AFTER_CRASH if CRASH in checks else ROUNDS):
         smaller = _fewer_rows(history, differs)
         if smaller is history:
             break
@@ -53,8 +67,10 @@ def shrink(history: History, judge: Judge) -> History:
 
 def _checks(found: list[str]) -> set[str]:
     """The names of the checks in the words of `differences`."""
+    if any(line.startswith(CRASH) for line in found):
+        return {CRASH}
     words = " ".join(found).replace("'", " ").replace(".", " ").replace("(", " ").replace(",", " ").split()
-    return {word for word in words if "_" in word} | {"crash:"} & set(words)
+    return {word for word in words if "_" in word}
 
 
 def _fewer_rows(history: History, differs: Callable[[Sequence[History]], list[bool]]) -> History:

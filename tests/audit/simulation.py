@@ -24,9 +24,9 @@ class Partition:
     """The log of one partition as it stands: records by offset, its start, and the offset of the next record."""
 
     number: int
-    records: dict[int, Row] = field(default_factory=dict)
     start: int = 0
     end: int = 0
+    records: dict[int, Row] = field(default_factory=dict)
 
     def after(self, position: int, most: int) -> list[int]:
         """The next offsets that a reader gets from a position."""

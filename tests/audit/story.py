@@ -219,19 +219,22 @@ def rows_of(stories: Iterable[Story]) -> Rows:
     return rows
 
 
-def write_ledger(run: RunDir, rows: Rows) -> None:
-    """A sealed ledger with these rows, and the log."""
+def write_ledger(run: RunDir, *parts: Rows) -> None:
+    """A sealed ledger with these rows, and the log: of each table a file for each part of the rows."""
     run.ledger.mkdir(parents=True, exist_ok=True)
     for table, schema in TABLES.items():
         folder = run.ledger / f"{table}.parquet"
         folder.mkdir(exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(rows.get(table, []), schema), folder / part_name(0))
-    counts = {table: len(rows.get(table, [])) for table in TABLES}
-    seal = Seal(tables={table: SealedTable(rows=n, files=1, parts=[n]) for table, n in counts.items()})
+        for number, rows in enumerate(parts):
+            pq.write_table(pa.Table.from_pylist(rows.get(table, []), schema), folder / part_name(number))
+    counts = {table: [len(rows.get(table, [])) for rows in parts] for table in TABLES}
+    seal = Seal(tables={table: SealedTable(rows=sum(n), files=1, parts=n) for table, n in counts.items()})
     (run.ledger / "seal.json").write_text(seal.model_dump_json())
     (run.ledger / "log").mkdir(exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows.get("log", []), LOG), run.ledger / "log" / "part-0.parquet")
-    pq.write_table(pa.Table.from_pylist(rows.get("log_range", []), LOG_RANGE), run.ledger / "log_range.parquet")
+    for number, rows in enumerate(parts):
+        pq.write_table(pa.Table.from_pylist(rows.get("log", []), LOG), run.ledger / "log" / f"part-{number}.parquet")
+    ranges = [row for rows in parts for row in rows.get("log_range", [])]
+    pq.write_table(pa.Table.from_pylist(ranges, LOG_RANGE), run.ledger / "log_range.parquet")
 
 
 def read_audit(run: RunDir, table: str) -> list[dict[str, Any]]:

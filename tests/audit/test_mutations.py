@@ -83,12 +83,8 @@ def test_the_oracle_finds_what_is_meant_by_hand(made: list[Mutant]) -> None:
 
 def test_the_audit_finds_what_is_meant(spark: Any, made: list[Mutant]) -> None:
     meant = [by_oracle(m.history) for m in made]
-    audited = [table for half in (made[::2], made[1::2]) for table in by_audit(spark, [m.history for m in half])]
-    order = [*range(0, len(made), 2), *range(1, len(made), 2)]
-    found = dict(zip(order, audited, strict=True))
-    text = table_of(
-        made, [anomalies(found_in(found[n])) for n in range(len(made))], list(map(anomalies, map(meant_by, meant)))
-    )
+    found = by_audit(spark, [m.history for m in made])
+    text = table_of(made, [anomalies(found_in(f)) for f in found], [anomalies(meant_by(v)) for v in meant])
     print("\n" + text)
     if path := os.environ.get("AUDIT_MUTATIONS"):
         Path(path).write_text(text)
