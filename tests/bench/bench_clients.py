@@ -1,164 +1,235 @@
-"""What a ledger costs: clients with one against bare loops of the same library, on the same cluster, in the same run.
+"""What a ledger costs: clients with one, bare loops of the same library, and Kafka's own tools, on one cluster.
 
-    python tests/bench/bench_clients.py [--records N] [--rounds N]
+    python -m tests.bench.bench_clients [--records N] [--rounds N]
 
-A bare producer calls `produce` without a delivery callback; a bare consumer calls `consume(500)` and looks at
-nothing. Both sides have the same settings and 128-byte values. Each round runs both, in alternating order; the ratio
-of a round is its own, and the median over the rounds is the result. A rate counts from the first call to the last
-answer or record.
+The bare loops are those of `bare_clients`; Kafka's tools are ProducerPerformance and ConsumerPerformance, with
+settings as near to librdkafka's as theirs go. Values are 100 bytes and their identity. Each round runs all of them, in
+an order that turns, each in a process of its own; a ratio is of one round. A rate counts from the first call to the
+last answer, or from the first batch to the last. CPU is that of the client's process until its last record, without the
+start of Python; that of a Java tool includes the start of the JVM.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import secrets
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
 
 from chaos.clients.specs import CONSUMER_DEFAULTS
+from chaos.cluster.jars import resolve
+from chaos.cluster.java import find_java
 from chaos.cluster.process import ProcessCluster
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.ledger import TABLES
 from chaos.ledger.reader import StreamEnd, read_stream
+from chaos.ledger.record import HEADER_BYTES
 from chaos.rundir import RunDir, new_run_id
 
-PARTITIONS, VALUE_SIZE = 6, 128
+MOST_S = 150.0
+"""After this time, shared out among the comparisons, no round begins; rounds take seconds, but on a busy machine."""
+PARTITIONS, VALUE_SIZE = 6, HEADER_BYTES + 100
+KAFKA = "4.3.1"
+BARE = "tests.bench.bare_clients"
+# librdkafka's defaults, as far as the Java producer has the same settings
+JAVA_PRODUCER = ("acks=all", "linger.ms=5", "batch.size=1000000", "buffer.memory=268435456", "enable.idempotence=false")
+SYNC, ASYNC, NEVER = "sync", "async", "never"
 
 
-def measure(bootstrap: str, records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
-    """Rates in records per second and their ratios, by comparison."""
-    topic = f"bench-{secrets.token_hex(4)}"
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for made in admin.create_topics([NewTopic(topic, PARTITIONS, 1)]).values():
-        made.result(30)
+@dataclass(frozen=True)
+class Taken:
+    """What one run took."""
 
-    def produce_bare() -> float:
-        return bare_producer(bootstrap, topic, records)
-
-    def produce_ledger() -> float:
-        return ledger_producer(bootstrap, topic, records)
-
-    found = {"produce": compare(produce_bare, produce_ledger, rounds)}
-    for name, batch, commit in (
-        ("consume", 500, "never"),
-        ("consume, batches of 5,000", 5000, "never"),
-        ("consume, sync commit of each batch", 500, "sync"),
-        ("consume, async commit of each batch", 500, "async"),
-    ):
-        found[name] = compare(
-            lambda b=batch, k=commit: bare_consumer(bootstrap, topic, records, b, k),
-            lambda b=batch, k=commit: ledger_consumer(bootstrap, topic, records, b, k),
-            rounds,
-        )
-    admin.delete_topics([topic])
-    return {"records": records, "rounds": rounds, "value_size": VALUE_SIZE, "comparisons": found}
+    per_s: float
+    cpu_us: float
 
 
-def compare(bare: Callable[[], float], ledger: Callable[[], float], rounds: int) -> dict[str, Any]:
-    """Run both in each round, the first one alternating."""
-    bares, ledgers = [], []
+Run = Callable[[], Taken]
+
+
+class Bench:
+    """One cluster, and the topic that all consumers read."""
+
+    def __init__(self, bootstrap: str, records: int) -> None:
+        self.bootstrap, self.records = bootstrap, records
+        self.admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.topic = self.new_topic()
+
+    def new_topic(self) -> str:
+        topic = f"bench-{secrets.token_hex(4)}"
+        self.admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+        return topic
+
+    def fill(self) -> None:
+        """Write what consumers read: records as our producer sends them."""
+        self._produce("chaos.clients.producer", self.topic)
+
+    def producers(self) -> dict[str, Run]:
+        """Each run writes a topic of its own, which is gone afterwards."""
+        return {
+            "bare": lambda: self._produced(lambda t: self._produce(BARE, t, gc=True)),
+            "bare_no_gc": lambda: self._produced(lambda t: self._produce(BARE, t, gc=False)),
+            "ledger": lambda: self._produced(lambda t: self._produce("chaos.clients.producer", t)),
+            "java": lambda: self._produced(self._java_producer),
+        }
+
+    def consumers(self, size: int, commit: str) -> dict[str, Run]:
+        runs: dict[str, Run] = {
+            "bare": lambda: self._consume(BARE, size, commit, gc=True, records=self.records),
+            "ledger": lambda: self._consume("chaos.clients.group_consumer", size, commit),
+        }
+        if commit == NEVER:
+            runs["bare_no_gc"] = lambda: self._consume(BARE, size, commit, gc=False, records=self.records)
+            runs["java"] = lambda: self._java_consumer(size)
+        return runs
+
+    def _produced(self, run: Callable[[str], Taken]) -> Taken:
+        topic = self.new_topic()
+        try:
+            return run(topic)
+        finally:
+            self.admin.delete_topics([topic])[topic].result(30)
+
+    def _produce(self, module: str, topic: str, **more: Any) -> Taken:
+        spec = {"topic": topic, "records": self.records, "value_size": VALUE_SIZE, "config": {}, **more}
+        return self._run(module, spec, "sends", ("invoked_us", "completed_us"))
+
+    def _consume(self, module: str, size: int, commit: str, **more: Any) -> Taken:
+        never = {"when": "never", "kind": "sync"}
+        spec = {
+            "topics": [self.topic],
+            "group": secrets.token_hex(4),
+            "max_poll_records": size,
+            "commit": never if commit == NEVER else {"when": "after_batch", "kind": commit},
+            "config": {"auto.offset.reset": "earliest", **CONSUMER_DEFAULTS},
+            **more,
+        }
+        return self._run(module, spec, "deliveries", ("polled_us", "processed_us"))
+
+    def _run(self, module: str, spec: dict[str, Any], table: str, span: tuple[str, str]) -> Taken:
+        """Run a client until it is through."""
+        with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
+            ledger, path = Path(folder) / "ledger", Path(folder) / "spec.json"
+            common = {"run_id": "bench", "run_token": "00000000", "ledger": str(ledger), "client": "bench/1"}
+            path.write_text(json.dumps({**common, "bootstrap": self.bootstrap, **spec}))
+            cpu_s, last = _follow([sys.executable, "-m", module, str(path)], self.records)
+            took_s = last.get("took_s")
+            if took_s is None:
+                (stream,) = (ledger / table).glob("*.arrows")
+                rows = pa.Table.from_batches(list(read_stream(stream, TABLES[table], StreamEnd())), TABLES[table])
+                assert rows.num_rows == self.records
+                took_s = (pc.max(rows[span[1]]).as_py() - pc.min(rows[span[0]]).as_py()) / 1e6
+            return Taken(self.records / took_s, cpu_s / self.records * 1e6)
+
+    def _java_producer(self, topic: str) -> Taken:
+        size = ("--num-records", str(self.records), "--record-size", str(VALUE_SIZE), "--throughput", "-1")
+        props = (f"bootstrap.servers={self.bootstrap}", *JAVA_PRODUCER)
+        said, cpu_s = _java("ProducerPerformance", "--topic", topic, *size, "--command-property", *props)
+        return Taken(float(re.findall(r"([\d.]+) records/sec", said)[-1]), cpu_s / self.records * 1e6)
+
+    def _java_consumer(self, size: int) -> Taken:
+        where = ("--bootstrap-server", self.bootstrap, "--topic", self.topic, "--group", secrets.token_hex(4))
+        props = ("--command-property", f"max.poll.records={size}", "--command-property", "enable.auto.commit=false")
+        said, cpu_s = _java("ConsumerPerformance", *where, "--num-records", str(self.records), "--hide-header", *props)
+        # the last column: records per second of the time after the group was joined
+        return Taken(float(said.strip().splitlines()[-1].rpartition(",")[2]), cpu_s / self.records * 1e6)
+
+
+def _follow(argv: list[str], records: int) -> tuple[float, dict[str, Any]]:
+    """The CPU time of a client from its start until it is done, and what it told then."""
+    began_s, done = 0.0, None
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        own = psutil.Process(process.pid)
+        for line in process.stdout:
+            event = json.loads(line)
+            if event["event"] == "started":
+                began_s = _cpu_s(own)
+            elif done is None and (event.get("done") or event.get("delivered", 0) >= records):
+                done = (_cpu_s(own) - began_s, event)
+                process.stdin.write('{"do": "stop"}\n')
+                process.stdin.flush()
+    if process.returncode or done is None:
+        raise RuntimeError(f"{' '.join(argv)} ended with {process.returncode}")
+    return done
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _java(tool: str, *args: str) -> tuple[str, float]:
+    """What one of Kafka's tools said, and the CPU time it took."""
+    jars = resolve("org.apache.kafka", "kafka-tools", KAFKA)
+    argv = [str(find_java().path), "-Xmx1g", "-cp", f"{jars}/*", f"org.apache.kafka.tools.{tool}", *args]
+    before = os.times()
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    after = os.times()
+    if done.returncode:
+        raise RuntimeError(f"{tool} ended with {done.returncode}: {done.stdout}{done.stderr}")
+    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return done.stdout, cpu_s
+
+
+def compare(runs: dict[str, Run], rounds: int, within_s: float) -> dict[str, Any]:
+    """Run all in each round, in an order that turns from round to round; no new round when the time is up."""
+    until = time.monotonic() + within_s
+    taken: dict[str, list[Taken]] = {name: [] for name in runs}
+    names = list(runs)
     for i in range(rounds):
-        for is_bare in (True, False) if i % 2 == 0 else (False, True):
-            (bares if is_bare else ledgers).append(bare() if is_bare else ledger())
-    ratios = [mine / other for mine, other in zip(ledgers, bares, strict=True)]
-    return {
-        "bare_per_s": round(statistics.median(bares)),
-        "ledger_per_s": round(statistics.median(ledgers)),
-        "ratio": round(statistics.median(ratios), 2),
-        "ratios": [round(r, 2) for r in ratios],
+        if i and time.monotonic() > until:
+            break
+        for name in names[i % len(names) :] + names[: i % len(names)]:
+            taken[name].append(runs[name]())
+    result: dict[str, Any] = {"rounds": len(taken["ledger"])} | {
+        f"{name}_per_s": round(statistics.median(t.per_s for t in each)) for name, each in taken.items()
     }
+    result |= {f"{name}_cpu_us": _median(t.cpu_us for t in each) for name, each in taken.items()}
+    result["ledger_cost_us"] = round(result["ledger_cpu_us"] - result["bare_cpu_us"], 2)
+    for other in names:
+        if other != "ledger":
+            ratios = [a.per_s / b.per_s for a, b in zip(taken["ledger"], taken[other], strict=True)]
+            result[f"of_{other}"] = {"min": min(ratios), "median": statistics.median(ratios), "max": max(ratios)}
+            result[f"of_{other}"] = {k: round(v, 2) for k, v in result[f"of_{other}"].items()}
+    return result
 
 
-def bare_producer(bootstrap: str, topic: str, records: int) -> float:
-    producer = Producer({"bootstrap.servers": bootstrap})
-    value = b"x" * VALUE_SIZE
-    began = time.perf_counter()
-    for _ in range(records):
-        while True:
-            try:
-                producer.produce(topic, value)
-                break
-            except BufferError:
-                producer.poll(0.01)
-    producer.flush()
-    return records / (time.perf_counter() - began)
+def _median(numbers: Iterable[float]) -> float:
+    return round(statistics.median(numbers), 2)
 
 
-def ledger_producer(bootstrap: str, topic: str, records: int) -> float:
-    spec = {"topic": topic, "records": records, "value_size": VALUE_SIZE}
-    sends = run_client("producer", bootstrap, spec, "sends", lambda event: bool(event["done"]))
-    assert sends.num_rows == records
-    return records / span_s(sends, "invoked_us", "completed_us")
-
-
-def bare_consumer(bootstrap: str, topic: str, records: int, size: int, commit: str) -> float:
-    own = {"bootstrap.servers": bootstrap, "group.id": secrets.token_hex(4), "auto.offset.reset": "earliest"}
-    consumer = Consumer({**own, "enable.auto.commit": False, **CONSUMER_DEFAULTS})
-    consumer.subscribe([topic])
-    seen = 0
-    while not seen:
-        seen = len(consumer.consume(size, 0.1))
-    began = time.perf_counter()
-    while seen < records:
-        batch = consumer.consume(size, 0.1)
-        seen += len(batch)
-        if batch and commit != "never":
-            consumer.commit(asynchronous=commit == "async")
-    rate = seen / (time.perf_counter() - began)
-    consumer.close()
-    return rate
-
-
-def ledger_consumer(bootstrap: str, topic: str, records: int, size: int, commit: str) -> float:
-    when = {"when": "never", "kind": "sync"} if commit == "never" else {"when": "after_batch", "kind": commit}
-    spec = {
-        "topics": [topic],
-        "group": secrets.token_hex(4),
-        "max_poll_records": size,
-        "commit": when,
-        "config": {"auto.offset.reset": "earliest", **CONSUMER_DEFAULTS},
+def measure(bootstrap: str, records: int = 500_000, rounds: int = 5, within_s: float = MOST_S) -> dict[str, Any]:
+    """Rates, CPU and ratios, by comparison."""
+    bench = Bench(bootstrap, records)
+    bench.fill()
+    found = {
+        "produce": compare(bench.producers(), rounds, 0.35 * within_s),
+        "consume": compare(bench.consumers(500, NEVER), rounds, 0.35 * within_s),
+        "consume, batches of 5,000": compare(bench.consumers(5000, NEVER), rounds, 0.2 * within_s),
+        "consume, sync commit of each batch": compare(bench.consumers(500, SYNC), rounds, 0.05 * within_s),
+        "consume, async commit of each batch": compare(bench.consumers(500, ASYNC), rounds, 0.05 * within_s),
     }
-    rows = run_client("group_consumer", bootstrap, spec, "deliveries", lambda e: bool(e["delivered"] >= records))
-    return records / span_s(rows.slice(0, records), "polled_us", "processed_us")
-
-
-def span_s(rows: pa.Table, first: str, last: str) -> float:
-    return float(pc.max(rows[last]).as_py() - pc.min(rows[first]).as_py()) / 1e6
-
-
-def run_client(
-    module: str, bootstrap: str, spec: dict[str, Any], table: str, done: Callable[[dict[str, Any]], bool]
-) -> pa.Table:
-    """Run a client until `done` with its progress, and read what it wrote."""
-    with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
-        ledger, path = Path(folder) / "ledger", Path(folder) / "spec.json"
-        common = {"run_id": "bench", "run_token": "00000000", "ledger": str(ledger), "client": "bench/1"}
-        path.write_text(json.dumps({**common, "bootstrap": bootstrap, **spec}))
-        argv = [sys.executable, "-m", f"chaos.clients.{module}", str(path)]
-        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdin is not None and process.stdout is not None
-            for line in process.stdout:
-                event = json.loads(line)
-                if event["event"] == "progress" and done(event):
-                    process.stdin.write('{"do": "stop"}\n')
-                    process.stdin.flush()
-        if process.returncode:
-            raise RuntimeError(f"{module} ended with {process.returncode}")
-        (stream,) = (ledger / table).glob("*.arrows")
-        return pa.Table.from_batches(list(read_stream(stream, TABLES[table], StreamEnd())), TABLES[table])
+    bench.admin.delete_topics([bench.topic])[bench.topic].result(30)
+    return {"records": records, "value_size": VALUE_SIZE, "comparisons": found}
 
 
 def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
@@ -172,15 +243,38 @@ def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
             cluster.destroy()
 
 
+def shown(result: dict[str, Any]) -> Table:
+    """The result as a table."""
+    columns = (
+        "bare/s",
+        "ledger/s",
+        "Java/s",
+        "ledger : bare",
+        "ledger : Java",
+        "CPU us: bare",
+        "ledger",
+        "cost",
+        "Java",
+    )
+    table = Table("", *columns, box=None)
+    for name, c in result["comparisons"].items():
+        ratios = [c.get(f"of_{other}") for other in ("bare", "bare_no_gc", "java")]
+        table.add_row(
+            name,
+            *(f"{c[k]:,}" if k in c else "" for k in ("bare_per_s", "ledger_per_s", "java_per_s")),
+            *("{min} {median} {max}".format(**r) if r else "" for r in ratios),
+            *(str(c.get(k, "")) for k in ("bare_cpu_us", "ledger_cpu_us", "ledger_cost_us", "java_cpu_us")),
+        )
+    return table
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What a ledger costs the clients.")
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     result = measure_here(args.records, args.rounds)
-    print(f"{'':38}{'bare/s':>12}{'ledger/s':>12}{'ratio':>8}")
-    for name, c in result["comparisons"].items():
-        print(f"{name:38}{c['bare_per_s']:>12,}{c['ledger_per_s']:>12,}{c['ratio']:>8}")
+    Console(width=160).print(shown(result))
     print(json.dumps(result))
 
 
