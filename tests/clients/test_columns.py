@@ -1,0 +1,52 @@
+"""Unit: the columns of messages are what the messages say, and rows follow them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message
+
+from chaos.clients.columns import consumed
+from chaos.clients.deliveries import DeliveryLog
+from chaos.ledger import TABLES, TableWriter
+from chaos.ledger.reader import StreamEnd, read_stream
+from chaos.ledger.record import Identity, encode
+
+
+def message(topic: str, partition: int, offset: int, epoch: int = 3, value: bytes | None = None) -> Message:
+    own = encode(Identity("7f3a91c0", "shop/1", 1, offset, 5), None, b"payload")
+    return Message(
+        topic=topic, partition=partition, offset=offset, value=own if value is None else value, leader_epoch=epoch
+    )
+
+
+def test_an_error_among_records_is_seen_whatever_the_values_are() -> None:
+    error = Message(
+        topic="a", value=b"Broker: Unknown topic or partition", error=KafkaError(KafkaError._ALL_BROKERS_DOWN)
+    )
+    assert consumed([message("a", 0, 1), error], topics=False) is None
+    assert consumed([message("a", 0, 1), message("a", 0, 2, value=b"foreign")], topics=False) is not None
+
+
+def test_rows_of_several_polls_are_written_together_and_each_keeps_its_own(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, "deliveries", "billing/1.1")
+    log = DeliveryLog(writer, "billing/1", 1, "billing", "subscribe", ["a", "b"])
+    polls = [
+        [message("a", 0, 7), message("b", 0, 3, epoch=-1)],
+        [message("a", 1, 9), message("a", 0, 8, value=b"foreign")],
+    ]
+    for polled_us, poll in enumerate(polls):
+        records = consumed(poll, log.needs_topics)
+        assert records is not None
+        log.add(records, polled_us)
+    assert (log.waiting, log.delivered) == (4, 0)
+    assert log.write({("a", 0): 1, ("b", 0): 2}) == {("a", 0): 9, ("a", 1): 10, ("b", 0): 4}
+    assert (log.waiting, log.delivered, log.write({})) == (0, 4, {})
+    (batch,) = read_stream(writer.path, TABLES["deliveries"], StreamEnd())
+    columns = ("ordinal", "topic", "partition", "offset", "assignment", "leader_epoch", "seq", "polled_us")
+    assert list(zip(*(batch.column(name).to_pylist() for name in columns), strict=True)) == [
+        (0, "a", 0, 7, 1, 3, 7, 0),
+        (1, "b", 0, 3, 2, None, 3, 0),
+        (2, "a", 1, 9, None, 3, 9, 1),
+        (3, "a", 0, 8, 1, 3, None, 1),
+    ]
