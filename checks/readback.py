@@ -1,15 +1,17 @@
 """Reading the log back from the healed cluster: what it holds is the truth that everything else is held against.
 
-Spark reads every partition from log start to log end with fresh consumers that belong to no group. The identity is cut
-out of the value by Spark SQL alone, by the layout in `chaos.ledger.record`.
+Every partition is read from log start to log end, in stretches that are Spark tasks: as many at a time as there are
+cores, on this machine or on a cluster's workers. Spark's own Kafka source costs several times as much: each record
+would become a row of a JVM, have its identity cut out of it there in SQL, and be turned into columns again.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +19,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from chaos.cluster.jars import resolve as resolve_jars
 from chaos.errors import ClusterError
-from chaos.ledger import record
 from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.seal import part_name
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
+from checks.logread import ROWS_PER_FILE, Stretch, read
 
 KAFKA_SOURCE = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0")
 TIMEOUT_S = 30.0
-ROWS_PER_TASK = 1 << 20
+SMALL = 200_000
+"""Up to so many records, one thread per core reads them in less time than Spark takes to start its workers."""
+TASKS_PER_CORE = 4
 
 
 def kafka_source_jars() -> list[Path]:
@@ -52,11 +57,10 @@ def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: s
     """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`.
 
     The range is asked for first and then read, so rows and range agree; what lies in it and could not be found is a gap
-    that the audit counts. An earlier read-back is replaced; a half-written one is never left under that name. Raises
-    `ClusterError` when the cluster does not answer.
+    that the audit counts. Each file of the log holds rows of one partition in the order of their offsets; the files in
+    the order of their names go by topic, partition and offset. An earlier read-back is replaced; a half-written one is
+    never left under that name. Raises `ClusterError` when the cluster does not answer.
     """
-    for jar in kafka_source_jars():  # no-op for those that the session was started with
-        spark.sql(f"ADD JAR '{jar}'")
     ranges = log_ranges(bootstrap, [topic.name for topic in resolved.scenario.topics])
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
@@ -96,79 +100,42 @@ def _offsets(admin: Any, places: list[TopicPartition], spec: Any) -> dict[tuple[
 
 def _write_log(spark: SparkSession, bootstrap: str, ranges: Ranges, folder: Path) -> None:
     """The records in the ranges as Parquet. No records, no file but an empty one, so that the schema is on record."""
-    read = {place: bounds for place, bounds in ranges.items() if bounds[1] > bounds[0]}
-    if read:
-        out = parse_log(_source(spark, bootstrap, read)).write.mode("overwrite")
-        out.option("compression", "zstd").parquet(str(folder / "rows"))
-        for i, part in enumerate(sorted((folder / "rows").glob("*.parquet"))):
-            part.rename(folder / f"part-{i:05}.parquet")
-        shutil.rmtree(folder / "rows")
+    total = sum(end - start for start, end in ranges.values())
+    cores = spark.sparkContext.defaultParallelism
+    stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores))
+    if total <= SMALL:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            failed = list(pool.map(_read, stretches))
+    else:
+        failed = spark.sparkContext.parallelize(stretches, len(stretches)).map(_read).collect()
+    if words := "; ".join(filter(None, failed)):
+        raise ClusterError(words)
+    for i, half in enumerate(sorted(folder.glob("*.parquet"))):
+        half.rename(folder / part_name(i))
     if not any(folder.glob("*.parquet")):
-        pq.write_table(LOG.empty_table(), folder / "part-00000.parquet")
+        pq.write_table(LOG.empty_table(), folder / part_name(0))
 
 
-def _source(spark: SparkSession, bootstrap: str, ranges: Ranges) -> DataFrame:
-    """Spark's Kafka source over exactly these ranges, committed or not."""
-    starts: dict[str, dict[str, int]] = {}
-    ends: dict[str, dict[str, int]] = {}
-    for (topic, partition), (start, end) in ranges.items():
-        starts.setdefault(topic, {})[str(partition)] = start
-        ends.setdefault(topic, {})[str(partition)] = end
-    assign = {topic: sorted(int(p) for p in partitions) for topic, partitions in starts.items()}
-    return (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap)
-        .option("assign", json.dumps(assign))
-        .option("startingOffsets", json.dumps(starts))
-        .option("endingOffsets", json.dumps(ends))
-        .option("kafka.isolation.level", "read_uncommitted")
-        .option("failOnDataLoss", "true")
-        .option("maxRecordsPerPartition", ROWS_PER_TASK)
-        .option("kafka.max.poll.records", 10_000)
-        .load()
-    )
+def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int) -> list[Stretch]:
+    """The ranges in stretches of about a share each, so that one large partition is everybody's work.
+
+    None is smaller than a file, unless its partition is: a consumer fetches a little more than its stretch.
+    """
+    step = max(1, -(-share // ROWS_PER_FILE)) * ROWS_PER_FILE
+    found: list[Stretch] = []
+    for (topic, partition), (start, end) in sorted(ranges.items()):
+        for at in range(start, end, step):
+            found.append(Stretch(bootstrap, topic, partition, at, min(at + step, end), folder, len(found)))
+    return found
 
 
-def parse_log(source: DataFrame) -> DataFrame:
-    """Rows of Spark's Kafka source as rows of `log`, by the same rules as `record.parse` and `record.crc_ok`."""
-    text = {
-        "run": _field(record.RUN_AT, record.RUN_WIDTH),
-        "producer": f"rtrim({_field(record.PRODUCER_AT, record.PRODUCER_WIDTH)})",
-        "incarnation": _field(record.INCARNATION_AT, record.INCARNATION_WIDTH),
-        "seq": _field(record.SEQ_AT, record.SEQ_WIDTH),
-    }
-    head = f"CAST(substring(value, 1, {record.HEADER_BYTES}) AS STRING)"
-    crc = f"""crc32(concat(coalesce(key, X''), substring(value, 1, {record.CRC_AT}),
-                    substring(value, {record.HEADER_BYTES + 1})))"""
-    carried = _field(record.CRC_AT, record.CRC_WIDTH)
-    version = f"substring(value, 1, {len(record.VERSION)}) = CAST('{record.VERSION.decode()}' AS BINARY)"
-    ours = f"length(value) >= {record.HEADER_BYTES} AND {version}"
-    whole = f"{ours} AND {head} RLIKE '{_layout()}'"
-    return source.selectExpr(
-        "topic",
-        "partition",
-        "offset",
-        "unix_micros(timestamp) AS timestamp",
-        f"CASE WHEN {whole} THEN {text['run']} END AS run",
-        f"CASE WHEN {whole} THEN {text['producer']} END AS producer",
-        f"CASE WHEN {whole} THEN try_cast({text['incarnation']} AS INT) END AS incarnation",
-        f"CASE WHEN {whole} THEN try_cast({text['seq']} AS BIGINT) END AS seq",
-        # separators count too: the value must be what `seal_value` would make of its parts
-        f"""CASE WHEN {ours} THEN {carried} = lower(lpad(hex({crc}), {record.CRC_WIDTH}, '0'))
-             AND substring(value, {record.HEADER_BYTES}, 1) = X'20' END AS crc_ok""",
-        "true AS committed",
-    )
-
-
-def _field(at: int, width: int) -> str:
-    """A fixed-width field of the value, as text. SQL counts from 1."""
-    return f"CAST(substring(value, {at + 1}, {width}) AS STRING)"
-
-
-def _layout() -> str:
-    """The header as a regular expression: what `record.parse` can read."""
-    digits = f"[0-9]{{{record.INCARNATION_WIDTH}}} [0-9]{{{record.SEQ_WIDTH}}} [0-9]{{{record.TIME_WIDTH}}}"
-    return f"^{record.VERSION.decode()} .{{{record.RUN_WIDTH}}} .{{{record.PRODUCER_WIDTH}}} {digits} "
+def _read(stretch: Stretch) -> str:
+    """Read a stretch; the words of what went wrong, for in the trace of a Spark job nobody would find them."""
+    try:
+        read(stretch)
+    except ClusterError as e:
+        return str(e)
+    return ""
 
 
 def _write_range(ranges: Ranges, path: Path) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +23,8 @@ from chaos.ledger.record import CRC_AT, SEQ_AT, Identity, crc_ok, encode, parse,
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, Scenario
+from checks.logread import Stretch, read
+from checks.readback import log_ranges, read_back
 
 RUN_ID = "read-back"
 TOKEN = run_token(RUN_ID)
@@ -120,9 +123,76 @@ def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluste
 
 
 @pytest.mark.kafka
-def test_a_topic_that_is_not_there_is_named(cluster: ProcessCluster, tmp_path: Path) -> None:
-    from checks.readback import log_ranges
+@pytest.mark.parametrize("small", [True, False], ids=["threads", "spark"])
+def test_files_are_of_one_partition_each_in_the_order_of_names_and_offsets(
+    cluster: ProcessCluster, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    topic = f"many-{small}"
+    make(cluster, topic)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for i in range(250):
+        value = encode(Identity(TOKEN, "shop/1", 1, i, 1), None, b"")
+        producer.produce(topic, value, partition=int(i >= 200))
+    producer.flush(30)
+    if not small:
+        monkeypatch.setattr("checks.readback.SMALL", 0)
+    monkeypatch.setattr("checks.readback.ROWS_PER_FILE", 80)  # of a stretch; Spark's workers keep to their own
+    run = RunDir.create(tmp_path, RUN_ID)
+    read_back(spark, run, resolved(topic), cluster.bootstrap)
+    read = [pq.read_table(path) for path in sorted((run.ledger / "log").iterdir())]
+    assert [set(zip(*t.select(["topic", "partition"]).to_pydict().values(), strict=True)) for t in read] == [
+        {(topic, 0)}, {(topic, 0)}, {(topic, 0)}, {(topic, 1)},
+    ]  # fmt: skip
+    offsets = [t["offset"].to_pylist() for t in read]
+    assert offsets == [[*range(80)], [*range(80, 160)], [*range(160, 200)], [*range(50)]]
+    assert [seq for t in read for seq in t["seq"].to_pylist()] == list(range(250))
 
+
+@pytest.mark.kafka
+def test_a_file_is_full_before_the_next_begins(
+    cluster: ProcessCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(cluster, "full")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for i in range(100):
+        producer.produce("full", b"%d" % i, partition=0)
+    producer.flush(30)
+    monkeypatch.setattr("checks.logread.ROWS_PER_FILE", 30)
+    monkeypatch.setattr("checks.logread.ROWS_PER_BATCH", 13)
+    assert read(Stretch(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)) == 90
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == [f"part-00002-{i:05}.parquet" for i in range(3)]
+    assert [pq.read_table(path)["offset"].to_pylist() for path in files] == [
+        [*range(5, 35)], [*range(35, 65)], [*range(65, 95)],
+    ]  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_offsets_that_hold_no_record_are_passed_over(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """Control records and aborted transactions: the log ends in an offset that no client ever sees."""
+    make(cluster, "txn")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("txn", b"value", partition=0)
+        producer.flush(30)
+        end(30)
+    bounds = log_ranges(cluster.bootstrap, ["txn"])["txn", 0]
+    assert bounds == (0, 4)
+    assert read(Stretch(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)) == 2
+    assert read(Stretch(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)) == 0
+
+
+@pytest.mark.kafka
+def test_what_the_cluster_does_not_have_any_more_is_an_error(cluster: ProcessCluster, tmp_path: Path) -> None:
+    make(cluster, "gone")
+    with pytest.raises(ClusterError, match="gone/0, offsets 7 to 9"):
+        read(Stretch(cluster.bootstrap, "gone", 0, 7, 9, tmp_path, 0))
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_not_there_is_named(cluster: ProcessCluster, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="nowhere"):
         log_ranges(cluster.bootstrap, ["nowhere"])
     shutil.rmtree(tmp_path)
