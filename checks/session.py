@@ -13,8 +13,6 @@ from pyspark.sql import SparkSession
 
 DRIVER_MEMORY = "2g"
 SHUFFLE_PARTITIONS = 4
-LARGE_ROWS = 300_000
-"""From so many ledger rows on, compiled code is worth its price; below, compiling takes longer than the work."""
 
 
 def spark_session(master: str | None = None, jars: Sequence[Path] = (), large: bool = False) -> SparkSession:
@@ -38,15 +36,14 @@ def spark_session(master: str | None = None, jars: Sequence[Path] = (), large: b
 
 
 @contextmanager
-def tuned(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Settings that suit a number of rows, for as long as the context lasts."""
-    small = {
+def tuned(spark: SparkSession) -> Iterator[None]:
+    """Settings that suit few rows of any size, as long as the context lasts: compiling takes longer than the work."""
+    chosen = {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    chosen = small if rows < LARGE_ROWS else {}
     before = {key: spark.conf.get(key) for key in chosen}
     for key, value in chosen.items():
         spark.conf.set(key, value)

@@ -1,175 +1,251 @@
-"""Offset commits of every reader that commits, against what was processed and against each other."""
+"""Offset commits of every reader that commits, against what was processed and against each other.
+
+`judge_commits` gets one block: all commits on one partition, how far each epoch on it had come at what time, and the
+log as runs of offsets. `known_of_commits` gets the commits alone, before anything is judged: what an epoch may begin at
+hangs on them.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
-from checks.audit.epochs import KEY
-from checks.audit.findings import UNDETERMINED, Finding, capped, report, union
-from checks.audit.large.columns import Ints, Part
-from checks.audit.large.group import runs
-from checks.audit.large.scan import by_the_file, rows_of
+from checks.audit.epochs import Question
+from checks.audit.findings import CAP, UNDETERMINED, finding
+from checks.audit.large.case import Case, Committer
+from checks.audit.large.columns import NONE, Ints
+from checks.audit.large.cut import COMMITTED, KINDS, NOT_COMMITTED
+from checks.audit.large.group import sections
+from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally
-from checks.audit.load import Ledger, spark_schema
-from checks.audit.readers import READER
 
-_EPOCH = ", ".join(KEY)
-
-
-_RUNS = pa.schema(
-    [("topic", pa.string()), ("partition", pa.int32()), ("run_first", pa.int64()), ("run_last", pa.int64())]
-)
-_DONE = pa.schema(
-    [
-        *(("consumer", pa.string()), ("incarnation", pa.int32()), ("assignment", pa.int32()), ("topic", pa.string())),
-        *(("partition", pa.int32()), ("at_us", pa.int64()), ("done", pa.int64())),
-    ]
-)
+OK = COMMITTED["ok"]
+AUTO = KINDS.index("auto")
 
 
-def log_runs(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """The log as runs of contiguous offsets; columns of `_RUNS`. One run of a part where nothing is missing."""
+@dataclass
+class _History:
+    """Commits on one partition that happened or may have, with from_us and to_us between which each took effect.
 
-    def made(part: Part) -> pa.Table:
-        topics, names = part.codes("topic")
-        partition, offset = part.ints("partition"), part.ints("offset")
-        order = np.lexsort((offset, partition, topics))
-        topics, partition, offset = topics[order], partition[order], offset[order]
-        starts = runs(topics, partition, offset - np.arange(part.rows))
-        ends = np.append(starts[1:], part.rows)[: len(starts)] - 1
-        columns = [_texts(names, topics[starts]), partition[starts], offset[starts], offset[ends]]
-        return pa.table([pa.array(c) for c in columns], names=_RUNS.names).cast(_RUNS)
+    An automatic commit is told after the fact, so it may have been made at any time since the one before it, or since
+    its epoch began. A commit with outcome unknown may take effect until another one settles the matter.
+    """
 
-    return rows_of(spark, "log", paths, ("topic", "partition", "offset"), spark_schema(_RUNS), made)
+    rows: Columns
 
+    @classmethod
+    def of(cls, topic: str, partition: int, commits: Columns, case: Case) -> _History:
+        """From the rows of a block, `cut.COMMIT`."""
+        kept = np.flatnonzero(commits["outcome"] != NOT_COMMITTED)
+        order = kept[np.lexsort((commits["completed_us"][kept], commits["committer"][kept]))]
+        rows = {name: column[order] for name, column in commits.items()}
+        epochs = [case.epoch_of(committer, topic, partition) for committer in case.committers]
+        begins = np.array([e.begin_us + 1 if e else 0 for e in epochs] or [0], np.int64)
+        since = begins[rows["committer"]]
+        again = np.flatnonzero(rows["committer"][1:] == rows["committer"][:-1]) + 1
+        since[again] = rows["completed_us"][again - 1]
+        rows["from_us"] = np.where(rows["kind"] == AUTO, since, rows["requested_us"])
+        return cls(rows | {"to_us": rows["completed_us"]})
 
-def processed(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """How far (the highest offset + 1) each epoch had come at each time at which it processed; columns of `_DONE`."""
+    def where(self, which: np.ndarray) -> _History:
+        """Some of them."""
+        return _History({name: column[which] for name, column in self.rows.items()})
 
-    def made(part: Part) -> pa.Table:
-        (consumers, clients), (topics, names) = part.codes("consumer"), part.codes("topic")
-        life, assignment, partition, at_us = (part.ints(n) for n in _DONE_FROM)
-        starts = runs(consumers, life, assignment, topics, partition, at_us)
-        done = np.maximum.reduceat(part.ints("offset"), starts) + 1 if len(starts) else starts
-        columns = [_texts(clients, consumers[starts]), life[starts], assignment[starts]]
-        columns += [_texts(names, topics[starts]), partition[starts], at_us[starts], done]
-        return pa.table([pa.array(c) for c in columns], names=_DONE.names).cast(_DONE)
+    def __getitem__(self, name: str) -> Ints:
+        return self.rows[name]
 
-    needed = ("consumer", "topic", "offset", *_DONE_FROM)
-    return rows_of(spark, "deliveries", paths, needed, spark_schema(_DONE), made)
-
-
-_DONE_FROM = ("incarnation", "assignment", "partition", "processed_us")
-
-
-def _texts(names: list[str], codes: Ints) -> pa.Array:
-    return pa.array(names, pa.string()).take(pa.array(codes))
+    def __len__(self) -> int:
+        return len(self.rows["offset"])
 
 
-def overcommit(history: DataFrame, processed: DataFrame, epochs: DataFrame, log: DataFrame) -> DataFrame:
+def known_of_commits(topic: str, partition: int, commits: Columns, case: Case, tally: Tally) -> None:
+    """For each epoch that asked for a committed offset here, what the commits on record say of that moment.
+
+    Adds ("all", "known", number of the epoch): settled (to_us, from_us, offset of the last that had surely been made),
+    own (the asking consumer's last offset), next_done, foreign, and candidates (offset, consumer, mode), all that may
+    have been in force.
+    """
+    history = _History.of(topic, partition, commits, case)
+    assign = np.array([c.mode == "assign" for c in case.committers])
+    for question in case.questions.get((topic, partition), []):
+        same_group = np.array([c.group == question.group for c in case.committers])
+        same_consumer = np.array([c.consumer == question.consumer for c in case.committers])
+        mine = history.where(same_group[history["committer"]])
+        if len(mine):
+            found = _known(question, mine, same_consumer[mine["committer"]], case.committers)
+            found["foreign"] = bool(assign[mine["committer"]].any())
+            tally.add("all", "known", question.epoch, value=[found])
+
+
+def _known(question: Question, made: _History, own: np.ndarray, committers: list[Committer]) -> dict[str, object]:
+    ok, ends = made["outcome"] == OK, made["to_us"]
+    settled = _last(made, ok & (ends <= question.fetched_us), ("to_us", "from_us", "offset"))
+    mine = _last(made, ok & own & (ends <= question.begin_us), ("to_us", "offset"))
+    later = ends[made["from_us"] > question.begin_us]
+    # whatever had ended before the settled commit was even requested has been overwritten
+    may = made["from_us"] <= question.begin_us
+    if settled is not None:
+        may &= ends >= settled["from_us"]
+    pairs = set(zip(made["offset"][may].tolist(), made["committer"][may].tolist(), strict=True))
+    return {
+        "settled": settled,
+        "own": mine,
+        "next_done": int(later.min()) if len(later) else None,
+        "candidates": sorted({(o, committers[c].consumer, committers[c].mode) for o, c in pairs}),
+    }
+
+
+def _last(made: _History, which: np.ndarray, keys: tuple[str, ...]) -> dict[str, int] | None:
+    """The highest of some commits, by the first key, then the second, …"""
+    rows = np.flatnonzero(which)
+    if not len(rows):
+        return None
+    for key in keys:
+        values = made[key][rows]
+        rows = rows[values == values.max()]
+    return {key: int(made[key][rows[0]]) for key in keys}
+
+
+def judge_commits(
+    topic: str, partition: int, commits: Columns, done: Columns, log: Columns, case: Case, tally: Tally
+) -> None:
+    """All rules about commits on one block; columns `cut.COMMIT`, `cut.DONE` and `cut.RUN`."""
+    if not len(commits["offset"]):
+        return
+    history = _History.of(topic, partition, commits, case)
+    made = history.where(history["outcome"] == OK)
+    overcommit(topic, partition, made, done, log, case, tally)
+    commit_rewind(topic, partition, made, case, tally)
+
+
+def overcommit(
+    topic: str, partition: int, made: _History, done: Columns, log: Columns, case: Case, tally: Tally
+) -> None:
     """A commit beyond what its epoch had processed when it was requested, with log records between.
 
     Where the epoch had processed nothing its start counts, and for an automatic commit the time at which the client was
     told. A commit of no known epoch cannot be judged.
     """
-    made = history.filter("outcome = 'ok'").selectExpr(
-        *KEY,
-        f"{READER} AS reader",
-        "CASE WHEN kind = 'auto' THEN completed_us ELSE requested_us END AS at_us",
-        "1 AS order",
-        "offset AS committed",
-        "NULL AS done",
-        "kind",
-    )
-    done = processed.selectExpr(
-        *KEY, "NULL AS reader", "at_us", "0 AS order", "NULL AS committed", "done", "NULL AS kind"
-    )
-    so_far = (
-        f"max(done) OVER (PARTITION BY {_EPOCH} ORDER BY at_us, order ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-    )
-    beyond = (
-        done.unionAll(made)
-        .withColumn("processed", F.expr(so_far))
-        .filter("committed IS NOT NULL")
-        .join(F.broadcast(epochs.select(*KEY, "start")), list(KEY), "left")
-        .withColumn("from", F.expr("coalesce(processed, start)"))
-        .filter("`from` IS NULL OR committed > `from`")
-        .alias("c")
-    )
-    between = F.expr(
-        "c.topic = r.topic AND c.partition = r.partition AND r.run_first < c.committed AND r.run_last >= c.`from`"
-    )
-    unjudged = beyond.filter("`from` IS NULL")
-    broken = beyond.join(F.broadcast(log.alias("r")), between, "left_semi").unionAll(unjudged)
-    return report(
-        broken,
-        "overcommit",
-        scope="reader",
-        split=f"CASE WHEN `from` IS NULL THEN '{UNDETERMINED}' ELSE '' END",
-        offset="committed",
-        incarnation="NULL",
-        evidence=["committed", "`from` AS processed_to", "kind", "assignment", "incarnation AS consumer_incarnation"],
-    )
+    order = np.argsort(log["first"], kind="stable")
+    firsts, lasts = log["first"][order], log["last"][order]
+    processed = {
+        epoch: (mine.ints(done["at_us"]), mine.ints(done["done"])) for (epoch,), mine in sections(done["epoch"])
+    }
+    for (number,), mine in sections(made["committer"]):
+        committer = case.committers[number]
+        rows = mine.index
+        at_us = np.where(made["kind"][rows] == AUTO, made["to_us"][rows], made["requested_us"][rows])
+        reached = _reached(processed, case, committer, topic, partition, at_us)
+        tally.find([], "overcommit", UNDETERMINED, committer.reader, int((reached == NONE).sum()))
+        committed = made["offset"][rows]
+        at = np.searchsorted(lasts, reached)
+        between = at < len(firsts)
+        between[between] = firsts[at[between]] < committed[between]
+        broken = np.flatnonzero((reached != NONE) & (committed > reached) & between)
+        shown = [
+            finding(
+                "overcommit",
+                committer.reader,
+                topic=topic,
+                partition=partition,
+                offset=int(committed[i]),
+                consumer=committer.consumer,
+                at_us=int(at_us[i]),
+                evidence={
+                    "committed": int(committed[i]),
+                    "processed_to": int(reached[i]),
+                    "kind": KINDS[int(made["kind"][rows[i]])],
+                    "assignment": committer.assignment,
+                    "consumer_incarnation": committer.incarnation,
+                },
+            )
+            for i in broken[np.lexsort((at_us[broken], committed[broken]))[:CAP]].tolist()
+        ]
+        tally.find(shown, "overcommit", "", committer.reader, len(broken))
 
 
-def commit_rewind(history: DataFrame, epochs: DataFrame) -> DataFrame:
+def _reached(
+    processed: dict[int, tuple[Ints, Ints]], case: Case, committer: Committer, topic: str, partition: int, at_us: Ints
+) -> Ints:
+    """How far the epoch of a committer had come at some moments; NONE where that cannot be known."""
+    epoch = case.epoch_ids.get((committer.consumer, committer.incarnation, committer.assignment, topic, partition))
+    start = case.epochs[epoch].start if epoch is not None else None
+    reached = np.full(len(at_us), NONE if start is None else start, np.int64)
+    if epoch is not None and epoch in processed:
+        times, done = processed[epoch]
+        order = np.lexsort((done, times))
+        highest = np.maximum.accumulate(done[order])
+        last = np.searchsorted(times[order], at_us, "right") - 1
+        reached[last >= 0] = highest[last[last >= 0]]
+    return reached
+
+
+def commit_rewind(topic: str, partition: int, made: _History, case: Case, tally: Tally) -> None:
     """A commit below the one in force, with no seek of its epoch to explain it.
 
     In force is, of those that had been completed before this one was requested, the one requested last: of the whole
     group in subscribe mode, of the same consumer in assign mode. Commits in flight at once rewind nothing.
     """
-    made = history.filter("outcome = 'ok'").selectExpr(
-        *KEY, f"{READER} AS reader", "`group`", "from_us", "to_us", "offset", "kind"
-    )
-    asks = made.selectExpr("*", "from_us AS at_us", "1 AS order", "NULL AS done")
-    # an answer counts for a request of the same microsecond, unless it is the answer to that very request
-    after = "CASE WHEN from_us = to_us THEN 2 ELSE 0 END AS order"
-    answers = made.selectExpr("*", "to_us AS at_us", after, "struct(from_us, to_us, offset, consumer) AS done")
-    in_force = """max(done) OVER (PARTITION BY reader, `group`, topic, partition ORDER BY at_us, order
-                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"""
-    broken = (
-        asks.unionAll(answers)
-        .withColumn("in_force", F.expr(in_force))
-        .filter("order = 1 AND offset < in_force.offset")
-        .join(F.broadcast(epochs.select(*KEY, "source", "position", "start", "why")), list(KEY), "left")
-        .filter("NOT coalesce(source = 'seek' AND coalesce(position, 0) <= offset, false)")
-    )
-    return report(
-        broken,
-        "commit_rewind",
-        scope="reader",
-        incarnation="NULL",
-        at_us="to_us",
-        evidence=[
-            "in_force.offset AS in_force",
-            "in_force.consumer AS committed_by",
-            "in_force.to_us AS committed_us",
-            "kind",
-            "assignment",
-            "incarnation AS consumer_incarnation",
-            "start AS epoch_start",
-            "why AS start_why",
-        ],
-    )
+    for reader, rows in _by_reader(made, case.committers):
+        begins, ends, offset, number = (made[n][rows] for n in ("from_us", "to_us", "offset", "committer"))
+        names = np.array([case.committers[c].consumer for c in number.tolist()])
+        rank = np.empty(len(rows), np.int64)
+        by_request = np.lexsort((np.unique(names, return_inverse=True)[1], offset, ends, begins))
+        rank[by_request] = np.arange(len(rows))
+        # an answer counts for a request of the same microsecond, unless it is the answer to that very request
+        answered = np.argsort(ends * 4 + np.where(begins == ends, 2, 0), kind="stable")
+        moments = (ends * 4 + np.where(begins == ends, 2, 0))[answered]
+        force = by_request[np.maximum.accumulate(rank[answered])] if len(rows) else rank
+        before = np.searchsorted(moments, begins * 4 + 1) - 1
+        asked = np.flatnonzero(before >= 0)
+        in_force = force[before[asked]]
+        lower = offset[asked] < offset[in_force]
+        broken = [
+            (int(i), int(f))
+            for i, f in zip(asked[lower].tolist(), in_force[lower].tolist(), strict=True)
+            if not _sought(case, case.committers[int(number[i])], topic, partition, int(offset[i]))
+        ]
+        shown = []
+        for i, f in sorted(broken, key=lambda pair: (offset[pair[0]], ends[pair[0]]))[:CAP]:
+            committer, other = case.committers[int(number[i])], case.committers[int(number[f])]
+            epoch = case.epoch_of(committer, topic, partition)
+            shown.append(
+                finding(
+                    "commit_rewind",
+                    reader,
+                    topic=topic,
+                    partition=partition,
+                    offset=int(offset[i]),
+                    consumer=committer.consumer,
+                    at_us=int(ends[i]),
+                    evidence={
+                        "in_force": int(offset[f]),
+                        "committed_by": other.consumer,
+                        "committed_us": int(ends[f]),
+                        "kind": KINDS[int(made["kind"][rows[i]])],
+                        "assignment": committer.assignment,
+                        "consumer_incarnation": committer.incarnation,
+                        "epoch_start": epoch.start if epoch else None,
+                        "start_why": epoch.why if epoch else None,
+                    },
+                )
+            )
+        tally.find(shown, "commit_rewind", "", reader, len(broken))
 
 
-def judge(spark: SparkSession, ledger: Ledger, history: DataFrame, epochs: DataFrame, tally: Tally) -> None:
-    """All findings about commits. history: see `starts.commit_history`; epochs: see `epochs.epoch_table`."""
-    if not ledger.rows["commits"]:
-        return
-    done, log = processed(spark, ledger.files["deliveries"]), log_runs(spark, ledger.files["log"])
-    with by_the_file(spark):
-        found = capped(union([overcommit(history, done, epochs, log), commit_rewind(history, epochs)]))
-        rows = found.toArrow().to_pylist()
-    groups: dict[tuple[str, str, str], list[Finding]] = defaultdict(list)
-    for row in rows:
-        groups[row["check"], row["split"], row["scope"]].append(row)
-    for key, findings in groups.items():
-        total = findings[0]["total"]
-        shown = [] if key[1] == UNDETERMINED else [{k: v for k, v in f.items() if k != "total"} for f in findings]
-        tally.find(shown, *key, total)
+def _by_reader(made: _History, committers: list[Committer]) -> Iterator[tuple[str, Ints]]:
+    """The commits of each reader to each group."""
+    keys = sorted({(c.reader, c.group or "") for c in committers})
+    number = {key: i for i, key in enumerate(keys)}
+    whose = np.array([number[c.reader, c.group or ""] for c in committers], np.int64)
+    if len(made):
+        for (key,), mine in sections(whose[made["committer"]]):
+            yield keys[key][0], mine.index
+
+
+def _sought(case: Case, committer: Committer, topic: str, partition: int, offset: int) -> bool:
+    """Whether a seek began the epoch of the commit at or below what it committed."""
+    epoch = case.epoch_of(committer, topic, partition)
+    return epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= offset

@@ -14,8 +14,6 @@ from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from checks.audit.tables import AUDIT_TABLES
 
@@ -87,6 +85,21 @@ class Epoch:
         return self.consumer, self.incarnation
 
 
+@dataclass(frozen=True)
+class Question:
+    """An epoch (by number) that asked for the committed offset of its group, between fetched_us and begin_us.
+
+    next_begin_us: when the reader's next epoch on the partition began.
+    """
+
+    epoch: int
+    group: str
+    consumer: str
+    fetched_us: int
+    begin_us: int
+    next_begin_us: int
+
+
 @dataclass
 class Epochs:
     """All epochs, in order of (reader, topic, partition, turn)."""
@@ -114,32 +127,11 @@ def lives(lifecycle: Iterable[Row]) -> dict[tuple[str, int], Life]:
     return result
 
 
-def delivery_tallies(deliveries: DataFrame) -> DataFrame:
-    """Per epoch key: reader identity and what was delivered in it. One row per epoch."""
-    numbers = (
-        "max(mode) AS mode",
-        "max(`group`) AS `group`",
-        "count(*) AS rows",
-        "min(offset) AS low",
-        "max(offset) AS high",
-        "min_by(offset, ordinal) AS first",
-        "max_by(offset, ordinal) AS last",
-        "min(polled_us) AS polled_us",
-    )
-    return deliveries.groupBy(*KEY).agg(*(F.expr(number) for number in numbers))
-
-
-def commit_tallies(commits: DataFrame) -> DataFrame:
-    """Per epoch key: the highest offset committed, or possibly committed."""
-    accepted = commits.filter("outcome IN ('ok', 'unknown')")
-    return accepted.groupBy(*KEY).agg(F.expr("max(offset) AS committed"))
-
-
 def build(
     assignments: list[Row],
     known_lives: dict[tuple[str, int], Life],
     delivered: list[Row],
-    committed: list[Row],
+    committed: dict[Key, int],
     drive_end_us: int,
 ) -> Epochs:
     """Put the epochs together. One whose assignment row is missing is taken from its deliveries, with no position."""
@@ -151,9 +143,9 @@ def build(
         epoch = found.setdefault(_key(row), _begun({**row, "at_us": row["polled_us"]}))
         epoch.rows, epoch.low, epoch.high = row["rows"], row["low"], row["high"]
         epoch.first, epoch.last = row["first"], row["last"]
-    for row in committed:
-        if epoch := found.get(_key(row)):  # type: ignore[assignment]
-            epoch.committed = row["committed"]
+    for key, offset in committed.items():
+        if key in found:
+            found[key].committed = offset
     _end(found, assignments, known_lives, drive_end_us)
     order = attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment")
     ordered = sorted(found.values(), key=order)
@@ -225,34 +217,6 @@ def _last_generations(found: dict[Key, Epoch], assignments: list[Row]) -> None:
         replaced = epoch.end_reason == "replaced"
         held = [g for at, g in seen[epoch.holder] if epoch.begin_us <= at <= epoch.end_us and not replaced]
         epoch.end_generation = max(held, default=epoch.generation)
-
-
-_ARROW = pa.schema(
-    [
-        ("reader", pa.string()),
-        ("consumer", pa.string()),
-        ("incarnation", pa.int32()),
-        ("assignment", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("turn", pa.int32()),
-        ("source", pa.string()),
-        ("position", pa.int64()),
-        ("start", pa.int64()),
-        ("legal", pa.bool_()),
-        ("why", pa.string()),
-        ("begin_us", pa.int64()),
-        ("committed", pa.int64()),
-        ("high", pa.int64()),
-    ]
-)
-
-
-def epoch_table(spark: SparkSession, epochs: Epochs) -> DataFrame:
-    """The judged epochs as a table for joins, with the columns of `_ARROW`."""
-    return spark.createDataFrame(
-        pa.table([[getattr(e, name) for e in epochs.all] for name in _ARROW.names], schema=_ARROW)
-    )
 
 
 def ownership_table(epochs: Epochs) -> pa.Table:

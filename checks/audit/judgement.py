@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 
+from checks.audit.commits import judge_commits, known_of_commits
 from checks.audit.large.case import Case
-from checks.audit.large.cut import COPY, DELIVERY, GAP, RECORD, SEND
+from checks.audit.large.cut import COMMIT, COPY, DELIVERY, DONE, GAP, RECORD, RUN, SEND
 from checks.audit.large.pack import Columns
 from checks.audit.large.scan import columns_of
 from checks.audit.large.tally import Tally
@@ -19,7 +20,17 @@ def judge_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: 
     if what == "write":
         producer, number = place
         judge_writes(producer, number, columns_of(kinds, "sends", SEND), columns_of(kinds, "log", COPY), case, tally)
+    elif what == "commits":
+        topic, partition = place
+        rows = [columns_of(kinds, k, c) for k, c in (("commits", COMMIT), ("done", DONE), ("runs", RUN))]
+        judge_commits(topic, partition, rows[0], rows[1], rows[2], case, tally)
     else:
         topic, partition, _ = place
         rows = [columns_of(kinds, k, c) for k, c in (("records", RECORD), ("deliveries", DELIVERY), ("gaps", GAP))]
         judge_reads(topic, partition, rows[0], rows[1], rows[2], case, tally)
+
+
+def know_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: Tally) -> None:
+    """What the commits of a block say of the beginnings of epochs."""
+    _, topic, partition = json.loads(block)
+    known_of_commits(topic, partition, columns_of(kinds, "commits", COMMIT), case, tally)

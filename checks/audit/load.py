@@ -17,8 +17,8 @@ from chaos.rundir import RunDir
 AUDITED = {name: TABLES[name] for name in TABLES if name != "transactions"}
 """The tables that are looked at; transactional clients come with a later version."""
 
-LARGE = ("sends", "deliveries")
-BY_ASSIGNMENT = ("commits", "assignments")
+LARGE = ("sends", "deliveries", "commits")
+BY_ASSIGNMENT = ("assignments",)
 NO_ASSIGNMENT = -1
 """Stands for a missing assignment number: joins drop nulls, and no row may vanish."""
 
@@ -27,18 +27,14 @@ _SPARK = {pa.string(): "string", pa.int32(): "int", pa.int64(): "bigint", pa.boo
 
 @dataclass(frozen=True)
 class Ledger:
-    """The tables of one run as DataFrames, columns as in `chaos.ledger.schemas`.
+    """The tables of one run, columns as in `chaos.ledger.schemas`.
 
+    small: those that are small whatever the load, as DataFrames: assignments, lifecycle, faults, cluster, log_range.
     rows and torn_bytes are by table: rows as the Parquet files say, bytes as the seal says. files: the parts of the
-    tables that are as large as the load (sends, deliveries, log), which nobody reads as a DataFrame.
+    tables that are as large as the load (sends, deliveries, commits, log), which nobody reads as a DataFrame.
     """
 
-    commits: DataFrame
-    assignments: DataFrame
-    lifecycle: DataFrame
-    faults: DataFrame
-    cluster: DataFrame
-    log_range: DataFrame
+    small: dict[str, DataFrame]
     files: dict[str, list[str]]
     rows: dict[str, int]
     torn_bytes: dict[str, int]
@@ -61,7 +57,7 @@ def load(spark: SparkSession, run: RunDir) -> Ledger:
     _check_file("log_range", path, LOG_RANGE)
     frames["log_range"] = read_parquet(spark, [path], LOG_RANGE)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in AUDITED}
-    return Ledger(**frames, files=files, rows=rows, torn_bytes=torn)
+    return Ledger(frames, files, rows, torn)
 
 
 def spark_schema(schema: pa.Schema) -> str:

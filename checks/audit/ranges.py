@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-
 from checks.audit.epochs import Epoch, Epochs
 from checks.audit.readers import EARLIEST, Reader
 from checks.audit.starts import Known, Range
@@ -101,28 +98,3 @@ def _lost(e: Epoch) -> dict[str, Any] | None:
         "end_reason": e.end_reason,
         "processed_to": e.high,
     }
-
-
-_LOST = pa.struct(
-    [
-        ("begin", pa.int64()),
-        ("end", pa.int64()),
-        ("consumer", pa.string()),
-        ("incarnation", pa.int32()),
-        ("assignment", pa.int32()),
-        ("epoch_began_us", pa.int64()),
-        ("epoch_ended_us", pa.int64()),
-        ("end_reason", pa.string()),
-        ("processed_to", pa.int64()),
-    ]
-)
-_ARROW = pa.schema(
-    [("reader", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
-    + [(name, pa.int64()) for name in ("log_start", "log_end", "range_start", "high", "passed")]
-    + [("epochs", pa.int32()), ("lost", pa.list_(_LOST))]
-)
-
-
-def owed_table(spark: SparkSession, places: list[Owed]) -> DataFrame:
-    """The same as a table for joins, one column per field of `Owed`."""
-    return spark.createDataFrame(pa.Table.from_pylist([vars(p) for p in places], _ARROW))

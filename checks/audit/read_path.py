@@ -16,7 +16,7 @@ from checks.audit.epochs import Key
 from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
 from checks.audit.large.case import Case, EpochFacts
 from checks.audit.large.columns import NONE, Ints, Mask
-from checks.audit.large.group import sections
+from checks.audit.large.group import runs, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import heat, moments
@@ -253,7 +253,7 @@ def poll_skip(place: _Place, deliveries: Columns, gaps: Columns, tally: Tally) -
     """Inside an epoch, a log record between its start (or first delivery) and its highest delivery that it left out."""
     for (number,), mine in sections(gaps["epoch"]):
         epoch = place.case.epochs[number]
-        begin, end = gaps["begin"][mine] - place.base, gaps["end"][mine] - place.base
+        begin, end = mine.ints(gaps["begin"]) - place.base, mine.ints(gaps["end"]) - place.base
         size = len(place.row)
         edges = np.zeros(size + 1, np.int64)
         np.add.at(edges, np.clip(begin, 0, size), 1)
@@ -265,7 +265,7 @@ def poll_skip(place: _Place, deliveries: Columns, gaps: Columns, tally: Tally) -
         shown = []
         for at in found[:CAP].tolist():
             gap = order[int(np.searchsorted(begin[order], at, "right")) - 1]
-            shown.append(_left_out(place, epoch, at, {n: int(gaps[n][mine][gap]) for n in gaps}))
+            shown.append(_left_out(place, epoch, at, {n: int(mine.ints(gaps[n])[gap]) for n in gaps}))
         tally.find(shown, "poll_skip", "", epoch.reader, len(found))
 
 
@@ -329,11 +329,13 @@ def _times(r: _Reader, tally: Tally) -> None:
     done, sent = r.rows["processed_us"][first], r.rows["sent_us"][first]
     if not len(done):
         return
+    starts = runs(done, sent)
+    done, sent, counts = done[starts], sent[starts], np.diff(starts, append=len(done))
     took = np.maximum(done - sent, 0)
-    tally.add("counts", "end_to_end_latency", r.name, value=histogram(took))
-    heat(tally, "end_to_end", r.name, done, took, r.case.cell_us)
+    tally.add("counts", "end_to_end_latency", r.name, value=histogram(took, counts))
+    heat(tally, "end_to_end", r.name, done, took, counts, r.case.cell_us)
     places = np.full(len(done), r.place.partition, np.int64)
-    moments(tally, "consume", f"{r.name} {r.place.topic}", places, done, sent, r.case.injected)
+    moments(tally, "consume", f"{r.name} {r.place.topic}", places, done, sent, counts, r.case.injected)
 
 
 def _number(value: Any) -> int | None:

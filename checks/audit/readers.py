@@ -6,9 +6,6 @@ from dataclasses import dataclass
 
 from chaos.scenario import Scenario, StartAt
 
-READER = "CASE WHEN mode = 'subscribe' THEN `group` ELSE consumer END"
-"""The reader of a row of deliveries, commits or assignments, in Spark SQL."""
-
 LATEST = "latest"
 EARLIEST = "earliest"
 

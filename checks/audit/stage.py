@@ -1,8 +1,7 @@
 """The audit of one run: from the sealed ledger and the log to the tables in `audit/`.
 
 What is as many as the records is looked at by executors (`large`), who tell the driver sums and samples. What is as
-many as assignments, faults or partitions is collected and judged in plain Python. Commits lie between the two: they are
-held against each other, and against what was processed, in Spark SQL.
+many as assignments, faults or partitions is collected and judged in plain Python.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, Scenario
-from checks.audit import commits, curves, groups, starts, times, totals
-from checks.audit.epochs import KEY, Epochs, Life, Row, build, commit_tallies, epoch_table, lives, ownership_table
+from checks.audit import curves, groups, starts, times, totals
+from checks.audit.epochs import Epochs, Life, Row, build, lives, ownership_table
 from checks.audit.findings import UNDETERMINED, Finding, rank
 from checks.audit.history import Faults, Leadership
-from checks.audit.judgement import judge_block
+from checks.audit.judgement import judge_block, know_block
 from checks.audit.large import case as cases
 from checks.audit.large import scan
 from checks.audit.large.survey import Wanted
@@ -42,35 +41,46 @@ def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:
     Raises `RunDirError` if the ledger is missing, damaged or of another version. Replaces an earlier audit as a whole.
     """
     ledger = load(spark, run)
-    with tuned(spark, ledger.rows["commits"]):
-        write_tables(run.audit, derive(spark, ledger, resolved.scenario, run_token(resolved.run_id)))
+    write_tables(run.audit, derive(spark, ledger, resolved.scenario, run_token(resolved.run_id)))
 
 
 def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) -> dict[str, pa.Table]:
     """All tables of the audit, by name. run: the token that the run's records carry."""
-    small = _Small.collect(ledger)
-    wanted = Wanted(run, times.injections(small.faults), curves.cell_us(small.end_us - small.begin_us))
-    tally = scan.survey(spark, ledger.files, wanted)
-    small.end_us = max(small.end_us, tally.get("max", "drive_end_us") or 0)
+    with tuned(spark):
+        small = _Small.collect(ledger)
+        wanted = Wanted(run, times.injections(small.tables["faults"]), curves.cell_us(small.end_us - small.begin_us))
+        tally = scan.survey(spark, ledger.files, wanted)
+        small.end_us = max(small.end_us, tally.get("max", "drive_end_us") or 0)
 
-    readers = readers_of(scenario)
-    committed = _rows(commit_tallies(ledger.commits))
-    epochs = build(small.assignments, small.lives, cases.delivered_rows(tally), committed, small.end_us)
-    history = starts.commit_history(ledger.commits, epoch_table(spark, epochs).select(*KEY, "begin_us"))
-    known = starts.known_at_begin(spark, epochs, small.lives, history, starts.observed_commits(ledger.cluster))
-    starts.judge(epochs, known, readers, small.ranges)
-    places = owed(readers, epochs, known, small.ranges)
+        delivered, committed = cases.delivered_rows(tally), dict(tally.each("max", "committed_to"))
+        epochs = build(small.tables["assignments"], small.lives, delivered, committed, small.end_us)
+        case = _case(scenario, wanted, tally, small, epochs, [])
+        known = _known(spark, ledger, case, epochs, small)
+        readers = readers_of(scenario)
+        starts.judge(epochs, known, readers, small.ranges)
+        places = owed(readers, epochs, known, small.ranges)
 
-    case = _case(scenario, wanted, tally, small, epochs, places)
-    rows = sum(ledger.rows[table] for table in ledger.files)
-    tally.merge(scan.judge(spark, ledger.files, case, rows, judge_block))
+        case = _case(scenario, wanted, tally, small, epochs, places)
+        tally.merge(scan.judge(spark, ledger.files, case, sum(ledger.rows[t] for t in ledger.files), judge_block))
     by_key = {e.key: e.reader for e in epochs.all}
     for key, count, fallen in cases.falls(tally):
         nonmonotonic_poll(key, by_key[key], count, fallen, tally)
     for row in [*groups.double_ownership(epochs), *groups.foreign_commit(epochs, known)]:
         tally.find([row], row["check"], row["split"], row["scope"], 1)
-    commits.judge(spark, ledger, history, epoch_table(spark, epochs), tally)
-    return _tables(tally, ledger, scenario, small, epochs, places, readers, history, wanted)
+    return _tables(tally, ledger, scenario, small, epochs, places, readers, wanted)
+
+
+def _known(
+    spark: SparkSession, ledger: Ledger, case: cases.Case, epochs: Epochs, small: _Small
+) -> dict[int, starts.Known]:
+    """What may have been committed when each epoch began."""
+    said: dict[int, dict[str, Any]] = {}
+    if ledger.rows["commits"]:
+        commits = {"commits": ledger.files["commits"]}
+        found = scan.judge(spark, commits, case, ledger.rows["commits"], know_block)
+        said = {epoch: rows[0] for (epoch,), rows in found.each("all", "known")}
+    seen = starts.sightings(r for r in small.tables["cluster"] if r["key"] == "committed")
+    return starts.known_at_begin(epochs, case.questions, said, seen)
 
 
 def _tables(
@@ -81,17 +91,16 @@ def _tables(
     epochs: Epochs,
     places: list[Owed],
     readers: list[Reader],
-    history: DataFrame,
     wanted: Wanted,
 ) -> dict[str, pa.Table]:
     topics = sorted({t.name for t in scenario.topics} | (tally.get("set", "topics") or set()))
     counted: dict[tuple[Any, ...], int] = {key: count for key, (count, _) in tally.each("findings")}
-    sums = totals.sums(tally, counted) | totals.epoch_totals(epochs) | _totals(totals.small_totals(ledger))
+    sums = totals.sums(tally, counted) | totals.epoch_totals(epochs) | totals.small_totals(small.tables, small.ranges)
     single = times.unavailability(tally, places, small.end_us, wanted.injected)
     single += times.rebalances(readers, epochs, Counter(topic for topic, _ in small.ranges))
     metrics, unrecovered = times.statistics(single, times.distributions(tally))
-    metrics += times.commit_latencies(history)
-    context = Context(scenario, Leadership(small.leaders), Faults(small.faults), epochs)
+    leaders = [r for r in small.tables["cluster"] if r["key"] in ("leader", "leader_epoch", "isr")]
+    context = Context(scenario, Leadership(leaders), Faults(small.tables["faults"]), epochs)
     found = sorted((f for _, (_, rows) in tally.each("findings") for f in rows), key=rank)
     return {
         "summary": _arrow("summary", totals.summary_rows(topics, readers, sums, counted)),
@@ -106,33 +115,24 @@ def _tables(
 
 @dataclass
 class _Small:
-    """The tables that are small whatever the load, as Python rows. leaders: the observer's rows of leadership only.
+    """The tables that are small whatever the load, as Python rows.
 
     begin_us and end_us: the earliest event of a client, and the latest time that any of the tables knows.
     """
 
-    assignments: list[Row]
+    tables: dict[str, list[Row]]
     lives: dict[tuple[str, int], Life]
-    faults: list[Row]
-    leaders: list[Row]
     ranges: dict[tuple[str, int], starts.Range]
     begin_us: int
     end_us: int
 
     @classmethod
     def collect(cls, ledger: Ledger) -> _Small:
-        lifecycle, assignments, faults = _rows(ledger.lifecycle), _rows(ledger.assignments), _rows(ledger.faults)
-        ends = [row["at_us"] for row in (*lifecycle, *assignments, *faults)]
-        ends += [_latest(ledger.cluster, "at_us"), _latest(ledger.commits, "completed_us")]
-        return cls(
-            assignments=assignments,
-            lives=lives(lifecycle),
-            faults=faults,
-            leaders=_rows(ledger.cluster.filter("key IN ('leader', 'leader_epoch', 'isr')")),
-            ranges={(r["topic"], r["partition"]): (r["start"], r["end"]) for r in _rows(ledger.log_range)},
-            begin_us=min((row["at_us"] for row in lifecycle), default=max(ends)),
-            end_us=max(ends),
-        )
+        tables = {name: _rows(frame) for name, frame in ledger.small.items()}
+        ranges = {(r["topic"], r["partition"]): (r["start"], r["end"]) for r in tables.pop("log_range")}
+        ends = [row["at_us"] for rows in tables.values() for row in rows]
+        begin_us = min((row["at_us"] for row in tables["lifecycle"]), default=max(ends, default=0))
+        return cls(tables, lives(tables["lifecycle"]), ranges, begin_us, max(ends, default=0))
 
 
 def _case(
@@ -156,7 +156,9 @@ def _case(
         ),
         lives=cases.ends_of(small.lives),
         later=cases.later_lowest(survey),
-        log_ends={key: end for key, end in survey.each("max", "log_end")},
+        log_ends=dict(survey.each("max", "log_end")),
+        committers=sorted(survey.get("set", "committers") or set()),
+        questions=starts.questions(epochs, small.lives),
         injected=wanted.injected,
         cell_us=wanted.cell_us,
     )
@@ -168,17 +170,9 @@ def _explained(finding: Finding, context: Context) -> Finding:
     return finding | {"mechanism": sentence, "evidence": json.dumps(evidence)}
 
 
-def _latest(table: DataFrame, column: str) -> int:
-    return int(table.agg({column: "max"}).toArrow().column(0)[0].as_py() or 0)
-
-
 def _rows(table: DataFrame) -> list[Row]:
     rows: list[Row] = table.toArrow().to_pylist()
     return rows
-
-
-def _totals(table: DataFrame) -> totals.Totals:
-    return {(row["name"], row["scope"] or ""): row["value"] or 0 for row in _rows(table)}
 
 
 def _arrow(name: str, rows: list[dict[str, Any]]) -> pa.Table:

@@ -8,15 +8,12 @@ what the observer saw, since the row of an automatic commit, or of one whose mem
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from checks.audit.epochs import KEY, Epoch, Epochs, Life
+from checks.audit.epochs import Epoch, Epochs, Life, Question, Row
 from checks.audit.readers import EARLIEST, Reader
 
 Range = tuple[int | None, int | None]
@@ -38,123 +35,91 @@ class Known:
     foreign: bool = False
 
 
-def commit_history(commits: DataFrame, epoch_begins: DataFrame) -> DataFrame:
-    """Commits that happened or may have: as `commits`, with from_us and to_us between which they took effect.
-
-    An automatic commit is told after the fact, so it may have been made at any time since the one before it, or since
-    its epoch began. A commit with outcome unknown may take effect until another one settles the matter.
-    """
-    before = f"lag(completed_us) OVER (PARTITION BY {', '.join(KEY)} ORDER BY completed_us)"
-    return (
-        commits.filter("outcome IN ('ok', 'unknown')")
-        .join(F.broadcast(epoch_begins), list(KEY), "left")
-        .withColumn(
-            "from_us", F.expr(f"CASE WHEN kind = 'auto' THEN coalesce({before}, begin_us + 1, 0) ELSE requested_us END")
-        )
-        .withColumn("to_us", F.col("completed_us"))
-    )
-
-
-def observed_commits(cluster: DataFrame) -> DataFrame:
-    """What the observer saw committed, from entities `group:<id>/<topic>/<partition>`: these three, at_us, offset."""
-    return (
-        cluster.filter("key = 'committed' AND entity LIKE 'group:%/%/%'")
-        .selectExpr("split(substring(entity, 7), '/') AS part", "try_cast(value AS BIGINT) AS offset", "at_us")
-        .filter("offset >= 0 AND size(part) = 3")
-        .selectExpr(
-            "part[0] AS `group`", "part[1] AS topic", "try_cast(part[2] AS INT) AS partition", "at_us", "offset"
-        )
-    )
-
-
-def known_at_begin(
-    spark: SparkSession, epochs: Epochs, lives: dict[tuple[str, int], Life], history: DataFrame, observed: DataFrame
-) -> dict[int, Known]:
-    """What is known of the committed offset for each epoch of a consumer with a group id, by index in `epochs.all`."""
-    asked = spark.createDataFrame(_questions(epochs, lives))
-    known: dict[int, Known] = defaultdict(Known)
-    observed_rows = (
-        asked.join(observed, ["group", "topic", "partition"])
-        .groupBy("epoch")
-        .agg(
-            F.expr("max(struct(at_us, offset)) FILTER (WHERE at_us <= fetched_us) AS last_seen"),
-            F.expr("min(struct(at_us, offset)) FILTER (WHERE at_us > fetched_us) AS next_seen"),
-            F.expr("max(offset) FILTER (WHERE at_us >= begin_us AND at_us < next_begin_us) AS seen"),
-        )
-    )
-    sightings = {row["epoch"]: row for row in observed_rows.toArrow().to_pylist()}
-    for row in _relevant_commits(asked, history).toArrow().to_pylist():
-        _learn(known[row["epoch"]], epochs.all[row["epoch"]], row, sightings.pop(row["epoch"], {}))
-    for index, sighting in sightings.items():  # no commit row at all, only what the observer saw
-        _learn(known[index], epochs.all[index], {}, sighting)
-    return known
-
-
-def _questions(epochs: Epochs, lives: dict[tuple[str, int], Life]) -> pa.Table:
-    """One row per epoch that has a group: between fetched_us and begin_us the client asked for the committed offset."""
-    rows = []
+def questions(epochs: Epochs, lives: dict[tuple[str, int], Life]) -> dict[tuple[str, int], list[Question]]:
+    """By (topic, partition), the epochs of consumers with a group: each asked for the committed offset."""
+    found: dict[tuple[str, int], list[Question]] = defaultdict(list)
     following = {a.key: b.begin_us for turns in epochs.by_place().values() for a, b in pairwise(turns)}
-    for index, e in enumerate(epochs.all):
+    for number, e in enumerate(epochs.all):
         if e.group is None:
             continue
         # A group fences everybody else while it hands out partitions; assign mode asks at any time since its start.
         life = lives.get(e.holder)
-        asked_since = life.started_us if e.mode == "assign" and life and life.started_us is not None else e.begin_us
-        rows.append(
-            (
-                index,
-                e.group,
-                e.topic,
-                e.partition,
-                e.consumer,
-                min(asked_since, e.begin_us),
-                e.begin_us,
-                following.get(e.key, 1 << 62),
-            )
-        )
-    names = [("epoch", pa.int32()), ("group", pa.string()), ("topic", pa.string()), ("partition", pa.int32())]
-    names += [("asking", pa.string())] + [(name, pa.int64()) for name in ("fetched_us", "begin_us", "next_begin_us")]
-    return pa.Table.from_pylist([dict(zip([n for n, _ in names], row, strict=True)) for row in rows], pa.schema(names))
+        since = life.started_us if e.mode == "assign" and life and life.started_us is not None else e.begin_us
+        next_us = following.get(e.key, 1 << 62)
+        asked = Question(number, e.group, e.consumer, min(since, e.begin_us), e.begin_us, next_us)
+        found[e.topic, e.partition].append(asked)
+    return dict(found)
 
 
-def _relevant_commits(asked: DataFrame, history: DataFrame) -> DataFrame:
-    """Per epoch: settled, the commits that overlap or follow it, the asking consumer's own last, the next one's end."""
-    made = history.select("group", "topic", "partition", "from_us", "to_us", "offset", "outcome", "consumer", "mode")
-    both = asked.join(made, ["group", "topic", "partition"])
-    made_before = "outcome = 'ok' AND to_us <="
-    settled = both.groupBy("epoch").agg(
-        F.expr(f"max(struct(to_us, from_us, offset)) FILTER (WHERE {made_before} fetched_us) AS settled"),
-        F.expr(f"max(struct(to_us, offset)) FILTER (WHERE {made_before} begin_us AND consumer = asking) AS own"),
-        F.expr("min(to_us) FILTER (WHERE from_us > begin_us) AS next_done"),
-        F.expr("max(mode = 'assign') AS foreign"),
-    )
-    # whatever had ended before the settled commit was even requested has been overwritten
-    open_ones = (
-        both.join(settled.select("epoch", "settled"), "epoch")
-        .filter("from_us <= begin_us AND (settled IS NULL OR to_us >= settled.from_us)")
-        .groupBy("epoch")
-        .agg(F.expr("collect_set(struct(offset, consumer, mode)) AS candidates"))
-    )
-    return settled.join(open_ones, "epoch", "left")
+Sighting = tuple[int, int]
+"""When the observer saw which offset committed."""
 
 
-def _learn(known: Known, epoch: Epoch, row: dict[str, Any], sighting: dict[str, Any]) -> None:
+def sightings(observed: Iterable[Row]) -> dict[tuple[str, str, int], list[Sighting]]:
+    """What the observer saw committed, by group, topic and partition: of entities `group:<id>/<topic>/<partition>`."""
+    found: dict[tuple[str, str, int], list[Sighting]] = defaultdict(list)
+    for row in observed:
+        parts = str(row["entity"] or "").removeprefix("group:").split("/")
+        offset = _whole(row["value"])
+        partition = _whole(parts[2]) if len(parts) == 3 else None
+        if row["entity"].startswith("group:") and partition is not None and offset is not None and offset >= 0:
+            found[parts[0], parts[1], partition].append((row["at_us"], offset))
+    return {key: sorted(seen) for key, seen in found.items()}
+
+
+def _whole(text: str | None) -> int | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return None
+
+
+def known_at_begin(
+    epochs: Epochs,
+    asked: dict[tuple[str, int], list[Question]],
+    commits: dict[int, dict[str, Any]],
+    seen: dict[tuple[str, str, int], list[Sighting]],
+) -> dict[int, Known]:
+    """What is known of the committed offset for each epoch of a consumer with a group id, by index in `epochs.all`.
+
+    commits: by that index, what `commits.known_of_commits` says.
+    """
+    known: dict[int, Known] = defaultdict(Known)
+    for (topic, partition), those in asked.items():
+        for q in those:
+            sighting = _sighting(q, seen.get((q.group, topic, partition), []))
+            if q.epoch in commits or sighting:
+                _learn(known[q.epoch], commits.get(q.epoch, {}), sighting)
+    return known
+
+
+def _sighting(q: Question, seen: list[Sighting]) -> dict[str, Any]:
+    """The last that was seen before an epoch asked, the next after, and the highest while it was the latest epoch."""
+    if not seen:
+        return {}
+    last = max((s for s in seen if s[0] <= q.fetched_us), default=None)
+    following = min((s for s in seen if s[0] > q.fetched_us), default=None)
+    during = [offset for at_us, offset in seen if q.begin_us <= at_us < q.next_begin_us]
+    return {"last_seen": last, "next_seen": following, "seen": max(during, default=None)}
+
+
+def _learn(known: Known, row: dict[str, Any], sighting: dict[str, Any]) -> None:
     settled, own = row.get("settled"), row.get("own")
     known.own = own["offset"] if own else None
     known.foreign = bool(row.get("foreign"))
     known.seen = sighting.get("seen")
     known.none = settled is None
-    for c in row.get("candidates") or []:
-        known.makers[c["offset"]].add((c["consumer"], c["mode"]))
+    for offset, consumer, mode in row.get("candidates") or []:
+        known.makers[offset].add((consumer, mode))
     last, following = sighting.get("last_seen"), sighting.get("next_seen")
-    if last and (settled is None or last["at_us"] >= settled["from_us"]):
-        if settled and last["offset"] > settled["offset"] and last["at_us"] >= settled["to_us"]:
+    if last and (settled is None or last[0] >= settled["from_us"]):
+        if settled and last[1] > settled["offset"] and last[0] >= settled["to_us"]:
             known.makers.pop(settled["offset"], None)  # seen further on since: the settled one is no longer the last
-        known.makers[last["offset"]]
+        known.makers[last[1]]
         known.none = False
     next_done = row.get("next_done")
-    if following and (next_done is None or following["at_us"] < next_done):
-        known.makers[following["offset"]]
+    if following and (next_done is None or following[0] < next_done):
+        known.makers[following[1]]
 
 
 def judge(epochs: Epochs, known: dict[int, Known], readers: list[Reader], ranges: dict[tuple[str, int], Range]) -> None:

@@ -7,17 +7,13 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from chaos.anomalies import METRICS
 from checks.audit.epochs import Epoch, Epochs, Row
 from checks.audit.large.tally import Sparse, Tally, histogram, quantile
 from checks.audit.large.times import usual_gap
 from checks.audit.ranges import Owed
-from checks.audit.readers import READER, Reader
-
-_STAT_ROWS = "stack(5, 'count', n, 'p50', q[0], 'p95', q[1], 'p99', q[2], 'max', highest) AS (stat, value_us)"
+from checks.audit.readers import Reader
 
 
 def injections(faults: list[Row]) -> dict[str, int]:
@@ -33,27 +29,9 @@ def distributions(tally: Tally) -> dict[tuple[str, str, str], Sparse]:
     """How often each latency was seen: by metric, scope and fault (none)."""
     return {
         (metric, scope, ""): sparse
-        for metric in ("ack_latency", "end_to_end_latency")
+        for metric in ("ack_latency", "end_to_end_latency", "commit_latency")
         for (scope,), sparse in tally.each("counts", metric)
     }
-
-
-def commit_latencies(history: DataFrame) -> list[dict[str, Any]]:
-    """Statistics of how long commits took that the client waited for or was told of."""
-    took = "greatest(completed_us - requested_us, 0)"
-    made = history.filter("outcome = 'ok' AND kind IN ('sync', 'async')")
-    rows: list[dict[str, Any]] = (
-        made.groupBy(F.expr(f"{READER} AS scope"))
-        .agg(
-            F.expr("count(*) AS n"),
-            F.expr(f"percentile_approx({took}, array(0.5, 0.95, 0.99), 10000) AS q"),
-            F.expr(f"max({took}) AS highest"),
-        )
-        .selectExpr("'commit_latency' AS metric", "scope", "'' AS fault", _STAT_ROWS)
-        .toArrow()
-        .to_pylist()
-    )
-    return rows
 
 
 def unavailability(
@@ -104,7 +82,9 @@ def statistics(
         values[row["metric"], row["scope"], row["fault"]].append(row["value_us"])
         if not row.get("recovered", True):
             lasting[f"{row['metric']}_unrecovered", f"{row['fault']}:{row['scope']}"] += 1
-    counted = {key: histogram(np.array(found, np.int64)) for key, found in values.items()}
+    counted = {
+        key: histogram(np.array(found, np.int64), np.ones(len(found), np.int64)) for key, found in values.items()
+    }
     rows = []
     for (metric, scope, fault), sparse in (many | counted).items():
         stats = {"count": int(sparse[1].sum()), "p50": quantile(sparse, 0.5), "p95": quantile(sparse, 0.95)}

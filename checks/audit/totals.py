@@ -5,32 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from chaos.anomalies import ANOMALIES
-from checks.audit.epochs import Epochs
-from checks.audit.findings import UNDETERMINED, union
+from checks.audit.epochs import Epochs, Row
+from checks.audit.findings import UNDETERMINED
 from checks.audit.large.tally import Tally
 from checks.audit.load import Ledger
-from checks.audit.readers import READER, Reader
+from checks.audit.readers import Reader
 
 Totals = dict[tuple[str, str], int]
 """(name, scope) -> number."""
 
 
-def small_totals(ledger: Ledger) -> DataFrame:
-    """What the smaller tables hold: name, scope, value, in one pass per table."""
-    return union(
-        [
-            _tally(ledger.commits, READER, "rows.commits count(*)", "committed count_if(outcome = 'ok')"),
-            _tally(ledger.assignments, READER, "rows.assignments count(*)"),
-            _tally(ledger.lifecycle, "client", "rows.lifecycle count(*)"),
-            _tally(ledger.faults, "fault", "rows.faults count(*)"),
-            _tally(ledger.cluster, "key", "rows.cluster count(*)"),
-            _tally(ledger.log_range, "topic", "offsets sum(`end` - `start`)"),
-        ]
-    )
+def small_totals(tables: dict[str, list[Row]], ranges: dict[tuple[str, int], tuple[int | None, int | None]]) -> Totals:
+    """How many rows each of the smaller tables has, and how many offsets each topic had at read-back."""
+    found: Totals = {("rows", table): len(rows) for table, rows in tables.items()}
+    for (topic, _), (start, end) in ranges.items():
+        found["offsets", topic] = found.get(("offsets", topic), 0) + (end or 0) - (start or 0)
+    return found
 
 
 def sums(tally: Tally, counted: dict[tuple[Any, ...], int]) -> Totals:
@@ -40,16 +31,6 @@ def sums(tally: Tally, counted: dict[tuple[Any, ...], int]) -> Totals:
         if check == "duplicate_delivery":
             found["redelivered", scope] = found.get(("redelivered", scope), 0) + count
     return found
-
-
-def _tally(table: DataFrame, scope: str, *numbers: str) -> DataFrame:
-    """Numbers per scope, each given as `name expression`, as rows of name, scope, value."""
-    names, expressions = zip(*(n.split(" ", 1) for n in numbers), strict=True)
-    sums = table.groupBy(F.expr(f"CAST({scope} AS STRING) AS scope")).agg(
-        *(F.expr(f"CAST({e} AS BIGINT) AS v{i}") for i, e in enumerate(expressions))
-    )
-    rows = ", ".join(f"'{name}', v{i}" for i, name in enumerate(names))
-    return sums.selectExpr("scope", f"stack({len(names)}, {rows}) AS (name, value)").select("name", "scope", "value")
 
 
 def examined(check: str, scope: str, totals: Totals) -> int:
@@ -154,7 +135,6 @@ def count_rows(
         rows += [("delivered", name, delivered), ("distinct", name, delivered - totals.get(("redelivered", name), 0))]
     rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
     for table, read in ledger.rows.items():
-        small = sum(value for (name, _), value in totals.items() if name == f"rows.{table}")
-        rows += [("rows_read", table, read), ("rows_audited", table, totals.get(("rows", table), small))]
+        rows += [("rows_read", table, read), ("rows_audited", table, totals.get(("rows", table), 0))]
         rows.append(("torn_bytes", table, ledger.torn_bytes.get(table, 0)))
     return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]

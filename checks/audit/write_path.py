@@ -104,7 +104,7 @@ def lost_write(b: Block, tally: Tally) -> None:
     """
     absent = np.flatnonzero((b.sends["outcome"] == OK) & ~np.isin(b.sent, b.found))
     for (topic, partition), mine in sections(b.sends["topic"][absent], b.sends["partition"][absent]):
-        rows = absent[mine]
+        rows = mine.ints(absent)
         evicted, undetermined = _fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
         tally.add("sum", "evicted", b.place(topic), value=int(evicted.sum()))
         tally.find([], "lost_write", UNDETERMINED, b.place(topic), int(undetermined.sum()))
@@ -154,7 +154,7 @@ def duplicate_write(b: Block, tally: Tally) -> None:
     seq = b.copies["seq"]
     again = np.flatnonzero(seq[1:] == seq[:-1]) + 1
     for (topic,), mine in sections(b.copies["topic"][again]):
-        rows = again[mine]
+        rows = mine.ints(again)
 
         def told(i: int) -> dict[str, Any]:
             mine = b.copies_of(int(seq[i]))
@@ -192,7 +192,7 @@ def misplaced_write(b: Block, tally: Tally) -> None:
     elsewhere[[n for n in np.flatnonzero(s["partition"][acked] == NONE) if _at_offset(b, int(acked[n]))]] = False
     wrong = acked[elsewhere]
     for (topic,), mine in sections(s["topic"][wrong]):
-        rows = wrong[mine]
+        rows = mine.ints(wrong)
 
         def told(i: int) -> dict[str, Any]:
             at = int(b.copies_of_send(i)[0])
@@ -233,7 +233,7 @@ def unsent(b: Block, tally: Tally) -> None:
     for (incarnation, topic), mine in sections(b.copies["incarnation"][rows], b.copies["topic"][rows]):
         life = b.case.lives.get((b.producer, incarnation))
         if life is not None and life != "stopped":
-            tally.add("sum", "unsent_present", b.place(topic), value=len(rows[mine]))
+            tally.add("sum", "unsent_present", b.place(topic), value=len(mine))
             continue
         why = "unknown incarnation" if life is None else "the producer stopped without sending it"
         tally.find(
@@ -244,12 +244,12 @@ def unsent(b: Block, tally: Tally) -> None:
                     evidence={"why": why, "carried_run": b.case.run},
                     **_of_copy(b, i),
                 )
-                for i in _first(rows[mine], b.copies["partition"], b.copies["offset"])
+                for i in _first(mine.ints(rows), b.copies["partition"], b.copies["offset"])
             ),
             "phantom_write",
             "",
             b.place(topic),
-            len(rows[mine]),
+            len(mine),
         )
 
 
@@ -257,7 +257,7 @@ def reordered_write(producer: str, block: int, copies: Columns, case: Case, tall
     """Along the offsets of a partition an incarnation's seq does not increase: a record stands behind one that was sent
     later. A further copy of a seq that stands further up already is a duplicate, not a reorder."""
     for (topic, partition, life), mine in sections(copies["topic"], copies["partition"], copies["incarnation"]):
-        seq, offset, stamp = copies["seq"][mine], copies["offset"][mine], copies["timestamp"][mine]
+        seq, offset, stamp = (mine.ints(copies[n]) for n in ("seq", "offset", "timestamp"))
         later = case.lowest_later(producer, life, case.topics[topic], partition, block)
         if (seq[1:] > seq[:-1]).all() and (offset[1:] > offset[:-1]).all() and (later is None or offset[-1] < later):
             continue

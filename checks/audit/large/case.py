@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.epochs import Epochs, Key, Life
+from checks.audit.epochs import Epochs, Key, Life, Question
 from checks.audit.large.columns import NONE, Ints
 from checks.audit.large.tally import Tally
 from checks.audit.ranges import Owed
@@ -21,6 +21,9 @@ Who = tuple[str | None, int]
 class EpochFacts:
     """Of an epoch, what a finding needs; see `epochs.Epoch`."""
 
+    source: str | None
+    position: int | None
+
     reader: str
     consumer: str
     incarnation: int
@@ -32,6 +35,22 @@ class EpochFacts:
     begin_us: int
 
 
+@dataclass(frozen=True, order=True)
+class Committer:
+    """Who commits: one assignment of a consumer, in the name of a group."""
+
+    consumer: str
+    incarnation: int
+    assignment: int
+    mode: str
+    group: str
+
+    @property
+    def reader(self) -> str:
+        """The reader that it is, or is a member of."""
+        return self.group if self.mode == "subscribe" else self.consumer
+
+
 @dataclass(frozen=True)
 class Case:
     """The facts of a run that go to every executor.
@@ -40,6 +59,7 @@ class Case:
     the epoch delivered in earlier parts; NONE where there is no such.
     later: by (producer, incarnation, topic, partition), blocks of seqs and the lowest offset in any later block.
     log_ends: by (topic, partition), the offset behind the last record that is in the log.
+    questions: by (topic, partition), the epochs that asked what was committed.
     """
 
     run: str
@@ -54,15 +74,28 @@ class Case:
     lives: dict[Who, str]
     later: dict[tuple[str, int, str, int], tuple[Ints, Ints]]
     log_ends: dict[tuple[str, int], int]
+    committers: list[Committer]
+    questions: dict[tuple[str, int], list[Question]]
     injected: dict[str, int] = field(default_factory=dict)
     cell_us: int = 500_000
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topic_ids", {name: i for i, name in enumerate(self.topics)})
         object.__setattr__(self, "who_ids", {who: i for i, who in enumerate(self.who)})
+        object.__setattr__(self, "committer_ids", {c: i for i, c in enumerate(self.committers)})
+        object.__setattr__(self, "committing", frozenset(c.reader for c in self.committers))
 
     topic_ids: dict[str, int] = field(init=False, repr=False)
     who_ids: dict[Who, int] = field(init=False, repr=False)
+    committer_ids: dict[Committer, int] = field(init=False, repr=False)
+    committing: frozenset[str] = field(init=False, repr=False)
+    """The readers that commit."""
+
+    def epoch_of(self, committer: Committer, topic: str, partition: int) -> EpochFacts | None:
+        """The epoch in which a consumer commits for a partition; None if there is none on record."""
+        key = committer.consumer, committer.incarnation, committer.assignment, topic, partition
+        number = self.epoch_ids.get(key)
+        return None if number is None else self.epochs[number]
 
     def lowest_later(self, producer: str, incarnation: int, topic: str, partition: int, block: int) -> int | None:
         """The lowest offset of the incarnation's records in the partition that are of later blocks."""
@@ -103,7 +136,19 @@ def in_order(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def facts(epochs: Epochs) -> list[EpochFacts]:
     """The facts of all epochs."""
     return [
-        EpochFacts(e.reader, e.consumer, e.incarnation, e.assignment, e.turn, e.start, e.legal, e.why, e.begin_us)
+        EpochFacts(
+            e.source,
+            e.position,
+            e.reader,
+            e.consumer,
+            e.incarnation,
+            e.assignment,
+            e.turn,
+            e.start,
+            e.legal,
+            e.why,
+            e.begin_us,
+        )
         for e in epochs.all
     ]
 

@@ -23,17 +23,19 @@ Mask = npt.NDArray[np.bool_]
 NONE = -1
 """Stands for a missing number: offsets, partitions, assignments and seqs that exist are not negative."""
 
-SCHEMAS = {"sends": TABLES["sends"], "deliveries": TABLES["deliveries"], "log": LOG}
+SCHEMAS = {"log": LOG} | {name: TABLES[name] for name in ("sends", "deliveries", "commits")}
 REQUIRED = {
     "sends": ("producer", "incarnation", "seq", "topic", "outcome", "invoked_us", "completed_us"),
     "deliveries": ("consumer", "incarnation", "mode", "ordinal", "topic", "partition", "offset", "processed_us"),
     "log": ("topic", "partition", "offset"),
+    "commits": ("consumer", "incarnation", "mode", "topic", "partition", "offset", "outcome"),
 }
 """Columns without which a row says nothing."""
 
 
 class Part:
-    """The rows of one file. Numbers come as int64 with NONE for null, texts as codes into their distinct values."""
+    """The rows of one file. Numbers come with NONE for null, texts as codes into their distinct values; both as wide as
+    they are in the file, so 32 bits have to be widened (`Rows.ints` does) before they are shifted or multiplied."""
 
     def __init__(self, table: str, path: str, data: Any, columns: Sequence[str]) -> None:
         self.table, self.path = table, path
@@ -45,7 +47,7 @@ class Part:
         column = self._columns[name].chunk(0) if self.rows else pa.array([], pa.int64())
         if column.null_count:
             column = column.fill_null(NONE)
-        values: Ints = column.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
+        values: Ints = column.to_numpy(zero_copy_only=False)
         return values
 
     def codes(self, name: str) -> tuple[Ints, list[str]]:
@@ -56,7 +58,7 @@ class Part:
         if not isinstance(column, pa.DictionaryArray):
             column = column.dictionary_encode()
         indices = column.indices.fill_null(NONE) if column.null_count else column.indices
-        return indices.to_numpy(zero_copy_only=False).astype(np.int64), column.dictionary.to_pylist()
+        return indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
 
     def flags(self, name: str) -> tuple[Mask, Mask]:
         """A column of booleans: where it is true, and where it is known."""

@@ -15,7 +15,7 @@ from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, Ints, Part
 from checks.audit.large.group import runs, sections
 from checks.audit.large.pack import Columns, pack
-from checks.audit.large.survey import BLOCK_BITS
+from checks.audit.large.survey import BLOCK_BITS, committers
 
 OK, FAIL, UNKNOWN = 0, 1, 2
 OUTCOMES = {"ok": OK, "fail": FAIL, "unknown": UNKNOWN}
@@ -25,7 +25,14 @@ COPY = ("seq", "incarnation", "topic", "partition", "offset", "timestamp")
 RECORD = ("offset", "who", "seq", "timestamp")
 DELIVERY = ("epoch", "ordinal", "offset", "who", "seq", "sent_us", "processed_us")
 GAP = ("epoch", "begin", "end", "expected", "next_offset", "processed_us")
-"""The columns of each kind of rows in a block; a topic is its number in `Case.topics`, a `who` that in `Case.who`."""
+COMMIT = ("committer", "offset", "kind", "outcome", "requested_us", "completed_us")
+DONE = ("epoch", "at_us", "done")
+RUN = ("first", "last")
+"""The columns of each kind of rows in a block; topics, `who`s and committers are numbers of those in `Case`."""
+
+KINDS = ("sync", "async", "auto", "transaction")
+COMMITTED = {"ok": 0, "unknown": 1}
+NOT_COMMITTED = 2
 
 NEEDED = {
     "sends": ("producer", *SEND),
@@ -33,6 +40,10 @@ NEEDED = {
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
         *("producer", "producer_incarnation", "seq", "sent_us", "processed_us"),
+    ),
+    "commits": (
+        *("consumer", "incarnation", "group", "mode", "assignment", "topic", "partition", "offset", "kind", "outcome"),
+        *("requested_us", "completed_us"),
     ),
 }
 Piece = tuple[str, str, bytes]
@@ -42,7 +53,9 @@ Piece = tuple[str, str, bytes]
 def cut(part: Part, case: Case) -> Iterator[Piece]:
     """The pieces of one part of any table."""
     if part.rows:
-        yield from {"sends": _sends, "log": _log, "deliveries": _deliveries}[part.table](part, case)
+        yield from {"sends": _sends, "log": _log, "deliveries": _deliveries, "commits": _commits}[part.table](
+            part, case
+        )
 
 
 def write_block(producer: str, block: int) -> str:
@@ -55,6 +68,11 @@ def read_block(topic: str, partition: int, block: int) -> str:
     return json.dumps(["read", topic, partition, block])
 
 
+def commit_block(topic: str, partition: int) -> str:
+    """The name of the block of all commits on a partition."""
+    return json.dumps(["commits", topic, partition])
+
+
 def _sends(part: Part, case: Case) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     outcomes, words = part.codes("outcome")
@@ -62,7 +80,7 @@ def _sends(part: Part, case: Case) -> Iterator[Piece]:
     columns["topic"] = _topics(part, case)
     columns["outcome"] = np.array([OUTCOMES.get(word, UNKNOWN) for word in words], np.int64)[outcomes]
     for (code, block), mine in sections(codes, columns["seq"] >> BLOCK_BITS):
-        yield write_block(producers[code], block), "sends", pack({n: c[mine] for n, c in columns.items()})
+        yield write_block(producers[code], block), "sends", pack({n: mine.ints(c) for n, c in columns.items()})
 
 
 def _log(part: Part, case: Case) -> Iterator[Piece]:
@@ -75,9 +93,22 @@ def _log(part: Part, case: Case) -> Iterator[Piece]:
     whole = len(own) == part.rows
     kept = columns if whole else {n: c[own] for n, c in columns.items()}
     for (code, block), mine in sections(codes if whole else codes[own], kept["seq"] >> BLOCK_BITS):
-        yield write_block(producers[code], block), "log", pack({n: kept[n][mine] for n in COPY})
+        yield write_block(producers[code], block), "log", pack({n: mine.ints(kept[n]) for n in COPY})
     columns["who"] = _who(codes, producers, columns["incarnation"], case)
     yield from _by_place(part, case, columns, RECORD, "records")
+    if case.committers:
+        yield from _runs_of_log(columns, case)
+
+
+def _runs_of_log(columns: Columns, case: Case) -> Iterator[Piece]:
+    """The log as runs of contiguous offsets, for the commits on each partition."""
+    for (topic, partition), mine in sections(columns["topic"], columns["partition"]):
+        offset = mine.ints(columns["offset"])
+        if (offset[1:] < offset[:-1]).any():
+            offset = np.sort(offset)
+        starts = runs(offset - np.arange(len(offset)))
+        lasts = offset[np.append(starts[1:], len(offset)) - 1]
+        yield commit_block(case.topics[topic], partition), "runs", pack({"first": offset[starts], "last": lasts})
 
 
 def _deliveries(part: Part, case: Case) -> Iterator[Piece]:
@@ -85,28 +116,55 @@ def _deliveries(part: Part, case: Case) -> Iterator[Piece]:
     columns = {n: part.ints(n) for n in ("ordinal", "partition", "offset", "seq", "sent_us", "processed_us")}
     columns["topic"] = _topics(part, case)
     columns["who"] = _who(codes, producers, part.ints("producer_incarnation"), case)
-    columns["epoch"] = np.zeros(part.rows, np.int64)
+    starts: list[Ints] = []
+    numbers: list[Ints] = []
     consumers, clients = part.codes("consumer")
     gaps: list[Columns] = []
     keys = consumers, part.ints("incarnation"), part.ints("assignment"), columns["topic"], columns["partition"]
-    for (consumer, life, number, topic, partition), mine in sections(*keys):
+    for (consumer, life, assignment, topic, partition), mine in sections(*keys):
         place = case.topics[topic], partition
-        epoch = case.epoch_ids[(clients[consumer], life, number, *place)]
-        columns["epoch"][mine] = epoch
-        ordinal, offset, at_us = (columns[n][mine] for n in ("ordinal", "offset", "processed_us"))
+        epoch = case.epoch_ids[(clients[consumer], life, assignment, *place)]
+        starts.append(mine.starts)
+        numbers.append(np.full(len(mine.starts), epoch))
+        ordinal, offset, at_us = (mine.ints(columns[n]) for n in ("ordinal", "offset", "processed_us"))
         found = _gaps(ordinal, offset, at_us, case.heads[part.path, epoch])
         gaps += _within_log(found, epoch, topic, partition, case)
+        if case.epochs[epoch].reader in case.committing:
+            yield commit_block(*place), "done", pack(_done(epoch, offset, at_us))
+    order = np.argsort(begins := np.concatenate(starts))
+    columns["epoch"] = np.repeat(np.concatenate(numbers)[order], np.diff(begins[order], append=part.rows))
     yield from _by_place(part, case, columns, DELIVERY, "deliveries")
     if gaps:
         together = {n: np.concatenate([g[n] for g in gaps]) for n in gaps[0]}
         yield from _by_place(part, case, together, GAP, "gaps", at="begin")
 
 
+def _done(epoch: int, offset: Ints, at_us: Ints) -> Columns:
+    """How far (the highest offset + 1) an epoch had come at each time at which it processed."""
+    starts = runs(at_us)
+    done = np.maximum.reduceat(offset, starts) + 1
+    return {"epoch": np.full(len(starts), epoch, np.int64), "at_us": at_us[starts], "done": done}
+
+
+def _commits(part: Part, case: Case) -> Iterator[Piece]:
+    (kinds, kind_names), (outcomes, outcome_names) = part.codes("kind"), part.codes("outcome")
+    columns = {n: part.ints(n) for n in ("partition", "offset", "requested_us", "completed_us")}
+    columns["topic"] = _topics(part, case)
+    columns["kind"] = np.array([KINDS.index(k) if k in KINDS else 0 for k in kind_names], np.int64)[kinds]
+    columns["outcome"] = np.array([COMMITTED.get(o, NOT_COMMITTED) for o in outcome_names], np.int64)[outcomes]
+    columns["committer"] = np.zeros(part.rows, np.int64)
+    for committer, mine in committers(part):
+        columns["committer"][mine.index] = case.committer_ids[committer]
+    for (topic, partition), mine in sections(columns["topic"], columns["partition"]):
+        packed = pack({n: mine.ints(columns[n]) for n in COMMIT})
+        yield commit_block(case.topics[topic], partition), "commits", packed
+
+
 def _by_place(
     part: Part, case: Case, columns: Columns, names: tuple[str, ...], kind: str, at: str = "offset"
 ) -> Iterator[Piece]:
     for (topic, partition, block), mine in sections(columns["topic"], columns["partition"], columns[at] >> BLOCK_BITS):
-        yield read_block(case.topics[topic], partition, block), kind, pack({n: columns[n][mine] for n in names})
+        yield read_block(case.topics[topic], partition, block), kind, pack({n: mine.ints(columns[n]) for n in names})
 
 
 def _topics(part: Part, case: Case) -> Ints:

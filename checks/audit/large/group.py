@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
-Rows = slice | Ints
-"""Which rows: a stretch of them, or their numbers in ascending order."""
+
+LONG = 64
+"""From stretches of so many rows on, copying stretch by stretch is faster than row by row."""
 
 
 def runs(*keys: Ints) -> Ints:
@@ -18,8 +21,74 @@ def runs(*keys: Ints) -> Ints:
     new = np.zeros(n, np.bool_)
     new[:1] = True
     for key in keys:
-        new[1:] |= key[1:] != key[:-1]
+        if n and (key[0] != key[-1] or (key != key[0]).any()):
+            new[1:] |= key[1:] != key[:-1]
     return np.flatnonzero(new)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a part, in ascending order: the stretches in which they stand."""
+
+    starts: Ints
+    lengths: Ints
+
+    def __len__(self) -> int:
+        return int(self.lengths.sum())
+
+    @property
+    def first(self) -> int:
+        """The first of them."""
+        return int(self.starts[0])
+
+    @cached_property
+    def index(self) -> Ints:
+        """Their numbers."""
+        before = np.cumsum(self.lengths) - self.lengths
+        return np.repeat(self.starts - before, self.lengths) + np.arange(len(self))
+
+    def take(self, column: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Their values in a column; a view where they stand in one stretch."""
+        if len(self.starts) == 1:
+            return column[self.first : self.first + int(self.lengths[0])]
+        if len(self) >= LONG * len(self.starts):
+            ends = (self.starts + self.lengths).tolist()
+            return np.concatenate([column[a:b] for a, b in zip(self.starts.tolist(), ends, strict=True)])
+        return column[self.index]
+
+    def ints(self, column: Ints) -> Ints:
+        """Their values in a column of numbers."""
+        return self.take(column).astype(np.int64, copy=False)
+
+
+def sections(*keys: Ints) -> Iterator[tuple[tuple[int, ...], Rows]]:
+    """The rows of each distinct combination of keys."""
+    n = len(keys[0])
+    starts = runs(*keys)
+    if not n:
+        return
+    lengths = np.diff(starts, append=n)
+    at_starts = [key[starts] for key in keys]
+    codes, distinct = dense(at_starts)
+    order = np.argsort(codes, kind="stable")
+    counts = np.bincount(codes, minlength=distinct)
+    end = 0
+    for count in counts.tolist():
+        mine = order[end : end + count]
+        end += count
+        yield tuple(int(key[mine[0]]) for key in at_starts), Rows(starts[mine], lengths[mine])
+
+
+def dense(keys: list[Ints]) -> tuple[Ints, int]:
+    """One number for each combination of keys, from 0 on without gaps, and how many there are."""
+    codes, count = np.zeros(len(keys[0]), np.int64), min(len(keys[0]), 1)
+    for key in keys:
+        if not len(key) or (key[0] == key[-1] and (key == key[0]).all()):
+            continue
+        values, inverse = np.unique(key, return_inverse=True)
+        together, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
+        count = len(together)
+    return codes.astype(np.int64), count
 
 
 def grouped(key: Ints, *reductions: tuple[np.ufunc, Ints]) -> tuple[Ints, list[Ints]]:
@@ -35,43 +104,7 @@ def grouped(key: Ints, *reductions: tuple[np.ufunc, Ints]) -> tuple[Ints, list[I
     return keys[again], [f.reduceat(v[order], again) for (f, _), v in zip(reductions, values, strict=True)]
 
 
-def counted(key: Ints) -> tuple[Ints, Ints]:
-    """The distinct keys, ascending, and how many rows each has."""
-    starts = runs(key)
-    lengths = np.diff(starts, append=len(key))
-    order = np.argsort(key[starts], kind="stable")
-    keys = key[starts][order]
-    again = runs(keys)
-    return keys[again], np.add.reduceat(lengths[order], again) if len(again) else lengths
-
-
-def sections(*keys: Ints) -> Iterator[tuple[tuple[int, ...], Rows]]:
-    """The rows of each distinct combination of keys, in their order."""
-    n = len(keys[0])
-    starts = runs(*keys)
-    if not n:
-        return
-    lengths = np.diff(starts, append=n)
-    codes, distinct = dense([key[starts] for key in keys])
-    if distinct == len(starts):  # each stands in one stretch
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            yield tuple(int(key[start]) for key in keys), slice(start, start + length)
-        return
-    small = codes.astype(np.int16 if distinct < 1 << 15 else np.int32)
-    order = np.argsort(np.repeat(small, lengths), kind="stable")
-    rows = np.bincount(codes, weights=lengths, minlength=distinct).astype(np.int64)
-    end = 0
-    for count in rows.tolist():
-        mine = order[end : end + count]
-        end += count
-        yield tuple(int(key[mine[0]]) for key in keys), mine
-
-
-def dense(keys: list[Ints]) -> tuple[Ints, int]:
-    """One number for each combination of keys, from 0 on without gaps, and how many there are."""
-    codes, count = np.zeros(len(keys[0]), np.int64), 1
-    for key in keys:
-        values, inverse = np.unique(key, return_inverse=True)
-        together, codes = np.unique(codes * len(values) + inverse, return_inverse=True)
-        count = len(together)
-    return codes.astype(np.int64), count
+def counted(key: Ints, weights: Ints) -> tuple[Ints, Ints]:
+    """The distinct keys, ascending, and the sum of their weights."""
+    keys, (sums,) = grouped(key, (np.add, weights))
+    return keys, sums

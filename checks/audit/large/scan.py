@@ -46,7 +46,7 @@ def survey(spark: SparkSession, files: Files, wanted: surveying.Wanted) -> Tally
                 tally.add("all", "unreadable", value=[(path, str(e))])
         yield _packed(tally)
 
-    with by_the_file(spark):
+    with _by_the_file(spark):
         found = _collected(_contents(spark, files).mapInArrow(look, _TALLY))
     if unreadable := found.get("all", "unreadable"):
         raise RunDirError(min(unreadable)[1])
@@ -87,7 +87,7 @@ def judge(
         yield _packed(tally)
 
     tasks = max(spark.sparkContext.defaultParallelism, -(-rows // ROWS_PER_TASK))
-    with by_the_file(spark):
+    with _by_the_file(spark):
         cut = _contents(spark, files).mapInArrow(pieces, _PIECE)
         return _collected(cut.repartition(tasks, "block").mapInArrow(verdicts, _TALLY))
 
@@ -95,23 +95,6 @@ def judge(
 def columns_of(kinds: dict[str, list[Columns]], kind: str, names: tuple[str, ...]) -> Columns:
     """One kind of a block's rows, in the order of their parts."""
     return concatenated(kinds.get(kind, []), names)
-
-
-def rows_of(
-    spark: SparkSession,
-    table: str,
-    paths: list[str],
-    columns: tuple[str, ...],
-    schema: str,
-    made: Callable[[Part], pa.Table],
-) -> DataFrame:
-    """A DataFrame of what `made` makes of each part. To be run `by_the_file`."""
-
-    def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, path, data in _files(batches):
-            yield from made(Part(table, path, data, columns)).combine_chunks().to_batches()
-
-    return _contents(spark, {table: paths}).mapInArrow(make, schema)
 
 
 def _contents(spark: SparkSession, files: Files) -> DataFrame:
@@ -128,7 +111,7 @@ def _files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any]]:
 
 
 @contextmanager
-def by_the_file(spark: SparkSession) -> Iterator[None]:
+def _by_the_file(spark: SparkSession) -> Iterator[None]:
     """Few rows at once to Python: a row here is a file, or a piece of one."""
     key = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(key)

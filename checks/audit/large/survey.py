@@ -1,18 +1,23 @@
 """The first look at every row: sums, curves, latencies, and what can be judged from one row or its neighbours.
 
 Each function takes one part of a table and adds to a `Tally`. What they leave behind says who read what from when to
-when, which is what the second look (`blocks`) needs to know before it can judge.
+when, which is what the second look (`cut`, and the rules) needs to know before it can judge. Rows that differ only in
+seq and offset are looked at together, as runs: there are far fewer of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from checks.audit.findings import finding
-from checks.audit.large.columns import NONE, Ints, Part
+from checks.audit.findings import CAP, finding
+from checks.audit.large.case import Committer
+from checks.audit.large.columns import NONE, Ints, Mask, Part
 from checks.audit.large.group import Rows, counted, grouped, runs, sections
+from checks.audit.large.segments import segments
 from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import BUCKET_US, bucket, heat, moments
 
@@ -25,6 +30,10 @@ NEEDED = {
     "deliveries": (
         *("consumer", "incarnation", "group", "mode", "assignment", "ordinal", "topic", "partition", "offset"),
         *("producer", "producer_incarnation", "seq", "polled_us", "processed_us"),
+    ),
+    "commits": (
+        *("consumer", "incarnation", "group", "mode", "assignment", "topic", "partition", "offset", "kind", "outcome"),
+        *("requested_us", "completed_us"),
     ),
 }
 """The columns that are read of each table."""
@@ -43,201 +52,186 @@ def survey(part: Part, wanted: Wanted, tally: Tally) -> None:
     """Add one part of any table."""
     tally.add("sum", "rows", part.table, value=part.rows)
     if part.rows:
-        {"sends": _sends, "log": _log, "deliveries": _deliveries}[part.table](part, wanted, tally)
+        {"sends": _sends, "log": _log, "deliveries": _deliveries, "commits": _commits}[part.table](part, wanted, tally)
 
 
-def _who(part: Part, producer: str, incarnation: str, tally: Tally) -> tuple[Ints, list[str]]:
-    """Take note of every incarnation of a producer that is seen; returns the producers' codes and names."""
-    codes, names = part.codes(producer)
-    numbers = part.ints(incarnation)
-    starts = runs(codes, numbers)
-    pairs = set(zip(codes[starts].tolist(), numbers[starts].tolist(), strict=True))
+def _note_who(codes: Ints, names: list[str], incarnation: Ints, tally: Tally) -> None:
+    """Take note of every incarnation of a producer that is seen."""
+    starts = runs(codes, incarnation)
+    pairs = set(zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True))
     tally.add("set", "who", value={(names[c] if c >= 0 else None, n) for c, n in pairs})
-    return codes, names
 
 
 def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
-    _who(part, "producer", "incarnation", tally)
+    codes, producers = part.codes("producer")
+    _note_who(codes, producers, part.ints("incarnation"), tally)
     topics, names = part.codes("topic")
     outcomes, words = part.codes("outcome")
     partition, offset = part.ints("partition"), part.ints("offset")
     invoked, completed = part.ints("invoked_us"), part.ints("completed_us")
     tally.add("max", "drive_end_us", value=int(completed.max()))
-    of = {word: outcomes == code for code, word in enumerate(words)}
-    for (code,), mine in sections(topics):
+    starts = runs(topics, outcomes, partition, invoked, completed)
+    lengths = np.diff(starts, append=part.rows)
+    located = np.add.reduceat((offset >= 0).astype(np.int64), starts)
+    highest = np.maximum.reduceat(offset, starts)
+    run = [c[starts] for c in (topics, outcomes, partition, invoked, completed)] + [lengths, located, highest]
+    for (code,), mine in sections(run[0]):
+        _, outcome, places, began, done, count, with_offset, reached = (mine.ints(c) for c in run)
         topic = names[code]
         tally.add("set", "topics", value={topic})
-        for word, mask in of.items():
+        tally.add("sum", "sent", topic, value=int(count.sum()))
+        for nth, word in enumerate(words):
             name = {"ok": "acked", "fail": "failed"}.get(word, word)
-            tally.add("sum", name, topic, value=int(mask[mine].sum()))
-        tally.add("sum", "sent", topic, value=len(topics[mine]))
-        ok = of.get("ok", topics < NONE)[mine]
-        places, done, began = partition[mine], completed[mine], invoked[mine]
-        located = ok & (offset[mine] >= 0)
-        tally.add("sum", "located", topic, value=int(located.sum()))
-        moments(tally, "produce", topic, places[ok], done[ok], began[ok], wanted.injected)
-        _invoked_after(tally, topic, places, began, ok, wanted.injected)
+            tally.add("sum", name, topic, value=int(count[outcome == nth].sum()))
+        ok = outcome == (words.index("ok") if "ok" in words else NONE - 1)
+        tally.add("sum", "located", topic, value=int(with_offset[ok].sum()))
+        _after(tally, topic, places, began, count, ok, wanted.injected)
         if not ok.any():
             continue
-        took = np.maximum(done[ok] - began[ok], 0)
-        tally.add("counts", "ack_latency", topic, value=histogram(took))
-        heat(tally, "ack", topic, done[ok], took, wanted.cell_us)
-        tally.add("counts", "acked_curve", topic, value=counted(bucket(done[ok])))
-        _reached(tally, "acked_reached", (topic,), places[located], done[located], offset[mine][located])
+        places, began, done, count, reached = (c[ok] for c in (places, began, done, count, reached))
+        moments(tally, "produce", topic, places, done, began, count, wanted.injected)
+        took = np.maximum(done - began, 0)
+        tally.add("counts", "ack_latency", topic, value=histogram(took, count))
+        heat(tally, "ack", topic, done, took, count, wanted.cell_us)
+        tally.add("counts", "acked_curve", topic, value=counted(bucket(done), count))
+        _reached(tally, "acked_reached", (topic,), places, done, reached)
 
 
-def _invoked_after(
-    tally: Tally, topic: str, partition: Ints, invoked: Ints, ok: np.ndarray, injected: dict[str, int]
+def _after(
+    tally: Tally, topic: str, partition: Ints, invoked: Ints, count: Ints, ok: Mask, injected: dict[str, int]
 ) -> None:
+    """How much was sent to each partition after each fault, and how much of it was acknowledged."""
     for fault, at_us in injected.items():
-        late = invoked >= at_us
-        if late.any():
-            tally.add("counts", "sent_after", fault, topic, value=counted(partition[late]))
-            tally.add("counts", "acked_after", fault, topic, value=counted(partition[late & ok]))
+        for name, late in (("sent_after", invoked >= at_us), ("acked_after", (invoked >= at_us) & ok)):
+            if late.any():
+                tally.add("counts", name, fault, topic, value=counted(partition[late], count[late]))
 
 
 def _reached(tally: Tally, name: str, key: tuple[str, ...], partition: Ints, at_us: Ints, offset: Ints) -> None:
     """The highest offset + 1 in each partition and bucket of time; partition and bucket number in one key."""
-    if len(offset):
-        slots, (highest,) = grouped((partition << 36) | (at_us // BUCKET_US), (np.maximum, offset))
+    known = offset >= 0
+    if known.any():
+        keys = (partition[known] << 36) | (at_us[known] // BUCKET_US)
+        slots, (highest,) = grouped(keys, (np.maximum, offset[known]))
         tally.add("highest", name, *key, value=(slots, highest + 1))
 
 
 def _log(part: Part, wanted: Wanted, tally: Tally) -> None:
-    codes, producers = _who(part, "producer", "incarnation", tally)
+    codes, producers = part.codes("producer")
     topics, names = part.codes("topic")
     carried, tokens = part.codes("run")
-    partition, offset, timestamp = part.ints("partition"), part.ints("offset"), part.ints("timestamp")
+    partition, offset = part.ints("partition"), part.ints("offset")
     incarnation, seq = part.ints("incarnation"), part.ints("seq")
     crc_ok, crc_known = part.flags("crc_ok")
+    _note_who(codes, producers, incarnation, tally)
     ours = tokens.index(wanted.run) if wanted.run in tokens else NONE - 1
     own = (carried == ours) & (codes >= 0) & (incarnation >= 0) & (seq >= 0)
-    for (code,), mine in sections(topics):
+    for (code, place), mine in sections(topics, partition):
         topic = names[code]
         tally.add("set", "topics", value={topic})
-        for name, mask in (("in_log", topics >= 0), ("own", own), ("checked", crc_known)):
-            tally.add("sum", name, topic, value=int(mask[mine].sum()))
-    for check, wrong in (("corrupt_record", crc_known & ~crc_ok), ("phantom_write", ~own)):
-        for (code,), mine in sections(topics[found := np.flatnonzero(wrong)]):
-            rows = found[mine]
-            shown = rows[np.lexsort((offset[rows], partition[rows]))[:200]]
-            tally.find(
-                (
-                    finding(
-                        check,
-                        names[code],
-                        topic=names[code],
-                        partition=int(partition[i]),
-                        offset=int(offset[i]),
-                        producer=producers[codes[i]] if codes[i] >= 0 else None,
-                        incarnation=_number(incarnation[i]),
-                        seq=_number(seq[i]),
-                        at_us=_number(timestamp[i]),
-                        evidence={
-                            "why": None
-                            if check == "corrupt_record"
-                            else "no identity"
-                            if codes[i] < 0
-                            else "identity of another run",
-                            "carried_run": tokens[carried[i]] if carried[i] >= 0 else None,
-                        },
-                    )
-                    for i in shown.tolist()
-                ),
-                check,
-                "",
-                names[code],
-                len(rows),
-            )
-    for (code, place), mine in sections(topics, partition):
-        tally.add("max", "log_end", names[code], place, value=int(offset[mine].max()) + 1)
-    rows = np.flatnonzero(own)
-    _lowest(tally, names, producers, *(c[rows] for c in (topics, partition, codes, incarnation, seq, offset)))
+        tally.add("sum", "in_log", topic, value=len(mine))
+        for name, mask in (("own", own), ("checked", crc_known)):
+            tally.add("sum", name, topic, value=int(mine.take(mask).sum()))
+        tally.add("max", "log_end", topic, place, value=int(mine.ints(offset).max()) + 1)
+    corrupt, foreign = np.flatnonzero(crc_known & ~crc_ok), np.flatnonzero(~own)
+    _wrong_records(part, "corrupt_record", corrupt, tally)
+    _wrong_records(part, "phantom_write", foreign, tally)
+    kept = [c if not len(foreign) else c[own] for c in (topics, partition, codes, incarnation, seq >> BLOCK_BITS)]
+    _lowest(tally, names, producers, kept, offset if not len(foreign) else offset[own])
 
 
-def _lowest(
-    tally: Tally,
-    names: list[str],
-    producers: list[str],
-    topics: Ints,
-    partition: Ints,
-    codes: Ints,
-    incarnation: Ints,
-    seq: Ints,
-    offset: Ints,
-) -> None:
-    """The lowest offset at which a record of each block of seqs stands, by partition and incarnation."""
-    for (topic, place, code, life), mine in sections(topics, partition, codes, incarnation):
-        blocks, offsets = seq[mine] >> BLOCK_BITS, offset[mine]
-        distinct, (lowest,) = grouped(blocks, (np.minimum, offsets))
-        tally.add("lowest", "lowest", producers[code], life, names[topic], place, value=(distinct, lowest))
+def _wrong_records(part: Part, check: str, rows: Ints, tally: Tally) -> None:
+    """Records that are wrong by themselves: the CRC does not fit, or they carry no identity of this run."""
+    if not len(rows):
+        return
+    (codes, producers), (topics, names), (carried, tokens) = (part.codes(n) for n in ("producer", "topic", "run"))
+    numbers = {n: part.ints(n) for n in ("partition", "offset", "incarnation", "seq", "timestamp")}
+    for (code,), mine in sections(topics[rows]):
+        chosen = mine.ints(rows)
+        order = chosen[np.lexsort((numbers["offset"][chosen], numbers["partition"][chosen]))]
+        shown = []
+        for i in order[:CAP].tolist():
+            told: dict[str, Any] = {n: _number(c[i]) for n, c in numbers.items()}
+            producer = producers[codes[i]] if codes[i] >= 0 else None
+            evidence = {"carried_run": tokens[carried[i]] if carried[i] >= 0 else None}
+            if check == "phantom_write":
+                evidence["why"] = "identity of another run" if producer is not None else "no identity"
+            at_us = told.pop("timestamp")
+            row = finding(check, names[code], evidence=evidence, topic=names[code], producer=producer, **told)
+            shown.append(row | {"at_us": at_us})
+        tally.find(shown, check, "", names[code], len(chosen))
+
+
+def _lowest(tally: Tally, names: list[str], producers: list[str], keys: list[Ints], offset: Ints) -> None:
+    """The lowest offset at which a record of each block of seqs stands, by partition and incarnation.
+
+    keys: topic, partition, producer, incarnation, block.
+    """
+    starts = runs(*keys)
+    if not len(starts):
+        return
+    lowest = np.minimum.reduceat(offset, starts)
+    *where, blocks = (key[starts] for key in keys)
+    for (topic, place, code, life), mine in sections(*where):
+        distinct, (least,) = grouped(mine.ints(blocks), (np.minimum, mine.ints(lowest)))
+        tally.add("lowest", "lowest", producers[code], life, names[topic], place, value=(distinct, least))
 
 
 def _deliveries(part: Part, wanted: Wanted, tally: Tally) -> None:
-    who = _who(part, "producer", "producer_incarnation", tally)
-    (topics, names), (groups, group_names) = part.codes("topic"), part.codes("group")
-    (consumers, clients), (modes, mode_names) = part.codes("consumer"), part.codes("mode")
-    incarnation, assignment, partition = part.ints("incarnation"), part.ints("assignment"), part.ints("partition")
-    ordinal, offset, processed = part.ints("ordinal"), part.ints("offset"), part.ints("processed_us")
-    polled = part.ints("polled_us")
+    codes, producers = part.codes("producer")
+    _note_who(codes, producers, part.ints("producer_incarnation"), tally)
+    names = part.codes("topic")[1]
+    processed, offset = part.ints("processed_us"), part.ints("offset")
     tally.add("max", "drive_end_us", value=int(processed.max()))
-    for (c, life, number, topic, place, g, m), mine in sections(
-        consumers, incarnation, assignment, topics, partition, groups, modes
-    ):
-        group, mode = (group_names[g] if g >= 0 else None), mode_names[m]
-        reader = (group if mode == "subscribe" else clients[c]) or ""
-        segment = _segment(part, mine, who, ordinal, offset, processed, polled)
-        segment |= {"mode": mode, "group": group, "path": part.path}
-        key = clients[c], life, number, names[topic], place
+    for key, reader, mine, segment in segments(part):
         tally.add("all", "segments", *key, value=[segment])
         tally.add("sum", "delivered", reader, value=segment["rows"])
-        places = partition[mine]
-        _reached(tally, "delivered_reached", (reader, names[topic]), places, processed[mine], offset[mine])
-        tally.add("counts", "delivered_curve", reader, value=counted(bucket(processed[mine])))
+        _moved(tally, reader, key[3], key[4], mine, processed, offset)
+    tally.add("set", "topics", value=set(names))
 
 
-def _segment(
-    part: Part,
-    mine: Rows,
-    who: tuple[Ints, list[str]],
-    ordinal: Ints,
-    offset: Ints,
-    processed: Ints,
-    polled: Ints,
-) -> dict[str, object]:
-    """What one epoch delivered in this part, in the order of processing, and where that order fell back."""
-    order, offsets = ordinal[mine], offset[mine]
-    rows = np.arange(part.rows)[mine]
-    if (order[1:] < order[:-1]).any():
-        again = np.argsort(order, kind="stable")
-        order, offsets, rows = order[again], offsets[again], rows[again]
-    falls = np.flatnonzero(offsets[1:] <= offsets[:-1]) + 1
-    incarnations, seqs = part.ints("producer_incarnation"), part.ints("seq")
+def _moved(tally: Tally, reader: str, topic: str, partition: int, mine: Rows, processed: Ints, offset: Ints) -> None:
+    """How much the reader processed when, and how far it came."""
+    at_us, offsets = mine.ints(processed), mine.ints(offset)
+    starts = runs(at_us)
+    at_us, counts = at_us[starts], np.diff(starts, append=len(offsets))
+    tally.add("counts", "delivered_curve", reader, value=counted(bucket(at_us), counts))
+    places = np.full(len(starts), partition, np.int64)
+    _reached(tally, "delivered_reached", (reader, topic), places, at_us, np.maximum.reduceat(offsets, starts))
 
-    def told(i: int, before: int | None) -> dict[str, int | str | None]:
-        row = int(rows[i])
-        code = int(who[0][row])
-        return {
-            "offset": int(offsets[i]),
-            "ordinal": int(order[i]),
-            "processed_us": int(processed[row]),
-            "producer": who[1][code] if code >= 0 else None,
-            "incarnation": _number(incarnations[row]),
-            "seq": _number(seqs[row]),
-            "before": before,
-        }
 
-    return {
-        "rows": len(rows),
-        "low": int(offsets.min()),
-        "high": int(offsets.max()),
-        "last": int(offsets[-1]),
-        "first": told(0, None),
-        "end_ordinal": int(order[-1]),
-        "polled_us": int(polled[mine].min()),
-        "falls": len(falls),
-        "fallen": [told(int(i), int(offsets[i - 1])) for i in falls[np.argsort(offsets[falls], kind="stable")[:200]]],
-    }
+def _commits(part: Part, wanted: Wanted, tally: Tally) -> None:
+    (topics, names), (kinds, kind_names) = part.codes("topic"), part.codes("kind")
+    outcomes, words = part.codes("outcome")
+    partition, offset = part.ints("partition"), part.ints("offset")
+    requested, completed = part.ints("requested_us"), part.ints("completed_us")
+    tally.add("max", "drive_end_us", value=int(completed.max()))
+    ok, maybe = (
+        np.isin(outcomes, [words.index(w) for w in some if w in words]) for some in (("ok",), ("ok", "unknown"))
+    )
+    told = np.isin(kinds, [kind_names.index(k) for k in ("sync", "async") if k in kind_names])
+    for committer, mine in committers(part):
+        tally.add("set", "committers", value={committer})
+        tally.add("sum", "committed", committer.reader, value=int(mine.take(ok).sum()))
+        if len(timed := mine.index[mine.take(ok & told).astype(bool)]):
+            took = np.maximum(completed[timed] - requested[timed], 0)
+            value = histogram(took, np.ones(len(took), np.int64))
+            tally.add("counts", "commit_latency", committer.reader, value=value)
+        rows = mine.index[mine.take(maybe).astype(bool)]
+        for (code, place), here in sections(topics[rows], partition[rows]):
+            highest = int(here.ints(offset[rows]).max())
+            key = committer.consumer, committer.incarnation, committer.assignment, names[code], place
+            tally.add("max", "committed_to", *key, value=highest)
+
+
+def committers(part: Part) -> Iterator[tuple[Committer, Rows]]:
+    """Who committed what in a part of commits."""
+    (consumers, clients), (groups, group_names) = part.codes("consumer"), part.codes("group")
+    modes, mode_names = part.codes("mode")
+    keys = consumers, part.ints("incarnation"), part.ints("assignment"), modes, groups
+    for (consumer, life, assignment, mode, group), mine in sections(*keys):
+        name = group_names[group] if group >= 0 else ""
+        yield Committer(clients[consumer], life, assignment, mode_names[mode], name), mine
 
 
 def _number(value: np.int64) -> int | None:

@@ -98,14 +98,14 @@ class Tally:
         return tally
 
 
-def histogram(values: Ints) -> Sparse:
+def histogram(values: Ints, weights: Ints) -> Sparse:
     """Values that are not negative, and how often each occurs; see `EXACT_ROWS`."""
     if len(values) <= EXACT_ROWS:
-        distinct, counts = np.unique(values, return_counts=True)
-        return distinct.astype(np.int64), counts.astype(np.int64)
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return distinct.astype(np.int64), np.bincount(inverse, weights).astype(np.int64)
     codes = _coded(values)
     least = int(codes.min())
-    counts = np.bincount(codes - least)
+    counts = np.bincount(codes - least, weights)
     found = np.flatnonzero(counts)
     return _decoded(found + least), counts[found].astype(np.int64)
 

@@ -1,4 +1,7 @@
-"""Points in time of many rows, reduced to what the curves, the heat maps and the unavailability need."""
+"""Points in time of many rows, reduced to what the curves, the heat maps and the unavailability need.
+
+Rows come as runs: rows that share all the given values, and how many they are.
+"""
 
 from __future__ import annotations
 
@@ -24,41 +27,40 @@ def bucket(at_us: Ints) -> Ints:
     return at_us - at_us % BUCKET_US
 
 
-def heat(tally: Tally, series: str, scope: str, at_us: Ints, value_us: Ints, cell_us: int) -> None:
+def heat(tally: Tally, series: str, scope: str, at_us: Ints, value_us: Ints, counts: Ints, cell_us: int) -> None:
     """Count values by cell of time and bin of size, the number of both in one key."""
-    bins = _bins(value_us)
-    cells = at_us // cell_us
-    tally.add("counts", "heat", series, scope, value=_counted_dense(cells * 64 + bins))
-
-
-def _bins(value_us: Ints) -> Ints:
-    """The bin of each value: by a table over small values and searching for the others."""
-    return np.searchsorted(EDGES, np.maximum(value_us, 1), "right") - 1
-
-
-def _counted_dense(keys: Ints) -> Sparse:
+    bins = np.searchsorted(EDGES, np.maximum(value_us, 1), "right") - 1
+    keys = at_us // cell_us * 64 + bins
     least = int(keys.min())
     if int(keys.max()) - least > 4 * len(keys) + 100_000:
-        return counted(keys)
-    counts = np.bincount(keys - least)
-    found = np.flatnonzero(counts)
-    return found + least, counts[found].astype(np.int64)
+        tally.add("counts", "heat", series, scope, value=counted(keys, counts))
+        return
+    sums = np.bincount(keys - least, counts)
+    found = np.flatnonzero(sums)
+    tally.add("counts", "heat", series, scope, value=(found + least, sums[found].astype(np.int64)))
 
 
 def moments(
-    tally: Tally, what: str, scope: str, partition: Ints, at_us: Ints, invoked_us: Ints, injected: dict[str, int]
+    tally: Tally,
+    what: str,
+    scope: str,
+    partition: Ints,
+    at_us: Ints,
+    invoked_us: Ints,
+    counts: Ints,
+    injected: dict[str, int],
 ) -> None:
     """For each fault and partition: the distinct times of success before it, with how many each saw, and the first
     success of an operation invoked after it."""
     for fault, fault_us in injected.items():
         before = (at_us >= fault_us - BEFORE_US) & (at_us < fault_us)
         if before.any():
-            relative = at_us[before] - (fault_us - BEFORE_US)
-            tally.add("counts", f"{what}_before", fault, scope, value=counted((partition[before] << 40) | relative))
+            keys = (partition[before] << 40) | (at_us[before] - (fault_us - BEFORE_US))
+            tally.add("counts", f"{what}_before", fault, scope, value=counted(keys, counts[before]))
         after = invoked_us >= fault_us
         if after.any():
-            places, (first,) = grouped(partition[after], (np.minimum, at_us[after]))
-            tally.add("lowest", f"{what}_first", fault, scope, value=(places, first))
+            firsts = grouped(partition[after], (np.minimum, at_us[after]))
+            tally.add("lowest", f"{what}_first", fault, scope, value=(firsts[0], firsts[1][0]))
 
 
 def usual_gap(before: Sparse | None, partition: int) -> int:
