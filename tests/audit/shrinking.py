@@ -6,6 +6,7 @@ that can be made of it are judged at once, and what could be left out alone is t
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,7 @@ from tests.audit.histories import History, by_audit, by_oracle, differences
 from tests.audit.oracle import Row
 
 AT_ONCE = 300
-ROUNDS, ROUNDS_AFTER_CRASH = 12, 4
-"""A batch in which one history makes the audit break off has to be halved, so a crash is shrunk less far."""
+ROUNDS = 12
 CRASH = "crash:"
 Judge = Callable[[Sequence[History]], list[list[str]]]
 
@@ -43,17 +43,20 @@ def _breaking(spark: Any, histories: Sequence[History], error: Exception) -> tup
             first = middle
         except Exception as e:  # noqa: BLE001 - see `compare`
             last, error = middle, e
-    return first, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+    where = "".join(traceback.format_tb(error.__traceback__, limit=-2))
+    return first, f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}\n{where}"
 
 
 def shrink(history: History, judge: Judge) -> History:
     """The smallest history found on which audit and oracle still differ in one of the same checks."""
     checks = _checks(judge([history])[0])
+    if CRASH in checks:
+        return history  # the traceback says more, and every candidate would need an audit of its own
 
     def differs(candidates: Sequence[History]) -> list[bool]:
         return [bool(checks & _checks(found)) for found in judge(candidates)]
 
-    for _ in range(ROUNDS_AFTER_CRASH if CRASH in checks else ROUNDS):
+    for _ in range(ROUNDS):
         smaller = _fewer_rows(history, differs)
         if smaller is history:
             break
