@@ -91,7 +91,8 @@ def _duplicate_write(f: Finding, e: Evidence, c: Context) -> str:
 
 def _reordered_write(f: Finding, e: Evidence, c: Context) -> str:
     idempotence = c.setting(f["producer"], "enable.idempotence", "false")
-    later = f"seq {e['after_seq']} (offset {e['after_offset']}), which was sent later"
+    whose = f"seq {e['after_seq']}" if "after_seq" in e else "another"
+    later = f"{whose} (offset {e['after_offset']}), which was sent later"
     return f"seq {f['seq']} stands behind {later} (enable.idempotence={idempotence})"
 
 

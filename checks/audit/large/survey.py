@@ -205,6 +205,7 @@ def _commits(part: Part, wanted: Wanted, tally: Tally) -> None:
     outcomes, words = part.codes("outcome")
     partition, offset = part.ints("partition"), part.ints("offset")
     requested, completed = part.ints("requested_us"), part.ints("completed_us")
+    tally.add("set", "topics", value=set(names))
     tally.add("max", "drive_end_us", value=int(completed.max()))
     ok, maybe = (
         np.isin(outcomes, [words.index(w) for w in some if w in words]) for some in (("ok",), ("ok", "unknown"))
