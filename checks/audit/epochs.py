@@ -37,7 +37,7 @@ class Epoch:
     """One epoch. source and position are as recorded; start is the position taken as true, legal whether it may be.
 
     rows, low, high, first and last are of the offsets delivered in it, first and last in the order of processing.
-    committed: highest offset it committed (ok or unknown) by its own rows. passed: the same with what the observer and
+    committed: highest offset it committed (ok) by its own rows. passed: the same with what the observer and
     the next owner's start give away. turn: its place among the reader's epochs on the partition, by begin.
     """
 

@@ -49,7 +49,8 @@ AUDIT_TABLES: dict[str, pa.Schema] = {
         mechanism=_str,
     ),
     # Per topic: sent, acked, failed, unknown, in_log, evicted, log_gaps (offsets in range without a record). Per
-    # reader: delivered, distinct. Per ledger table: rows_read, rows_audited, torn_bytes.
+    # reader: delivered, distinct. Per ledger table: rows_read, rows_audited, torn_bytes. Per table and client:
+    # clock_backwards, the rows that ended before they began.
     "counts": _table(name=_str, scope=_str, value=_i64),
     # stat is count, p50, p95, p99 or max; for count the value is the number of measurements. `fault` is empty for
     # times that belong to no fault.

@@ -134,6 +134,7 @@ def count_rows(
         delivered = totals.get(("delivered", name), 0)
         rows += [("delivered", name, delivered), ("distinct", name, delivered - totals.get(("redelivered", name), 0))]
     rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
+    rows += [(name, scope, value) for (name, scope), value in sorted(totals.items()) if name == "clock_backwards"]
     for table, read in ledger.rows.items():
         rows += [("rows_read", table, read), ("rows_audited", table, totals.get(("rows", table), 0))]
         rows.append(("torn_bytes", table, ledger.torn_bytes.get(table, 0)))

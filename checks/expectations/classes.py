@@ -23,6 +23,7 @@ _STATED = {
     "RowsMissingFromAudit": "Rows of the ledger that the audit did not take in.",
     "UnexplainedTornBytes": "Torn bytes in ledger files of clients that nobody killed on purpose.",
     "UnexpectedClientDeaths": "Clients that died though no fault asked for it.",
+    "DoubledIncarnations": "Incarnations of a client that were started more than once.",
     "PartitionsReadBack": "Partitions of the final log that were read back.",
     "RecordsSent": "Records that the producers sent, whatever became of them.",
     "RecordsAcknowledged": "Acknowledged records, in the topic that has the fewest.",

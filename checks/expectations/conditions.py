@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
@@ -53,6 +54,7 @@ class Conditions:
             "RowsMissingFromAudit": self._rows,
             "UnexplainedTornBytes": self._torn,
             "UnexpectedClientDeaths": self._deaths,
+            "DoubledIncarnations": self._doubled,
             "PartitionsReadBack": self._log,
             "RecordsSent": self._sent,
             "RecordsAcknowledged": self._acked,
@@ -136,6 +138,26 @@ class Conditions:
         ]
         why = f"{listed(dead)} died, though no fault asked for it; see its file in logs/ and run again"
         return Seen(len(dead), f"{len(dead)}", why)
+
+    def _doubled(self) -> Seen:
+        """Rows of two processes under one name and incarnation cannot be told apart."""
+        if not self._lifecycle:
+            return unseen("not recorded", "the ledger knows of no client; see the drive's stages in events.jsonl")
+        started = Counter((r["client"], r["incarnation"]) for r in self._lifecycle if r["event"] == "started")
+        doubled = listed([f"{client} incarnation {n}" for (client, n), times in sorted(started.items()) if times > 1])
+        count = sum(times > 1 for times in started.values())
+        why = f"{doubled} was started more than once, so its rows are of two processes; give each its own and run again"
+        return Seen(count, f"{count}", why)
+
+    def clock(self) -> str:
+        """Whose clock ran backwards, and in which rows; empty if none did. No time of the run can be relied on then."""
+        steps = self._counts.get("clock_backwards", {})
+        rows = listed([f"{n:,} rows of {scope}" for scope, n in sorted(steps.items())])
+        return (
+            f"a clock ran backwards ({rows} end before they begin): stop time from being set during a run"
+            if rows
+            else ""
+        )
 
     def _log(self) -> Seen:
         wanted = {(t.name, p) for t in self._scenario.topics for p in range(t.partitions)}

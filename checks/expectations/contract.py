@@ -130,6 +130,15 @@ def _conditions(s: Scenario) -> Iterator[Term]:
         split="torn",
     )
     yield _condition("UnexpectedClientDeaths", "client_deaths", "No client died unasked", "clients_lived", 0, 0)
+    yield _condition(
+        "DoubledIncarnations",
+        "doubled_incarnations",
+        "Each incarnation was one process",
+        "ledger_complete",
+        0,
+        0,
+        split="incarnations",
+    )
     all_of_them = partitions(s)
     yield _condition(
         "PartitionsReadBack",

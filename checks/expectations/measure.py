@@ -19,6 +19,9 @@ from checks.expectations.words import FINDINGS, duration, listed, of, tell
 
 CLIENT_FAULTS = "consumer."
 
+BY_TIME = {"duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"}
+"""The checks that ask what had happened before what: with a clock that ran backwards they cannot say."""
+
 
 @dataclass(frozen=True)
 class _Total:
@@ -53,6 +56,8 @@ class Measure:
     def _count(self, term: Term) -> Seen:
         if self._distrust:
             return unseen("not counted", self._distrust)
+        if term.check in BY_TIME and (why := self._conditions.clock()):
+            return unseen("not counted", why)
         total = self._total(term)
         if total is None and nothing_to_examine(self._scenario, term.check):
             return self._nothing(term)
@@ -97,6 +102,8 @@ class Measure:
         )
 
     def _time(self, term: Term) -> Seen:
+        if why := self._conditions.clock():
+            return unseen("not measured", why)
         rows = [
             r
             for r in self._metrics

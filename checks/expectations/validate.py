@@ -26,6 +26,7 @@ from checks.expectations.judge import Outcome, judge
 from checks.expectations.measure import Measure
 from checks.expectations.seen import Seen
 from checks.result import Expectation
+from checks.session import tuned
 
 SUITE = "contract"
 
@@ -40,7 +41,8 @@ def validate(spark: Any, run: RunDir, resolved: Resolved) -> list[Expectation]:
     measure = Measure(run, resolved)
     agreed = [(term, measure.seen(term)) for term in terms(resolved)]
     frame = _one_row(spark, agreed)
-    outcomes = _run_suite(run, suite_for(resolved), frame)
+    with tuned(spark):
+        outcomes = _run_suite(run, suite_for(resolved), frame)
     missing = Outcome(success=False, observed=None, exception="GX returned no result for it")
     return judge([(term, seen, outcomes.get(term.column, missing)) for term, seen in agreed])
 

@@ -124,3 +124,36 @@ def test_an_empty_ledger_is_audited_and_has_seen_nothing(spark: Any, tmp_path: P
     summary = read_audit(run, "summary")
     assert {r["count"] for r in summary} == {r["examined"] for r in summary} == {0}
     assert {r["check"] for r in summary} >= {"lost_write", "skipped_delivery", "double_ownership"}
+
+
+def damaged(run: RunDir, table: str) -> None:
+    """Keep the footer, break the pages."""
+    path = part(run, table)
+    data = bytearray(path.read_bytes())
+    data[4:60] = bytes(56)
+    path.write_bytes(bytes(data))
+
+
+@pytest.mark.parametrize("table", ["sends", "deliveries", "commits"])
+def test_damaged_pages_under_a_sound_footer(spark: Any, tmp_path: Path, table: str) -> None:
+    story = Story("orders", 1).wrote(0)
+    story.assigned().got(0).commit(1)
+    run = make_run(tmp_path / "run", [story])
+    damaged(run, table)
+    with pytest.raises(RunDirError, match=rf"{table}\.parquet/part-00000\.parquet is not readable.*table {table}"):
+        audit(spark, run, resolved_of([story]))
+
+
+def test_nulls_where_a_row_says_nothing_without_the_column(spark: Any, run: RunDir) -> None:
+    rewrite(part(run, "sends"), lambda t: t.set_column(2, "seq", pa.array([None], pa.int64())))
+    with pytest.raises(RunDirError, match=r"part-00000\.parquet: column seq of table sends is null in 1 rows"):
+        audit(spark, run, resolved_of([Story("orders", 1)]))
+
+
+def test_a_clock_that_ran_backwards_is_counted_by_table_and_client(spark: Any, tmp_path: Path) -> None:
+    story = Story("orders", 1).wrote(0).send(1, outcome="unknown", completed_us=1)
+    story.assigned().got(0, polled_us=10**15).commit(1, completed_us=2)
+    run = make_run(tmp_path / "run", [story])
+    audit(spark, run, resolved_of([story]))
+    counts = {r["scope"]: r["value"] for r in read_audit(run, "counts") if r["name"] == "clock_backwards"}
+    assert counts == {"sends of p1/1": 1, "deliveries of c1/1": 1, "commits of c1/1": 1}

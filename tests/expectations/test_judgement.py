@@ -9,7 +9,7 @@ import pytest
 from chaos.ledger.schemas import TABLES
 from checks.expectations.contract import terms
 from checks.expectations.judge import Outcome, judge
-from checks.expectations.measure import Measure
+from checks.expectations.measure import BY_TIME, Measure
 from checks.result import Expectation
 
 from .runs import SCENARIO, SECOND, T0, FakeRun, assigned, fault_row, life, proven
@@ -352,3 +352,21 @@ def test_gx_that_saw_another_number_is_not_believed(fake):
     (crashed,) = judge([(term, seen, Outcome(False, None, "no such column"))])
     assert (other.verdict, crashed.verdict) == ("inconclusive", "inconclusive")
     assert "no such column" in crashed.why
+
+
+def test_an_incarnation_that_was_started_twice_is_inconclusive_and_named(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("shop/1", "producer", "started")]
+    found = judged(run)
+    assert others_pass(found, ("ledger_complete", "incarnations", ""))
+    assert "shop/1 incarnation 1 was started more than once" in found["ledger_complete", "incarnations", ""].why
+
+
+def test_a_clock_that_ran_backwards_leaves_open_what_hangs_on_time_and_nothing_else(fake):
+    run = fake()
+    run.counts.append({"name": "clock_backwards", "scope": "deliveries of billing/1", "value": 12})
+    found = judged(run)
+    open_ones = {check for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
+    assert open_ones == BY_TIME | {"produce_unavailability"}
+    assert "12 rows of deliveries of billing/1" in found["duplicate_delivery", "illegal", ""].why
+    assert found["lost_write", "", ""].verdict == "pass"

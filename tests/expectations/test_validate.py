@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import socket
 
+import pytest
+
 from chaos.anomalies import ANOMALIES
 
 from .runs import SCENARIO
@@ -108,3 +110,14 @@ def test_validating_twice_replaces_the_project(fake, validated):
     validated(run)
     validated(run)
     assert len(list((run.run.gx / "uncommitted").glob("**/validations/**/*.html"))) == 1
+
+
+@pytest.mark.parametrize("more", ["", "  consume_unavailability: {max: 15s, p95: 14s}\n"])
+def test_the_whole_contract_is_one_spark_job_beside_that_which_asks_for_the_table(fake, validated, spark, more):
+    """However many rules: they are aggregates of one row, and GX bundles them."""
+    spark.sparkContext.setJobGroup(f"contract{more}", "validate")
+    try:
+        assert len(validated(fake(SCENARIO + more))) > 20
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(f"contract{more}")) == 2

@@ -70,6 +70,7 @@ def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
     partition, offset = part.ints("partition"), part.ints("offset")
     invoked, completed = part.ints("invoked_us"), part.ints("completed_us")
     tally.add("max", "drive_end_us", value=int(completed.max()))
+    _backwards(tally, "sends", codes, producers, completed < invoked)
     starts = runs(topics, outcomes, partition, invoked, completed)
     lengths = np.diff(starts, append=part.rows)
     located = np.add.reduceat((offset >= 0).astype(np.int64), starts)
@@ -95,6 +96,12 @@ def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
         heat(tally, "ack", topic, done, took, count, wanted.cell_us)
         tally.add("counts", "acked_curve", topic, value=counted(bucket(done), count))
         _reached(tally, "acked_reached", (topic,), places, done, reached)
+
+
+def _backwards(tally: Tally, table: str, codes: Ints, clients: list[str], wrong: Mask) -> None:
+    """Rows whose times contradict each other: the clock of their client was set back between them."""
+    for (code,), mine in sections(codes[rows := np.flatnonzero(wrong)]):
+        tally.add("sum", "clock_backwards", f"{table} of {clients[code]}", value=len(mine.ints(rows)))
 
 
 def _after(
@@ -183,6 +190,8 @@ def _deliveries(part: Part, wanted: Wanted, tally: Tally) -> None:
     names = part.codes("topic")[1]
     processed, offset = part.ints("processed_us"), part.ints("offset")
     tally.add("max", "drive_end_us", value=int(processed.max()))
+    consumers, clients = part.codes("consumer")
+    _backwards(tally, "deliveries", consumers, clients, processed < part.ints("polled_us"))
     for key, reader, mine, segment in segments(part):
         tally.add("all", "segments", *key, value=[segment])
         tally.add("sum", "delivered", reader, value=segment["rows"])
@@ -207,9 +216,9 @@ def _commits(part: Part, wanted: Wanted, tally: Tally) -> None:
     requested, completed = part.ints("requested_us"), part.ints("completed_us")
     tally.add("set", "topics", value=set(names))
     tally.add("max", "drive_end_us", value=int(completed.max()))
-    ok, maybe = (
-        np.isin(outcomes, [words.index(w) for w in some if w in words]) for some in (("ok",), ("ok", "unknown"))
-    )
+    consumers, clients = part.codes("consumer")
+    _backwards(tally, "commits", consumers, clients, (completed < requested) & (completed != NONE))
+    ok = np.isin(outcomes, [code for code, word in enumerate(words) if word == "ok"])
     told = np.isin(kinds, [kind_names.index(k) for k in ("sync", "async") if k in kind_names])
     for committer, mine in committers(part):
         tally.add("set", "committers", value={committer})
@@ -218,7 +227,7 @@ def _commits(part: Part, wanted: Wanted, tally: Tally) -> None:
             took = np.maximum(completed[timed] - requested[timed], 0)
             value = histogram(took, np.ones(len(took), np.int64))
             tally.add("counts", "commit_latency", committer.reader, value=value)
-        rows = mine.index[mine.take(maybe).astype(bool)]
+        rows = mine.index[mine.take(ok).astype(bool)]
         for (code, place), here in sections(topics[rows], partition[rows]):
             highest = int(here.ints(offset[rows]).max())
             key = committer.consumer, committer.incarnation, committer.assignment, names[code], place

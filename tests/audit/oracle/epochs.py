@@ -73,7 +73,7 @@ def reading_of(case: Case) -> Reading:
         epoch.delivered.append(row)
     _without_row(found, case)
     for row in case.rows["commits"]:
-        if row["outcome"] in ("ok", "unknown") and key_of(row) in found:
+        if row["outcome"] == "ok" and key_of(row) in found:
             found[key_of(row)].commits.append(row)
     for epoch in found.values():
         _end(epoch, list(found.values()), case)
