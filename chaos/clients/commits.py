@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -15,6 +16,14 @@ from chaos.ledger.writer import TableWriter
 
 BACKOFF_MS, MOST_BACKOFF_MS = 100, 1000
 """librdkafka's defaults."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """When a commit was asked for, and under which assignment: the answer may come when the partition is held anew."""
+
+    at_us: int
+    assignment: int | None
 
 
 class Committer:
@@ -35,7 +44,7 @@ class Committer:
         self._writer, self._who, self._commit, self._numbers = writer, dict(who), commit, numbers
         backoff_ms = float(config.get("retry.backoff.ms", BACKOFF_MS))
         self._backoff_s = min(backoff_ms, float(config.get("retry.backoff.max.ms", MOST_BACKOFF_MS))) / 1000
-        self._pending: dict[tuple[str, int, int], deque[int]] = defaultdict(deque)
+        self._pending: dict[tuple[str, int, int], deque[_Request]] = defaultdict(deque)
 
     def settings(self) -> Config:
         """What the commit setting means for librdkafka."""
@@ -60,17 +69,18 @@ class Committer:
 
     def _request(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
         offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
-        requested_us = now_us()
+        requests = [_Request(now_us(), self._numbers.get((o.topic, o.partition))) for o in offsets]
         try:
             if self._commit.kind == "auto":
                 consumer.store_offsets(offsets=offsets)
             elif self._commit.kind == "async":
-                for o in offsets:
-                    self._pending[o.topic, o.partition, o.offset].append(requested_us)
+                for o, request in zip(offsets, requests, strict=True):
+                    self._pending[o.topic, o.partition, o.offset].append(request)
                 consumer.commit(offsets=offsets, asynchronous=True)
             else:
                 answers = consumer.commit(offsets=offsets, asynchronous=False)
-                self._write("sync", [(o, None, requested_us) for o in answers])
+                asked = dict(zip(ends, requests, strict=True))
+                self._write("sync", [(o, None, asked[o.topic, o.partition]) for o in answers])
         except KafkaException as e:
             error: KafkaError = e.args[0]
             if self._commit.kind == "auto":
@@ -78,7 +88,7 @@ class Committer:
                 return
             for o in offsets:
                 self._take(o)
-            self._write(self._commit.kind, [(o, error, requested_us) for o in offsets])
+            self._write(self._commit.kind, [(o, error, r) for o, r in zip(offsets, requests, strict=True)])
 
     def on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """librdkafka's answer to an asynchronous or automatic commit."""
@@ -87,49 +97,51 @@ class Committer:
         kind = "auto" if self._commit.kind == "auto" else "async"
         self._write(kind, [(o, error, self._take(o)) for o in partitions if o.offset >= 0])
 
-    def _take(self, o: TopicPartition) -> int | None:
+    def _take(self, o: TopicPartition) -> _Request | None:
         place = o.topic, o.partition, o.offset
-        times = self._pending.get(place)
-        if not times:
+        requests = self._pending.get(place)
+        if not requests:
             return None
-        requested_us = times.popleft()
-        if not times:
+        first = requests.popleft()
+        if not requests:
             del self._pending[place]
-        return requested_us
+        return first
 
     def close(self) -> None:
         """Write what was never answered; nothing is answered any more."""
         rows = [
-            self._row("async", TopicPartition(*place), "unknown", "no answer before the end", requested_us)
-            for place, times in self._pending.items()
-            for requested_us in times
+            self._row("async", TopicPartition(*place), "unknown", "no answer before the end", request)
+            for place, requests in self._pending.items()
+            for request in requests
         ]
         self._writer.append_rows(rows)
         self._pending.clear()
 
-    def _write(self, kind: str, answers: Iterable[tuple[TopicPartition, KafkaError | None, int | None]]) -> None:
+    def _write(self, kind: str, answers: Iterable[tuple[TopicPartition, KafkaError | None, _Request | None]]) -> None:
         """Write the answers for some partitions: the partition's own error counts, or else that of the whole commit."""
         rows = []
-        for o, error, requested_us in answers:
-            took_s = None if requested_us is None else (now_us() - requested_us) / 1e6
+        for o, error, request in answers:
+            took_s = None if request is None else (now_us() - request.at_us) / 1e6
             error = o.error or error
             outcome = commit_outcome(error, took_s, self._backoff_s)
-            rows.append(self._row(kind, o, outcome, error and error.name(), requested_us))
+            rows.append(self._row(kind, o, outcome, error and error.name(), request))
         self._writer.append_rows(rows)
 
     def _row(
-        self, kind: str, o: TopicPartition, outcome: str, error: str | None, requested_us: int | None
+        self, kind: str, o: TopicPartition, outcome: str, error: str | None, request: _Request | None
     ) -> dict[str, object]:
         at_us = now_us()
+        if request is None:  # an automatic commit: nobody here asked for it
+            request = _Request(at_us, self._numbers.get((o.topic, o.partition)))
         return {
             **self._who,
-            "assignment": self._numbers.get((o.topic, o.partition)),
+            "assignment": request.assignment,
             "topic": o.topic,
             "partition": o.partition,
             "offset": o.offset,
             "kind": kind,
             "outcome": outcome,
             "error": error,
-            "requested_us": at_us if requested_us is None else requested_us,
+            "requested_us": request.at_us,
             "completed_us": at_us,
         }

@@ -1,0 +1,39 @@
+"""Rows of commits, without a broker: what a row says of a commit whose answer came late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import TopicPartition
+
+from chaos.clients.commits import Committer
+from chaos.clients.protocol import CommitSpec
+from chaos.ledger.reader import StreamEnd, read_stream
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.writer import TableWriter
+
+
+class AsyncConsumer:
+    """Takes commits and answers none."""
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert asynchronous
+
+
+def test_an_answer_belongs_to_the_assignment_that_asked(tmp_path: Path) -> None:
+    numbers = {("orders", 0): 1}
+    who = {"consumer": "c/1", "incarnation": 1, "group": "g", "mode": "subscribe"}
+    writer = TableWriter(tmp_path, "commits", "c-1.1")
+    committer = Committer(writer, who, CommitSpec(when="after_batch", kind="async"), {}, numbers)
+    committer.after_batch(AsyncConsumer(), {("orders", 0): 5})
+    committer.after_batch(AsyncConsumer(), {("orders", 0): 9})
+    numbers["orders", 0] = 2  # revoked and given again before the answer is served
+    committer.on_commit(None, [TopicPartition("orders", 0, 5)])
+    committer.after_batch(AsyncConsumer(), {("orders", 0): 7})
+    committer.close()
+    rows = [r for batch in read_stream(writer.path, TABLES["commits"], StreamEnd()) for r in batch.to_pylist()]
+    assert [(r["offset"], r["assignment"], r["outcome"]) for r in rows] == [
+        (5, 1, "ok"),
+        (9, 1, "unknown"),
+        (7, 2, "unknown"),
+    ]
