@@ -9,8 +9,10 @@ the records, by batches), duplicates (5 %, a batch written again by a retry) and
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ import pyarrow.parquet as pq
 from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.seal import ROWS_PER_PART, SEAL, parquet_options, part_name
 from chaos.rundir import RunDir, write_atomically
 from chaos.scenario import Resolved, Scenario
+from checks.logread import ROWS_PER_FILE
 
 TOPIC, GROUP, READER = "orders", "billing", "replay"
 PARTITIONS, PRODUCERS, MEMBERS = 12, 2, 3
@@ -36,7 +40,10 @@ STRETCH = 10
 """Ticks whose records of a partition are polled together, and committed together."""
 REBALANCE_EVERY = 2
 """Slices (of TICKS ticks) between rebalances."""
-ROWS_PER_PART = 1 << 20
+LOST, DUPLICATED = 0.01, 0.05
+"""Shares of the batches of a rich history."""
+NAMES = [f"shop/{p + 1}" for p in range(PRODUCERS)]
+KEYS = [f"k{i}" for i in range(997)]
 
 Ints = npt.NDArray[np.int64]
 
@@ -56,352 +63,380 @@ class Plan:
 
 @dataclass
 class Planted:
-    """What a correct audit has to find."""
+    """What a correct audit has to find, and nothing else: `lost_write`, `duplicate_write`, and legal redelivery."""
 
     lost: int = 0
     duplicated: int = 0
     redelivered: int = 0
 
 
+@dataclass(frozen=True)
+class Named:
+    """A column of texts: of each row the number of its text."""
+
+    codes: Ints
+    texts: list[str]
+
+
+Column = Ints | Named | str | int | bool
+Columns = dict[str, Any]
+"""By name a `Column`."""
+
+
 class Parts:
-    """A table as a folder of Parquet parts, written as rows come."""
+    """A stream of rows as a folder of Parquet parts, written as rows come, as `chaos.ledger.seal` writes them."""
 
-    def __init__(self, folder: Path, schema: pa.Schema, prefix: str = "part") -> None:
-        self.folder, self.schema, self.prefix, self.rows, self.parts = folder, schema, prefix, 0, 0
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, schema: pa.Schema, prefix: str, rows_per_part: int = ROWS_PER_PART) -> None:
+        self.folder, self.schema, self.prefix, self.rows_per_part = folder, schema, prefix, rows_per_part
+        self.rows: list[int] = []
+        """Rows of each part."""
         self._pending: list[pa.Table] = []
-        self._count = 0
-        self.part_rows: list[int] = []
+        folder.mkdir(parents=True, exist_ok=True)
 
-    def append(self, **columns: Any) -> None:
-        arrays = []
-        n = next(len(c) for c in columns.values() if isinstance(c, np.ndarray))
-        for f in self.schema:
-            value = columns.get(f.name)
-            if isinstance(value, tuple):  # (numbers, names)
-                names = pa.array(value[1], f.type)
-                arrays.append(names.take(pa.array(value[0])))
-            elif isinstance(value, np.ndarray):
-                arrays.append(pa.array(value, f.type))
-            else:
-                arrays.append(pa.repeat(pa.scalar(value, f.type), n))
-        self._pending.append(pa.Table.from_arrays(arrays, schema=self.schema))
-        self._count += n
-        while self._count >= ROWS_PER_PART:
-            self._write(ROWS_PER_PART)
+    def append(self, rows: int, columns: Columns) -> None:
+        """One value for all rows, or one for each; a column that is not named is null."""
+        arrays = [_column(columns.get(f.name), f.type, rows) for f in self.schema]
+        self.append_table(pa.Table.from_arrays(arrays, schema=self.schema))
 
-    def _write(self, rows: int) -> None:
-        table = pa.concat_tables(self._pending)
-        pq.write_table(
-            table.slice(0, rows), self.folder / f"{self.prefix}-{self.parts:05}.parquet",
-            compression="zstd", compression_level=1,
-        )
-        self.part_rows.append(min(rows, len(table)))
-        self.parts += 1
-        self.rows += min(rows, len(table))
-        rest = table.slice(rows)
-        self._pending, self._count = ([rest] if len(rest) else []), len(rest)
+    def append_table(self, table: pa.Table) -> None:
+        self._pending.append(table)
+        while sum(map(len, self._pending)) >= self.rows_per_part:
+            self._write()
 
     def close(self) -> None:
-        if self._pending or not self.parts:
-            self._pending = self._pending or [self.schema.empty_table()]
-            self._write(ROWS_PER_PART)
+        """Write what is left; a stream of no rows is one part of none."""
+        if self._pending or not self.rows:
+            self._write()
+
+    def paths(self) -> list[Path]:
+        return [self.folder / f"{self.prefix}-{n:05}.parquet" for n in range(len(self.rows))]
+
+    def _write(self) -> None:
+        table = pa.concat_tables(self._pending or [self.schema.empty_table()])
+        part, rest = table.slice(0, self.rows_per_part), table.slice(self.rows_per_part)
+        self.rows.append(len(part))
+        pq.write_table(part, self.paths()[-1], row_group_size=self.rows_per_part, **parquet_options(self.schema))
+        self._pending = [rest] if len(rest) else []
+
+
+def _column(value: Column | None, kind: pa.DataType, rows: int) -> pa.Array:
+    if isinstance(value, Named):
+        return pa.array(value.texts, kind).take(pa.array(value.codes))
+    if isinstance(value, np.ndarray):
+        return pa.array(value, kind)
+    return pa.repeat(pa.scalar(value, kind), rows)
 
 
 @dataclass
 class Slice:
-    """Records of some ticks, sorted by (tick, producer, seq). offset is -1 for what never reached the log."""
+    """Records of some ticks, sorted by (tick, producer, seq), and what became of them."""
 
     tick: Ints
     producer: Ints
     seq: Ints
     partition: Ints
+    batch: Ints
     invoked_us: Ints
     completed_us: Ints
     acked_offset: Ints
-    log: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
+    log: dict[int, tuple[int, Ints]] = field(default_factory=dict)
     """By partition: the first offset, and of each log record which of these it is."""
 
 
 def slices(plan: Plan, planted: Planted) -> Iterator[Slice]:
+    """The whole history of writing, in slices; adds to `planted` what it plants."""
     rng = np.random.default_rng(plan.seed)
     heads = np.zeros(PARTITIONS, np.int64)
-    per_slice = TICKS * PER_TICK * PRODUCERS
-    for nth in range(-(-plan.records // per_slice)):
-        n = min(per_slice, plan.records - nth * per_slice)
-        index = np.arange(n, dtype=np.int64)
-        tick = index // (PER_TICK * PRODUCERS) + nth * TICKS
-        producer = index // PER_TICK % PRODUCERS
-        seq = tick * PER_TICK + index % PER_TICK
-        partition = rng.integers(0, PARTITIONS, n)
-        invoked = BEGIN_US + tick * TICK_US + (index % PER_TICK) // 100 * 200
-        batch = (tick * PRODUCERS + producer) * PARTITIONS + partition
-        latency = rng.integers(1_500, 20_000, int(batch.max() - batch.min()) + 1)
-        completed = BEGIN_US + tick * TICK_US + 1_000 + latency[batch - batch.min()]
-        s = Slice(tick, producer, seq, partition, invoked, completed, np.full(n, -1, np.int64))
-        fate = rng.random(len(latency))[batch - batch.min()] if plan.rich else np.ones(n)
+    size = TICKS * PER_TICK * PRODUCERS
+    for nth in range(-(-plan.records // size)):
+        s = _sent(rng, nth, min(size, plan.records - nth * size))
+        first, batches = int(s.batch.min()), int(s.batch.max() - s.batch.min()) + 1
+        fate = rng.random(batches)[s.batch - first] if plan.rich else np.ones(len(s.seq))
         for p in range(PARTITIONS):
-            mine = np.flatnonzero(partition == p)
-            copies = np.ones(len(mine), np.int64)
-            if plan.rich:
-                gone = fate[mine] < 0.01
-                copies[gone] = 0
-                copies[(fate[mine] >= 0.01) & (fate[mine] < 0.06)] = 2
-                if p == PARTITIONS - 1:
-                    copies[:] = 0
-                planted.lost += int((copies == 0).sum())
-                planted.duplicated += int((copies == 2).sum())
-            order = _twice(mine, copies, batch[mine])
-            s.log[p] = int(heads[p]), order
-            first = np.full(n, -1, np.int64)
-            places = heads[p] + np.arange(len(order))
-            first[order[::-1]] = places[::-1]  # of two copies the first was acknowledged
-            found = first[mine]
-            if (found < 0).any():  # a lost batch was acknowledged where another stands now
-                nxt = heads[p] + np.concatenate([[0], np.cumsum(copies)[:-1]])
-                found = np.where(found < 0, nxt, found)
-            s.acked_offset[mine] = found
-            heads[p] += len(order)
+            _write(s, p, fate, plan.rich and p == PARTITIONS - 1, heads, planted)
         yield s
+
+
+def _sent(rng: np.random.Generator, nth: int, n: int) -> Slice:
+    """The nth slice as the producers see it; all records of a batch are acknowledged at once."""
+    index = np.arange(n, dtype=np.int64)
+    tick = index // (PER_TICK * PRODUCERS) + nth * TICKS
+    producer = index // PER_TICK % PRODUCERS
+    seq = tick * PER_TICK + index % PER_TICK
+    partition = rng.integers(0, PARTITIONS, n)
+    batch = (tick * PRODUCERS + producer) * PARTITIONS + partition
+    latency = rng.integers(1_500, 20_000, int(batch.max() - batch.min()) + 1)
+    invoked = BEGIN_US + tick * TICK_US + (index % PER_TICK) // 100 * 200
+    completed = BEGIN_US + tick * TICK_US + 1_000 + latency[batch - batch.min()]
+    return Slice(tick, producer, seq, partition, batch, invoked, completed, np.full(n, -1, np.int64))
+
+
+def _write(s: Slice, p: int, fate: npt.NDArray[np.float64], gone: bool, heads: Ints, planted: Planted) -> None:
+    """Put a slice's records of a partition into its log: each once, or as its batch's fate says, or none."""
+    mine = np.flatnonzero(s.partition == p)
+    copies = np.ones(len(mine), np.int64)
+    copies[fate[mine] < LOST] = 0
+    copies[(fate[mine] >= LOST) & (fate[mine] < LOST + DUPLICATED)] = 2
+    if gone:
+        copies[:] = 0
+    planted.lost += int((copies == 0).sum())
+    planted.duplicated += int((copies == 2).sum())
+    order = _twice(mine, copies, s.batch[mine])
+    s.log[p] = int(heads[p]), order
+    # a lost batch was acknowledged at offsets that others have now; of two copies the first was acknowledged
+    s.acked_offset[mine] = heads[p] + np.cumsum(copies) - copies
+    s.acked_offset[order[::-1]] = (heads[p] + np.arange(len(order)))[::-1]
+    heads[p] += len(order)
 
 
 def _twice(mine: Ints, copies: Ints, batch: Ints) -> Ints:
     """Log order: as sent, and a batch written twice stands again right behind itself."""
-    if (copies == 1).all():
-        return mine
-    again = copies == 2
-    keep = copies > 0
+    keep, again = copies > 0, copies == 2
     rows = np.concatenate([mine[keep], mine[again]])
     nth = np.concatenate([np.zeros(keep.sum(), np.int64), np.ones(again.sum(), np.int64)])
-    number = np.concatenate([batch[keep], batch[again]])
-    return rows[np.lexsort((rows, nth, number))]
+    return rows[np.lexsort((rows, nth, np.concatenate([batch[keep], batch[again]])))]
+
+
+@dataclass
+class Consumer:
+    """One consumer process, and its deliveries so far. held: the number of the assignment of each partition it has."""
+
+    name: str
+    group: str
+    mode: str
+    rows: Parts
+    member_id: str | None = None
+    assignments: int = 0
+    ordinal: int = 0
+    held: dict[int, int] = field(default_factory=dict)
+
+    def identity(self, polled: Polled) -> Columns:
+        """Who it is, and what it reads under which assignment."""
+        numbers = np.zeros(PARTITIONS, np.int64)
+        numbers[list(self.held)] = list(self.held.values())
+        who = {"consumer": self.name, "incarnation": 1, "group": self.group, "mode": self.mode}
+        return who | {
+            "assignment": numbers[polled.partition],
+            "topic": TOPIC,
+            "partition": polled.partition,
+            "offset": polled.offset,
+        }
+
+    def deliver(self, s: Slice, polled: Polled) -> None:
+        rows, n = polled.row, len(polled.row)
+        mine = {**self.identity(polled), "ordinal": self.ordinal + np.arange(n), "leader_epoch": 0}
+        record = {"producer": Named(s.producer[rows], NAMES), "producer_incarnation": 1, "seq": s.seq[rows]}
+        times = {"sent_us": s.invoked_us[rows], "polled_us": polled.done_us - 900, "processed_us": polled.done_us}
+        self.rows.append(n, mine | record | times)
+        self.ordinal += n
+
+
+@dataclass
+class Polled:
+    """Records in the order in which a consumer polls them. row: in the slice. done_us: when their stretch is done."""
+
+    partition: Ints
+    offset: Ints
+    row: Ints
+    stretch: Ints
+    done_us: Ints
+
+    @classmethod
+    def of(cls, s: Slice, partitions: Iterable[int]) -> Polled:
+        """What a holder of these partitions gets of a slice: stretch by stretch, in each by partition."""
+        logs = [(p, *s.log[p]) for p in sorted(partitions)]
+        partition = np.concatenate([np.full(len(rows), p) for p, _, rows in logs])
+        offset = np.concatenate([first + np.arange(len(rows)) for _, first, rows in logs])
+        row = np.concatenate([rows for _, _, rows in logs])
+        stretch = (s.tick[row] - s.tick[0]) // STRETCH
+        end = BEGIN_US + (s.tick[0] + (stretch + 1) * STRETCH) * TICK_US
+        order = np.lexsort((offset, partition, stretch))
+        return cls(*(c[order] for c in (partition, offset, row, stretch, end + 25_000 + partition * 1_000)))
+
+    def take(self, rows: Ints) -> Polled:
+        return Polled(*(c[rows] for c in (self.partition, self.offset, self.row, self.stretch, self.done_us)))
 
 
 class History:
     """Writes one run directory."""
 
     def __init__(self, run: RunDir, plan: Plan) -> None:
-        self.run, self.plan, self.planted = run, plan, Planted()
-        ledger = run.ledger
-        self.sends = [Parts(ledger / "sends.parquet", TABLES["sends"], f"part-{p}") for p in range(PRODUCERS)]
-        clients = MEMBERS + 1
-        self.delivered = [
-            Parts(ledger / "deliveries.parquet", TABLES["deliveries"], f"part-{c}") for c in range(clients)
-        ]
-        self.commits = Parts(ledger / "commits.parquet", TABLES["commits"])
+        self.ledger, self.plan, self.planted = run.ledger, plan, Planted()
+        self.sends = [self._stream("sends", f"stream-{p}") for p in range(PRODUCERS)]
+        self.log = [Parts(self.ledger / "log", LOG, f"{TOPIC}-{p:05}", ROWS_PER_FILE) for p in range(PARTITIONS)]
+        given = [self._stream("deliveries", f"stream-{c}") for c in range(MEMBERS + 1)]
+        self.members = [Consumer(f"{GROUP}/{m + 1}", GROUP, "subscribe", given[m], f"m-{m}") for m in range(MEMBERS)]
+        self.reader = Consumer(f"{READER}/1", READER, "assign", given[MEMBERS])
+        self.commits = self._stream("commits")
         self.assignments: list[dict[str, Any]] = []
-        self.log = [Parts(ledger / "log", LOG, f"{TOPIC}-{p:05}") for p in range(PARTITIONS)]
-        self.ordinal = [0] * clients
-        self.heads = [0] * PARTITIONS
-        self.names = [f"shop/{p + 1}" for p in range(PRODUCERS)]
-        self.consumers = [f"{GROUP}/{m + 1}" for m in range(MEMBERS)] + [f"{READER}/1"]
-        self.tail: dict[int, tuple[int, Ints, Slice]] = {}
-        self.assignment = [0] * clients
-        self.given: dict[tuple[int, int], int] = {}
+        self.ends = [0] * PARTITIONS
+        self.uncommitted: dict[int, tuple[Slice, Polled]] = {}
+        """By partition: what was delivered to the group and not committed before the coming rebalance."""
         self.now = BEGIN_US
 
     def write(self) -> Planted:
-        last = None
         for nth, s in enumerate(slices(self.plan, self.planted)):
             if nth % REBALANCE_EVERY == 0:
-                self._rebalance(nth // REBALANCE_EVERY, s, last)
+                self._rebalance(nth // REBALANCE_EVERY, s)
             self._sends(s)
             self._log(s)
-            self._deliver(s, last_before_rebalance=(nth + 1) % REBALANCE_EVERY == 0)
+            for member in self.members:
+                self._deliver(member, s, before_rebalance=(nth + 1) % REBALANCE_EVERY == 0)
+            self.reader.deliver(s, Polled.of(s, self.reader.held))
             self.now = int(s.completed_us.max()) + 50_000
-            last = s
-        self._revoke()
-        self._close()
+        self._revoke(None)
+        self._seal()
         return self.planted
 
+    def _stream(self, table: str, prefix: str = "stream-0") -> Parts:
+        return Parts(self.ledger / f"{table}.parquet", TABLES[table], prefix)
+
     def _sends(self, s: Slice) -> None:
-        for p in range(PRODUCERS):
+        for p, stream in enumerate(self.sends):
             mine = np.flatnonzero(s.producer == p)
             mine = mine[np.lexsort((s.seq[mine], s.partition[mine], s.tick[mine]))]
-            self.sends[p].append(
-                producer=self.names[p], incarnation=1, seq=s.seq[mine], topic=TOPIC, partition=s.partition[mine],
-                offset=s.acked_offset[mine], outcome="ok", invoked_us=s.invoked_us[mine],
-                completed_us=s.completed_us[mine], key=(s.seq[mine] * 31 % 997, [f"k{i}" for i in range(997)]),
-            )  # fmt: skip
+            record = {"producer": NAMES[p], "incarnation": 1, "seq": s.seq[mine]}
+            place = {"topic": TOPIC, "partition": s.partition[mine], "offset": s.acked_offset[mine], "outcome": "ok"}
+            times = {"invoked_us": s.invoked_us[mine], "completed_us": s.completed_us[mine]}
+            key = Named(s.seq[mine] * 31 % len(KEYS), KEYS)
+            stream.append(len(mine), record | place | times | {"key": key})
 
     def _log(self, s: Slice) -> None:
         for p, (first, rows) in s.log.items():
-            if not len(rows):
-                continue
-            self.log[p].append(
-                topic=TOPIC, partition=p, offset=first + np.arange(len(rows)), timestamp=s.invoked_us[rows] // 1000 * 1000,
-                run=run_token(self.plan.run_id), producer=(s.producer[rows], self.names), incarnation=1,
-                seq=s.seq[rows], crc_ok=True, committed=True,
-            )  # fmt: skip
-            self.heads[p] = first + len(rows)
+            self.ends[p] = first + len(rows)
+            place = {"topic": TOPIC, "partition": p, "offset": first + np.arange(len(rows))}
+            record = {"producer": Named(s.producer[rows], NAMES), "incarnation": 1, "seq": s.seq[rows]}
+            seen = {"run": run_token(self.plan.run_id), "crc_ok": True, "committed": True}
+            stamp = {"timestamp": s.invoked_us[rows] // 1000 * 1000}
+            self.log[p].append(len(rows), place | record | seen | stamp)
 
-    def _owner(self, partition: int, generation: int) -> int:
-        return (partition + generation) % MEMBERS
-
-    def _rebalance(self, generation: int, s: Slice, last: Slice | None) -> None:
+    def _rebalance(self, generation: int, s: Slice) -> None:
         """Each partition moves on; the new owner begins at the last commit, before the end of the last stretch."""
         if generation:
             self._revoke(generation)
         for p in range(PARTITIONS):
-            first = s.log[p][0]
-            back = len(self.tail[p][1]) if generation and p in self.tail else 0
-            self._assign(self._owner(p, generation), p, first - back, "committed" if generation else "reset", generation)
-            if back:
-                start, rows, old = self.tail[p]
-                self._rows(self._owner(p, generation), p, start, rows, old, self.now)
-                self.planted.redelivered += back
+            member, again = self.members[(p + generation) % MEMBERS], self.uncommitted.pop(p, None)
+            position = s.log[p][0] - (len(again[1].row) if again else 0)
+            self._assign(member, p, position, "committed" if generation else "reset", generation + 1)
+            if again:
+                then, polled = again
+                polled.done_us = np.full(len(polled.row), self.now + 2_000)
+                member.deliver(then, polled)
+                self.planted.redelivered += len(polled.row)
             if not generation:
-                self._assign(MEMBERS, p, 0, "start", None)
+                self._assign(self.reader, p, 0, "start", None)
 
-    def _assign(self, c: int, p: int, position: int, source: str, generation: int | None) -> None:
-        self.assignment[c] += 1
-        self.given[c, p] = self.assignment[c]
+    def _assign(self, c: Consumer, p: int, position: int, source: str, generation: int | None) -> None:
+        c.assignments += 1
+        c.held[p] = c.assignments
         self._event(c, p, "assigned", position, source, generation)
 
-    def _event(self, c: int, p: int, event: str, position: int, source: str | None, generation: int | None) -> None:
-        subscribe = c < MEMBERS
+    def _revoke(self, generation: int | None) -> None:
+        for member in self.members:
+            for p in sorted(member.held):
+                self._event(member, p, "revoked", self.ends[p], None, generation)
+            member.held.clear()
+
+    def _event(self, c: Consumer, p: int, event: str, position: int, source: str | None, gen: int | None) -> None:
         self.now += 1
-        self.assignments.append(
-            {"consumer": self.consumers[c], "incarnation": 1, "group": GROUP if subscribe else READER,
-             "mode": "subscribe" if subscribe else "assign", "member_id": f"m-{c}" if subscribe else None,
-             "generation": None if generation is None else generation + 1, "event": event,
-             "assignment": self.given[c, p], "topic": TOPIC, "partition": p, "position": position, "source": source,
-             "at_us": self.now}
-        )  # fmt: skip
+        who = {"consumer": c.name, "incarnation": 1, "group": c.group, "mode": c.mode, "member_id": c.member_id}
+        what = {"generation": gen, "event": event, "assignment": c.held[p], "topic": TOPIC, "partition": p}
+        self.assignments.append({**who, **what, "position": position, "source": source, "at_us": self.now})
 
-    def _revoke(self, generation: int | None = None) -> None:
-        for (c, p), _ in sorted(self.given.items()):
-            if c < MEMBERS:
-                self._event(c, p, "revoked", self.heads[p], None, None if generation is None else generation - 1)
-        self.given = {key: number for key, number in self.given.items() if key[0] == MEMBERS}
-
-    def _deliver(self, s: Slice, last_before_rebalance: bool) -> None:
-        owner = {p: c for (c, p) in self.given if c < MEMBERS}
-        stretches = np.arange(s.tick[0], s.tick[-1] + 1, STRETCH)
-        for c in range(MEMBERS + 1):
-            for p, (first, rows) in s.log.items():
-                if not len(rows) or (c < MEMBERS and owner[p] != c):
-                    continue
-                self._stage(c, p, first, rows, s, stretches)
-            self._flush(c, s, last_before_rebalance)
-
-    def _stage(self, c: int, p: int, first: int, rows: Ints, s: Slice, stretches: Ints) -> None:
-        stretch = np.searchsorted(stretches, s.tick[rows], "right") - 1
-        done = BEGIN_US + (stretches[stretch] + STRETCH) * TICK_US + 25_000 + p * 1_000
-        self.staged = [*getattr(self, "staged", []), (p, first, rows, stretch, done)]
-
-    def _flush(self, c: int, s: Slice, last_before_rebalance: bool) -> None:
-        """The stretches of all partitions of one consumer, in the order in which they were polled."""
-        staged, self.staged = getattr(self, "staged", []), []
-        if not staged:
+    def _deliver(self, member: Consumer, s: Slice, before_rebalance: bool) -> None:
+        """A member's records of a slice. Each stretch is committed, but for the last one before a rebalance."""
+        polled = Polled.of(s, member.held)
+        if not len(polled.row):
             return
-        part = np.concatenate([np.full(len(r), p) for p, _, r, _, _ in staged])
-        offset = np.concatenate([first + np.arange(len(r)) for _, first, r, _, _ in staged])
-        rows = np.concatenate([r for _, _, r, _, _ in staged])
-        stretch = np.concatenate([x for *_, x, _ in staged])
-        done = np.concatenate([d for *_, d in staged])
-        order = np.lexsort((offset, part, stretch))
-        self._append(c, part[order], offset[order], rows[order], s, done[order])
-        if c == MEMBERS:
-            return
-        last = int(stretch.max())
-        ends = np.flatnonzero(np.diff(part[order] + PARTITIONS * stretch[order], append=-1))
-        keep = ends[stretch[order][ends] < last] if last_before_rebalance else ends
-        for p, first, r, x, _ in staged:
-            if last_before_rebalance and (x == last).any():
-                at = int(np.flatnonzero(x == last)[0])
-                self.tail[p] = first + at, r[at:], s
-            else:
-                self.tail.pop(p, None)
-        if len(keep):
-            p, at = part[order][keep], done[order][keep]
-            number = np.array([self.given[c, q] for q in range(PARTITIONS) if (c, q) in self.given])
-            which = np.zeros(PARTITIONS, np.int64)
-            which[[q for q in range(PARTITIONS) if (c, q) in self.given]] = number
-            self.commits.append(
-                consumer=self.consumers[c], incarnation=1, group=GROUP, mode="subscribe", assignment=which[p],
-                topic=TOPIC, partition=p, offset=offset[order][keep] + 1, kind="sync", outcome="ok",
-                requested_us=at + 100, completed_us=at + 900,
-            )  # fmt: skip
+        member.deliver(s, polled)
+        ends = np.flatnonzero(np.diff(polled.partition + PARTITIONS * polled.stretch, append=-1))
+        if before_rebalance:
+            last = polled.stretch == polled.stretch.max()
+            ends = ends[~last[ends]]
+            for p in member.held:
+                if len(rows := np.flatnonzero(last & (polled.partition == p))):
+                    self.uncommitted[p] = s, polled.take(rows)
+        done = polled.take(ends)
+        asked = {"offset": done.offset + 1, "requested_us": done.done_us + 100, "completed_us": done.done_us + 900}
+        self.commits.append(len(ends), member.identity(done) | asked | {"kind": "sync", "outcome": "ok"})
 
-    def _rows(self, c: int, p: int, first: int, rows: Ints, s: Slice, at_us: int) -> None:
-        n = len(rows)
-        self._append(c, np.full(n, p), first + np.arange(n), rows, s, np.full(n, at_us + 2_000))
+    def _seal(self) -> None:
+        small = self._small()
+        streams = {name: [self._stream(name)] for name in small}
+        for name, rows in small.items():
+            streams[name][0].append_table(pa.Table.from_pylist(rows, TABLES[name]))
+        streams |= {"sends": self.sends, "commits": [self.commits]}
+        streams["deliveries"] = [c.rows for c in (*self.members, self.reader)]
+        for parts in chain(self.log, *streams.values()):
+            parts.close()
+        ranges = [{"topic": TOPIC, "partition": p, "start": 0, "end": self.ends[p]} for p in range(PARTITIONS)]
+        pq.write_table(pa.Table.from_pylist(ranges, LOG_RANGE), self.ledger / "log_range.parquet")
+        seal = Seal(tables={name: _sealed(those) for name, those in streams.items()})
+        write_atomically(self.ledger / SEAL, seal.model_dump_json(indent=1))
 
-    def _append(self, c: int, part: Ints, offset: Ints, rows: Ints, s: Slice, done: Ints) -> None:
-        n = len(rows)
-        which = np.zeros(PARTITIONS, np.int64)
-        for (owner, p), number in self.given.items():
-            if owner == c:
-                which[p] = number
-        self.delivered[c].append(
-            consumer=self.consumers[c], incarnation=1, group=GROUP if c < MEMBERS else READER,
-            mode="subscribe" if c < MEMBERS else "assign", assignment=which[part],
-            ordinal=self.ordinal[c] + np.arange(n), topic=TOPIC, partition=part, offset=offset, leader_epoch=0,
-            producer=(s.producer[rows], self.names), producer_incarnation=1, seq=s.seq[rows],
-            sent_us=s.invoked_us[rows], polled_us=done - 900, processed_us=done,
-        )  # fmt: skip
-        self.ordinal[c] += n
-
-    def _close(self) -> None:
-        ledger = self.run.ledger
-        clients = [(n, "producer") for n in self.names] + [(c, "consumer") for c in self.consumers]
+    def _small(self) -> dict[str, list[dict[str, Any]]]:
+        clients = [(name, "producer") for name in NAMES]
+        clients += [(c.name, "consumer") for c in (*self.members, self.reader)]
         life = [
             {"client": c, "role": role, "incarnation": 1, "event": e, "detail": "{}", "at_us": at}
             for c, role in clients
             for e, at in (("started", BEGIN_US - 1_000_000), ("stopped", self.now + 1_000_000))
         ]
+        kill = {"fault": "kill", "kind": "broker.kill", "target": "", "evidence": "{}"}
+        middle = (BEGIN_US + self.now) // 2
         faults = [
-            {"fault": "kill", "kind": "broker.kill", "target": "", "phase": phase, "evidence": "{}", "at_us": at}
-            for phase, at in (("injected", (BEGIN_US + self.now) // 2), ("healed", (BEGIN_US + self.now) // 2 + 900_000))
+            kill | {"phase": "injected", "at_us": middle},
+            kill | {"phase": "healed", "at_us": middle + 900_000},
         ]
-        small = {"assignments": self.assignments, "lifecycle": life, "faults": faults, "cluster": [], "transactions": []}
-        seal: dict[str, SealedTable] = {}
-        for name, rows in small.items():
-            parts = Parts(ledger / f"{name}.parquet", TABLES[name])
-            parts._pending = [pa.Table.from_pylist(rows, TABLES[name])]
-            parts.close()
-            seal[name] = SealedTable(rows=len(rows), files=1)
-        for name, group in (("sends", self.sends), ("deliveries", self.delivered), ("commits", [self.commits])):
-            for p in group:
-                p.close()
-            seal[name] = SealedTable(rows=sum(p.rows for p in group), files=len(group))
-        for p in self.log:
-            p.close()
-        ranges = [{"topic": TOPIC, "partition": p, "start": 0, "end": self.heads[p]} for p in range(PARTITIONS)]
-        pq.write_table(pa.Table.from_pylist(ranges, LOG_RANGE), ledger / "log_range.parquet")
-        write_atomically(ledger / "seal.json", Seal(tables=seal).model_dump_json())
+        found = {"assignments": self.assignments, "lifecycle": life, "faults": faults}
+        return found | {"cluster": [], "transactions": []}
 
 
-def scenario() -> Scenario:
-    return Scenario.model_validate(
+def _sealed(streams: list[Parts]) -> SealedTable:
+    """What the seal says of a table; its parts get the names that sealing gives them."""
+    paths = [path for stream in streams for path in stream.paths()]
+    for nth, path in enumerate(paths):
+        path.rename(path.with_name(part_name(nth)))
+    rows = [n for stream in streams for n in stream.rows]
+    return SealedTable(rows=sum(rows), files=len(streams), parts=rows)
+
+
+def resolved(plan: Plan) -> Resolved:
+    """What the audit has to be told of such a run."""
+    shop = {"name": "shop", "topic": TOPIC, "count": PRODUCERS, "config": {"acks": "all"}}
+    group = {"mode": "subscribe", "name": GROUP, "group": GROUP, "members": MEMBERS, "topics": [TOPIC]}
+    reader = {"mode": "assign", "name": READER, "group": READER, "members": 1, "topics": [TOPIC], "start": "earliest"}
+    scenario = Scenario.model_validate(
         {
             "title": "a generated history",
             "topics": [{"name": TOPIC, "partitions": PARTITIONS, "replication_factor": 3}],
-            "producers": [{"name": "shop", "topic": TOPIC, "count": PRODUCERS, "config": {"acks": "all"}}],
+            "producers": [shop],
             "consumers": [
-                {"mode": "subscribe", "name": GROUP, "group": GROUP, "members": MEMBERS, "topics": [TOPIC],
-                 "config": {"auto.offset.reset": "earliest"}},
-                {"mode": "assign", "name": READER, "group": READER, "members": 1, "topics": [TOPIC],
-                 "start": "earliest", "commit": {"when": "never"}},
+                group | {"config": {"auto.offset.reset": "earliest"}},
+                reader | {"commit": {"when": "never"}},
             ],
         }
-    )  # fmt: skip
+    )
+    about = {"run_id": plan.run_id, "name": "bench", "seed": plan.seed, "versions": {}, "created_us": BEGIN_US}
+    return Resolved.model_validate({**about, "scenario": scenario})
 
 
-def make(folder: Path, plan: Plan) -> tuple[RunDir, Resolved, Planted]:
+def make(folder: Path, plan: Plan) -> Planted:
     """A run directory of this plan, to be audited."""
     run = RunDir(folder)
     run.ledger.mkdir(parents=True, exist_ok=True)
-    planted = History(run, plan).write()
-    resolved = Resolved(run_id=plan.run_id, name="bench", seed=plan.seed, scenario=scenario(), versions={}, created_us=BEGIN_US)
-    return run, resolved, planted
+    return History(run, plan).write()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Make a run directory to be audited; print what is planted in it.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("records", type=int)
     parser.add_argument("--rich", action="store_true")
     options = parser.parse_args()
-    print(make(options.folder, Plan(options.records, options.rich))[2])
+    planted = make(options.folder, Plan(options.records, options.rich))
+    print(json.dumps({"phase": "generated", "planted": asdict(planted)}))
+
+
+if __name__ == "__main__":
+    main()
