@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-quick lint format bench lock clean
+.PHONY: help setup demo test test-quick lint format bench bench-audit lock clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ test-quick: setup ## what needs no broker
 
 bench: setup ## measure: cluster start, runs, clients with and without a ledger
 	$(BIN)/python -m tests.bench
+
+bench-audit: setup ## measure the audit of 1M to 100M records, beside the methods of others (20 min)
+	$(BIN)/python -m tests.bench.bench_audit
 
 format: setup ## rewrite the code in its style
 	$(BIN)/ruff check --fix .
