@@ -6,28 +6,26 @@ finding needs no block and is made from the survey of the deliveries alone: `non
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from checks.audit.epochs import Key
 from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
 from checks.audit.large.case import Case, EpochFacts
-from checks.audit.large.columns import NONE, Ints, Mask
+from checks.audit.large.columns import NONE, known
 from checks.audit.large.group import runs, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import heat, moments
-from checks.audit.ranges import Owed
+from checks.audit.read_block import Place, Reader
 
 
 def judge_reads(
     topic: str, partition: int, log: Columns, deliveries: Columns, gaps: Columns, case: Case, tally: Tally
 ) -> None:
     """All rules of the read path on one block. The columns are `cut.RECORD`, `cut.DELIVERY` and `cut.GAP`."""
-    place = _Place.of(topic, partition, log, deliveries, case)
+    place = Place.of(topic, partition, log, deliveries, case)
     names = sorted({e.reader for e in case.epochs})
     number = {name: i for i, name in enumerate(names)}
     reader_of = np.array([number[e.reader] for e in case.epochs] or [0], np.int64)
@@ -35,7 +33,7 @@ def judge_reads(
     for owed in case.places.get((topic, partition), []):
         mine = np.flatnonzero(reader == number[owed.reader]) if owed.reader in number else np.zeros(0, np.int64)
         whole = len(mine) == len(reader)
-        r = _Reader(place, owed, deliveries if whole else {n: c[mine] for n, c in deliveries.items()})
+        r = Reader(place, owed, deliveries if whole else {n: c[mine] for n, c in deliveries.items()})
         tally.add("sum", "in_range", owed.reader, value=r.in_range())
         undelivered(r, tally)
         dirty_read(r, tally)
@@ -44,77 +42,7 @@ def judge_reads(
     poll_skip(place, deliveries, gaps, tally)
 
 
-@dataclass
-class _Place:
-    """The log of a block: at which row of it an offset stands, NONE where it does not."""
-
-    topic: str
-    partition: int
-    log: Columns
-    case: Case
-    base: int
-    row: npt.NDArray[np.int32]
-    named: Mask
-    """By number of `Case.who`: whether there is a producer's name."""
-
-    @classmethod
-    def of(cls, topic: str, partition: int, log: Columns, deliveries: Columns, case: Case) -> _Place:
-        """Lay the log out by offset."""
-        offsets = [c["offset"] for c in (log, deliveries) if len(c["offset"])]
-        base = min((int(o.min()) for o in offsets), default=0)
-        row = np.full(max((int(o.max()) for o in offsets), default=-1) - base + 1, NONE, np.int32)
-        row[log["offset"] - base] = np.arange(len(log["offset"]))
-        named = np.array([name is not None for name, _ in case.who] or [False])
-        return cls(topic, partition, log, case, base, row, named)
-
-
-class _Reader:
-    """One reader's deliveries in a block, held against the log."""
-
-    def __init__(self, place: _Place, owed: Owed, rows: Columns) -> None:
-        self.place, self.owed, self.case, self.name, self.rows = place, owed, place.case, owed.reader, rows
-        self.at = rows["offset"] - place.base
-        self.in_log = place.row[self.at]
-        self.present = self.in_log >= 0
-        self.named = place.named[rows["who"]]
-        if len(place.log["offset"]):
-            who, seq = place.log["who"][self.in_log], place.log["seq"][self.in_log]
-            equal = self.present & (who == rows["who"]) & (seq == rows["seq"])
-        else:
-            equal = np.zeros(len(self.at), np.bool_)
-        self.same = equal | ~self.named
-
-    def in_range(self) -> int:
-        """Log records of the block that it has to deliver; none where its range is not known."""
-        start = self.owed.range_start
-        return 0 if start is None else int((self.place.log["offset"] >= start).sum())
-
-    def delivery(self, i: int) -> dict[str, Any]:
-        """Place and identity of a delivery."""
-        producer, incarnation = self.case.who[int(self.rows["who"][i])]
-        return {
-            **self.at_offset(int(self.rows["offset"][i])),
-            "producer": producer,
-            "incarnation": _number(incarnation),
-            "seq": _number(self.rows["seq"][i]),
-            "at_us": int(self.rows["processed_us"][i]),
-        }
-
-    def at_offset(self, offset: int) -> dict[str, Any]:
-        """A place of this block."""
-        return {"topic": self.place.topic, "partition": self.place.partition, "offset": offset}
-
-    def epoch(self, i: int) -> EpochFacts:
-        """The epoch of a delivery."""
-        return self.case.epochs[int(self.rows["epoch"][i])]
-
-    def again(self) -> Ints:
-        """The deliveries of offsets that were delivered more than once."""
-        counts = np.bincount(self.at, minlength=1)
-        return np.flatnonzero(counts[self.at] > 1) if len(self.at) and counts.max() > 1 else np.zeros(0, np.int64)
-
-
-def undelivered(r: _Reader, tally: Tally) -> None:
+def undelivered(r: Reader, tally: Tally) -> None:
     """Log records in a reader's range that it never got: lost_processing, skipped_delivery or stalled_delivery.
 
     lost_processing: some epoch began at or before it, delivered nothing after it, and committed past it. skipped: a
@@ -145,7 +73,7 @@ def undelivered(r: _Reader, tally: Tally) -> None:
         tally.find(shown, check, "", r.name, len(rows))
 
 
-def _missing(r: _Reader, check: str, row: int, passed_by: int) -> Finding:
+def _missing(r: Reader, check: str, row: int, passed_by: int) -> Finding:
     log, owed = r.place.log, r.owed
     producer, incarnation = r.case.who[int(log["who"][row])]
     past = owed.lost[passed_by] if passed_by >= 0 else None
@@ -162,15 +90,15 @@ def _missing(r: _Reader, check: str, row: int, passed_by: int) -> Finding:
         r.name,
         **r.at_offset(int(log["offset"][row])),
         producer=producer,
-        incarnation=_number(incarnation),
-        seq=_number(log["seq"][row]),
+        incarnation=known(incarnation),
+        seq=known(log["seq"][row]),
         consumer=past["consumer"] if past else None,
-        at_us=_number(log["timestamp"][row]),
+        at_us=known(log["timestamp"][row]),
         evidence=evidence,
     )
 
 
-def duplicate_delivery(r: _Reader, tally: Tally) -> None:
+def duplicate_delivery(r: Reader, tally: Tally) -> None:
     """The same log record delivered again to a reader. Legal: in a later epoch with a legal start at or before it."""
     rows = r.again()
     if not len(rows):
@@ -198,7 +126,7 @@ def duplicate_delivery(r: _Reader, tally: Tally) -> None:
         tally.find(shown, "duplicate_delivery", split, r.name, len(chosen))
 
 
-def _repeated(r: _Reader, split: str, i: int, earlier: int, who: int, seq: int) -> Finding:
+def _repeated(r: Reader, split: str, i: int, earlier: int, who: int, seq: int) -> Finding:
     now, before = r.epoch(i), r.epoch(earlier)
     producer, incarnation = r.case.who[who] if who >= 0 else (None, NONE)
     evidence = {
@@ -215,11 +143,11 @@ def _repeated(r: _Reader, split: str, i: int, earlier: int, who: int, seq: int) 
         "first_turn": before.turn,
         "first_processed_us": int(r.rows["processed_us"][earlier]),
     }
-    told = r.delivery(i) | {"producer": producer, "incarnation": _number(incarnation), "seq": _number(seq)}
+    told = r.delivery(i) | {"producer": producer, "incarnation": known(incarnation), "seq": known(seq)}
     return finding("duplicate_delivery", r.name, split, evidence, consumer=now.consumer, **told)
 
 
-def dirty_read(r: _Reader, tally: Tally) -> None:
+def dirty_read(r: Reader, tally: Tally) -> None:
     """Delivered, yet the final log has no record there, or another one. Below the log start it was evicted since, in a
     compacted topic it may have been compacted away: no finding. A delivery without identity is judged by presence."""
     wrong = ~r.present | ~r.same
@@ -239,17 +167,17 @@ def dirty_read(r: _Reader, tally: Tally) -> None:
     tally.find(shown, "dirty_read", "", r.name, len(rows))
 
 
-def _instead(r: _Reader, i: int) -> dict[str, Any]:
+def _instead(r: Reader, i: int) -> dict[str, Any]:
     in_log = None
     if r.present[i]:
         row = int(r.in_log[i])
         producer, incarnation = r.case.who[int(r.place.log["who"][row])]
-        in_log = {"producer": producer, "incarnation": _number(incarnation), "seq": _number(r.place.log["seq"][row])}
+        in_log = {"producer": producer, "incarnation": known(incarnation), "seq": known(r.place.log["seq"][row])}
     whose = {"log_start": r.owed.log_start, "log_end": r.owed.log_end, "assignment": r.epoch(i).assignment}
     return {"in_log": in_log, **whose}
 
 
-def poll_skip(place: _Place, deliveries: Columns, gaps: Columns, tally: Tally) -> None:
+def poll_skip(place: Place, deliveries: Columns, gaps: Columns, tally: Tally) -> None:
     """Inside an epoch, a log record between its start (or first delivery) and its highest delivery that it left out."""
     for (number,), mine in sections(gaps["epoch"]):
         epoch = place.case.epochs[number]
@@ -269,7 +197,7 @@ def poll_skip(place: _Place, deliveries: Columns, gaps: Columns, tally: Tally) -
         tally.find(shown, "poll_skip", "", epoch.reader, len(found))
 
 
-def _left_out(place: _Place, epoch: EpochFacts, at: int, gap: dict[str, int]) -> Finding:
+def _left_out(place: Place, epoch: EpochFacts, at: int, gap: dict[str, int]) -> Finding:
     row = int(place.row[at])
     producer, incarnation = place.case.who[int(place.log["who"][row])]
     return finding(
@@ -279,8 +207,8 @@ def _left_out(place: _Place, epoch: EpochFacts, at: int, gap: dict[str, int]) ->
         partition=place.partition,
         offset=at + place.base,
         producer=producer,
-        incarnation=_number(incarnation),
-        seq=_number(place.log["seq"][row]),
+        incarnation=known(incarnation),
+        seq=known(place.log["seq"][row]),
         consumer=epoch.consumer,
         at_us=gap["processed_us"],
         evidence={
@@ -319,7 +247,7 @@ def nonmonotonic_poll(key: Key, reader: str, count: int, fallen: list[dict[str, 
     tally.find(shown, "nonmonotonic_poll", "", reader, count)
 
 
-def _times(r: _Reader, tally: Tally) -> None:
+def _times(r: Reader, tally: Tally) -> None:
     """The first processing of each record: latency from its send, and when records moved around faults."""
     first = r.named & (r.rows["sent_us"] != NONE)
     again = r.again()
@@ -336,7 +264,3 @@ def _times(r: _Reader, tally: Tally) -> None:
     heat(tally, "end_to_end", r.name, done, took, counts, r.case.cell_us)
     places = np.full(len(done), r.place.partition, np.int64)
     moments(tally, "consume", f"{r.name} {r.place.topic}", places, done, sent, counts, r.case.injected)
-
-
-def _number(value: Any) -> int | None:
-    return None if value == NONE else int(value)

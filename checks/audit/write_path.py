@@ -8,92 +8,29 @@ log that carry them. Two findings need no block and are made where the log is su
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from checks.audit.findings import CAP, UNDETERMINED, finding
 from checks.audit.large.case import Case
-from checks.audit.large.columns import NONE, Ints, Mask
+from checks.audit.large.columns import NONE, Ints, Mask, known
 from checks.audit.large.cut import OK
 from checks.audit.large.group import dense, sections
 from checks.audit.large.pack import Columns
-from checks.audit.large.survey import BLOCK_BITS
 from checks.audit.large.tally import Tally
+from checks.audit.write_block import Block, in_log_order, odd
 
 
 def judge_writes(producer: str, block: int, sends: Columns, copies: Columns, case: Case, tally: Tally) -> None:
     """All rules of the write path on one block. sends and copies: columns `cut.SEND` and `cut.COPY`."""
-    odd_sends, odd_copies = _odd(sends, copies)
-    b = Block(producer, case, sends, _sorted(copies, odd_copies), odd_sends)
+    odd_sends, odd_copies = odd(sends, copies)
+    b = Block(producer, case, sends, in_log_order(copies, odd_copies), odd_sends)
     lost_write(b, tally)
     duplicate_write(b, tally)
     misplaced_write(b, tally)
     unsent(b, tally)
     reordered_write(producer, block, copies, case, tally)
-
-
-def _odd(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
-    """The rows of both sides that are not simply sent once and found once, at the place that was acknowledged."""
-    everything = [c["seq"] for c in (sends, copies) if len(c["seq"])]
-    base = min((int(s.min()) for s in everything), default=0)
-    size = max((int(s.max()) for s in everything), default=0) - base + 1
-    sent, found = sends["seq"] - base, copies["seq"] - base
-    once = (np.bincount(sent, minlength=size) == 1) & (np.bincount(found, minlength=size) == 1)
-    row = np.zeros(size, np.int64)
-    row[found] = np.arange(len(found))
-    of = row[sent[once[sent]]]
-    which = np.flatnonzero(once[sent])
-    same = copies["incarnation"][of] == sends["incarnation"][which]
-    here = copies["topic"][of] == sends["topic"][which]
-    for name in ("partition", "offset"):
-        told = sends[name][which]
-        here &= (told == NONE) | (told == copies[name][of])
-    simple = np.zeros(size, np.bool_)
-    simple[sent[which[same & (here | (sends["outcome"][which] != OK))]]] = True
-    return np.flatnonzero(~simple[sent]), np.flatnonzero(~simple[found])
-
-
-def _sorted(copies: Columns, rows: Ints) -> Columns:
-    """These rows, the copies of a seq together and in the order in which they came into the log."""
-    keys = ("incarnation", "offset", "partition", "topic", "timestamp", "seq")
-    order = rows[np.lexsort([copies[name][rows] for name in keys])]
-    return {name: column[order] for name, column in copies.items()}
-
-
-@dataclass
-class Block:
-    """The odd ones of a block: rows of `sends`, and copies in the log, sorted. Both with one number for (seq, life)."""
-
-    producer: str
-    case: Case
-    sends: Columns
-    copies: Columns
-    odd: Ints
-
-    def __post_init__(self) -> None:
-        self.sends = {name: column[self.odd] for name, column in self.sends.items()}
-        lives = np.concatenate([self.sends["incarnation"], self.copies["incarnation"]])
-        span = int(lives.max()) + 1 if len(lives) else 1
-        within = (1 << BLOCK_BITS) - 1
-        self.sent = (self.sends["seq"] & within) * span + self.sends["incarnation"]
-        self.found = (self.copies["seq"] & within) * span + self.copies["incarnation"]
-
-    def copies_of(self, seq: int) -> slice:
-        """Where the copies of a seq stand."""
-        first, last = (int(np.searchsorted(self.copies["seq"], seq, side)) for side in ("left", "right"))
-        return slice(first, last)
-
-    def copies_of_send(self, send: int) -> Ints:
-        """The copies of the very record that a row of sends is about."""
-        mine = self.copies_of(int(self.sends["seq"][send]))
-        found: Ints = mine.start + np.flatnonzero(self.found[mine] == self.sent[send])
-        return found
-
-    def place(self, topic: int) -> str:
-        """A topic's name."""
-        return self.case.topics[topic]
 
 
 def lost_write(b: Block, tally: Tally) -> None:
@@ -118,7 +55,7 @@ def lost_write(b: Block, tally: Tally) -> None:
                     at_us=int(b.sends["completed_us"][i]),
                     **_of_send(b, i),
                     evidence={
-                        "acked_offset": _number(b.sends["offset"][i]),
+                        "acked_offset": known(b.sends["offset"][i]),
                         "invoked_us": int(b.sends["invoked_us"][i]),
                         "completed_us": int(b.sends["completed_us"][i]),
                         "log_start": log_start,
@@ -166,7 +103,7 @@ def duplicate_write(b: Block, tally: Tally) -> None:
                 "first_partition": int(b.copies["partition"][first]),
                 "first_offset": int(b.copies["offset"][first]),
                 "first_incarnation": int(b.copies["incarnation"][first]),
-                "first_timestamp_us": _number(b.copies["timestamp"][first]),
+                "first_timestamp_us": known(b.copies["timestamp"][first]),
             }
 
         tally.find(
@@ -279,7 +216,7 @@ def reordered_write(producer: str, block: int, copies: Columns, case: Case, tall
                     producer=producer,
                     incarnation=life,
                     seq=int(seq[i]),
-                    at_us=_number(stamp[i]),
+                    at_us=known(stamp[i]),
                     evidence={"after_seq": seq_at.get(int(lowest[i])), "after_offset": int(lowest[i])},
                 )
                 for i in _first(wrong, offset, seq)
@@ -300,23 +237,19 @@ def _at_offset(b: Block, send: int) -> bool:
 
 def _of_send(b: Block, i: int) -> dict[str, Any]:
     s = b.sends
-    place = {"topic": b.place(int(s["topic"][i])), "partition": _number(s["partition"][i])}
+    place = {"topic": b.place(int(s["topic"][i])), "partition": known(s["partition"][i])}
     who = {"producer": b.producer, "incarnation": int(s["incarnation"][i]), "seq": int(s["seq"][i])}
-    return {**place, "offset": _number(s["offset"][i]), **who}
+    return {**place, "offset": known(s["offset"][i]), **who}
 
 
 def _of_copy(b: Block, i: int) -> dict[str, Any]:
     c = b.copies
     place = {"topic": b.place(int(c["topic"][i])), "partition": int(c["partition"][i]), "offset": int(c["offset"][i])}
     who = {"producer": b.producer, "incarnation": int(c["incarnation"][i]), "seq": int(c["seq"][i])}
-    return {**place, **who, "at_us": _number(c["timestamp"][i])}
+    return {**place, **who, "at_us": known(c["timestamp"][i])}
 
 
 def _first(rows: Ints, *keys: Ints) -> list[int]:
     """At most CAP of the rows, the lowest keys first."""
     order = np.lexsort([key[rows] for key in reversed(keys)])
     return [int(i) for i in rows[order[:CAP]]]
-
-
-def _number(value: np.int64) -> int | None:
-    return None if value == NONE else int(value)

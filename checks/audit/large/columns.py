@@ -106,3 +106,8 @@ def _texts(table: str) -> list[str]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def known(value: Any) -> int | None:
+    """A number of a column; None for NONE."""
+    return None if value == NONE else int(value)

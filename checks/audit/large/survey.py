@@ -15,7 +15,7 @@ import numpy as np
 
 from checks.audit.findings import CAP, finding
 from checks.audit.large.case import Committer
-from checks.audit.large.columns import NONE, Ints, Mask, Part
+from checks.audit.large.columns import NONE, Ints, Mask, Part, known
 from checks.audit.large.group import Rows, counted, grouped, runs, sections
 from checks.audit.large.segments import segments
 from checks.audit.large.tally import Tally, histogram
@@ -158,7 +158,7 @@ def _wrong_records(part: Part, check: str, rows: Ints, tally: Tally) -> None:
         order = chosen[np.lexsort((numbers["offset"][chosen], numbers["partition"][chosen]))]
         shown = []
         for i in order[:CAP].tolist():
-            told: dict[str, Any] = {n: _number(c[i]) for n, c in numbers.items()}
+            told: dict[str, Any] = {n: known(c[i]) for n, c in numbers.items()}
             producer = producers[codes[i]] if codes[i] >= 0 else None
             evidence = {"carried_run": tokens[carried[i]] if carried[i] >= 0 else None}
             if check == "phantom_write":
@@ -242,7 +242,3 @@ def committers(part: Part) -> Iterator[tuple[Committer, Rows]]:
     for (consumer, life, assignment, mode, group), mine in sections(*keys):
         name = group_names[group] if group >= 0 else ""
         yield Committer(clients[consumer], life, assignment, mode_names[mode], name), mine
-
-
-def _number(value: np.int64) -> int | None:
-    return None if value == NONE else int(value)

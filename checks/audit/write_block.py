@@ -1,0 +1,75 @@
+"""One block of seqs of one producer, reduced to what is odd in it, for the rules of `write_path`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from checks.audit.large.case import Case
+from checks.audit.large.columns import NONE, Ints
+from checks.audit.large.cut import OK
+from checks.audit.large.pack import Columns
+from checks.audit.large.survey import BLOCK_BITS
+
+
+def odd(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
+    """The rows of both sides that are not simply sent once and found once, at the place that was acknowledged."""
+    everything = [c["seq"] for c in (sends, copies) if len(c["seq"])]
+    base = min((int(s.min()) for s in everything), default=0)
+    size = max((int(s.max()) for s in everything), default=0) - base + 1
+    sent, found = sends["seq"] - base, copies["seq"] - base
+    once = (np.bincount(sent, minlength=size) == 1) & (np.bincount(found, minlength=size) == 1)
+    row = np.zeros(size, np.int64)
+    row[found] = np.arange(len(found))
+    of = row[sent[once[sent]]]
+    which = np.flatnonzero(once[sent])
+    same = copies["incarnation"][of] == sends["incarnation"][which]
+    here = copies["topic"][of] == sends["topic"][which]
+    for name in ("partition", "offset"):
+        told = sends[name][which]
+        here &= (told == NONE) | (told == copies[name][of])
+    simple = np.zeros(size, np.bool_)
+    simple[sent[which[same & (here | (sends["outcome"][which] != OK))]]] = True
+    return np.flatnonzero(~simple[sent]), np.flatnonzero(~simple[found])
+
+
+def in_log_order(copies: Columns, rows: Ints) -> Columns:
+    """These rows, the copies of a seq together and in the order in which they came into the log."""
+    keys = ("incarnation", "offset", "partition", "topic", "timestamp", "seq")
+    order = rows[np.lexsort([copies[name][rows] for name in keys])]
+    return {name: column[order] for name, column in copies.items()}
+
+
+@dataclass
+class Block:
+    """The odd ones of a block: rows of `sends`, and copies in the log, sorted. Both with one number for (seq, life)."""
+
+    producer: str
+    case: Case
+    sends: Columns
+    copies: Columns
+    odd: Ints
+
+    def __post_init__(self) -> None:
+        self.sends = {name: column[self.odd] for name, column in self.sends.items()}
+        lives = np.concatenate([self.sends["incarnation"], self.copies["incarnation"]])
+        span = int(lives.max()) + 1 if len(lives) else 1
+        within = (1 << BLOCK_BITS) - 1
+        self.sent = (self.sends["seq"] & within) * span + self.sends["incarnation"]
+        self.found = (self.copies["seq"] & within) * span + self.copies["incarnation"]
+
+    def copies_of(self, seq: int) -> slice:
+        """Where the copies of a seq stand."""
+        first, last = (int(np.searchsorted(self.copies["seq"], seq, side)) for side in ("left", "right"))
+        return slice(first, last)
+
+    def copies_of_send(self, send: int) -> Ints:
+        """The copies of the very record that a row of sends is about."""
+        mine = self.copies_of(int(self.sends["seq"][send]))
+        found: Ints = mine.start + np.flatnonzero(self.found[mine] == self.sent[send])
+        return found
+
+    def place(self, topic: int) -> str:
+        """A topic's name."""
+        return self.case.topics[topic]
