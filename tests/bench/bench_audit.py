@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +38,7 @@ from tests.bench.histories import Plan
 ROOT = Path(__file__).parents[2]
 SAMPLE_S, SAY_S = 0.3, 5.0
 MOST_BYTES, MOST_OTHERS_S, MOST_AUDIT_S = 6 << 30, 180.0, 1800.0
-TARGETS = {"100M": 120.0, "10M": 20.0}
+MOST_100M_S, MOST_10M_S = 120.0, 20.0
 """Seconds that the cold audit of a clean history may take."""
 MOST_GROWTH, MOST_RICH, MOST_SWELL = 12.0, 2.0, 1.25
 """Time of 100M against 10M; of a rich history against a clean one; memory of 100M against 10M."""
@@ -234,25 +233,26 @@ MEANT = {
 def targets(audits: list[Result]) -> dict[str, Result]:
     """Each target with what was measured and whether it is met; `ok` is None where it was not measured."""
     cold = {(a["records"], a["rich"]): a["cold"] for a in audits if "cold" in a}
-    found: dict[str, Result] = {}
-
-    def target(name: str, most: float, value: Callable[[], float]) -> None:
-        try:
-            measured = round(value(), 2)
-        except KeyError:
-            found[name] = {"most": most, "measured": None, "ok": None}
-        else:
-            found[name] = {"most": most, "measured": measured, "ok": measured <= most}
-
     large, small = (100_000_000, False), (10_000_000, False)
-    for words, most in TARGETS.items():
-        target(f"{words}_s", most, lambda words=words: cold[_size(words), False]["seconds"])
-    target("100M_mib", MOST_BYTES >> 20, lambda: cold[large]["peak_mib"])
-    target("growth_10M_to_100M", MOST_GROWTH, lambda: cold[large]["seconds"] / cold[small]["seconds"])
-    target("memory_10M_to_100M", MOST_SWELL, lambda: cold[large]["peak_mib"] / cold[small]["peak_mib"])
+
+    def of(what: str, plan: tuple[int, bool], by: tuple[int, bool] | None = None) -> float | None:
+        if plan not in cold or (by and by not in cold):
+            return None
+        return float(cold[plan][what] / (cold[by][what] if by else 1))
+
+    measured = {
+        "100M_s": (MOST_100M_S, of("seconds", large)),
+        "10M_s": (MOST_10M_S, of("seconds", small)),
+        "100M_mib": (MOST_BYTES >> 20, of("peak_mib", large)),
+        "growth_10M_to_100M": (MOST_GROWTH, of("seconds", large, small)),
+        "memory_10M_to_100M": (MOST_SWELL, of("peak_mib", large, small)),
+    }
     for n in sorted(n for n, rich in cold if rich):
-        target(f"rich_{_words(n)}", MOST_RICH, lambda n=n: cold[n, True]["seconds"] / cold[n, False]["seconds"])
-    return found
+        measured[f"rich_{_words(n)}"] = MOST_RICH, of("seconds", (n, True), (n, False))
+    return {
+        name: {"most": most, "measured": value and round(value, 2), "ok": None if value is None else value <= most}
+        for name, (most, value) in measured.items()
+    }
 
 
 def shown(result: Result) -> list[Table]:

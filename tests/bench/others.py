@@ -93,7 +93,7 @@ class Jepsen:
         """Errors by type, as the original's `:errors`."""
         self._index()
         found = Counter({"inconsistent-offsets": sum(isinstance(v, set) for log in self.logs.values() for v in log)})
-        for key in self.logs:
+        for key in self.logs.keys() | self.writer_of.keys():
             found += self._of_key(key)
         found += self._monotonic(
             "poll", ((p, k, [v for _, v in got]) for p, mops in self.polls for k, got in mops.items())
@@ -124,7 +124,8 @@ class Jepsen:
     def _polls(self, run: Path) -> Iterator[Poll]:
         names = ("consumer", "polled_us", "topic", "partition", "offset")
         keys: dict[Key, Key] = {}
-        last, mops = None, {}
+        last: tuple[str, int] | None = None
+        mops: dict[Key, list[tuple[int, int]]] = {}
         for rows in _parts(run, "deliveries", *names, "producer", "seq"):
             values = self._values(rows)
             for who, at, topic, p, offset, value in zip(*(rows[n].to_pylist() for n in names), values, strict=True):
@@ -141,10 +142,10 @@ class Jepsen:
                 for offset, value in pairs:
                     _put(self.logs[key], offset, value)
         for op in self.sends:
-            kind, _, key, (offset, value) = op
+            kind, _, key, (told, value) = op
             self.writer_of[key][value] = op
-            if offset is not None and (kind == "ok" or value in self.reads[key]):
-                _put(self.logs[key], offset, value)
+            if told is not None and (kind == "ok" or value in self.reads[key]):
+                _put(self.logs[key], told, value)
         for key, log in self.logs.items():
             firsts = (min(v) if isinstance(v, set) else v for v in log if v is not None)
             self.by_value[key] = {value: index for index, value in enumerate(firsts)}
@@ -177,14 +178,14 @@ class Jepsen:
         found: Counter[str] = Counter()
         last: dict[tuple[str, Key], int] = {}
         for process, key, values in ops:
-            places = [self.by_value[key].get(value) for value in values]
+            places = [self.by_value.get(key, {}).get(value) for value in values]
             before = last.get((process, key))
             for where, pairs in (("int-", pairwise(places)), ("", [(before, places[0])])):
                 for i, j in pairs:
                     if i is not None and j is not None and j - i != 1:
                         found[f"{where}{what}-skip" if j > i else f"{where}nonmonotonic-{what}"] += 1
-            if places[-1] is not None:
-                last[process, key] = places[-1]
+            if (reached := places[-1]) is not None:
+                last[process, key] = reached
         return found
 
 
