@@ -46,7 +46,7 @@ def kafkatest(run: Path) -> Found:
         for name in pc.unique(reader).to_pylist():
             consumed[name] += _texts(rows.filter(pc.equal(reader, name)))
     found: Counter[str] = Counter()
-    for values in consumed.values():
+    for values in list(consumed.values()) or [[]]:
         missing = set(acked) - set(values)
         found["missing"] += len(missing)
         found["duplicates"] += abs(len(set(values)) - len(values))
