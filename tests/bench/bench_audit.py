@@ -268,7 +268,7 @@ def shown(result: Result) -> list[Table]:
     other = Table("method", "records", "s", "CPU s", "peak MiB", "found", box=None)
     for o in result["others"]:
         took = [o["stopped"], ""] if o["stopped"] else [f"{o['seconds']:.1f}", f"{o['cpu_s']:.1f}"]
-        other.add_row(o["method"], _label(o), *took, f"{o['peak_mib']:,}", _counts(o.get("found")))
+        other.add_row(o["method"], _label(o), *took, f"{o['peak_mib']:,}", _counts(o["found"]) if "found" in o else "-")
     goal = Table("target", "most", "measured", "met", box=None)
     for name, t in result["targets"].items():
         goal.add_row(name, f"{t['most']:g}", str(t["measured"]), {True: "yes", False: "NO", None: "-"}[t["ok"]])
