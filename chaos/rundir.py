@@ -67,6 +67,11 @@ class RunDir:
         return self.path.name
 
     @property
+    def where(self) -> str:
+        """Where the run is, for a person."""
+        return str(self.path)
+
+    @property
     def scenario(self) -> Path:
         """The scenario as the user gave it."""
         return self.path / "scenario.yaml"

@@ -1,26 +1,29 @@
 """`python -m checks RUN_DIR`: read back, audit, validate and report a run that was driven, offline if its log was read.
 
-Standard output carries one JSON line per event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a stage
-that broke off, 2 not a run directory.
+RUN_DIR is a directory, or the URI of one on any file system that Hadoop knows (see `remote`). Standard output carries
+one JSON line per event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a stage that broke off, 2 not a
+run directory.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from chaos import scenario
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
 from chaos.events import Event, EventLog
 from chaos.rundir import RunDir
-from checks import stages
+from checks import master, remote, stages
 from checks.result import Result
 
 STAGES = ("readback", "audit", "validate", "report")
@@ -31,26 +34,54 @@ def main(argv: list[str] | None = None) -> int:
     """Run the stages and return the exit code."""
     options = _options(argv)
     tell = _event_lines()
-    try:
-        run = RunDir.open(options.run_dir)
-        scenario.read(run)
-    except AftershockError as e:
-        sys.stderr.write(f"{e}\n")
-        return USAGE
     wanted = [stage for stage in STAGES if not options.only or stage in options.only]
-    if "validate" in wanted:
-        _import_ahead()
-    if options.when_told and not _told_to_begin(options.spark_master, tell):
-        return INCONCLUSIVE
-    return _run(run, wanted, options.spark_master, tell)
+    with contextlib.ExitStack() as stack:
+        try:
+            if options.spark_master:
+                master.check(options.spark_master)
+            run = _open(options, wanted, stack)
+            scenario.read(run)
+        except AftershockError as e:
+            _complain(e, tell)
+            return USAGE if isinstance(e, RunDirError) else e.exit_code
+        if "validate" in wanted:
+            _import_ahead()
+        if options.when_told and not _told_to_begin(options.spark_master, tell):
+            return INCONCLUSIVE
+        code = _run(run, wanted, options.spark_master, tell)
+        if isinstance(run, remote.Mirror):
+            try:
+                run.publish()
+            except AftershockError as e:
+                _complain(e, tell)
+                return INCONCLUSIVE
+    return code
 
 
-def _run(run: RunDir, wanted: list[str], master: str | None, tell: stages.Listener) -> int:
+def _complain(error: AftershockError, tell: stages.Listener) -> None:
+    """Outside of a stage: for who runs this by hand, and for who reads the events."""
+    sys.stderr.write(f"{error}\n")
+    tell({"kind": "problem", "words": str(error)})
+
+
+def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.ExitStack) -> RunDir:
+    """The run directory, or the working copy of one that is elsewhere, without the results that are made anew."""
+    if not remote.is_uri(options.run_dir):
+        return RunDir.open(Path(options.run_dir))
+    from checks.session import spark_session
+
+    work = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
+    run = remote.Mirror.fetch(spark_session(options.spark_master), options.run_dir, work)
+    run.forget(("result.json", "junit.xml", "report.html", *(["validation.json"] if wanted != ["report"] else [])))
+    return run
+
+
+def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: stages.Listener) -> int:
     """Run the stages in order. After one that broke off only the report is made: it says what broke."""
     work: dict[str, Callable[[], Any]] = {
-        "readback": lambda: stages.readback(run, master=master, listener=tell),
-        "audit": lambda: stages.audit(run, master=master, listener=tell),
-        "validate": lambda: stages.validate(run, master=master, listener=tell),
+        "readback": lambda: stages.readback(run, master=spark_master, listener=tell),
+        "audit": lambda: stages.audit(run, master=spark_master, listener=tell),
+        "validate": lambda: stages.validate(run, master=spark_master, listener=tell),
         "report": lambda: stages.report(run, listener=tell),
     }
     broken = False
@@ -65,24 +96,26 @@ def _run(run: RunDir, wanted: list[str], master: str | None, tell: stages.Listen
             sys.stderr.write(f"{e}\n")
             broken = True
     if result is not None:
-        EventLog(run, tell).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=str(run.report))
+        report = f"{run.where}/{run.report.name}"
+        EventLog(run, tell).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=report)
         return EXIT[result.verdict]
     return INCONCLUSIVE if broken else PASS
 
 
-def _told_to_begin(master: str | None, tell: stages.Listener) -> bool:
+def _told_to_begin(spark_master: str | None, tell: stages.Listener) -> bool:
     """Start Spark while others still work, say `ready`, and wait for the word; False if it never comes."""
-    from checks.readback import kafka_source_jars
     from checks.session import spark_session
 
-    spark_session(master, jars=kafka_source_jars()).range(1).count()
+    with contextlib.suppress(AftershockError):  # the first stage meets it again, and puts it on record
+        spark_session(spark_master).range(1).count()
     tell({"kind": "ready"})
     return bool(sys.stdin.readline())
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m checks", description="Audit a run directory and give its verdict.")
-    parser.add_argument("run_dir", type=Path, metavar="RUN_DIR")
+    parser.add_argument("run_dir", metavar="RUN_DIR", help="a directory, or the URI of one, such as hdfs://host/runs/x")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="where the working copy of a URI is made and left")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--when-told", action="store_true", help="get ready, then wait for a line on standard input")
     parser.add_argument("--spark-master", metavar="URL", help="as Spark writes it; local[*] when left out")

@@ -1,17 +1,17 @@
 """Reading the log back from the healed cluster: what it holds is the truth that everything else is held against.
 
-Every partition is read from log start to log end, in stretches that are Spark tasks: as many at a time as there are
-cores, on this machine or on a cluster's workers. Spark's own Kafka source costs several times as much: each record
-would become a row of a JVM, have its identity cut out of it there in SQL, and be turned into columns again.
+Every partition is read from log start to log end, in stretches that are Spark tasks, as many at a time as there are
+cores; where Spark's executors are on other machines, processes of this one read. Spark's own Kafka source costs several
+times as much: each record would become a row of a JVM, have its identity cut out of it there in SQL, and be turned into
+columns again.
 """
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,36 +21,18 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
-from chaos.cluster.jars import resolve as resolve_jars
 from chaos.errors import ClusterError
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 from checks.logread import ROWS_PER_FILE, Stretch, read
+from checks.master import is_here
 
-KAFKA_SOURCE = ("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0")
 TIMEOUT_S = 30.0
 SMALL = 200_000
-"""Up to so many records, one thread per core reads them in less time than Spark takes to start its workers."""
+"""Up to so many records, a few threads read them in less time than Spark takes to start its workers."""
 TASKS_PER_CORE = 4
-
-
-def kafka_source_jars() -> list[Path]:
-    """The jars of Spark's Kafka source that PySpark does not ship itself, for `spark_session(jars=...)`.
-
-    Resolved once, then taken from the cache. Raises `ResolveError` if they cannot be fetched.
-    """
-    import pyspark
-
-    shipped = {_artifact(jar) for jar in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    found = sorted(resolve_jars(*KAFKA_SOURCE).glob("*.jar"))
-    return [jar for jar in found if _artifact(jar) not in shipped]
-
-
-def _artifact(jar: Path) -> str:
-    """`lz4-java` for `lz4-java-1.8.0.jar`: two versions of one artifact must not meet on the class path."""
-    return re.sub(r"-\d[^-]*$", "", jar.stem)
 
 
 def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
@@ -103,17 +85,22 @@ def _write_log(spark: SparkSession, bootstrap: str, ranges: Ranges, folder: Path
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
     stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores))
-    if total <= SMALL:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            failed = list(pool.map(_read, stretches))
-    else:
+    if total > SMALL and is_here(spark.sparkContext.master):
         failed = spark.sparkContext.parallelize(stretches, len(stretches)).map(_read).collect()
+    else:
+        with _pool(total) as pool:
+            failed = list(pool.map(_read, stretches))
     if words := "; ".join(filter(None, failed)):
         raise ClusterError(words)
     for i, half in enumerate(sorted(folder.glob("*.parquet"))):
         half.rename(folder / part_name(i))
     if not any(folder.glob("*.parquet")):
         pq.write_table(LOG.empty_table(), folder / part_name(0))
+
+
+def _pool(records: int) -> Executor:
+    """Workers on this machine, for a few records, or where executors elsewhere see neither our brokers nor our disk."""
+    return ThreadPoolExecutor() if records <= SMALL else ProcessPoolExecutor(mp_context=get_context("spawn"))
 
 
 def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int) -> list[Stretch]:

@@ -5,34 +5,66 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
+from chaos.errors import ClusterError
+from checks import executors
+from checks.master import LOCAL, check, is_here, is_local
+
 DRIVER_MEMORY = "2g"
+RESULT_SIZE = "64m"
+"""Of all that one job may tell the driver: summaries and capped evidence fit many times over, rows would not."""
 SHUFFLE_PARTITIONS = 4
 
 
-def spark_session(master: str | None = None, jars: Sequence[Path] = (), large: bool = False) -> SparkSession:
+def spark_session(master: str | None = None, large: bool = False) -> SparkSession:
     """The session; an existing one is returned as it is. master: as Spark writes it, `local[*]` when None.
 
-    jars: local files for the class path, such as Spark's Kafka source; they count only for the first session of a
-    process. large: for millions of rows, let the JVM optimise fully; it costs seconds at the start. All times are UTC;
-    scratch files go to the machine's temporary directory, never into the project.
+    large: for millions of rows, let the JVM optimise fully; it costs seconds at the start. All times are UTC; scratch
+    files go to the machine's temporary directory, never into the project. AFTERSHOCK_SPARK_JARS names jars to add, such
+    as a file system's, with commas between. Raises `UsageError`, `MachineError` or `ClusterError` for a master that
+    cannot be had.
     """
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    master = master or LOCAL
+    check(master)
     # Spark's workers would otherwise take whatever `python3` is on the PATH, which lacks this environment.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("aftershock").master(master or "local[*]")
-    for key, value in _settings(master is None or master.startswith("local"), large).items():
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executors.python()
+    if is_here(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName("aftershock").master(master)
+    for key, value in (_settings(large) | _settings_of(master)).items():
         builder = builder.config(key, value)
-    if jars:
-        builder = builder.config("spark.jars", ",".join(str(jar) for jar in jars))
-    spark = builder.getOrCreate()
+    spark = _begun(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
+    if not is_local(master):
+        try:
+            executors.make_ready(spark, master)
+        except BaseException:
+            spark.stop()
+            raise
     return spark
+
+
+def _begun(builder: SparkSession.Builder, master: str) -> SparkSession:
+    try:
+        return builder.getOrCreate()
+    except Exception as e:
+        if is_local(master):
+            raise
+        java = getattr(e, "java_exception", None)
+        words = (str(java.toString() if java is not None else e).strip() or type(e).__name__).splitlines()[0][:300]
+        raise ClusterError(
+            f"Spark did not start on {master} ({words}): see that it is a master of Spark {pyspark.__version__}, whose "
+            "workers can start executors (their logs tell) and reach this machine (SPARK_LOCAL_IP names its address)"
+        ) from e
 
 
 @contextmanager
@@ -54,20 +86,19 @@ def tuned(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(key, value)
 
 
-def _settings(local: bool, large: bool) -> dict[str, str]:
+def _settings(large: bool) -> dict[str, str]:
     temp = tempfile.gettempdir()
-    scratch = str(Path(temp) / f"aftershock-spark-{os.getuid()}")
     log4j = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": os.environ.get("AFTERSHOCK_SPARK_MEMORY", DRIVER_MEMORY),
+        "spark.driver.maxResultSize": RESULT_SIZE,
         "spark.driver.extraJavaOptions": " ".join(
             [f"-Djava.io.tmpdir={temp}", f"-Dlog4j2.configurationFile=file:{log4j}"]
             + ([] if large else ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"])
         ),
-        "spark.local.dir": scratch,
-        "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+        "spark.sql.warehouse.dir": f"{_scratch()}/warehouse",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
@@ -76,6 +107,21 @@ def _settings(local: bool, large: bool) -> dict[str, str]:
         # The call site of each column expression costs round trips to the JVM and is never shown.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
-    if local:
-        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if jars := os.environ.get("AFTERSHOCK_SPARK_JARS"):
+        settings["spark.jars"] = jars
     return settings
+
+
+def _settings_of(master: str) -> dict[str, str]:
+    """What hangs on where executors are."""
+    if not is_local(master):
+        return executors.settings(is_here(master))
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": _scratch(),
+    }
+
+
+def _scratch() -> str:
+    return str(Path(tempfile.gettempdir()) / f"aftershock-spark-{os.getuid()}")

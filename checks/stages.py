@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from chaos import scenario
-from chaos.errors import AftershockError, RunDirError
+from chaos.errors import AftershockError, ClusterError, RunDirError
 from chaos.events import Event, EventLog
 from chaos.rundir import RunDir, read_json, write_atomically
+from checks import progress
 from checks.report.junit import junit
 from checks.result import Expectation, Result
 from checks.verdict import collect
@@ -35,11 +36,13 @@ def readback(run: RunDir, *, master: str | None = None, listener: Listener | Non
     with _stage(run, "readback", listener):
         if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
             return
+        if run.where != str(run.path):
+            raise RunDirError(f"the log of {run.where} was never read back; that is done where the cluster runs")
         _forget(run, _validation(run))
         bootstrap = _bootstrap(run)
-        from checks.readback import kafka_source_jars, read_back
+        from checks.readback import read_back
 
-        read_back(_spark(master, kafka_source_jars()), run, scenario.read(run), bootstrap)
+        read_back(_spark(master), run, scenario.read(run), bootstrap)
 
 
 def audit(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -48,7 +51,9 @@ def audit(run: RunDir, *, master: str | None = None, listener: Listener | None =
         _forget(run, _validation(run))
         from checks import audit as auditing
 
-        auditing.audit(_spark(master), run, scenario.read(run))
+        spark = _spark(master)
+        with progress.told(spark, "audit", listener):
+            auditing.audit(spark, run, scenario.read(run))
 
 
 def validate(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
@@ -91,11 +96,13 @@ def _stage(run: RunDir, name: str, listener: Listener | None) -> Iterator[None]:
         with EventLog(run, listener).stage(name):
             try:
                 yield
-            except AftershockError:
+            except AftershockError as e:
                 _log(run, name)
-                raise
+                raise type(e)(_where(run, str(e))) from e
             except Exception as e:
                 _log(run, name)
+                if known := _cluster_trouble(run, e):
+                    raise ClusterError(known) from e
                 first = (str(e).strip() or "no message").splitlines()[0][:300]
                 words = f"{name} crashed ({type(e).__name__}: {first}); the traceback is in {run.logs / 'checks.log'}"
                 raise AftershockError(words) from e
@@ -103,6 +110,18 @@ def _stage(run: RunDir, name: str, listener: Listener | None) -> Iterator[None]:
         if name != "report":
             _save_failure(run)
         raise
+
+
+def _where(run: RunDir, words: str) -> str:
+    """Words of a run that is elsewhere name its place, not that of the working copy."""
+    return words.replace(str(run.path), run.where)
+
+
+def _cluster_trouble(run: RunDir, error: Exception) -> str:
+    """What a Spark cluster can do to a stage, in one line; empty for anything else."""
+    from checks import executors
+
+    return executors.trouble(run, error)
 
 
 def _save_failure(run: RunDir) -> None:
@@ -157,11 +176,11 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _spark(master: str | None, jars: Sequence[Path] = ()) -> Any:
-    """The session of this process; jars count for the first one only, which is why readback comes first."""
+def _spark(master: str | None) -> Any:
+    """The one session of this process."""
     from checks.session import spark_session
 
-    return spark_session(master, jars)
+    return spark_session(master)
 
 
 def _log(run: RunDir, stage: str) -> None:

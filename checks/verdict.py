@@ -71,7 +71,7 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
     decision = decide(expectations, faults, totals, findings, problems)
     return Result(
         run_id=resolved.run_id,
-        run_dir=str(run.path),
+        run_dir=run.where,
         scenario=resolved.name,
         title=resolved.scenario.title,
         verdict=decision.verdict,

@@ -6,6 +6,10 @@
 Clients and faults belong in one task, for `airflow dags test` runs tasks one after another. `drive` is never retried: a
 second try would hide what the first one saw. The verdict is a leaf and raises unless it is a pass, so that no DAG run
 is green that did not prove something. XCom carries the run directory's path and nothing else.
+
+The audit runs on the Spark master of an Airflow connection, `aftershock_spark` unless `spark_conn_id` names another,
+and on local[*] where there is no such connection. Airflow's Spark provider is not needed, and must not be installed:
+it brings pyspark-client, whose files lie over pyspark's own.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))  # Airflow puts only the DAG folder on the path, whichever Airflow it is
 
 from airflow.sdk import DAG, Param, task  # noqa: E402
-from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
+from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException  # noqa: E402
 
 from chaos.scenario import shipped  # noqa: E402
 from chaos.scenario.model import DEFAULT_KAFKA  # noqa: E402
@@ -29,6 +33,7 @@ PARAMS = {
     "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
     "runs_dir": Param(str(PROJECT / "runs"), type="string", description="where run directories are made"),
     "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
+    "spark_conn_id": Param("aftershock_spark", type="string", description="Airflow connection of the Spark master"),
     "owner": Param(None, type=["null", "string"], description="pid:start of a process whose end ends the cluster"),
 }
 
@@ -64,19 +69,19 @@ def drive(run_dir: str) -> None:
 
 
 @task
-def audit(run_dir: str) -> None:
+def audit(run_dir: str, params: dict[str, Any]) -> None:
     """Read the final log back from the healed cluster, then find every anomaly in Spark."""
     from chaos.rundir import RunDir
     from checks import stages
 
-    run = RunDir.open(Path(run_dir))
-    stages.readback(run)
-    stages.audit(run)
+    run, master = RunDir.open(Path(run_dir)), spark_master(params["spark_conn_id"])
+    stages.readback(run, master=master)
+    stages.audit(run, master=master)
 
 
 @task
 def validate(run_dir: str) -> None:
-    """Hold the findings against the contract with Great Expectations."""
+    """Hold the findings against the contract with Great Expectations: one row, for which no cluster is needed."""
     from chaos.rundir import RunDir
     from checks import stages
 
@@ -112,6 +117,19 @@ def destroy(run_dir: str) -> None:
 
     run = RunDir(Path(run_dir))
     stages.destroy(run, EventLog(run))
+
+
+def spark_master(conn_id: str) -> str | None:
+    """The Spark master of an Airflow connection; None, which is local[*], where there is no such connection."""
+    from airflow.sdk import Connection
+
+    from checks.master import from_connection
+
+    try:
+        connection = Connection.get(conn_id)
+    except AirflowNotFoundException:
+        return None
+    return from_connection(connection.host, connection.port)
 
 
 def build(name: str, title: str) -> DAG:

@@ -6,25 +6,42 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 
 from chaos.cli.view import View
 from chaos.cluster.processes import Identity, spawn
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
 from chaos.events import Event
 from chaos.rundir import RunDir
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def check_master(master: str | None) -> None:
+    """Refuse a Spark master that is none, or that nothing answers at, before anything is started."""
+    if master is None:
+        return
+    argv = [sys.executable, "-m", "checks.master", master]
+    done = subprocess.run(argv, cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UsageError(done.stderr.strip().splitlines()[-1])
 
 
 class Checks:
     """`python -m checks` on one run directory; leaving the context ends it.
 
-    when_told: it starts Spark at once, which takes seconds, and waits until `judge` is called.
+    when_told: it starts Spark at once, which takes seconds, and waits until `judge` is called. uri: where the run
+    directory is when it is not on this machine; `run` is then where its working copy is made.
     """
 
-    def __init__(self, run: RunDir, view: View, master: str | None, *, when_told: bool = False) -> None:
+    def __init__(
+        self, run: RunDir, view: View, master: str | None, *, when_told: bool = False, uri: str | None = None
+    ) -> None:
         run.logs.mkdir(exist_ok=True)
         self._view, self._log, self._when_told = view, run.logs / "checks.log", when_told
-        argv = [sys.executable, "-m", "checks", str(run.path), *(["--spark-master", master] if master else [])]
+        what = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
+        argv = [sys.executable, "-m", "checks", *what, *(["--spark-master", master] if master else [])]
         self._child = spawn(
             [*argv, *(["--when-told"] if when_told else [])],
             run=run,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from chaos.cli.checks import Checks
+from chaos.cli.checks import Checks, check_master
 from chaos.cli.view import View
 from chaos.cluster.processes import Identity
 from chaos.errors import AftershockError
@@ -52,6 +53,7 @@ def run(
     """Run a scenario: deploy a cluster, break it under load, audit every record, tell the verdict."""
     from chaos import stages  # on use: `list` and `--help` need no Kafka client
 
+    check_master(spark_master)
     directory = stages.prepare(scenario, runs_dir=runs_dir, seed=seed, kafka=kafka, overrides=sets)
     with View() as view:
         view.say(f"run directory: {directory.path}")
@@ -70,16 +72,26 @@ def run(
 
 
 def audit(
-    run_dir: Annotated[Path, typer.Argument(help="The directory of an earlier run, copied from anywhere.")],
+    run_dir: Annotated[
+        str, typer.Argument(help="The directory of an earlier run, or its URI, such as hdfs://host:9000/runs/x.")
+    ],
     spark_master: Master = None,
     as_json: Json = False,
 ) -> None:
     """Audit a run directory again, offline: from its ledger to the verdict, with no Kafka."""
-    directory = RunDir.open(run_dir)
-    read(directory)
-    with View() as view, Checks(directory, view, spark_master) as checks:
-        code = checks.judge()
-    show_result(directory, as_json)
+    check_master(spark_master)
+    with contextlib.ExitStack() as stack:
+        uri = run_dir if "://" in run_dir else None
+        if uri:
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
+            directory = RunDir(work / uri.rstrip("/").rpartition("/")[2])
+            directory.logs.mkdir(parents=True)
+        else:
+            directory = RunDir.open(Path(run_dir))
+            read(directory)
+        with View() as view, Checks(directory, view, spark_master, uri=uri) as checks:
+            code = checks.judge()
+        show_result(directory, as_json)
     raise typer.Exit(code)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
@@ -26,7 +26,7 @@ from checks.audit.large import case as cases
 from checks.audit.large import scan
 from checks.audit.large.survey import Wanted
 from checks.audit.large.tally import Tally
-from checks.audit.load import Ledger, load
+from checks.audit.load import Ledger, load, settle
 from checks.audit.mechanism import Context, explain
 from checks.audit.ranges import Owed, owed
 from checks.audit.read_path import nonmonotonic_poll
@@ -50,6 +50,7 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
         small = _Small.collect(ledger)
         wanted = Wanted(run, times.injections(small.tables["faults"]), curves.cell_us(small.end_us - small.begin_us))
         tally = scan.survey(spark, ledger.files, wanted)
+        settle(ledger, scan.rows_of_parts(tally))
         small.end_us = max(small.end_us, tally.get("max", "drive_end_us") or 0)
 
         delivered, committed = cases.delivered_rows(tally), dict(tally.each("max", "committed_to"))
@@ -128,7 +129,7 @@ class _Small:
 
     @classmethod
     def collect(cls, ledger: Ledger) -> _Small:
-        tables = {name: _rows(frame) for name, frame in ledger.small.items()}
+        tables: dict[str, list[Row]] = {name: table.to_pylist() for name, table in ledger.small.items()}
         ranges = {(r["topic"], r["partition"]): (r["start"], r["end"]) for r in tables.pop("log_range")}
         ends = [row["at_us"] for rows in tables.values() for row in rows]
         begin_us = min((row["at_us"] for row in tables["lifecycle"]), default=max(ends, default=0))
@@ -168,11 +169,6 @@ def _explained(finding: Finding, context: Context) -> Finding:
     evidence = json.loads(finding["evidence"])
     sentence = explain(finding, evidence, context)
     return finding | {"mechanism": sentence, "evidence": json.dumps(evidence)}
-
-
-def _rows(table: DataFrame) -> list[Row]:
-    rows: list[Row] = table.toArrow().to_pylist()
-    return rows
 
 
 def _arrow(name: str, rows: list[dict[str, Any]]) -> pa.Table:
