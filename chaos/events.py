@@ -2,7 +2,8 @@
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail), `progress` (sent, acked, delivered by entry, rates
 per second), `fault` (fault, phase, words), `note` (words), `problem` (words: something that keeps the run from
-proving what it should), `verdict` (verdict, sentence, report).
+proving what it should), `work` (stage, done, total: tasks of Spark; told, not kept), `verdict` (verdict, sentence,
+report).
 """
 
 from __future__ import annotations

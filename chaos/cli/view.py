@@ -83,6 +83,14 @@ class View:
         else:
             self.say(f"[bold red]{words}: failed[/] {escape(str(event.get('detail', '')))}")
 
+    def _work(self, event: Event) -> None:
+        words = f"{_STAGES.get(event['stage'], event['stage'])}: {event['done']:,} of {event['total']:,} tasks"
+        if self._status:
+            self._status.update(words)
+        elif time.monotonic() - self._printed >= PLAIN_EVERY_S:
+            self._printed = time.monotonic()
+            self.say(words)
+
     def _note(self, event: Event) -> None:
         self.say(escape(event["words"]))
 

@@ -14,7 +14,7 @@ from checks.audit.epochs import Key
 from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
 from checks.audit.large.case import Case, EpochFacts
 from checks.audit.large.columns import NONE, known
-from checks.audit.large.group import runs, sections
+from checks.audit.large.group import Rows, runs, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import heat, moments
@@ -29,11 +29,10 @@ def judge_reads(
     names = sorted({e.reader for e in case.epochs})
     number = {name: i for i, name in enumerate(names)}
     reader_of = np.array([number[e.reader] for e in case.epochs] or [0], np.int64)
-    reader = reader_of[deliveries["epoch"]]
+    whose = {names[i]: mine for (i,), mine in sections(reader_of[deliveries["epoch"]])}
     for owed in case.places.get((topic, partition), []):
-        mine = np.flatnonzero(reader == number[owed.reader]) if owed.reader in number else np.zeros(0, np.int64)
-        whole = len(mine) == len(reader)
-        r = Reader(place, owed, deliveries if whole else {n: c[mine] for n, c in deliveries.items()})
+        mine = whose.get(owed.reader, Rows(np.zeros(1, np.int64), np.zeros(1, np.int64)))
+        r = Reader(place, owed, {n: mine.ints(c) for n, c in deliveries.items()})
         tally.add("sum", "in_range", owed.reader, value=r.in_range())
         undelivered(r, tally)
         dirty_read(r, tally)

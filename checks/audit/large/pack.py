@@ -49,10 +49,11 @@ def _packed(values: Ints) -> tuple[int, int, str, bytes]:
 
 
 def _unpacked(first: int, count: int, kind: str, data: bytes) -> Ints:
-    values = np.full(count, first, np.int64)
-    if kind and count > 1:
-        width = np.dtype(kind).itemsize
-        steps = pa.decompress(data, decompressed_size=(count - 1) * width, codec=_CODEC, asbytes=True)
-        np.cumsum(np.frombuffer(steps, kind), dtype=np.int64, out=values[1:])
-        values[1:] += first
-    return values
+    if not kind or count < 2:
+        return np.full(count, first, np.int64)
+    width = np.dtype(kind).itemsize
+    steps = pa.decompress(data, decompressed_size=(count - 1) * width, codec=_CODEC)
+    values = np.empty(count, np.int64)
+    values[0] = first
+    values[1:] = np.frombuffer(steps, kind)
+    return np.cumsum(values, out=values)
