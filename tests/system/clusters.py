@@ -110,11 +110,15 @@ def hdfs(folder: Path) -> Iterator[str]:
         node.end()
 
 
-def shell() -> Callable[..., str]:
-    """Hadoop's file system shell."""
+def shell(folder: Path) -> Callable[..., None]:
+    """Hadoop's file system shell, with its settings in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "core-site.xml").write_text("<configuration/>")  # it insists on one
+    class_path = f"{folder}:{resolve(*MINIDFS)}/*"
 
-    def run(*arguments: object) -> str:
-        argv = ["java", "-Xmx256m", "-cp", f"{SPARK}/jars/*", "org.apache.hadoop.fs.FsShell", *map(str, arguments)]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
+    def run(*arguments: object) -> None:
+        argv = ["java", "-Xmx256m", "-cp", class_path, "org.apache.hadoop.fs.FsShell", *map(str, arguments)]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
 
     return run

@@ -1,0 +1,170 @@
+"""The audit on a real standalone Spark cluster, and of a run directory in HDFS: the same as here, to the row."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from chaos.rundir import RunDir
+from chaos.scenario import save
+from chaos.wait import wait_until
+from checks.audit.tables import AUDIT_TABLES
+from tests.bench.histories import Plan, make, resolved
+from tests.system.clusters import hdfs, shell, spark_cluster
+from tests.system.platform import ROOT, chaos, start
+
+pytestmark = pytest.mark.spark_cluster
+
+RECORDS = 100_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with spark_cluster(tmp_path_factory.mktemp("spark")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A history with loss and duplicates, audited here."""
+    run = history(tmp_path_factory.mktemp("runs") / "rich", RECORDS)
+    assert chaos("audit", run.path, "--json").code == 1
+    return run
+
+
+def history(folder: Path, records: int) -> RunDir:
+    plan, run = Plan(records, rich=True), RunDir(folder)
+    make(folder, plan)
+    save(run, resolved(plan))
+    return run
+
+
+def copied(run: RunDir, folder: Path) -> RunDir:
+    """The ledger without any result."""
+    shutil.copytree(run.ledger, folder / "ledger")
+    shutil.copy(run.resolved, folder)
+    return RunDir(folder)
+
+
+def audited(run: RunDir, master: str) -> dict[str, Any]:
+    argv = [sys.executable, "-m", "tests.system.spark_audit", str(run.path), master]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def same_tables(one: Path, other: Path) -> list[str]:
+    return [t for t in AUDIT_TABLES if pq.read_table(one / t).equals(pq.read_table(other / t))]
+
+
+def running(cluster) -> list[str]:
+    with urllib.request.urlopen(f"{cluster.web}/json/", timeout=10) as page:
+        return [app["id"] for app in json.load(page)["activeapps"]]
+
+
+def test_two_workers_audit_as_one_process_does_and_tell_the_driver_summaries_only(cluster, run, tmp_path):
+    small = audited(copied(run, tmp_path / "small"), cluster.url)
+    assert same_tables(tmp_path / "small" / "audit", run.audit) == list(AUDIT_TABLES)
+    assert all(small["tasks"][executor] > 0 for executor in ("0", "1"))
+    assert small["tasks"]["driver"] == 0
+    assert small["limit"] == "64m"
+
+    large = audited(history(tmp_path / "large", 10 * RECORDS), cluster.url)
+    # curves grow with the time that a run takes, a point every 250 ms; the records themselves stay where they are
+    assert large["bytes"] < 2 * small["bytes"] < 2_000_000
+    wait_until(lambda: running(cluster) == [], 20, lambda: f"still there: {running(cluster)}")
+
+
+def test_a_run_directory_in_hdfs_is_audited_there_and_gets_its_results(cluster, run, tmp_path):
+    with hdfs(tmp_path / "hdfs") as home:
+        fs = shell(tmp_path / "conf")
+        copied(run, tmp_path / "rich")
+        fs("-mkdir", "-p", f"{home}/runs")
+        fs("-put", tmp_path / "rich", f"{home}/runs/")
+        ended = chaos("audit", f"{home}/runs/rich", "--spark-master", cluster.url, "--json")
+        assert ended.code == 1, ended.err
+        assert ended.result["run_dir"] == f"{home}/runs/rich"
+        fs("-get", f"{home}/runs/rich", tmp_path / "back")
+        assert same_tables(tmp_path / "back" / "audit", run.audit) == list(AUDIT_TABLES)
+        assert json.loads((tmp_path / "back" / "result.json").read_text()) == ended.result
+        names = {p.name for p in (tmp_path / "back").iterdir()}
+        assert {"gx", "validation.json", "events.jsonl", "report.html", "junit.xml"} <= names
+        assert not [name for name in names if name.startswith(".")]
+        assert (tmp_path / "back" / "report.html").stat().st_size > 10_000
+
+        fs("-rm", f"{home}/runs/rich/ledger/sends.parquet/part-00000.parquet")
+        ended = chaos("audit", f"{home}/runs/rich", "--spark-master", cluster.url, "--json")
+        assert (ended.code, ended.result["verdict"]) == (3, "inconclusive")
+        assert f"{home}/runs/rich/ledger/sends.parquet has" in ended.result["sentence"]
+        assert str(tmp_path) not in ended.result["sentence"]
+
+
+def test_file_uris_are_read_in_place_and_a_damaged_part_is_named(run, tmp_path):
+    there = copied(run, tmp_path / "there")
+    assert chaos("audit", f"file://{there.path}", "--json").code == 1
+    assert same_tables(there.audit, run.audit) == list(AUDIT_TABLES)
+    assert [p.name for p in there.path.iterdir() if p.name.startswith(".")] == []
+    part = sorted(there.ledger.glob("deliveries.parquet/*"))[1]
+    part.write_bytes(part.read_bytes()[: 1 << 10])
+    ended = chaos("audit", f"file://{there.path}", "--json")
+    assert ended.code == 3
+    assert f"{part.name} is not readable Parquet" in ended.result["sentence"]
+    assert not (there.path / "validation.json").exists()
+
+
+def test_ctrl_c_ends_the_application(cluster, run, tmp_path):
+    process = start("audit", copied(run, tmp_path / "rich").path, "--spark-master", cluster.url)
+    wait_until(lambda: running(cluster) != [], 60, "it never came to the master")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, "Traceback" in err) == (130, False)
+    wait_until(lambda: running(cluster) == [], 30, lambda: f"still there: {running(cluster)}")
+
+
+def test_executors_that_never_come_are_told_in_one_line(cluster, run, tmp_path):
+    env = {**os.environ, "AFTERSHOCK_SPARK_EXECUTOR_MEMORY": "900g", "AFTERSHOCK_SPARK_TIMEOUT_S": "5"}
+    there = copied(run, tmp_path / "rich").path
+    ended = chaos("audit", there, "--spark-master", cluster.url, "--json", env=env)
+    assert ended.code == 3
+    assert "gave no executor within 5 s" in ended.result["sentence"]
+    assert "900g" in ended.result["sentence"]
+    assert "Traceback" not in ended.err
+
+
+def test_executors_without_our_requirements_are_told_in_one_line(cluster, run, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    bare.chmod(0o755)
+    env = {**os.environ, "AFTERSHOCK_SPARK_PYTHON": str(bare)}
+    ended = chaos("audit", copied(run, tmp_path / "rich").path, "--spark-master", cluster.url, "--json", env=env)
+    assert ended.code == 3
+    assert "cannot run our Python" in ended.result["sentence"]
+    assert "AFTERSHOCK_SPARK_PYTHON" in ended.result["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [("spark:/host", "is not a Spark master"), ("spark://127.0.0.1:9", "no Spark master answers")],
+)
+def test_a_wrong_master_is_refused_before_anything_starts(run, tmp_path, master, said):
+    for command in (("audit", run.path), ("run", "clean-run", "--runs-dir", tmp_path)):
+        ended = chaos(*command, "--spark-master", master)
+        assert (ended.code, said in " ".join(ended.err.split())) == (2, True), ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_uri_that_leads_nowhere_is_told_in_one_line():
+    for uri, said in (("file:///no/such/run", "has no resolved.json"), ("gs://bucket/run", "AFTERSHOCK_SPARK_JARS")):
+        ended = chaos("audit", uri)
+        assert (ended.code, said in " ".join(ended.err.split())) == (2, True), ended.err
+        assert "Traceback" not in ended.err
