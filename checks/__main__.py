@@ -42,7 +42,9 @@ def main(argv: list[str] | None = None) -> int:
             run = _open(options, wanted, stack)
             scenario.read(run)
         except AftershockError as e:
-            _complain(e, tell)
+            sys.stderr.write(f"{e}\n")
+            if remote.is_uri(options.run_dir):  # who started this could not look there
+                tell({"kind": "problem", "words": str(e)})
             return USAGE if isinstance(e, RunDirError) else e.exit_code
         if "validate" in wanted:
             _import_ahead()
@@ -53,15 +55,9 @@ def main(argv: list[str] | None = None) -> int:
             try:
                 run.publish()
             except AftershockError as e:
-                _complain(e, tell)
+                tell({"kind": "problem", "words": str(e)})
                 return INCONCLUSIVE
     return code
-
-
-def _complain(error: AftershockError, tell: stages.Listener) -> None:
-    """Outside of a stage: for who runs this by hand, and for who reads the events."""
-    sys.stderr.write(f"{error}\n")
-    tell({"kind": "problem", "words": str(error)})
 
 
 def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.ExitStack) -> RunDir:

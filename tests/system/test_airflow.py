@@ -56,6 +56,28 @@ def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retri
         assert dag["retries"] == 0
 
 
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        (None, None),
+        ("spark://10.0.0.1:7078", "spark://10.0.0.1:7078"),
+        ("spark://10.0.0.1", "spark://10.0.0.1:7077"),
+        ("spark://yarn", "yarn"),
+        ('{"conn_type": "spark", "host": "spark://one:7077,two:7077"}', "spark://one:7077,two:7077"),
+        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]"),
+    ],
+)
+def test_the_spark_master_comes_from_a_connection_without_airflows_spark_provider(airflow, connection, master):
+    env = {
+        **airflow,
+        "PYTHONPATH": str(ROOT / "dags"),
+        **({"AIRFLOW_CONN_AFTERSHOCK_SPARK": connection} if connection else {}),
+    }
+    code = "import json, resilience; print(json.dumps(resilience.spark_master('aftershock_spark')))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == master
+
+
 @pytest.mark.kafka
 def test_the_demo_runs_through_airflow_and_proves_all_three_faults(airflow, tmp_path):
     ended = chaos("dag", "resilience-demo", "--json", "--runs-dir", tmp_path, env=airflow)
