@@ -100,10 +100,11 @@ def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: stages.
 
 def _told_to_begin(spark_master: str | None, tell: stages.Listener) -> bool:
     """Start Spark while others still work, say `ready`, and wait for the word; False if it never comes."""
+    from checks.audit.large.scan import warm
     from checks.session import spark_session
 
     with contextlib.suppress(AftershockError):  # the first stage meets it again, and puts it on record
-        spark_session(spark_master).range(1).count()
+        warm(spark_session(spark_master))
     tell({"kind": "ready"})
     return bool(sys.stdin.readline())
 

@@ -7,10 +7,12 @@ tallies.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from zipimport import zipimporter
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +30,9 @@ Files = dict[str, list[str]]
 
 ROWS_PER_TASK = 3_000_000
 """Rows of blocks that one task judges: they lie in its memory, packed."""
+TASKS_PER_CORE = 4
+"""Where there are files enough: the cores then end at about the same time."""
+_SPARKS_OWN = ("pyspark.zip", "py4j-", "spark-core_")
 MOST_TALLIES = 64
 """From more tasks than this the tallies are merged on executors first."""
 
@@ -37,10 +42,22 @@ _UNREADABLE = ""
 _PIECE = "block string, kind string, path string, data binary"
 
 
+def warm(spark: SparkSession) -> None:
+    """Start the Python workers, and let them import what they will need, while there is time for it."""
+    cores = spark.sparkContext.defaultParallelism
+
+    def idle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _forget_zips()
+        yield from batches
+
+    spark.range(0, cores, 1, cores).mapInArrow(idle, "id bigint").toArrow()
+
+
 def survey(spark: SparkSession, files: Files, wanted: surveying.Wanted) -> Tally:
     """Look at every row of every part. Raises `RunDirError` naming the first part that cannot be read."""
 
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _forget_zips()
         tally = Tally()
         for table, path, data in _files(batches):
             try:
@@ -77,6 +94,7 @@ def judge(
     """Bring together what belongs together and judge it. rules: takes a block's name and its columns by kind."""
 
     def pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        _forget_zips()
         for table, path, data in _files(batches):
             try:
                 found = list(cutting.cut(Part(table, path, data, cutting.NEEDED[table]), case))
@@ -132,14 +150,31 @@ def _files(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any]]:
 
 @contextmanager
 def _by_the_file(spark: SparkSession) -> Iterator[None]:
-    """Few rows at once to Python: a row here is a file, or a piece of one."""
-    key = "spark.sql.execution.arrow.maxRecordsPerBatch"
-    before = spark.conf.get(key)
-    spark.conf.set(key, 4)
+    """Few rows at once to Python: a row here is a file, or a piece of one. And several tasks for each core."""
+    chosen = {
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
+        "spark.sql.files.minPartitionNum": str(TASKS_PER_CORE * spark.sparkContext.defaultParallelism),
+        "spark.sql.files.openCostInBytes": str(1 << 18),
+    }
+    before = {key: spark.conf.get(key, None) for key in chosen}
+    for key, value in chosen.items():
+        spark.conf.set(key, value)
     try:
         yield
     finally:
-        spark.conf.set(key, before)
+        for key, was in before.items():
+            spark.conf.unset(key) if was is None else spark.conf.set(key, was)
+
+
+def _forget_zips() -> None:
+    """Let a worker's next task begin at once.
+
+    Before each task Spark makes Python forget what it knows of the import path, upon which the importers of Spark's own
+    zips and jar read their whole directories again: a quarter of a second. What was imported from them stays.
+    """
+    for path, importer in list(sys.path_importer_cache.items()):
+        if isinstance(importer, zipimporter) and any(name in path for name in _SPARKS_OWN):
+            del sys.path_importer_cache[path]
 
 
 def _packed(tally: Tally) -> pa.RecordBatch:
