@@ -24,7 +24,7 @@ sys.path.insert(0, str(PROJECT))  # Airflow puts only the DAG folder on the path
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException  # noqa: E402
 
-from chaos.scenario import shipped  # noqa: E402
+from chaos.scenario import parse, shipped  # noqa: E402
 from chaos.scenario.model import DEFAULT_KAFKA  # noqa: E402
 
 PARAMS = {
@@ -147,4 +147,5 @@ def build(name: str, title: str) -> DAG:
 
 
 for scenario_name, scenario_path in shipped().items():
-    globals()[f"resilience_{scenario_name}"] = build(scenario_name, str(scenario_path.stem))
+    scenario = parse(scenario_path.read_text(), str(scenario_path))
+    globals()[f"resilience_{scenario_name}"] = build(scenario_name, scenario.title)
