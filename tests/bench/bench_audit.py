@@ -147,9 +147,11 @@ def _one(folder: Path, plan: Plan) -> None:
     """Start Spark and audit a history twice, a line of JSON after each; what the process of an audit does."""
     began = time.monotonic()
     from checks.audit import audit
+    from checks.audit.large.scan import warm
     from checks.session import spark_session
 
     spark = spark_session(large=True)
+    warm(spark)  # as `run` does while it still drives: the workers belong to the session
     _tell("session", began)
     run = RunDir(folder)
     for phase in ("cold", "warm"):
