@@ -36,6 +36,8 @@ def spark_session(master: str | None = None, large: bool = False) -> SparkSessio
     check(master)
     # Spark's workers would otherwise take whatever `python3` is on the PATH, which lacks this environment.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if is_local(master):
+        _let_workers_find_us()
     os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executors.python()
     if is_here(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -121,6 +123,13 @@ def _settings_of(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": _scratch(),
     }
+
+
+def _let_workers_find_us() -> None:
+    """Put the project on the path of Spark's local Python workers, wherever this process was started by Airflow."""
+    root, known = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")
+    if root not in known.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, known]))
 
 
 def _scratch() -> str:
