@@ -78,14 +78,21 @@ def tuned(spark: SparkSession) -> Iterator[None]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    before = {key: spark.conf.get(key) for key in chosen}
+    with configured(spark, chosen):
+        yield
+
+
+@contextmanager
+def configured(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
+    """These settings, for as long as the context lasts."""
+    before = {key: spark.conf.get(key, None) for key in chosen}
     for key, value in chosen.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, value in before.items():
-            spark.conf.set(key, value)
+        for key, was in before.items():
+            spark.conf.unset(key) if was is None else spark.conf.set(key, was)
 
 
 def _settings(large: bool) -> dict[str, str]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger import SCHEMA_VERSION, TABLES, Seal, SealedTable, read_seal
+from chaos.ledger import TABLES, Seal, SealedTable, read_seal
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.rundir import RunDir
+from checks.audit.large.columns import check_schema
 from checks.remote import LARGE, Mirror
 
 AUDITED = {name: TABLES[name] for name in TABLES if name != "transactions"}
@@ -40,7 +40,7 @@ class Ledger:
     seal: Seal | None = None
 
 
-def load(spark: Any, run: RunDir) -> Ledger:
+def load(run: RunDir) -> Ledger:
     """The ledger of a run. Raises `RunDirError` naming table, file and column for anything that does not fit."""
     seal = read_seal(run.ledger)
     small, rows, files = {}, {}, {}
@@ -151,16 +151,5 @@ def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
         raise RunDirError(
             f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged"
         ) from None
-    version = (found.metadata or {}).get(b"aftershock.schema", str(SCHEMA_VERSION).encode()).decode()
-    if version != str(SCHEMA_VERSION):
-        raise RunDirError(f"{path}: table {table} has schema version {version}, this Aftershock reads {SCHEMA_VERSION}")
-    for field in schema:
-        index = found.get_field_index(field.name)
-        if index < 0:
-            raise RunDirError(f"{path}: table {table} has no column {field.name}; was it written by another version?")
-        if found.field(index).type != field.type:
-            raise RunDirError(
-                f"{path}: column {field.name} of table {table} is {found.field(index).type}, not {field.type}; "
-                "was it written by another version?"
-            )
+    check_schema(table, str(path), found, schema)
     return int(meta.num_rows)

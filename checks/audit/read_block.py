@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from checks.audit.large.case import Case, EpochFacts
+from checks.audit.epochs import Epoch
+from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, Ints, Mask, known
 from checks.audit.large.pack import Columns
 from checks.audit.ranges import Owed
@@ -74,7 +75,7 @@ class Reader:
         """A place of this block."""
         return {"topic": self.place.topic, "partition": self.place.partition, "offset": offset}
 
-    def epoch(self, i: int) -> EpochFacts:
+    def epoch(self, i: int) -> Epoch:
         """The epoch of a delivery."""
         return self.case.epochs[int(self.rows["epoch"][i])]
 

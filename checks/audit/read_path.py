@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.epochs import Key
+from checks.audit.epochs import Epoch, Key
 from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
-from checks.audit.large.case import Case, EpochFacts
+from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, known
 from checks.audit.large.group import Rows, runs, sections
 from checks.audit.large.pack import Columns
@@ -196,7 +196,7 @@ def poll_skip(place: Place, deliveries: Columns, gaps: Columns, tally: Tally) ->
         tally.find(shown, "poll_skip", "", epoch.reader, len(found))
 
 
-def _left_out(place: Place, epoch: EpochFacts, at: int, gap: dict[str, int]) -> Finding:
+def _left_out(place: Place, epoch: Epoch, at: int, gap: dict[str, int]) -> Finding:
     row = int(place.row[at])
     producer, incarnation = place.case.who[int(place.log["who"][row])]
     return finding(

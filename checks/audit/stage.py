@@ -40,7 +40,7 @@ def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:
 
     Raises `RunDirError` if the ledger is missing, damaged or of another version. Replaces an earlier audit as a whole.
     """
-    ledger = load(spark, run)
+    ledger = load(run)
     write_tables(run.audit, derive(spark, ledger, resolved.scenario, run_token(resolved.run_id)))
 
 
@@ -55,13 +55,14 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
 
         delivered, committed = cases.delivered_rows(tally), dict(tally.each("max", "committed_to"))
         epochs = build(small.tables["assignments"], small.lives, delivered, committed, small.end_us)
-        case = _case(scenario, wanted, tally, small, epochs, [])
+        case = _case(scenario, wanted, tally, small, epochs)
         known = _known(spark, ledger, case, epochs, small)
         readers = readers_of(scenario)
         starts.judge(epochs, known, readers, small.ranges)
         places = owed(readers, epochs, known, small.ranges)
 
-        case = _case(scenario, wanted, tally, small, epochs, places)
+        for place in places:
+            case.places.setdefault((place.topic, place.partition), []).append(place)
         tally.merge(scan.judge(spark, ledger.files, case, sum(ledger.rows[t] for t in ledger.files), judge_block))
     by_key = {e.key: e.reader for e in epochs.all}
     for key, count, fallen in cases.falls(tally):
@@ -136,21 +137,17 @@ class _Small:
         return cls(tables, lives(tables["lifecycle"]), ranges, begin_us, max(ends, default=0))
 
 
-def _case(
-    scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epochs: Epochs, places: list[Owed]
-) -> cases.Case:
+def _case(scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epochs: Epochs) -> cases.Case:
+    """What is known after the survey; what each reader owes (`places`) hangs on the commits, and is filled in later."""
     policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
-    by_place: dict[tuple[str, int], list[Owed]] = {}
-    for place in places:
-        by_place.setdefault((place.topic, place.partition), []).append(place)
     return cases.Case(
         run=wanted.run,
-        topics=sorted({topic for topic, _ in by_place} | (survey.get("set", "topics") or set())),
+        topics=sorted(survey.get("set", "topics") or set()),
         who=sorted(survey.get("set", "who") or set(), key=lambda who: (who[0] or "", who[1])),
-        epochs=cases.facts(epochs),
+        epochs=epochs.all,
         epoch_ids={e.key: i for i, e in enumerate(epochs.all)},
         heads=cases.heads(survey, epochs),
-        places=by_place,
+        places={},
         ranges=small.ranges,
         compacted=frozenset(
             t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))

@@ -32,67 +32,67 @@ def part(run: RunDir, table: str, index: int = 0) -> Path:
     return run.ledger / f"{table}.parquet" / part_name(index)
 
 
-def test_a_missing_table(spark: Any, run: RunDir) -> None:
+def test_a_missing_table(run: RunDir) -> None:
     shutil.rmtree(run.ledger / "sends.parquet")
     with pytest.raises(RunDirError, match=r"sends\.parquet is missing: table sends"):
-        load(spark, run)
+        load(run)
 
 
-def test_a_log_that_was_never_read_back(spark: Any, run: RunDir) -> None:
+def test_a_log_that_was_never_read_back(run: RunDir) -> None:
     (run.ledger / "log" / "part-0.parquet").unlink()
     (run.ledger / "log").rmdir()
     with pytest.raises(RunDirError, match="never read back"):
-        load(spark, run)
+        load(run)
 
 
-def test_a_missing_range(spark: Any, run: RunDir) -> None:
+def test_a_missing_range(run: RunDir) -> None:
     (run.ledger / "log_range.parquet").unlink()
     with pytest.raises(RunDirError, match="log_range"):
-        load(spark, run)
+        load(run)
 
 
-def test_a_damaged_file(spark: Any, run: RunDir) -> None:
+def test_a_damaged_file(run: RunDir) -> None:
     part(run, "commits").write_bytes(b"PAR1 no more")
     with pytest.raises(
         RunDirError, match=r"commits\.parquet/part-00000\.parquet is not readable Parquet.*table commits"
     ):
-        load(spark, run)
+        load(run)
 
 
-def test_a_missing_column(spark: Any, run: RunDir) -> None:
+def test_a_missing_column(run: RunDir) -> None:
     rewrite(part(run, "sends"), lambda t: t.drop_columns(["outcome"]))
     with pytest.raises(RunDirError, match=r"sends\.parquet/part-00000\.parquet: table sends has no column outcome"):
-        load(spark, run)
+        load(run)
 
 
-def test_a_column_of_another_type(spark: Any, run: RunDir) -> None:
+def test_a_column_of_another_type(run: RunDir) -> None:
     rewrite(run.ledger / "log" / "part-0.parquet", lambda t: t.set_column(2, "offset", t["offset"].cast(pa.string())))
     with pytest.raises(RunDirError, match=r"column offset of table log is string, not int64"):
-        load(spark, run)
+        load(run)
 
 
-def test_another_schema_version(spark: Any, run: RunDir) -> None:
+def test_another_schema_version(run: RunDir) -> None:
     rewrite(part(run, "faults"), lambda t: t.replace_schema_metadata({"aftershock.schema": "7"}))
     with pytest.raises(RunDirError, match="table faults has schema version 7"):
-        load(spark, run)
+        load(run)
 
 
-def test_rows_that_the_seal_does_not_know(spark: Any, run: RunDir) -> None:
+def test_rows_that_the_seal_does_not_know(run: RunDir) -> None:
     rewrite(part(run, "sends"), lambda t: pa.concat_tables([t, t]))
     with pytest.raises(RunDirError, match=r"part-00000\.parquet has 2 rows, seal\.json says 1"):
-        load(spark, run)
+        load(run)
 
 
-def test_a_part_that_the_seal_does_not_know(spark: Any, run: RunDir) -> None:
+def test_a_part_that_the_seal_does_not_know(run: RunDir) -> None:
     shutil.copy(part(run, "sends"), part(run, "sends", 1))
     with pytest.raises(RunDirError, match=r"sends\.parquet has 2 parts, seal\.json says 1"):
-        load(spark, run)
+        load(run)
 
 
-def test_a_part_that_is_gone(spark: Any, run: RunDir) -> None:
+def test_a_part_that_is_gone(run: RunDir) -> None:
     part(run, "sends").unlink()
     with pytest.raises(RunDirError, match=r"sends\.parquet has 0 parts, seal\.json says 1"):
-        load(spark, run)
+        load(run)
 
 
 def test_rows_of_all_parts_are_loaded(spark: Any, tmp_path: Path) -> None:
@@ -102,15 +102,15 @@ def test_rows_of_all_parts_are_loaded(spark: Any, tmp_path: Path) -> None:
     rewrite(part(run, "sends"), lambda t: t.slice(0, 3))
     seal = (run.ledger / "seal.json").read_text().replace('"parts":[5]', '"parts":[3,2]')
     (run.ledger / "seal.json").write_text(seal)
-    ledger = load(spark, run)
+    ledger = load(run)
     assert ledger.rows["sends"] == 5
     assert ledger.files["sends"] == [str(part(run, "sends")), str(part(run, "sends", 1))]
 
 
-def test_an_unsealed_ledger(spark: Any, run: RunDir) -> None:
+def test_an_unsealed_ledger(run: RunDir) -> None:
     (run.ledger / "seal.json").unlink()
     with pytest.raises(RunDirError, match="seal"):
-        load(spark, run)
+        load(run)
 
 
 def test_an_empty_ledger_is_audited_and_has_seen_nothing(spark: Any, tmp_path: Path) -> None:

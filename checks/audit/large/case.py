@@ -8,31 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.epochs import Epochs, Key, Life, Question
+from checks.audit.epochs import Epoch, Epochs, Key, Life, Question
 from checks.audit.large.columns import NONE, Ints
 from checks.audit.large.tally import Tally
 from checks.audit.ranges import Owed
 
 Who = tuple[str | None, int]
 """A producer and its incarnation, as records carry them; None and NONE where they do not."""
-
-
-@dataclass(frozen=True)
-class EpochFacts:
-    """Of an epoch, what a finding needs; see `epochs.Epoch`."""
-
-    source: str | None
-    position: int | None
-
-    reader: str
-    consumer: str
-    incarnation: int
-    assignment: int
-    turn: int
-    start: int | None
-    legal: bool
-    why: str
-    begin_us: int
 
 
 @dataclass(frozen=True, order=True)
@@ -65,7 +47,7 @@ class Case:
     run: str
     topics: list[str]
     who: list[Who]
-    epochs: list[EpochFacts]
+    epochs: list[Epoch]
     epoch_ids: dict[Key, int]
     heads: dict[tuple[str, int], tuple[int, int]]
     places: dict[tuple[str, int], list[Owed]]
@@ -91,7 +73,7 @@ class Case:
     committing: frozenset[str] = field(init=False, repr=False)
     """The readers that commit."""
 
-    def epoch_of(self, committer: Committer, topic: str, partition: int) -> EpochFacts | None:
+    def epoch_of(self, committer: Committer, topic: str, partition: int) -> Epoch | None:
         """The epoch in which a consumer commits for a partition; None if there is none on record."""
         key = committer.consumer, committer.incarnation, committer.assignment, topic, partition
         number = self.epoch_ids.get(key)
@@ -131,26 +113,6 @@ def heads(survey: Tally, epochs: Epochs) -> dict[tuple[str, int], tuple[int, int
 def in_order(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The parts of an epoch in the order in which it delivered them."""
     return sorted(segments, key=lambda s: (s["first"]["ordinal"], s["path"]))
-
-
-def facts(epochs: Epochs) -> list[EpochFacts]:
-    """The facts of all epochs."""
-    return [
-        EpochFacts(
-            e.source,
-            e.position,
-            e.reader,
-            e.consumer,
-            e.incarnation,
-            e.assignment,
-            e.turn,
-            e.start,
-            e.legal,
-            e.why,
-            e.begin_us,
-        )
-        for e in epochs.all
-    ]
 
 
 def ends_of(lives: dict[tuple[str, int], Life]) -> dict[Who, str]:

@@ -60,6 +60,13 @@ class Part:
         indices = column.indices.fill_null(NONE) if column.null_count else column.indices
         return indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
 
+    def own_records(self, run: str) -> Mask:
+        """Of a part of the log, the records that carry an identity of this run (`run` is the run's token)."""
+        carried, tokens = self.codes("run")
+        ours = tokens.index(run) if run in tokens else NONE - 1
+        own: Mask = (carried == ours) & (self.codes("producer")[0] >= 0)
+        return own & (self.ints("incarnation") >= 0) & (self.ints("seq") >= 0)
+
     def flags(self, name: str) -> tuple[Mask, Mask]:
         """A column of booleans: where it is true, and where it is known."""
         if not self.rows:
@@ -72,7 +79,7 @@ class Part:
 def _read(table: str, path: str, data: Any, columns: Sequence[str]) -> pa.Table:
     try:
         file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=_texts(table))
-        check_schema(table, path, file.schema_arrow)
+        check_schema(table, path, file.schema_arrow, SCHEMAS[table])
         found = file.read(list(columns), use_threads=False)
     except (pa.ArrowException, OSError) as e:
         raise RunDirError(f"{path} is not readable Parquet ({_first_line(e)}): table {table} is damaged") from None
@@ -82,12 +89,12 @@ def _read(table: str, path: str, data: Any, columns: Sequence[str]) -> pa.Table:
     return found.unify_dictionaries().combine_chunks()
 
 
-def check_schema(table: str, path: str, found: pa.Schema) -> None:
+def check_schema(table: str, path: str, found: pa.Schema, expected: pa.Schema) -> None:
     """Version, columns and types of a file. Raises `RunDirError` naming the first that does not fit."""
     version = (found.metadata or {}).get(b"aftershock.schema", str(SCHEMA_VERSION).encode()).decode()
     if version != str(SCHEMA_VERSION):
         raise RunDirError(f"{path}: table {table} has schema version {version}, this Aftershock reads {SCHEMA_VERSION}")
-    for field in SCHEMAS[table]:
+    for field in expected:
         index = found.get_field_index(field.name)
         if index < 0:
             raise RunDirError(f"{path}: table {table} has no column {field.name}; was it written by another version?")

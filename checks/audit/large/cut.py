@@ -85,17 +85,15 @@ def _sends(part: Part, case: Case) -> Iterator[Piece]:
 
 def _log(part: Part, case: Case) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
-    carried, tokens = part.codes("run")
     columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp")}
     columns["topic"] = _topics(part, case)
-    ours = tokens.index(case.run) if case.run in tokens else NONE - 1
-    own = np.flatnonzero((carried == ours) & (codes >= 0) & (columns["incarnation"] >= 0) & (columns["seq"] >= 0))
+    own = np.flatnonzero(part.own_records(case.run))
     whole = len(own) == part.rows
     kept = columns if whole else {n: c[own] for n, c in columns.items()}
     for (code, block), mine in sections(codes if whole else codes[own], kept["seq"] >> BLOCK_BITS):
         yield write_block(producers[code], block), "log", pack({n: mine.ints(kept[n]) for n in COPY})
     columns["who"] = _who(codes, producers, columns["incarnation"], case)
-    yield from _by_place(part, case, columns, RECORD, "records")
+    yield from _by_place(case, columns, RECORD, "records")
     if case.committers:
         yield from _runs_of_log(columns, case)
 
@@ -133,10 +131,10 @@ def _deliveries(part: Part, case: Case) -> Iterator[Piece]:
             yield commit_block(*place), "done", pack(_done(epoch, offset, at_us))
     order = np.argsort(begins := np.concatenate(starts))
     columns["epoch"] = np.repeat(np.concatenate(numbers)[order], np.diff(begins[order], append=part.rows))
-    yield from _by_place(part, case, columns, DELIVERY, "deliveries")
+    yield from _by_place(case, columns, DELIVERY, "deliveries")
     if gaps:
         together = {n: np.concatenate([g[n] for g in gaps]) for n in gaps[0]}
-        yield from _by_place(part, case, together, GAP, "gaps", at="begin")
+        yield from _by_place(case, together, GAP, "gaps", at="begin")
 
 
 def _done(epoch: int, offset: Ints, at_us: Ints) -> Columns:
@@ -160,9 +158,7 @@ def _commits(part: Part, case: Case) -> Iterator[Piece]:
         yield commit_block(case.topics[topic], partition), "commits", packed
 
 
-def _by_place(
-    part: Part, case: Case, columns: Columns, names: tuple[str, ...], kind: str, at: str = "offset"
-) -> Iterator[Piece]:
+def _by_place(case: Case, columns: Columns, names: tuple[str, ...], kind: str, at: str = "offset") -> Iterator[Piece]:
     for (topic, partition, block), mine in sections(columns["topic"], columns["partition"], columns[at] >> BLOCK_BITS):
         yield read_block(case.topics[topic], partition, block), kind, pack({n: mine.ints(columns[n]) for n in names})
 

@@ -24,6 +24,7 @@ from checks.audit.large.case import Case
 from checks.audit.large.columns import Part
 from checks.audit.large.pack import Columns, concatenated, unpack
 from checks.audit.large.tally import Tally, merge_all
+from checks.session import configured
 
 Files = dict[str, list[str]]
 """The parts of each large table."""
@@ -156,14 +157,8 @@ def _by_the_file(spark: SparkSession) -> Iterator[None]:
         "spark.sql.files.minPartitionNum": str(TASKS_PER_CORE * spark.sparkContext.defaultParallelism),
         "spark.sql.files.openCostInBytes": str(1 << 18),
     }
-    before = {key: spark.conf.get(key, None) for key in chosen}
-    for key, value in chosen.items():
-        spark.conf.set(key, value)
-    try:
+    with configured(spark, chosen):
         yield
-    finally:
-        for key, was in before.items():
-            spark.conf.unset(key) if was is None else spark.conf.set(key, was)
 
 
 def _forget_zips() -> None:

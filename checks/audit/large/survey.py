@@ -116,23 +116,21 @@ def _after(
 
 def _reached(tally: Tally, name: str, key: tuple[str, ...], partition: Ints, at_us: Ints, offset: Ints) -> None:
     """The highest offset + 1 in each partition and bucket of time; partition and bucket number in one key."""
-    known = offset >= 0
-    if known.any():
-        keys = (partition[known] << 36) | (at_us[known] // BUCKET_US)
-        slots, (highest,) = grouped(keys, (np.maximum, offset[known]))
+    located = offset >= 0
+    if located.any():
+        keys = (partition[located] << 36) | (at_us[located] // BUCKET_US)
+        slots, (highest,) = grouped(keys, (np.maximum, offset[located]))
         tally.add("highest", name, *key, value=(slots, highest + 1))
 
 
 def _log(part: Part, wanted: Wanted, tally: Tally) -> None:
     codes, producers = part.codes("producer")
     topics, names = part.codes("topic")
-    carried, tokens = part.codes("run")
     partition, offset = part.ints("partition"), part.ints("offset")
     incarnation, seq = part.ints("incarnation"), part.ints("seq")
     crc_ok, crc_known = part.flags("crc_ok")
     _note_who(codes, producers, incarnation, tally)
-    ours = tokens.index(wanted.run) if wanted.run in tokens else NONE - 1
-    own = (carried == ours) & (codes >= 0) & (incarnation >= 0) & (seq >= 0)
+    own = part.own_records(wanted.run)
     for (code, place), mine in sections(topics, partition):
         topic = names[code]
         tally.add("set", "topics", value={topic})
