@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 from chaos.clients.fleet import Fleet
-from chaos.cluster.process import ProcessCluster
+from chaos.cluster import Cluster
 from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.events import EventLog
 from chaos.faults import FAULTS, FaultRun, World
@@ -37,7 +37,7 @@ class Drive:
         self,
         run: RunDir,
         resolved: Resolved,
-        cluster: ProcessCluster,
+        cluster: Cluster,
         events: EventLog,
         before_load: Callable[[], None],
     ) -> None:

@@ -12,10 +12,9 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster import processes, state
-from chaos.cluster.marked import remove_data
-from chaos.cluster.process import ProcessCluster
-from chaos.cluster.process import destroy as destroy_cluster
+from chaos.cluster import Cluster, state
+from chaos.cluster import driver as driver_of
+from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import Drive
@@ -24,7 +23,7 @@ from chaos.events import EventLog, now_us
 from chaos.kafka import Kafka
 from chaos.rundir import RunDir, new_run_id
 from chaos.scenario import Resolved, Topic, find, load, read, resolve, save
-from chaos.scenario.load import SHIPPED
+from chaos.scenario.load import SHIPPED, all_overrides
 from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0
@@ -38,13 +37,13 @@ def prepare(
     runs_dir: Path,
     seed: int | None = None,
     kafka: str | None = None,
+    driver: str | None = None,
     overrides: list[str] | None = None,
     run_id: str | None = None,
 ) -> RunDir:
     """Load and resolve a scenario and make its run directory; nothing is started."""
     path = find(scenario)
-    sets = [*(overrides or []), *([f"cluster.kafka={kafka}"] if kafka else [])]
-    loaded = load(path, sets)
+    loaded = load(path, all_overrides(overrides, kafka, driver))
     run = RunDir.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path)
@@ -61,18 +60,21 @@ def deadline_s(resolved: Resolved) -> float:
     return limits.drive + limits.drain + 2 * limits.clients + AUDIT_MARGIN_S
 
 
-def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> ProcessCluster:
+def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
     """Start the brokers and make the topics. A failure leaves nothing running."""
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy"):
-        cluster = ProcessCluster.deploy(
+        cluster = driver_of(scenario.cluster.driver).deploy(
             run,
             ClusterSpec(
                 brokers=scenario.cluster.brokers,
                 kafka=scenario.cluster.kafka,
                 config=scenario.cluster.config,
                 heap_bytes=scenario.cluster.heap,
+                cpus=scenario.cluster.cpus,
+                memory_bytes=scenario.cluster.memory,
+                disk_bytes=scenario.cluster.disk,
             ),
             owner=owner,
             deadline_s=deadline_s(resolved),
@@ -88,28 +90,30 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> ProcessClus
     return cluster
 
 
+def attach(run: RunDir) -> Cluster:
+    """The cluster that was deployed for a run."""
+    return driver_of(state.load(run).driver).attach(run)
+
+
 def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
     """Run clients and faults against the deployed cluster, and seal the ledger.
 
     `before_load` is called when all clients are up, just before the first record is sent.
     """
     with events.stage("drive"):
-        Drive(run, read(run), ProcessCluster.attach(run), events, before_load).run()
+        Drive(run, read(run), attach(run), events, before_load).run()
 
 
 def end_brokers(run: RunDir, events: EventLog) -> None:
     """The final log has been read: end the brokers, so that the audit has the machine to itself; the rest goes on."""
     with events.stage("destroy"):
-        for broker in state.load(run).brokers:
-            if broker.process is not None:
-                processes.kill(broker.process.identity)
-        remove_data(run.path)
+        attach(run).end_brokers()
 
 
 def destroy(run: RunDir, events: EventLog) -> None:
     """End everything of the run; idempotent, and quiet where nothing was deployed."""
     with events.stage("destroy"):
-        destroy_cluster(run)
+        end_all(run.path)
 
 
 def _create_topics(bootstrap: str, topics: Sequence[Topic]) -> None:

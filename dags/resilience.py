@@ -29,6 +29,7 @@ from chaos.scenario.model import DEFAULT_KAFKA  # noqa: E402
 
 PARAMS = {
     "kafka": Param(DEFAULT_KAFKA, type="string", pattern=r"^\d+\.\d+\.\d+$", description="Kafka release"),
+    "driver": Param(None, type=["null", "string"], enum=[None, "process", "docker"], description="the scenario's own"),
     "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
     "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
     "runs_dir": Param(str(PROJECT / "runs"), type="string", description="where run directories are made"),
@@ -50,6 +51,7 @@ def deploy(scenario: str, params: dict[str, Any]) -> str:
         runs_dir=Path(params["runs_dir"]),
         seed=params["seed"],
         kafka=params["kafka"],
+        driver=params["driver"],
         overrides=params["overrides"],
         run_id=params["run_id"],
     )

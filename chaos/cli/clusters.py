@@ -13,8 +13,9 @@ from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR, RunsDir
 from chaos.cli.view import View
-from chaos.cluster.marked import Marked, end_run, find_marked, remove_data
-from chaos.cluster.marked import gc as collect
+from chaos.cluster.leftovers import end_all
+from chaos.cluster.leftovers import gc as collect
+from chaos.cluster.marked import Marked, find_marked
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
 from chaos.rundir import RunDir, new_run_id
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
 def up(
     brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = 3,
     kafka: Annotated[str, typer.Option(help="Kafka release.")] = DEFAULT_KAFKA,
+    driver: Annotated[str, typer.Option(help="Where brokers run: process or docker.")] = "process",
     for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="Ended by itself after this time.")] = "8h",
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
@@ -41,12 +43,12 @@ def up(
         deadline_s = parse_duration(for_)
     except ValueError as e:
         raise UsageError(f"--for: {e}") from None
-    from chaos.cluster.process import ProcessCluster  # on use: `--help` needs no Kafka client
+    from chaos.cluster import driver as driver_of
 
     run = RunDir.create(runs_dir, new_run_id("up"))
     with View() as view:
         spec = ClusterSpec(brokers=brokers, kafka=kafka)
-        cluster = ProcessCluster.deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
+        cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
         view.say(
             f"{brokers} brokers of Kafka {kafka}; ended by itself after {for_}, or by: python -m chaos down {run.path}"
         )
@@ -58,8 +60,7 @@ def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `u
     run = RunDir(run_dir.absolute())
     if not run.cluster.is_file():
         raise UsageError(f"{run_dir} has no cluster.json; `python -m chaos ps` lists what runs")
-    end_run(run.path)
-    remove_data(run.path)
+    end_all(run.path)
 
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
@@ -95,10 +96,10 @@ def gc(
     run: Annotated[str | None, typer.Option(help="End this run, whether its owner is there or not.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="End every run of Aftershock on this machine.")] = False,
 ) -> None:
-    """End what was left behind: processes of runs whose owner is gone, stopped ones too, and their brokers' data."""
+    """End what was left behind: processes and containers of runs whose owner is gone, and their brokers' data."""
     ended = collect(run, force_all=everything)
-    for process in ended:
-        Console().print(f"ended {process.role} of {process.run_id} (pid {process.identity.pid})", soft_wrap=True)
+    for one in ended:
+        Console().print(f"ended {one}", soft_wrap=True, highlight=False)
     if not ended:
         Console().print("nothing was left behind")
 

@@ -8,18 +8,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from chaos.cli.run import RUNS_DIR, Json, Kafka, RunsDir, Seed, Sets, show_result
+from chaos.cli.run import RUNS_DIR, Driver, Json, Kafka, RunsDir, Seed, Sets, show_result
 from chaos.cli.view import View
-from chaos.cluster.marked import end_run
+from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, ClusterError, UsageError
 from chaos.events import read_events
 from chaos.rundir import RunDir, new_run_id, read_json
 from chaos.scenario import find, load, shipped
+from chaos.scenario.load import all_overrides
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOOK_EVERY_S = 0.2
@@ -33,6 +34,7 @@ def register(app: typer.Typer) -> None:
 def dag(
     scenario: Annotated[str, typer.Argument(help="A shipped scenario's name: the DAG is resilience.<name>.")],
     kafka: Kafka = None,
+    driver: Driver = None,
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,
@@ -41,14 +43,21 @@ def dag(
     """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
     if scenario not in shipped():
         raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
-    load(find(scenario), [*(sets or []), *([f"cluster.kafka={kafka}"] if kafka else [])])
+    load(find(scenario), all_overrides(sets, kafka, driver))
     run = RunDir(runs_dir.absolute() / new_run_id(scenario))
     env = airflow_environment()
     with View() as view:
         _migrate(env, view)
         view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
         log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
-        _test(scenario, _conf(run, kafka, seed, sets), env, log, run, view)
+        _test(
+            scenario,
+            _conf(run, {"kafka": kafka, "driver": driver, "seed": seed, "overrides": sets}),
+            env,
+            log,
+            run,
+            view,
+        )
     show_result(run, as_json)
     if not run.result.exists():
         raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")
@@ -82,9 +91,8 @@ def _migrate(env: dict[str, str], view: View) -> None:
         raise ClusterError(f"airflow db migrate failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
 
 
-def _conf(run: RunDir, kafka: str | None, seed: int | None, sets: list[str] | None) -> str:
+def _conf(run: RunDir, given: dict[str, Any]) -> str:
     conf = {"run_id": run.run_id, "runs_dir": str(run.path.parent), "owner": str(Identity.current())}
-    given = {"kafka": kafka, "seed": seed, "overrides": sets}
     return json.dumps({**conf, **{key: value for key, value in given.items() if value is not None}})
 
 
@@ -110,7 +118,7 @@ def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: RunDir,
         if child.poll() is None:
             child.kill()
             child.wait()
-        end_run(run.path)
+        end_all(run.path)
 
 
 def _airflow(*arguments: str) -> list[str]:

@@ -23,6 +23,7 @@ RUNS_DIR = Path("runs")
 
 Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
 Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
+Driver = Annotated[str | None, typer.Option(help="Where brokers run: process or docker; see `cluster.driver`.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Fixes every random choice; drawn and reported when left out.")]
 Sets = Annotated[
     list[str] | None,
@@ -44,6 +45,7 @@ def register(app: typer.Typer) -> None:
 def run(
     scenario: Scenario,
     kafka: Kafka = None,
+    driver: Driver = None,
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,
@@ -54,7 +56,7 @@ def run(
     from chaos import stages  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
-    directory = stages.prepare(scenario, runs_dir=runs_dir, seed=seed, kafka=kafka, overrides=sets)
+    directory = stages.prepare(scenario, runs_dir=runs_dir, seed=seed, kafka=kafka, driver=driver, overrides=sets)
     with View() as view:
         view.say(f"run directory: {directory.path}")
         events = EventLog(directory, view)

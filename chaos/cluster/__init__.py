@@ -12,22 +12,46 @@ What every driver owes:
   if the platform itself was killed. `destroy` may be called any number of times, and keeps the logs.
 - A process that is not the run's own is never touched, even if it has taken over the number of one that was.
 
-The `process` driver (`chaos.cluster.process`) runs each broker as a JVM of its own on this machine, on 127.0.0.1.
+- `process` (`chaos.cluster.process`) runs each broker as a JVM of its own on this machine, on 127.0.0.1.
+- `docker` (`chaos.cluster.docker`) runs each broker in a container of its own, on a network of the run's own; clients
+  reach them at 127.0.0.1. It can do what only containers give: cut the network, fill a disk, take CPU or memory away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar, runtime_checkable
 
-from chaos.errors import UsageError
+from chaos.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
-    from chaos.cluster.process import ProcessCluster
+    from chaos.cluster.cache import Progress
+    from chaos.cluster.processes import Identity
+    from chaos.cluster.settings import ClusterSpec
+    from chaos.cluster.state import ClusterState
+    from chaos.rundir import RunDir
 
 
 class Cluster(Protocol):
     """What every driver gives."""
+
+    run: RunDir
+    state: ClusterState
+
+    @classmethod
+    def deploy(
+        cls, run: RunDir, spec: ClusterSpec, owner: Identity | None, deadline_s: float, on_progress: Progress
+    ) -> Self:
+        """Make the cluster of a run; it ends when `owner` is gone or after `deadline_s`, whichever is first."""
+
+    @classmethod
+    def attach(cls, run: RunDir) -> Self:
+        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
+
+    @staticmethod
+    def clear(run: RunDir) -> None:
+        """Remove what a run left outside of its own processes, whatever became of it; called when those are gone."""
 
     @property
     def bootstrap(self) -> str:
@@ -39,6 +63,12 @@ class Cluster(Protocol):
 
     def broker_alive(self, broker: int) -> bool:
         """Whether the broker exists; a paused one does."""
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Host and port at which clients reach the broker."""
+
+    def end_brokers(self) -> None:
+        """The log has been read: the brokers are not needed any more, and the audit wants the machine to itself."""
 
     def destroy(self) -> None:
         """End everything of the run and remove the brokers' data; the logs stay."""
@@ -67,7 +97,7 @@ class Start(Protocol):
     def start_broker(self, broker: int) -> None:
         """Start the broker and wait until it is ready; nothing to do for one that runs."""
 
-    def start_brokers(self, brokers: list[int]) -> None:
+    def start_brokers(self, brokers: Sequence[int]) -> None:
         """Start several at once: after the loss of the majority, no single one gets ready by itself."""
 
 
@@ -82,24 +112,127 @@ class Pause(Protocol):
         """Let the broker go on; nothing to do for one that is not paused."""
 
 
-CAPABILITIES: dict[str, type] = {"kill": Kill, "stop": Stop, "start": Start, "pause": Pause}
+Direction = Literal["both", "in", "out"]
 
 
-def _process() -> type[ProcessCluster]:
-    # imported on use: the reaper is a module of this package, lives as long as a run, and has to stay small
+@dataclass(frozen=True)
+class Cut:
+    """Packets that are dropped at a broker: between it and other brokers, its clients, or both.
+
+    `direction` is as the broker sees it: `in` drops what comes to it, `out` what it sends.
+    """
+
+    broker: int
+    others: tuple[int, ...] = ()
+    clients: bool = False
+    direction: Direction = "both"
+
+
+@runtime_checkable
+class Isolate(Protocol):
+    """A broker's network can be cut, in parts and in one direction. Connections stay open, and hang."""
+
+    def cut_network(self, cut: Cut) -> None:
+        """Drop the packets of this cut; several cuts may overlap."""
+
+    def mend_network(self, cut: Cut) -> None:
+        """Let them pass again; nothing to do where the cut is not there any more."""
+
+
+@runtime_checkable
+class Disconnect(Protocol):
+    """A broker can be taken off the network altogether, so that connecting to it fails at once."""
+
+    def disconnect_broker(self, broker: int) -> None:
+        """Unplug it."""
+
+    def reconnect_broker(self, broker: int) -> None:
+        """Plug it in again at its old address; nothing to do for one that is connected."""
+
+
+@runtime_checkable
+class Throttle(Protocol):
+    """A broker's CPU can be taken away in part."""
+
+    def throttle_broker(self, broker: int, cpus: float) -> None:
+        """Give it no more than so many CPUs."""
+
+    def unthrottle_broker(self, broker: int) -> None:
+        """Give it what it had at first."""
+
+    def throttled_s(self, broker: int) -> float:
+        """Seconds that it has waited so far because its share of the CPU was used up, as the kernel counts."""
+
+
+@runtime_checkable
+class ExhaustMemory(Protocol):
+    """A broker can be driven over its memory limit, so that the kernel kills it."""
+
+    def exhaust_memory(self, broker: int) -> None:
+        """Use up its memory, and wait until it is gone."""
+
+    def killed_for_memory(self, broker: int) -> bool:
+        """Whether the kernel ended its latest life for want of memory."""
+
+
+@runtime_checkable
+class FillDisk(Protocol):
+    """A broker's disk has a size and can be filled."""
+
+    def fill_disk(self, broker: int, free_bytes: int) -> None:
+        """Leave so much room on it."""
+
+    def free_disk(self, broker: int) -> None:
+        """Take away what filled it; nothing to do where nothing does."""
+
+    def disk_room(self, broker: int) -> int:
+        """Bytes that are free on it now."""
+
+
+CAPABILITIES: dict[str, type] = {
+    "kill": Kill,
+    "stop": Stop,
+    "start": Start,
+    "pause": Pause,
+    "isolate": Isolate,
+    "disconnect": Disconnect,
+    "throttle": Throttle,
+    "exhaust_memory": ExhaustMemory,
+    "fill_disk": FillDisk,
+}
+
+
+# imported on use: the reaper is a module of this package, lives as long as a run, and has to stay small
+def _process() -> type[Cluster]:
     from chaos.cluster.process import ProcessCluster
 
     return ProcessCluster
 
 
-DRIVERS: dict[str, Callable[[], type[ProcessCluster]]] = {"process": _process}
+def _docker() -> type[Cluster]:
+    from chaos.cluster.docker.driver import DockerCluster
+
+    return DockerCluster
 
 
-def driver(name: str) -> type[ProcessCluster]:
+DRIVERS: dict[str, Callable[[], type[Cluster]]] = {"process": _process, "docker": _docker}
+
+
+def driver(name: str) -> type[Cluster]:
     """The class of a driver. Raises `UsageError` for an unknown name."""
     if name not in DRIVERS:
         raise UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
     return DRIVERS[name]()
+
+
+C = TypeVar("C")
+
+
+def able(cluster: Cluster, to: type[C]) -> C:
+    """The cluster, as one that has a capability. Raises `ClusterError` where it has not."""
+    if not isinstance(cluster, to):
+        raise ClusterError(f"the {cluster.state.driver} driver cannot {to.__name__}")
+    return cluster
 
 
 def capabilities(driver_name: str) -> frozenset[str]:

@@ -1,17 +1,16 @@
-"""One broker of the process driver: its files, its start, and whether it is ready."""
+"""One broker that the platform starts itself: its files, and whether it is ready."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from chaos.cluster.brokerlog import read_from, telling_lines
-from chaos.cluster.jvm import Job, log_of, start
-from chaos.cluster.processes import Identity, Spawned
+from chaos.cluster.jvm import Job, log_of
 from chaos.cluster.release import Release
 from chaos.cluster.settings import properties
 from chaos.cluster.state import BrokerState
@@ -45,17 +44,22 @@ def lay_out(run: RunDir, broker: int, settings: dict[str, str], release: Release
     (home(run, broker) / "server.properties").write_text(properties(settings), encoding="ascii")
 
 
-class Starting:
-    """A broker whose process was just started."""
+def job(run: RunDir, broker: int, heap_bytes: int) -> Job:
+    """What a broker's JVM runs."""
+    return Job(role(broker), home(run, broker), ("kafka.Kafka", "server.properties"), heap_bytes)
 
-    def __init__(
-        self, run: RunDir, known: BrokerState, release: Release, heap_bytes: int, owner: Identity | None
-    ) -> None:
+
+class Starting:
+    """A broker on its way up. Make it just before the start: what its log says from then on is of this life.
+
+    `ended` says how it ended, such as "was killed by signal 9"; None while it lives.
+    """
+
+    def __init__(self, run: RunDir, known: BrokerState) -> None:
         self.broker = known.id
         self.log = log_of(run, role(known.id))
-        self._offset = self.log.stat().st_size if self.log.exists() else 0  # what an earlier life wrote is not its own
-        job = Job(role(known.id), home(run, known.id), ("kafka.Kafka", "server.properties"), heap_bytes)
-        self.spawned: Spawned = start(release.kafka, job, run, owner)
+        self.ended: Callable[[], str | None] = lambda: None
+        self._offset = self.log.stat().st_size if self.log.exists() else 0
         # asked at its own address, so that the answer comes from this very broker; short waits between attempts
         self._admin = AdminClient(
             {
@@ -73,8 +77,8 @@ class Starting:
         In KRaft, metadata lists a broker only while it is registered and unfenced, and that takes an active controller.
         Raises `BrokerDied`.
         """
-        if self.spawned.popen.poll() is not None:
-            raise self._died()
+        if how := self.ended():
+            raise self._died(how)
         try:
             metadata = self._admin.list_topics(timeout=0.5)
         except KafkaException:
@@ -86,9 +90,7 @@ class Starting:
         lines = "\n".join(f"  {line}" for line in telling_lines(read_from(self.log, self._offset)))
         return f"{self.log} says:\n{lines}" if lines else f"{self.log} says nothing"
 
-    def _died(self) -> BrokerDied:
-        code = self.spawned.popen.returncode
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    def _died(self, how: str) -> BrokerDied:
         return BrokerDied(
             f"broker {self.broker} did not start: it {how}; {self.told()}",
             "Address already in use" in read_from(self.log, self._offset),

@@ -6,6 +6,7 @@ import contextlib
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 
 from chaos.cluster import broker, state
 from chaos.cluster.jvm import log_of
@@ -13,8 +14,8 @@ from chaos.cluster.marked import REAPER, find_marked
 from chaos.cluster.ports import HOST, free_ports, is_free
 from chaos.cluster.processes import Identity, Spawned, spawn
 from chaos.cluster.release import Release
-from chaos.cluster.settings import ClusterSpec, broker_settings
-from chaos.cluster.state import BrokerState, ClusterState, ProcessState
+from chaos.cluster.settings import ClusterSpec, Place, broker_settings
+from chaos.cluster.state import BrokerState, ClusterState, DriverName, ProcessState
 from chaos.cluster.storage import new_id
 from chaos.errors import MachineError, RunDirError
 from chaos.rundir import RunDir
@@ -41,25 +42,32 @@ def start_reaper(run: RunDir, owner: Identity | None, deadline_s: float) -> Spaw
 
 
 def lay_out(
-    run: RunDir, spec: ClusterSpec, release: Release, owner: Identity | None, reaper: Identity, deadline_s: float
+    run: RunDir,
+    spec: ClusterSpec,
+    release: Release,
+    owner: Identity | None,
+    reaper: Identity,
+    deadline_s: float,
+    places: Sequence[Place],
+    driver: DriverName = "process",
+    data: str = "data",
 ) -> ClusterState:
-    """Choose ports, write every broker's files and `cluster.json`. Raises `MachineError` if a fixed port is taken."""
-    ports, controller_ports = _choose_ports(spec)
+    """Write every broker's files and `cluster.json`."""
     cluster_id = new_id()
     brokers = []
-    for i in range(1, spec.brokers + 1):
-        broker.lay_out(run, i, broker_settings(spec, i, ports, controller_ports), release, cluster_id)
+    for i, place in enumerate(places, start=1):
+        broker.lay_out(run, i, broker_settings(spec, i, places, data), release, cluster_id)
         brokers.append(
             BrokerState(
                 id=i,
-                host=HOST,
-                port=ports[i - 1],
-                controller_port=controller_ports[i - 1],
+                host=place.host,
+                port=place.port,
                 log=str(log_of(run, broker.role(i)).relative_to(run.path)),
                 data=str((broker.home(run, i) / "data").relative_to(run.path)),
             )
         )
     laid_out = ClusterState(
+        driver=driver,
         kafka=spec.kafka,
         cluster_id=cluster_id,
         bootstrap=",".join(b.address for b in brokers),
@@ -73,19 +81,18 @@ def lay_out(
     return laid_out
 
 
-def _choose_ports(spec: ClusterSpec) -> tuple[list[int], list[int]]:
-    """The ports for clients and for controllers, by broker."""
+def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
+    """A port for the clients of each broker, then `more` others. Raises `MachineError` if a fixed port is taken."""
     fixed, others = spec.fixed_ports(), _ports_of_other_runs()
     if fixed is None:
-        ports = free_ports(2 * spec.brokers, but=others)
-        return ports[: spec.brokers], ports[spec.brokers :]
+        return free_ports(spec.brokers + more, but=others)
     for port in fixed:
         if not is_free(port):
             raise MachineError(
                 f"port {port} on {HOST} is taken, and listeners in cluster.config asks for it; "
                 "end what listens there, choose another port, or leave listeners out"
             )
-    return fixed, free_ports(spec.brokers, but={*fixed, *others})
+    return [*fixed, *free_ports(more, but={*fixed, *others})]
 
 
 def _ports_of_other_runs() -> set[int]:
@@ -93,5 +100,6 @@ def _ports_of_other_runs() -> set[int]:
     found: set[int] = set()
     for run_dir in {m.run_dir for m in find_marked()}:
         with contextlib.suppress(RunDirError):  # a run that has not come so far, or whose directory was removed
-            found |= {port for b in state.load(RunDir(run_dir)).brokers for port in (b.port, b.controller_port)}
+            brokers = state.load(RunDir(run_dir)).brokers
+            found |= {port for b in brokers for port in (b.port, b.controller_port) if port is not None}
     return found

@@ -41,21 +41,30 @@ class Job:
     flags: tuple[str, ...] = field(default=())
 
 
+def make_tmp(home: Path) -> None:
+    """A place for the native libraries that codecs unpack, and that a killed JVM leaves lying about."""
+    (home / "tmp").mkdir(exist_ok=True)
+
+
 def log_of(run: RunDir, role: str) -> Path:
     """Where a JVM of this role writes."""
     return run.logs / f"{role}.log"
 
 
+def arguments(job: Job, home: str, logs: str) -> list[str]:
+    """What follows `java`, but for a class archive: `home` and `logs` are paths as the JVM sees them."""
+    return [
+        *(f"-Xmx{job.heap_bytes}", *FLAGS, "-Xshare:auto", *LOGGING),
+        *(f"-Djava.io.tmpdir={home}/tmp", f"-XX:ErrorFile={logs}/{job.role}-crash.log", *job.flags, *job.main),
+    ]
+
+
 def start(kafka: Kafka, job: Job, run: RunDir, owner: Identity | None) -> Spawned:
     """Start a JVM in `job.home`, which exists. Raises `OSError`."""
-    tmp = job.home / "tmp"  # for the native libraries that codecs unpack, and that a killed JVM leaves lying about
-    tmp.mkdir(exist_ok=True)
+    make_tmp(job.home)
     # the JVM checks the archive, because one that was cut short would crash it rather than be passed over
     archive = (f"-XX:SharedArchiveFile={kafka.archive}", "-XX:+VerifySharedSpaces") if kafka.archive else ()
-    argv = [
-        *(str(kafka.java.path), f"-Xmx{job.heap_bytes}", *FLAGS, "-Xshare:auto", *archive, *LOGGING),
-        *(f"-Djava.io.tmpdir={tmp}", f"-XX:ErrorFile={run.logs}/{job.role}-crash.log", *job.flags, *job.main),
-    ]
+    argv = [str(kafka.java.path), *archive, *arguments(job, str(job.home), str(run.logs))]
     # the class path goes into the environment so that the output of `ps` stays readable
     env = {"CLASSPATH": kafka.classpath}
     return spawn(argv, run=run, role=job.role, owner=owner, log=log_of(run, job.role), env=env, cwd=job.home)

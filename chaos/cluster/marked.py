@@ -70,7 +70,7 @@ def _marked(identity: Identity, process: psutil.Process, env: dict[str, str]) ->
 
 def end_run(run_dir: Path, timeout_s: float = 30) -> list[Marked]:
     """SIGKILL everything of a run but the caller, and return it once it is gone. Raises `WaitTimeout`."""
-    return _end(lambda m: m.run_dir == run_dir, timeout_s)
+    return end(lambda m: m.run_dir == run_dir, timeout_s)
 
 
 def remove_data(run_dir: Path) -> None:
@@ -78,30 +78,11 @@ def remove_data(run_dir: Path) -> None:
     shutil.rmtree(run_dir / "brokers", ignore_errors=True)
 
 
-def gc(run: str | None = None, *, force_all: bool = False, timeout_s: float = 30) -> list[Marked]:
-    """End what no one answers for any more, remove its brokers' data, and return what was ended.
+def end(wanted: Callable[[Marked], bool], timeout_s: float) -> list[Marked]:
+    """SIGKILL all that are wanted but the caller, and return them once they are gone. Raises `WaitTimeout`.
 
-    That is: processes whose owner is gone, and processes without an owner in a run that has no reaper. `run` (an id or
-    a run directory) takes everything of that run instead, `force_all` everything of every run. Raises `WaitTimeout`.
+    It looks at the whole machine until none is left: a process killed now may just have started another.
     """
-    if run is not None:
-        ended = _end(lambda m: run == m.run_id or Path(run).absolute() == m.run_dir, timeout_s)
-    elif force_all:
-        ended = _end(lambda m: True, timeout_s)
-    else:
-        guarded = {m.run_dir for m in find_marked() if m.role == REAPER}
-        ended = _end(
-            lambda m: m.owner_alive is False or (m.owner is None and m.run_dir not in guarded),
-            timeout_s,
-        )
-    in_use = {m.run_dir for m in find_marked()}
-    for run_dir in {m.run_dir for m in ended} - in_use:
-        remove_data(run_dir)
-    return ended
-
-
-def _end(wanted: Callable[[Marked], bool], timeout_s: float) -> list[Marked]:
-    """Kill until a look at the whole machine shows none left: a process killed now may just have started another."""
     ended: dict[Identity, Marked] = {}
     deadline = time.monotonic() + timeout_s
     while found := [m for m in find_marked() if wanted(m) and m.identity.pid != os.getpid()]:

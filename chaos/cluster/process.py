@@ -8,16 +8,20 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Self
 
 from chaos.cluster import deploy, processes, state
 from chaos.cluster.broker import BrokerDied, Starting, wait_ready
+from chaos.cluster.broker import job as broker_job
 from chaos.cluster.cache import Progress, silent
-from chaos.cluster.marked import end_run, remove_data
+from chaos.cluster.jvm import start
+from chaos.cluster.leftovers import end_all
+from chaos.cluster.marked import remove_data
 from chaos.cluster.processes import Identity, Spawned
 from chaos.cluster.release import Release, prepare
-from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import BrokerStatus, ClusterState, ProcessState
+from chaos.cluster.settings import ClusterSpec, on_this_host
+from chaos.cluster.state import BrokerState, BrokerStatus, ClusterState, ProcessState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.rundir import RunDir
 
@@ -53,7 +57,7 @@ class ProcessCluster:
         """
         spec.check()
         deploy.check_disk(run)
-        if run.cluster.exists() and any(b.alive for b in state.load(run).brokers):
+        if run.cluster.exists() and any(_alive(b) for b in state.load(run).brokers):
             raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
         try:
             remove_data(run.path)
@@ -61,15 +65,23 @@ class ProcessCluster:
             reaper = deploy.start_reaper(run, owner, deadline_s)
             release = prepare(spec.kafka, run, owner, on_progress)
             on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}")
-            cluster = cls._start(
-                run, release, lambda: deploy.lay_out(run, spec, release, owner, reaper.identity, deadline_s)
-            )
+
+            def lay_out() -> ClusterState:
+                ports = deploy.choose_ports(spec, more=spec.brokers)
+                places = on_this_host(ports[: spec.brokers], controller_ports := ports[spec.brokers :])
+                found = deploy.lay_out(run, spec, release, owner, reaper.identity, deadline_s, places)
+                for broker, port in zip(found.brokers, controller_ports, strict=True):
+                    broker.controller_port = port
+                found.save(run.cluster)
+                return found
+
+            cluster = cls._start(run, release, lay_out)
             cluster._children.append(reaper.popen)
             if not reaper.identity.alive():
                 raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
             return cluster
         except BaseException:
-            destroy(run)
+            end_all(run.path)
             run.cluster.unlink(missing_ok=True)
             raise
 
@@ -105,7 +117,12 @@ class ProcessCluster:
 
     def broker_alive(self, broker: int) -> bool:
         """Whether the broker's process exists; a paused one does."""
-        return self.state.broker(broker).alive
+        return _alive(self.state.broker(broker))
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients reach a broker."""
+        known = self.state.broker(broker)
+        return known.host, known.port
 
     def start_broker(self, broker: int) -> None:
         """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs.
@@ -117,23 +134,25 @@ class ProcessCluster:
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
         """Start several at once: after the loss of the majority, no single one gets ready by itself."""
-        starting: list[tuple[int, Starting]] = []
+        starting: list[tuple[Starting, Spawned]] = []
         try:
             for known in [self.state.broker(b) for b in brokers]:
-                if not known.alive:
-                    one = Starting(self.run, known, self._ready_release(), self.state.heap_bytes, self._owner)
-                    starting.append((known.id, one))
-                    self._children.append(one.spawned.popen)
-                    self._note(known.id, "starting", one.spawned)
-            wait_ready([one for _, one in starting], READY_TIMEOUT_S)
+                if not _alive(known):
+                    one, job = Starting(self.run, known), broker_job(self.run, known.id, self.state.heap_bytes)
+                    spawned = start(self._ready_release().kafka, job, self.run, self._owner)
+                    one.ended = partial(_how_ended, spawned.popen)
+                    starting.append((one, spawned))
+                    self._children.append(spawned.popen)
+                    self._note(known.id, "starting", spawned)
+            wait_ready([one for one, _ in starting], READY_TIMEOUT_S)
         except BaseException:
-            for broker, one in starting:
-                processes.kill(one.spawned.identity)
-                self._note(broker, "killed")
+            for one, spawned in starting:
+                processes.kill(spawned.identity)
+                self._note(one.broker, "killed")
             self._reap()
             raise
-        for broker, _ in starting:
-            self._note(broker, "running")
+        for one, _ in starting:
+            self._note(one.broker, "running")
 
     def stop_broker(self, broker: int) -> None:
         """SIGTERM: controlled shutdown. Returns when the process is gone; raises `ClusterError`."""
@@ -151,13 +170,24 @@ class ProcessCluster:
         """SIGCONT; nothing to do for one that is not paused. Raises `ClusterError` if it is gone."""
         self._act(broker, processes.cont, "running")
 
+    def end_brokers(self) -> None:
+        """End the brokers and remove their data; clients and reaper go on."""
+        for known in self.state.brokers:
+            if known.process is not None:
+                processes.kill(known.process.identity)
+        remove_data(self.run.path)
+
     def destroy(self) -> None:
         """End everything of the run, clients and reaper included, and remove the brokers' data; the logs stay."""
-        destroy(self.run)
+        end_all(self.run.path)
         self._reap()
         if self.run.cluster.exists():  # the whole run directory may have been removed
             for broker in self.broker_ids:
                 self._note(broker, "ended")
+
+    @staticmethod
+    def clear(run: RunDir) -> None:
+        """Everything of a run is found by its marks: nothing is left to do."""
 
     @property
     def _owner(self) -> Identity | None:
@@ -193,10 +223,16 @@ class ProcessCluster:
             self._children = [child for child in self._children if child.poll() is None]
 
     def _log(self, broker: int) -> str:
-        return str(self.run.path / self.state.broker(broker).log)
+        return str(self.run.path / str(self.state.broker(broker).log))
 
 
-def destroy(run: RunDir) -> None:
-    """End everything of a run and remove its brokers' data, whatever state it is in: `cluster.json` is not needed."""
-    end_run(run.path)
-    remove_data(run.path)
+def _alive(broker: BrokerState) -> bool:
+    """Whether its process exists; a paused one does."""
+    return broker.process is not None and broker.process.identity.alive()
+
+
+def _how_ended(child: subprocess.Popen[bytes]) -> str | None:
+    code = child.poll()
+    if code is None:
+        return None
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -14,8 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from chaos.cluster.marked import end_run, remove_data
+from chaos.cluster.leftovers import end_all
+from chaos.cluster.marked import end_run
 from chaos.cluster.processes import Identity
+from chaos.errors import AftershockError
 
 LOOK_EVERY_S = 0.5
 
@@ -45,8 +47,10 @@ def main(argv: list[str] | None = None) -> int:
     _log(f"ending {run_dir.name}: {reason_to_end(args.owner, args.deadline)}")
     ended = end_run(run_dir)
     time.sleep(LOOK_EVERY_S)  # the owner may have been killed with a process half started
-    ended += end_run(run_dir)
-    remove_data(run_dir)
+    try:
+        ended += end_all(run_dir)
+    except AftershockError as e:
+        _log(f"something is left of {run_dir.name}: {e}; end it with: python -m chaos gc --run {run_dir.name}")
     _log(f"ended {', '.join(f'{m.role} ({m.identity.pid})' for m in ended) or 'nothing: all was gone'}")
     return 0
 

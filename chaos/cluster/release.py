@@ -23,7 +23,7 @@ from chaos.cluster.java import Java, find_java
 from chaos.cluster.jvm import FLAGS, Job, Kafka, log_of, start
 from chaos.cluster.ports import free_ports
 from chaos.cluster.processes import Identity, terminate
-from chaos.cluster.settings import ClusterSpec, broker_settings, properties
+from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.cluster.storage import copy_storage, format_storage, new_id
 from chaos.errors import AftershockError, ClusterError
 from chaos.rundir import RunDir
@@ -40,26 +40,46 @@ class Release:
     kafka: Kafka
     storage: Path
 
+    @property
+    def jars(self) -> Path:
+        """The directory of its jars."""
+        return Path(self.kafka.classpath.split(os.pathsep)[0]).parent
 
-def prepare(version: str, run: RunDir, owner: Identity | None, on_progress: Progress) -> Release:
-    """Make a release ready. Raises `ResolveError`, `MachineError` or `ClusterError`."""
+
+def prepare_files(version: str, run: RunDir, owner: Identity | None, on_progress: Progress) -> Release:
+    """The jars and the storage of a release, without the archive. Raises as `prepare` does."""
     java = find_java()
     jars = sorted(kafka_jars(version, on_progress).glob("*.jar"))
     kafka = Kafka(version, java, os.pathsep.join(map(str, jars)))
-    waiting = f"another run prepares Kafka {version}; waiting for it"
-    storage = cached(f"storage/kafka-{version}", lambda d: format_storage(kafka, d, run, owner), waiting, on_progress)
+    storage = cached(
+        f"storage/kafka-{version}", lambda d: format_storage(kafka, d, run, owner), _waiting(version), on_progress
+    )
+    return Release(kafka, storage)
+
+
+def prepare(version: str, run: RunDir, owner: Identity | None, on_progress: Progress) -> Release:
+    """Make a release ready for JVMs of this machine. Raises `ResolveError`, `MachineError` or `ClusterError`."""
+    release = prepare_files(version, run, owner, on_progress)
+    jars = sorted(release.jars.glob("*.jar"))
 
     def write_down(directory: Path) -> None:
         on_progress(f"preparing Kafka {version} for quick starts, once")
         try:
-            _write_down_classes(Release(kafka, storage), directory, run, owner)
+            _write_down_classes(release, directory, run, owner)
         except (AftershockError, OSError, subprocess.SubprocessError) as e:
             (directory / _ARCHIVE).unlink(missing_ok=True)
             (directory / _REASON).write_text(f"{e}\n", encoding="utf-8")  # so that it is not tried every time
 
-    made = cached(f"classes/kafka-{version}-{_key(java, jars)}", write_down, waiting, on_progress)
+    made = cached(
+        f"classes/kafka-{version}-{_key(release.kafka.java, jars)}", write_down, _waiting(version), on_progress
+    )
     archive = made / _ARCHIVE
-    return Release(dataclasses.replace(kafka, archive=archive if archive.exists() else None), storage)
+    kafka = dataclasses.replace(release.kafka, archive=archive if archive.exists() else None)
+    return Release(kafka, release.storage)
+
+
+def _waiting(version: str) -> str:
+    return f"another run prepares Kafka {version}; waiting for it"
 
 
 def _key(java: Java, jars: Iterable[Path]) -> str:
@@ -75,7 +95,8 @@ def _write_down_classes(release: Release, directory: Path, run: RunDir, owner: I
     home, log = run.brokers / role, log_of(run, role)
     ports = free_ports(2)
     copy_storage(release.storage, home / "data", 1, new_id())
-    settings = broker_settings(ClusterSpec(brokers=1, kafka=release.kafka.version), 1, ports[:1], ports[1:])
+    spec = ClusterSpec(brokers=1, kafka=release.kafka.version)
+    settings = broker_settings(spec, 1, on_this_host(ports[:1], ports[1:]))
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
     job = Job(role, home, ("kafka.Kafka", "server.properties"), flags=(f"-XX:ArchiveClassesAtExit={archive}",))
     broker = start(release.kafka, job, run, owner)

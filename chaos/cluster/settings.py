@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chaos.cluster.ports import HOST
@@ -35,12 +35,16 @@ class ClusterSpec:
 
     `config` overrides any broker setting but those the driver decides. `listeners`, such as
     `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
+    `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit).
     """
 
     brokers: int = 3
     kafka: str = "4.3.1"
     config: Mapping[str, Scalar] = field(default_factory=dict)
     heap_bytes: int = 256 * 2**20
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
 
     def check(self) -> None:
         """Raise `UsageError` for what this driver cannot deploy."""
@@ -49,12 +53,12 @@ class ClusterSpec:
         numbers = re.match(r"(\d+)\.(\d+)", self.kafka)
         if numbers and (int(numbers.group(1)), int(numbers.group(2))) < _OLDEST:
             raise UsageError(
-                f"Kafka {self.kafka} is too old for the process driver: it runs brokers without ZooKeeper (KRaft), "
+                f"Kafka {self.kafka} is too old: brokers run without ZooKeeper (KRaft), "
                 "which Kafka supports since 3.3; choose 3.3 or newer"
             )
         for key in self.config:
             if key in _OWNED:
-                raise UsageError(f"cluster.config: {key} is decided by the process driver; {_OWNED[key]}")
+                raise UsageError(f"cluster.config: {key} is decided by Aftershock; {_OWNED[key]}")
         self.fixed_ports()
 
     def fixed_ports(self) -> list[int] | None:
@@ -72,8 +76,27 @@ class ClusterSpec:
         return list(range(first, first + self.brokers))
 
 
-def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller_ports: list[int]) -> dict[str, str]:
-    """The settings of one broker. `ports` and `controller_ports` hold those of all brokers, by node id from 1.
+@dataclass(frozen=True)
+class Place:
+    """Where a broker listens: for clients at host and port, for the quorum and the other brokers at `host:port`.
+
+    Without `peers`, the other brokers come by the clients' listener. `bind` is the address that it binds for clients.
+    """
+
+    host: str
+    port: int
+    controller: str
+    peers: str | None = None
+    bind: str = HOST
+
+
+def on_this_host(ports: Sequence[int], controller_ports: Sequence[int]) -> list[Place]:
+    """The places of brokers that share this machine's loopback address, by node id from 1."""
+    return [Place(HOST, port, f"{HOST}:{c}") for port, c in zip(ports, controller_ports, strict=True)]
+
+
+def broker_settings(spec: ClusterSpec, broker: int, places: Sequence[Place], data: str = "data") -> dict[str, str]:
+    """The settings of one broker. `places` are those of all brokers, by node id from 1; `data` its log directory.
 
     Differences from Kafka's defaults are what a small cluster needs, and few: replication of the internal topics no
     wider than the cluster, a short wait for further members when a group first forms (3 s by default), a log cleaner
@@ -88,16 +111,21 @@ def broker_settings(spec: ClusterSpec, broker: int, ports: list[int], controller
         "group.initial.rebalance.delay.ms": 1000,
         "log.cleaner.dedupe.buffer.size": 8 * 2**20,
     }
+    here = places[broker - 1]
+    bound = {"CLIENT": f"{here.bind}:{here.port}", "CONTROLLER": here.controller}
+    advertised = {"CLIENT": f"{here.host}:{here.port}"}
+    if here.peers:
+        bound["PEERS"] = advertised["PEERS"] = here.peers
     decided: dict[str, Scalar] = {
         "process.roles": "broker,controller",
         "node.id": broker,
-        "controller.quorum.voters": ",".join(f"{i}@{HOST}:{port}" for i, port in enumerate(controller_ports, start=1)),
-        "listeners": f"CLIENT://{HOST}:{ports[broker - 1]},CONTROLLER://{HOST}:{controller_ports[broker - 1]}",
-        "advertised.listeners": f"CLIENT://{HOST}:{ports[broker - 1]}",
-        "listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "CLIENT",
+        "controller.quorum.voters": ",".join(f"{i}@{place.controller}" for i, place in enumerate(places, start=1)),
+        "listeners": ",".join(f"{name}://{address}" for name, address in bound.items()),
+        "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
+        "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": "data",  # in the broker's working directory: a path with a comma would be taken for two
+        "log.dirs": data,  # relative to the working directory: a path with a comma would be taken for two
     }
     return {key: _text(value) for key, value in {**defaults, **spec.config, **decided}.items()}
 

@@ -11,6 +11,7 @@ from chaos.cluster.processes import Identity
 from chaos.errors import ClusterError, RunDirError
 from chaos.rundir import RunDir, read_json, write_atomically
 
+DriverName = Literal["process", "docker", "attached"]
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
 
 
@@ -34,28 +35,28 @@ class ProcessState(BaseModel):
 
 
 class BrokerState(BaseModel):
-    """One broker: where it listens, where its files are, and what was last done to it."""
+    """One broker: where it listens, where its files are, and what was last done to it.
+
+    What only some drivers know is None with the others.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     id: int
     host: str
     port: int
-    controller_port: int
-    log: str
-    data: str
+    controller_port: int | None = None  # where it is one of this machine
+    log: str | None = None
+    data: str | None = None
     state: BrokerStatus = "starting"
     process: ProcessState | None = None  # None until it is first started
+    container: str | None = None
+    ip: str | None = None  # in the run's own network
 
     @property
     def address(self) -> str:
         """Where clients reach it."""
         return f"{self.host}:{self.port}"
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process exists; a paused one does."""
-        return self.process is not None and self.process.identity.alive()
 
 
 class ClusterState(BaseModel):
@@ -63,13 +64,16 @@ class ClusterState(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    driver: Literal["process"] = "process"
+    driver: DriverName = "process"
     kafka: str
     cluster_id: str
     bootstrap: str
     heap_bytes: int
     owner: ProcessState | None  # None: it outlives its starter, up to the deadline
     reaper: ProcessState
+    network: str | None = None
+    gateway: str | None = None  # the address from which clients reach containers
+    keeper: str | None = None  # see chaos.cluster.docker.disk
     deadline_at: float  # seconds since the epoch
     brokers: list[BrokerState]
 

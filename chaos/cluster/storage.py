@@ -15,7 +15,7 @@ from pathlib import Path
 from chaos.cluster.brokerlog import read_from, telling_lines
 from chaos.cluster.jvm import Job, Kafka, log_of, start
 from chaos.cluster.processes import Identity, wait_gone
-from chaos.cluster.settings import ClusterSpec, broker_settings, properties
+from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError
 from chaos.rundir import RunDir
 
@@ -34,7 +34,8 @@ def format_storage(kafka: Kafka, directory: Path, run: RunDir, owner: Identity |
     """Fill `directory` with formatted storage. Raises `ClusterError` with what Kafka said."""
     home = run.brokers / "format"
     home.mkdir(parents=True)
-    settings = broker_settings(ClusterSpec(brokers=1, kafka=kafka.version), 1, [9092], [9093])  # nothing listens
+    spec = ClusterSpec(brokers=1, kafka=kafka.version)
+    settings = broker_settings(spec, 1, on_this_host([9092], [9093]))  # nothing listens
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
     main = ("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", "server.properties")
     step = start(kafka, Job("format", home, main), run, owner)

@@ -6,6 +6,7 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from chaos.cluster import Kill, Pause, Start, able
 from chaos.errors import AftershockError, FaultError
 from chaos.faults import probe, targets
 from chaos.faults.world import World
@@ -30,7 +31,7 @@ class BrokerKill:
         (self._broker,) = targets.brokers(self.spec.target, world)
         self.resolved = f"broker {self._broker}"
         self._led = _led_by(self._broker, world)
-        world.cluster.kill_broker(self._broker)
+        able(world.cluster, Kill).kill_broker(self._broker)
         return f"killed {self.resolved}, the leader of {_some(list(self._led)) or 'no partition'}"
 
     def proof(self, world: World) -> str | None:
@@ -52,7 +53,7 @@ class BrokerKill:
         if not self._broker:
             return "nothing to heal"
         if not world.cluster.broker_alive(self._broker):
-            world.cluster.start_broker(self._broker)
+            able(world.cluster, Start).start_broker(self._broker)
         return f"broker {self._broker} is back"
 
 
@@ -98,7 +99,7 @@ class BrokerPause:
             raise FaultError(f"{self.resolved} did not answer even before it was stopped: {e}") from None
         for broker in chosen:
             self._brokers.append(broker)
-            world.cluster.pause_broker(broker)
+            able(world.cluster, Pause).pause_broker(broker)
         return f"stopped {self.resolved}"
 
     def proof(self, world: World) -> str | None:
@@ -117,13 +118,12 @@ class BrokerPause:
         """Continue whatever was stopped."""
         for broker in self._brokers:
             with contextlib.suppress(AftershockError):  # killed meanwhile by another fault: its heal starts it
-                world.cluster.resume_broker(broker)
+                able(world.cluster, Pause).resume_broker(broker)
         return f"{self.resolved} goes on" if self._brokers else "nothing to heal"
 
 
 def _asked(broker: int, world: World, timeout_s: float) -> float:
-    state = world.cluster.state.broker(broker)
-    return probe.answer_s(state.host, state.port, timeout_s)
+    return probe.answer_s(*world.cluster.address(broker), timeout_s)
 
 
 def _is_silent(broker: int, world: World) -> bool:

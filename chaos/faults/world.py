@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 
 from chaos.clients.fleet import Fleet
-from chaos.cluster.process import ProcessCluster
+from chaos.cluster import Cluster
 from chaos.kafka import Kafka
 from chaos.observer import Observer
 from chaos.scenario import Scenario
@@ -17,7 +17,7 @@ class World:
     """The cluster, the clients, the observer, a connection of the fault's own, and its random choices."""
 
     scenario: Scenario
-    cluster: ProcessCluster
+    cluster: Cluster
     fleet: Fleet
     observer: Observer
     kafka: Kafka

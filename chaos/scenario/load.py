@@ -48,6 +48,12 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Scenario:
     return parse(text, str(path), overrides)
 
 
+def all_overrides(sets: Iterable[str] | None, kafka: str | None, driver: str | None) -> list[str]:
+    """What `--set`, `--kafka` and `--driver` say, all as overrides."""
+    given = {"cluster.kafka": kafka, "cluster.driver": driver}
+    return [*(sets or ()), *(f"{path}={value}" for path, value in given.items() if value)]
+
+
 def parse(text: str, where: str, overrides: Iterable[str] = ()) -> Scenario:
     """Read a scenario from YAML text; `where` names its origin in errors."""
     try:

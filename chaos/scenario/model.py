@@ -25,11 +25,20 @@ DEFAULT_KAFKA = "4.3.1"
 class Cluster(Strict):
     """The brokers. Each is a KRaft broker and controller in one JVM."""
 
-    driver: Literal["process"] = "process"
+    driver: Literal["process", "docker"] = Field(
+        "process", description="process: JVMs of this machine; docker: a container for each broker"
+    )
     brokers: int = Field(3, ge=1, le=9)
     kafka: str = Field(DEFAULT_KAFKA, pattern=r"^\d+\.\d+\.\d+$", description="any Apache Kafka release")
     config: Config = Field({}, description="broker settings by their Kafka names")
     heap: Size = Field(256 * 2**20, ge=64 * 2**20, description="heap of each broker")
+    cpus: float | None = Field(None, gt=0, description="docker: CPUs that each broker may use; no limit if left out")
+    memory: Size | None = Field(
+        None, ge=128 * 2**20, description="docker: memory of each broker, above its heap; no limit if left out"
+    )
+    disk: Size | None = Field(
+        None, ge=64 * 2**20, description="docker: size of each broker's disk, held in memory; the host's if left out"
+    )
 
 
 class Topic(Strict):

@@ -33,7 +33,9 @@ class Resolved(BaseModel):
     def command(self) -> str:
         """The command that makes this run again."""
         sets = "".join(f" --set {o}" for o in self.overrides)
-        return f"python -m chaos run {self.name} --seed {self.seed} --kafka {self.scenario.cluster.kafka}{sets}"
+        cluster = self.scenario.cluster
+        driver = f" --driver {cluster.driver}" if cluster.driver != "process" else ""
+        return f"python -m chaos run {self.name} --seed {self.seed} --kafka {cluster.kafka}{driver}{sets}"
 
 
 def resolve(

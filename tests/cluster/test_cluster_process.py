@@ -6,7 +6,6 @@ import dataclasses
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster import Pause, deploy, process
-from chaos.cluster.process import ProcessCluster, destroy
+from chaos.cluster.leftovers import end_all
+from chaos.cluster.process import ProcessCluster
 from chaos.cluster.processes import Identity
 from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec
@@ -139,11 +139,11 @@ def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run
 
 
 def test_a_port_lost_to_somebody_else_is_replaced(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    choose: Callable[[ClusterSpec], tuple[list[int], list[int]]] = deploy._choose_ports
+    choose = deploy.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
-        ports = iter([([taken], [choose(ClusterSpec(1))[1][0]])])
-        monkeypatch.setattr(deploy, "_choose_ports", lambda spec: next(ports, None) or choose(spec))
+        ports = iter([[taken, choose(ClusterSpec(1), 1)[1]]])
+        monkeypatch.setattr(deploy, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
         cluster = ProcessCluster.deploy(run, ClusterSpec(1), Identity.current(), 600)
     assert "Address already in use" in (run.logs / "broker-1.log").read_text()
     assert cluster.state.broker(1).port != taken
@@ -169,5 +169,5 @@ def test_a_damaged_class_archive_does_not_stop_a_broker(
     cluster = ProcessCluster.deploy(run, ClusterSpec(1), Identity.current(), 600)
     assert "Unable to use shared archive" in (run.logs / "broker-1.log").read_text()
     assert cluster.broker_alive(1)
-    destroy(run)
+    end_all(run.path)
     assert not cluster.broker_alive(1)

@@ -16,23 +16,24 @@ from chaos.cluster.jvm import Kafka
 from chaos.cluster.ports import free_ports, is_free
 from chaos.cluster.processes import Identity, Spawned
 from chaos.cluster.release import Release
-from chaos.cluster.settings import ClusterSpec, broker_settings, properties
+from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.rundir import RunDir
 
 
-def test_the_process_driver_can_kill_stop_start_and_pause() -> None:
-    assert capabilities("process") == {"kill", "stop", "start", "pause"} == CAPABILITIES.keys()
+def test_the_process_driver_can_kill_stop_start_and_pause_and_docker_can_do_all() -> None:
+    assert capabilities("process") == {"kill", "stop", "start", "pause"}
+    assert capabilities("docker") == CAPABILITIES.keys()
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="'moon'; known: process"):
+    with pytest.raises(UsageError, match="'moon'; known: docker, process"):
         capabilities("moon")
 
 
 @pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")])
 def test_internal_topics_fit_the_cluster(brokers: int, factor: str, min_isr: str) -> None:
-    found = broker_settings(ClusterSpec(brokers), 1, [1] * brokers, [2] * brokers)
+    found = broker_settings(ClusterSpec(brokers), 1, on_this_host(on_this_host([1] * brokers, [2] * brokers)))
     assert found["offsets.topic.replication.factor"] == factor
     assert found["transaction.state.log.replication.factor"] == factor
     assert found["transaction.state.log.min.isr"] == min_isr
@@ -41,7 +42,7 @@ def test_internal_topics_fit_the_cluster(brokers: int, factor: str, min_isr: str
 
 def test_the_user_overrides_defaults_but_not_what_the_driver_decides() -> None:
     spec = ClusterSpec(2, config={"group.initial.rebalance.delay.ms": 3000, "auto.create.topics.enable": False})
-    found = broker_settings(spec, 2, [11, 12], [21, 22])
+    found = broker_settings(spec, 2, on_this_host([11, 12], [21, 22]))
     assert found["group.initial.rebalance.delay.ms"] == "3000"
     assert found["auto.create.topics.enable"] == "false"
     assert found["controller.quorum.voters"] == "1@127.0.0.1:21,2@127.0.0.1:22"
@@ -50,13 +51,13 @@ def test_the_user_overrides_defaults_but_not_what_the_driver_decides() -> None:
 
 @pytest.mark.parametrize("key", ["node.id", "log.dirs", "controller.quorum.voters", "advertised.listeners"])
 def test_what_the_driver_decides_is_refused_by_name(key: str) -> None:
-    with pytest.raises(UsageError, match=f"{key} is decided by the process driver"):
+    with pytest.raises(UsageError, match=f"{key} is decided by Aftershock"):
         ClusterSpec(config={key: "x"}).check()
 
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.2.3"])
 def test_a_release_without_a_sound_kraft_is_refused(version: str) -> None:
-    with pytest.raises(UsageError, match="too old for the process driver"):
+    with pytest.raises(UsageError, match="too old"):
         ClusterSpec(kafka=version).check()
 
 

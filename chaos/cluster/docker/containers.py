@@ -1,0 +1,91 @@
+"""One broker's container: how it is made, and its share of CPU and memory."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from chaos.cluster import broker, jvm
+from chaos.cluster.docker import disk
+from chaos.cluster.docker.engine import asking, labels
+from chaos.cluster.ports import HOST
+from chaos.cluster.processes import OWNER, ROLE, RUN, RUN_DIR, Identity
+from chaos.cluster.settings import ClusterSpec
+from chaos.cluster.state import BrokerState
+from chaos.rundir import RunDir
+from docker import DockerClient
+
+_HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
+_PERIOD_US = 100_000
+_CPUS = "aftershock.cpus"
+
+
+def create(
+    client: DockerClient,
+    run: RunDir,
+    spec: ClusterSpec,
+    image: str,
+    network: str,
+    known: BrokerState,
+    owner: Identity | None,
+) -> str:
+    """Make a broker's container, and return its id; it does not run yet. Raises `ClusterError`."""
+    role, home = broker.role(known.id), broker.home(run, known.id)
+    jvm.make_tmp(home)
+    argv = shlex.join(["java", *jvm.arguments(broker.job(run, known.id, spec.heap_bytes), _HOME, _LOGS)])
+    mounts = {str(home): {"bind": _HOME, "mode": "rw"}, str(run.logs): {"bind": _LOGS, "mode": "rw"}}
+    if spec.disk_bytes:
+        mounts[disk.volume_name(run, known.id)] = {"bind": disk.MOUNT, "mode": "rw"}
+    marks = {RUN: run.run_id, RUN_DIR: str(run.path), ROLE: role, OWNER: str(owner) if owner else ""}
+    with asking(f"the container of broker {known.id} cannot be made"):
+        at = client.api.create_endpoint_config(ipv4_address=known.ip)
+        made = client.containers.create(
+            image,
+            ["sh", "-c", f"exec {argv} >>{_LOGS}/{role}.log 2>&1"],
+            name=f"{run.run_id}-{role}",
+            hostname=role,
+            labels={**labels(run, role, owner), _CPUS: str(spec.cpus or "")},
+            environment=marks,  # by which `ps` and `gc` find the process as they find any other
+            user=f"{os.getuid()}:{os.getgid()}",  # who may remove what it writes
+            working_dir=_HOME,
+            volumes=mounts,
+            network=network,
+            networking_config={network: at},
+            ports={f"{known.port}/tcp": (HOST, known.port)},
+            cap_add=["NET_ADMIN"],  # for root in it only, who cuts its network
+            **_limits(spec),
+        )
+    return str(made.id)
+
+
+def _limits(spec: ClusterSpec) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if spec.cpus:
+        limits |= {"cpu_period": _PERIOD_US, "cpu_quota": int(spec.cpus * _PERIOD_US)}
+    if spec.memory_bytes:
+        # what is written to a tmpfs counts as memory of the container, which is how it can be used up
+        limits |= {
+            "mem_limit": spec.memory_bytes,
+            "memswap_limit": spec.memory_bytes,
+            "tmpfs": {_MEMORY: f"size={2 * spec.memory_bytes}"},
+        }
+    return limits
+
+
+def limit_cpus(container: Any, cpus: float | None) -> None:
+    """Give it so many CPUs; None: what it was made with."""
+    first = container.labels[_CPUS]
+    wanted = cpus if cpus is not None else float(first) if first else None
+    container.update(cpu_period=_PERIOD_US, cpu_quota=-1 if wanted is None else int(wanted * _PERIOD_US))
+
+
+def throttled_s(container: Any) -> float:
+    """Seconds that it has waited for CPU time that its limit kept from it."""
+    seen = container.stats(stream=False, one_shot=True)
+    return float(seen["cpu_stats"]["throttling_data"]["throttled_time"]) / 1e9
+
+
+def eat_memory(container: Any) -> None:
+    """Begin to write to its memory until the kernel steps in; returns at once."""
+    container.exec_run(["sh", "-c", f"exec cat /dev/zero >{_MEMORY}/eaten"], user="root", detach=True)

@@ -1,0 +1,331 @@
+"""The docker driver itself; see the package."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Self
+
+from docker.errors import NotFound
+
+from chaos.cluster import Cut, deploy, state
+from chaos.cluster.broker import BrokerDied, Starting, home, wait_ready
+from chaos.cluster.cache import Progress, silent
+from chaos.cluster.docker import containers, disk, network
+from chaos.cluster.docker.engine import asking, connect, find_labelled, remove
+from chaos.cluster.docker.image import image_of
+from chaos.cluster.leftovers import end_all
+from chaos.cluster.marked import remove_data
+from chaos.cluster.ports import HOST
+from chaos.cluster.process import PORT_ATTEMPTS, READY_TIMEOUT_S, STOP_TIMEOUT_S
+from chaos.cluster.processes import Identity
+from chaos.cluster.release import Release, prepare_files
+from chaos.cluster.settings import ClusterSpec, Place
+from chaos.cluster.state import BrokerStatus, ClusterState
+from chaos.errors import ClusterError, WaitTimeout
+from chaos.rundir import RunDir
+from chaos.wait import wait_until
+from docker import DockerClient
+
+_PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
+
+
+class DockerCluster:
+    """The containers of one run. Its methods may be called from several threads."""
+
+    def __init__(self, run: RunDir, found: ClusterState, client: DockerClient | None = None) -> None:
+        self.run = run
+        self.state = found
+        self._client = client or connect()
+        self._lock = threading.RLock()  # around the state and its file, never around a wait
+
+    @classmethod
+    def deploy(
+        cls,
+        run: RunDir,
+        spec: ClusterSpec,
+        owner: Identity | None,
+        deadline_s: float,
+        on_progress: Progress = silent,
+    ) -> Self:
+        """Start a new cluster, and return when every broker is registered and unfenced.
+
+        Ends and raises as `ProcessCluster.deploy` does, and has then removed everything it made but the image.
+        """
+        spec.check()
+        client = connect()
+        deploy.check_disk(run)
+        if find_labelled(client, run.path):
+            raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
+        try:
+            remove_data(run.path)
+            run.brokers.mkdir()
+            reaper = deploy.start_reaper(run, owner, deadline_s).identity
+            release = prepare_files(spec.kafka, run, owner, on_progress)
+            image = image_of(client, spec.kafka, release.jars, on_progress)
+            on_progress(f"starting {spec.brokers} containers of Kafka {spec.kafka}")
+            make = partial(cls._make, client, run, spec, release, image, owner, reaper, deadline_s)
+            return cls._until_unclaimed(run, make)
+        except BaseException:
+            end_all(run.path)
+            run.cluster.unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def _until_unclaimed(cls, run: RunDir, make: Callable[[], Self]) -> Self:
+        """Start all; with other ports and addresses if somebody else took one in between."""
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                cluster = make()
+                cluster.start_brokers(cluster.broker_ids)
+            except (BrokerDied, network.AddressesTaken) as e:
+                if attempt == PORT_ATTEMPTS or (isinstance(e, BrokerDied) and not e.port_taken):
+                    raise
+                cls.clear(run)
+                remove_data(run.path)
+            else:
+                return cluster
+        raise AssertionError("the last attempt returns or raises")
+
+    @classmethod
+    def _make(
+        cls,
+        client: DockerClient,
+        run: RunDir,
+        spec: ClusterSpec,
+        release: Release,
+        image: str,
+        owner: Identity | None,
+        reaper: Identity,
+        deadline_s: float,
+    ) -> Self:
+        """Everything but the start: files, `cluster.json`, network, disks, containers."""
+        subnet = network.choose_subnet()
+        ips = [network.address(subnet, b) for b in range(1, spec.brokers + 1)]
+        places = [
+            Place(HOST, port, f"{ip}:{_CONTROLLER_PORT}", f"{ip}:{_PEERS_PORT}", bind="0.0.0.0")
+            for ip, port in zip(ips, deploy.choose_ports(spec, more=0), strict=True)
+        ]
+        data = disk.DATA if spec.disk_bytes else "data"
+        found = deploy.lay_out(run, spec, release, owner, reaper, deadline_s, places, "docker", data)
+        cluster = cls(run, found, client)
+        found.gateway = str(subnet[1])
+        found.network = network.create(client, run, subnet, owner)
+        if spec.disk_bytes:
+            found.keeper = disk.create(client, run, image, spec.brokers, spec.disk_bytes, owner)
+        for broker, ip in zip(found.brokers, ips, strict=True):
+            if found.keeper:
+                disk.put(cluster._keeper(), broker.id, home(run, broker.id) / "data")
+            broker.ip = ip
+            broker.container = containers.create(client, run, spec, image, found.network, broker, owner)
+        found.save(run.cluster)
+        return cluster
+
+    @classmethod
+    def attach(cls, run: RunDir) -> Self:
+        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
+        return cls(run, state.load(run))
+
+    @staticmethod
+    def clear(run: RunDir) -> None:
+        """Remove the run's containers, network and volumes."""
+        remove(find_labelled(connect(), run.path))
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
+        return self.state.bootstrap
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The node ids, ascending."""
+        return [b.id for b in self.state.brokers]
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients reach a broker."""
+        known = self.state.broker(broker)
+        return known.host, known.port
+
+    def broker_alive(self, broker: int) -> bool:
+        """Whether the broker's container runs; a paused one does."""
+        return self._status(broker) in ("running", "paused")
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs."""
+        self.start_brokers([broker])
+
+    def start_brokers(self, brokers: Sequence[int]) -> None:
+        """Start several at once: after the loss of the majority, no single one gets ready by itself."""
+        down = [b for b in brokers if not self.broker_alive(b)]
+        starting = {b: Starting(self.run, self.state.broker(b)) for b in down}
+        try:
+            with ThreadPoolExecutor(max(1, len(down))) as pool:
+                list(pool.map(self._start, down))
+            for broker, one in starting.items():
+                one.ended = partial(self._how_ended, broker)
+            wait_ready(list(starting.values()), READY_TIMEOUT_S)
+        except BaseException:
+            for broker in down:
+                if self.broker_alive(broker):
+                    self.kill_broker(broker)
+            raise
+        for broker in down:
+            self._note(broker, "running")
+
+    def _start(self, broker: int) -> None:
+        try:
+            with asking(f"broker {broker} cannot be started"):
+                self._container(broker).start()
+        except ClusterError as e:
+            if "already allocated" in str(e) or "address already in use" in str(e):
+                raise BrokerDied(str(e), port_taken=True) from None
+            raise
+        self._note(broker, "starting")
+
+    def stop_broker(self, broker: int) -> None:
+        """SIGTERM: controlled shutdown. Returns when the broker is gone; raises `ClusterError`."""
+        self._signal(broker, "SIGTERM", STOP_TIMEOUT_S, "stopped")
+
+    def kill_broker(self, broker: int) -> None:
+        """SIGKILL. Returns when the broker is gone; raises `ClusterError` if it was gone before."""
+        self._signal(broker, "SIGKILL", 10, "killed")
+
+    def pause_broker(self, broker: int) -> None:
+        """Freeze the container. Returns when it stands still; raises `ClusterError` if it is gone."""
+        with asking(f"broker {broker} cannot be paused"):
+            self._container(broker).pause()
+        self._note(broker, "paused")
+
+    def resume_broker(self, broker: int) -> None:
+        """Thaw it; nothing to do for one that is not paused. Raises `ClusterError` if it is gone."""
+        status = self._status(broker)
+        if status == "paused":
+            with asking(f"broker {broker} cannot go on"):
+                self._container(broker).unpause()
+        elif status != "running":
+            raise ClusterError(f"broker {broker} cannot go on: it is {status}; see {self._log(broker)}")
+        self._note(broker, "running")
+
+    def cut_network(self, cut: Cut) -> None:
+        """Drop the packets of a cut, by iptables in the container; they pass again when it is started anew."""
+        network.drop(self._container(cut.broker), cut, self._addresses(cut))
+
+    def mend_network(self, cut: Cut) -> None:
+        """Let the packets of a cut pass again; nothing to do where they do, or where the broker is gone."""
+        if self.broker_alive(cut.broker):
+            network.let_pass(self._container(cut.broker), cut, self._addresses(cut))
+
+    def disconnect_broker(self, broker: int) -> None:
+        """Take a broker off the run's network; its published port goes with it."""
+        with asking(f"broker {broker} cannot be disconnected"):
+            self._network().disconnect(self._container(broker).id, force=True)
+
+    def reconnect_broker(self, broker: int) -> None:
+        """Put it on the network again, at its old address; nothing to do for one that is."""
+        container = self._container(broker)
+        if self.state.network not in container.attrs["NetworkSettings"]["Networks"]:
+            with asking(f"broker {broker} cannot be connected"):
+                self._network().connect(container, ipv4_address=self.state.broker(broker).ip)
+
+    def throttle_broker(self, broker: int, cpus: float) -> None:
+        """Give a broker no more than so many CPUs."""
+        with asking(f"the CPU of broker {broker} cannot be limited"):
+            containers.limit_cpus(self._container(broker), cpus)
+
+    def unthrottle_broker(self, broker: int) -> None:
+        """Give a broker what the scenario gives it."""
+        with asking(f"the CPU of broker {broker} cannot be given back"):
+            containers.limit_cpus(self._container(broker), None)
+
+    def throttled_s(self, broker: int) -> float:
+        """Seconds that a broker has waited because its share of the CPU was used up, as the kernel counts."""
+        with asking(f"broker {broker} cannot be measured"):
+            return containers.throttled_s(self._container(broker))
+
+    def exhaust_memory(self, broker: int) -> None:
+        """Use up a broker's memory: the kernel then kills its largest process. Returns when the broker is gone."""
+        with asking(f"the memory of broker {broker} cannot be used up"):
+            containers.eat_memory(self._container(broker))
+        self._wait_gone(broker, 30, "did not run out of memory")
+        self._note(broker, "killed")
+
+    def killed_for_memory(self, broker: int) -> bool:
+        """Whether the kernel ended a broker's latest life for want of memory."""
+        return bool(self._container(broker).attrs["State"]["OOMKilled"])
+
+    def fill_disk(self, broker: int, free_bytes: int) -> None:
+        """Leave so many bytes on a broker's disk. Raises `ClusterError` where the disk has no size of its own."""
+        disk.fill(self._keeper(), broker, free_bytes)
+
+    def free_disk(self, broker: int) -> None:
+        """Take away what filled it."""
+        disk.free(self._keeper(), broker)
+
+    def disk_room(self, broker: int) -> int:
+        """Bytes that are free on a broker's disk."""
+        return disk.room(self._keeper(), broker)
+
+    def end_brokers(self) -> None:
+        """Remove the containers and their data; clients and reaper go on."""
+        self.clear(self.run)
+        remove_data(self.run.path)
+
+    def destroy(self) -> None:
+        """End everything of the run, clients and reaper included, and remove the brokers' data; the logs stay."""
+        end_all(self.run.path)
+        if self.run.cluster.exists():  # the whole run directory may have been removed
+            for broker in self.broker_ids:
+                self._note(broker, "ended")
+
+    def _container(self, broker: int) -> Any:
+        """As it is now. Raises `ClusterError` if it was removed."""
+        name = self.state.broker(broker).container
+        try:
+            with asking(f"broker {broker} cannot be looked at"):
+                return self._client.containers.get(str(name))
+        except NotFound:
+            raise ClusterError(f"broker {broker} has no container any more; see {self._log(broker)}") from None
+
+    def _keeper(self) -> Any:
+        if self.state.keeper is None:
+            raise ClusterError("the brokers' disks have no size of their own; set cluster.disk, such as 256MiB")
+        with asking("the brokers' disks cannot be looked at"):
+            return self._client.containers.get(self.state.keeper)
+
+    def _network(self) -> Any:
+        return self._client.networks.get(str(self.state.network))
+
+    def _addresses(self, cut: Cut) -> list[str]:
+        found = [str(self.state.broker(other).ip) for other in cut.others]
+        return [*found, str(self.state.gateway)] if cut.clients else found
+
+    def _status(self, broker: int) -> str:
+        return str(self._container(broker).status)
+
+    def _how_ended(self, broker: int) -> str | None:
+        container = self._container(broker)
+        return None if container.status == "running" else f"ended with exit code {container.attrs['State']['ExitCode']}"
+
+    def _signal(self, broker: int, signal: str, timeout_s: float, status: BrokerStatus) -> None:
+        if not self.broker_alive(broker):
+            raise ClusterError(f"broker {broker} cannot be {status}: it is not running; see {self._log(broker)}")
+        with asking(f"broker {broker} cannot be {status}"):
+            self._container(broker).kill(signal)
+        self._wait_gone(broker, timeout_s, f"could not be {status}")
+        self._note(broker, status)
+
+    def _wait_gone(self, broker: int, timeout_s: float, why: str) -> None:
+        try:
+            wait_until(lambda: not self.broker_alive(broker), timeout_s, "it still runs", every_s=0.02)
+        except WaitTimeout as e:
+            raise ClusterError(f"broker {broker} {why}: {e}; see {self._log(broker)}") from None
+
+    def _note(self, broker: int, status: BrokerStatus) -> None:
+        with self._lock:
+            self.state.broker(broker).state = status
+            self.state.save(self.run.cluster)
+
+    def _log(self, broker: int) -> str:
+        return str(self.run.path / str(self.state.broker(broker).log))

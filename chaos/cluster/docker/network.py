@@ -1,0 +1,95 @@
+"""The run's own network: addresses that do not change when a container is started again, and cuts in it.
+
+A cut is made of iptables rules inside the broker's own network namespace, so nothing but this broker ever loses a
+packet. Clients reach a broker through the port that Docker publishes, and come from the network's gateway.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from docker.errors import APIError
+from docker.types import IPAMConfig, IPAMPool
+
+from chaos.cluster import Cut
+from chaos.cluster.docker.engine import asking, labels, reason
+from chaos.cluster.processes import Identity
+from chaos.errors import ClusterError
+from chaos.rundir import RunDir
+from docker import DockerClient
+
+_FIRST_HOST = 10
+ATTEMPTS = 20
+
+
+class AddressesTaken(ClusterError):
+    """Another network has these addresses."""
+
+
+def choose_subnet() -> ipaddress.IPv4Network:
+    """Addresses for a run, at random so that two runs rarely want the same ones."""
+    return ipaddress.IPv4Network(f"10.{random.randint(64, 191)}.{random.randint(0, 255)}.0/24")
+
+
+def address(subnet: ipaddress.IPv4Network, broker: int) -> str:
+    """The address of a broker."""
+    return str(subnet[_FIRST_HOST + broker])
+
+
+def create(client: DockerClient, run: RunDir, subnet: ipaddress.IPv4Network, owner: Identity | None) -> str:
+    """Make the run's network. Raises `AddressesTaken`, or another `ClusterError`."""
+    name = f"aftershock-{run.run_id}"
+    pool = IPAMConfig(pool_configs=[IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))])
+    with asking(f"network {name} cannot be made"):
+        try:
+            client.networks.create(
+                name, driver="bridge", ipam=pool, labels=labels(run, "network", owner), check_duplicate=True
+            )
+        except APIError as e:
+            if "overlap" in reason(e).lower():
+                raise AddressesTaken(reason(e)) from None
+            raise
+    return name
+
+
+def drop(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
+    """Drop the packets of a cut. Raises `ClusterError`, and has then undone what it did."""
+    done: list[list[str]] = []
+    try:
+        for rule in _rules(cut, addresses):
+            _iptables(container, "-I", rule)
+            done.append(rule)
+    except ClusterError:
+        for rule in done:
+            _iptables(container, "-D", rule)
+        raise
+
+
+def let_pass(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
+    """Take away the rules of a cut that are there. Raises `ClusterError`."""
+    for rule in _rules(cut, addresses):
+        if _run(container, ["iptables", "-w", "-C", *rule])[0] == 0:
+            _iptables(container, "-D", rule)
+
+
+def _rules(cut: Cut, addresses: Sequence[str]) -> Iterator[list[str]]:
+    for one in addresses:
+        if cut.direction in ("both", "in"):
+            yield ["INPUT", "-s", one, "-j", "DROP"]
+        if cut.direction in ("both", "out"):
+            yield ["OUTPUT", "-d", one, "-j", "DROP"]
+
+
+def _iptables(container: Any, action: str, rule: Sequence[str]) -> None:
+    code, said = _run(container, ["iptables", "-w", action, *rule])
+    if code:
+        raise ClusterError(f"iptables {action} {' '.join(rule)} failed in {container.name}: {said}")
+
+
+def _run(container: Any, argv: Sequence[str]) -> tuple[int, str]:
+    with asking(f"{argv[0]} cannot be run in {container.name}"):
+        code, output = container.exec_run(list(argv), user="root")
+    return code, output.decode(errors="replace").strip()
