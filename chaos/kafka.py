@@ -6,7 +6,8 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from chaos.views import Metadata, PartitionState, Views
 from chaos.wire import Link
 
 NO_LEADER = -1
@@ -23,26 +25,11 @@ NO_ERROR = 0
 METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
 """Version of each request."""
 
+SHUN_S = 2.0
+"""How long a broker that did not answer is asked only if nobody else does."""
+
 _EndsOf = ListOffsetsRequest.ListOffsetsTopic
 _CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
-
-
-@dataclass(frozen=True)
-class PartitionState:
-    """Leader (-1: none), leader epoch, in-sync replicas and all replicas of one partition, as the metadata says."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """The brokers that are registered and unfenced, with their addresses, and the partitions by `topic/number`."""
-
-    brokers: Mapping[int, tuple[str, int]]
-    partitions: Mapping[str, PartitionState]
 
 
 @dataclass(frozen=True)
@@ -72,6 +59,8 @@ class Kafka:
         self._order = [_address(text) for text in bootstrap.split(",")]
         self._links = {address: Link(*address) for address in self._order}
         self._brokers: dict[int, tuple[str, int]] = {}
+        self._views = Views()
+        self._shunned: dict[tuple[str, int], float] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -79,11 +68,11 @@ class Kafka:
             link.close()
 
     def metadata(self) -> Metadata | None:
-        """Brokers and partitions, from the first broker that answers."""
+        """Brokers and partitions: what the next broker in turn says, with what the others said lately; see `Views`."""
         answer = self._ask_any(MetadataRequest[METADATA](topics=None, allow_auto_topic_creation=False))
         if answer is None:
             return None
-        self._brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
+        brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         partitions = {
             f"{topic.name}/{p.partition_index}": PartitionState(
                 p.leader_id, p.leader_epoch, tuple(sorted(p.isr_nodes)), tuple(p.replica_nodes)
@@ -91,7 +80,10 @@ class Kafka:
             for topic in answer.topics
             for p in topic.partitions
         }
-        return Metadata(dict(sorted(self._brokers.items())), partitions)
+        self._views.note(self._order[-1], Metadata(brokers, partitions))
+        merged = self._views.merged()
+        self._brokers.update(merged.brokers if merged else {})
+        return merged
 
     def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
         """High watermarks of the partitions whose leaders answer."""
@@ -173,13 +165,24 @@ class Kafka:
         return found
 
     def _ask_any(self, request: Any) -> Any:
-        """Ask one broker after the other; the one that answered is asked first the next time."""
-        for _ in self._order:
+        """Ask the next broker in turn that answers, and that the others do not know for dead; it is then the last."""
+        for address in sorted(self._order, key=self._rank):
             try:
-                return self._links[self._order[0]].ask(request, self._timeout_s)
+                answer = self._links[address].ask(request, self._timeout_s)
             except OSError:
-                self._order.append(self._order.pop(0))
+                self._shunned[address] = time.monotonic() + SHUN_S
+                self._views.forget(address)
+                continue
+            self._order.remove(address)
+            self._order.append(address)
+            return answer
         return None
+
+    def _rank(self, address: tuple[str, int]) -> tuple[bool, bool]:
+        """What speaks against asking a broker: it did not answer just now; the others do not list it any more."""
+        merged = self._views.merged()
+        fenced = merged is not None and address in self._brokers.values() and address not in merged.brokers.values()
+        return self._shunned.get(address, 0.0) > time.monotonic(), fenced
 
     def _ask(self, broker: int, request: Any) -> Any:
         if broker not in self._brokers and self.metadata() is None:

@@ -13,9 +13,10 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.events import now_us
-from chaos.kafka import GroupState, Kafka, Metadata, PartitionState
+from chaos.kafka import GroupState, Kafka
 from chaos.ledger import TableWriter
 from chaos.rundir import RunDir
+from chaos.views import Metadata, PartitionState
 
 METADATA_EVERY_S = 0.15
 GROUPS_EVERY_S = 0.3
