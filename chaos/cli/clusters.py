@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from chaos.cli.view import View
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.leftovers import gc as collect
 from chaos.cluster.marked import Marked, find_marked
+from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
 from chaos.rundir import RunDir, new_run_id
@@ -64,22 +65,11 @@ def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `u
 
 
 def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """List every process of Aftershock on this machine, and whether its owner is still there."""
-    found = find_marked()
+    """List the processes of Aftershock on this machine, what else is in Docker, and whether an owner is there."""
+    found = [_process(p) for p in find_marked()]
+    found += _in_docker({row["pid"] for row in found})
     if as_json:
-        rows = [
-            {
-                "pid": p.identity.pid,
-                "role": p.role,
-                "run_id": p.run_id,
-                "run_dir": str(p.run_dir),
-                "owner": _owner(p),
-                "state": p.state,
-                "rss_bytes": p.rss_bytes,
-            }
-            for p in found
-        ]
-        sys.stdout.write(json.dumps(rows, indent=1) + "\n")
+        sys.stdout.write(json.dumps(found, indent=1) + "\n")
         return
     if not found:
         Console().print("nothing of Aftershock runs on this machine")
@@ -87,8 +77,10 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
     table = Table(box=None, header_style="bold")
     for column in ("pid", "role", "run", "owner", "state", "memory"):
         table.add_column(column, justify="right" if column in ("pid", "memory") else "left")
-    for p in found:
-        table.add_row(str(p.identity.pid), p.role, p.run_id, _owner(p), p.state, f"{p.rss_bytes / 2**20:.0f} MiB")
+    for row in found:
+        memory = f"{row['rss_bytes'] / 2**20:.0f} MiB" if row["rss_bytes"] else ""
+        pid = str(row["pid"] or "")
+        table.add_row(pid, row["role"], row["run_id"], row["owner"], row["state"], memory)
     Console().print(table)
 
 
@@ -104,5 +96,36 @@ def gc(
         Console().print("nothing was left behind")
 
 
-def _owner(process: Marked) -> str:
-    return {None: "none", True: "alive", False: "gone"}[process.owner_alive]
+def _process(p: Marked) -> dict[str, Any]:
+    return {
+        "pid": p.identity.pid,
+        "role": p.role,
+        "run_id": p.run_id,
+        "run_dir": str(p.run_dir),
+        "owner": _owner(p.owner),
+        "state": p.state,
+        "rss_bytes": p.rss_bytes,
+    }
+
+
+def _in_docker(pids: set[int]) -> list[dict[str, Any]]:
+    """What has no process that was listed: containers that ended, networks, volumes."""
+    from chaos.cluster.docker.engine import find_everywhere
+
+    return [
+        {
+            "pid": one.pid,
+            "role": f"{one.kind} {one.name}",
+            "run_id": one.run_id,
+            "run_dir": str(one.run_dir),
+            "owner": _owner(one.owner),
+            "state": one.state,
+            "rss_bytes": 0,
+        }
+        for one in find_everywhere()
+        if one.pid not in pids
+    ]
+
+
+def _owner(owner: Identity | None) -> str:
+    return "none" if owner is None else "alive" if owner.alive() else "gone"

@@ -138,6 +138,9 @@ class Isolate(Protocol):
     def mend_network(self, cut: Cut) -> None:
         """Let them pass again; nothing to do where the cut is not there any more."""
 
+    def dropped_packets(self, cut: Cut) -> int:
+        """How many packets this cut has dropped so far."""
+
 
 @runtime_checkable
 class Disconnect(Protocol):

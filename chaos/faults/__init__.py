@@ -15,6 +15,8 @@ from __future__ import annotations
 from chaos.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
 from chaos.faults.consumer import ConsumerCrash, ConsumerSlow
 from chaos.faults.fault import Fault
+from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
+from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 from chaos.faults.runner import FaultRun
 from chaos.faults.world import World
 
@@ -22,6 +24,12 @@ FAULTS: dict[str, type[Fault]] = {
     "broker.kill": BrokerKill,
     "broker.pause": BrokerPause,
     "coordinator.kill": CoordinatorKill,
+    "broker.isolate": BrokerIsolate,
+    "broker.disconnect": BrokerDisconnect,
+    "link.cut": LinkCut,
+    "broker.throttle": BrokerThrottle,
+    "broker.oom": BrokerOom,
+    "disk.fill": DiskFill,
     "consumer.slow": ConsumerSlow,
     "consumer.crash": ConsumerCrash,
 }

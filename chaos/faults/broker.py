@@ -23,16 +23,20 @@ class BrokerKill:
 
     spec: FaultSpec
     resolved: str = ""
-    _broker: int = 0
+    broker: int = 0
     _led: dict[str, int] = field(default_factory=dict)
 
     def inject(self, world: World) -> str:
         """Kill the target; what it led, with the epochs then, is kept for the proof."""
-        (self._broker,) = targets.brokers(self.spec.target, world)
-        self.resolved = f"broker {self._broker}"
-        self._led = _led_by(self._broker, world)
-        able(world.cluster, Kill).kill_broker(self._broker)
+        self.broker = targets.broker(self.spec.target, world)
+        self.resolved = f"broker {self.broker}"
+        self._led = _led_by(self.broker, world)
+        self.take_down(world)
         return f"killed {self.resolved}, the leader of {_some(list(self._led)) or 'no partition'}"
+
+    def take_down(self, world: World) -> None:
+        """How it dies."""
+        able(world.cluster, Kill).kill_broker(self.broker)
 
     def proof(self, world: World) -> str | None:
         """Wait for the target's own partition where it names one, else for any that the broker led."""
@@ -42,19 +46,19 @@ class BrokerKill:
             if before is None or now is None or now.leader == NO_LEADER or now.leader_epoch <= before:
                 continue
             epochs = f"leader epoch {before} to {now.leader_epoch}"
-            return f"{partition} went from leader {self._broker} to {now.leader}, {epochs}"
+            return f"{partition} went from leader {self.broker} to {now.leader}, {epochs}"
         metadata = world.observer.metadata
-        if not self._led and metadata and self._broker not in metadata.brokers:
+        if not self._led and metadata and self.broker not in metadata.brokers:
             return f"{self.resolved} is gone from the metadata"
         return None
 
     def heal(self, world: World) -> str:
         """Start the broker again on its old disk."""
-        if not self._broker:
+        if not self.broker:
             return "nothing to heal"
-        if not world.cluster.broker_alive(self._broker):
-            able(world.cluster, Start).start_broker(self._broker)
-        return f"broker {self._broker} is back"
+        if not world.cluster.broker_alive(self.broker):
+            able(world.cluster, Start).start_broker(self.broker)
+        return f"broker {self.broker} is back"
 
 
 @dataclass
@@ -75,9 +79,9 @@ class CoordinatorKill(BrokerKill):
         if coordinator is None:
             self._refused = True
             return None
-        if coordinator != self._broker:
-            return f"the coordinator of {group} went from broker {self._broker} to {coordinator}"
-        return f"broker {self._broker} refused and coordinates {group} again" if self._refused else None
+        if coordinator != self.broker:
+            return f"the coordinator of {group} went from broker {self.broker} to {coordinator}"
+        return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
 
 
 @dataclass
@@ -93,10 +97,7 @@ class BrokerPause:
         """Ask each target once, then stop it."""
         chosen = targets.brokers(self.spec.target, world)
         self.resolved = ", ".join(f"broker {b}" for b in chosen)
-        try:
-            self._answered = {b: _asked(b, world, 5.0) for b in chosen}
-        except OSError as e:
-            raise FaultError(f"{self.resolved} did not answer even before it was stopped: {e}") from None
+        self._answered = {b: probe.answered(b, world) for b in chosen}
         for broker in chosen:
             self._brokers.append(broker)
             able(world.cluster, Pause).pause_broker(broker)
@@ -107,7 +108,7 @@ class BrokerPause:
         if not self._brokers:
             return None
         with ThreadPoolExecutor(len(self._brokers)) as pool:
-            if not all(pool.map(lambda b: _is_silent(b, world), self._brokers)):
+            if not all(pool.map(lambda b: probe.is_silent(b, world), self._brokers)):
                 return None
         before = max(self._answered.values()) * 1000
         return (
@@ -120,20 +121,6 @@ class BrokerPause:
             with contextlib.suppress(AftershockError):  # killed meanwhile by another fault: its heal starts it
                 able(world.cluster, Pause).resume_broker(broker)
         return f"{self.resolved} goes on" if self._brokers else "nothing to heal"
-
-
-def _asked(broker: int, world: World, timeout_s: float) -> float:
-    return probe.answer_s(*world.cluster.address(broker), timeout_s)
-
-
-def _is_silent(broker: int, world: World) -> bool:
-    try:
-        _asked(broker, world, probe.SILENCE_S)
-    except TimeoutError:
-        return True
-    except OSError:  # it refuses: gone, not silent
-        return False
-    return False
 
 
 def _led_by(broker: int, world: World) -> dict[str, int]:

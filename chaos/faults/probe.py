@@ -6,6 +6,9 @@ import socket
 import struct
 import time
 
+from chaos.errors import FaultError
+from chaos.faults.world import World
+
 SILENCE_S = 1.0
 """How long a broker that answered before must stay silent to count as stopped."""
 
@@ -25,3 +28,22 @@ def answer_s(host: str, port: int, timeout_s: float) -> float:
         if not connection.recv(4):
             raise ConnectionResetError("the broker closed the connection")
     return time.monotonic() - began
+
+
+def answered(broker: int, world: World) -> float:
+    """Seconds that a broker takes for an answer before a fault. Raises `FaultError` where it gives none."""
+    try:
+        return answer_s(*world.cluster.address(broker), 5.0)
+    except OSError as e:
+        raise FaultError(f"broker {broker} did not answer even before the fault: {e or type(e).__name__}") from None
+
+
+def is_silent(broker: int, world: World) -> bool:
+    """Whether a broker takes a connection and leaves a request unanswered; one that refuses is gone, not silent."""
+    try:
+        answer_s(*world.cluster.address(broker), SILENCE_S)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False

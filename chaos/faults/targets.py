@@ -35,6 +35,12 @@ def brokers(target: Target, world: World) -> list[int]:
     return followers if kind == "followers_of" else [world.rng.choice(followers)]
 
 
+def broker(target: Target, world: World) -> int:
+    """The broker that a target of one broker means now."""
+    (one,) = brokers(target, world)
+    return one
+
+
 def client(target: Target, world: World) -> str:
     """The client that a target means, such as `billing/1`."""
     ((kind, value),) = target.given().items()

@@ -7,16 +7,19 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from chaos.scenario.faults import CLIENT_TARGETS, FaultSpec
-from chaos.scenario.triggers import Trigger, parse_after, split_member, split_partition
+from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER
+from chaos.scenario.triggers import Target, Trigger, parse_after, split_member, split_partition
 
 if TYPE_CHECKING:
     from chaos.scenario.model import Scenario
 
+JVM_BYTES = 160 * 2**20
+"""What a broker's JVM needs beside its heap: classes, code, threads, buffers."""
+
 
 def problems(s: Scenario) -> list[str]:
     """Everything that does not fit together; empty for a sound scenario."""
-    return [*_names(s), *_topics(s), *_clients(s), *_faults(s), *_expect(s)]
+    return [*_names(s), *_cluster(s), *_topics(s), *_clients(s), *_faults(s), *_expect(s)]
 
 
 def _names(s: Scenario) -> Iterator[str]:
@@ -29,6 +32,19 @@ def _names(s: Scenario) -> Iterator[str]:
         for name, count in Counter(names).items():
             if count > 1:
                 yield f"{what}: the name {name!r} is used {count} times, names must be unique"
+
+
+def _cluster(s: Scenario) -> Iterator[str]:
+    c = s.cluster
+    if c.driver != "docker":
+        for key in ("cpus", "memory", "disk"):
+            if getattr(c, key) is not None:
+                yield f"cluster.{key}: the {c.driver} driver cannot limit brokers, the docker driver can"
+    if c.memory is not None and c.memory < c.heap + JVM_BYTES:
+        yield (
+            f"cluster.memory: {c.memory} bytes are too few for a heap of {c.heap}; "
+            f"a JVM needs some {JVM_BYTES // 2**20} MiB beside it"
+        )
 
 
 def _topics(s: Scenario) -> Iterator[str]:
@@ -93,15 +109,24 @@ def _faults(s: Scenario) -> Iterator[str]:
                 f"faults[{i}]: {fault.kind} needs {', '.join(sorted(lacking))}, "
                 f"which the {s.cluster.driver} driver cannot do"
             )
-        yield from _target(s, f"faults[{i}].target", fault)
+        if fault.kind == "broker.oom" and s.cluster.memory is None:
+            yield f"faults[{i}]: broker.oom needs cluster.memory, the memory that is used up"
+        if fault.kind == "disk.fill" and s.cluster.disk is None:
+            yield f"faults[{i}]: disk.fill needs cluster.disk, the size of the disk that is filled"
+        yield from _target(s, f"faults[{i}].target", fault.target)
+        if fault.kind == "link.cut":
+            yield from _target(s, f"faults[{i}].other", fault.other)
+            (end,) = fault.other.given()
+            if end not in ONE_BROKER:
+                yield f"faults[{i}].other: {end} does not name one broker; {', '.join(sorted(ONE_BROKER))} do"
         yield from _trigger(s, f"faults[{i}].when", fault.when)
         if fault.heal and fault.heal.when:
             yield from _trigger(s, f"faults[{i}].heal.when", fault.heal.when)
     yield from _cycles(s)
 
 
-def _target(s: Scenario, where: str, fault: FaultSpec) -> Iterator[str]:
-    ((kind, value),) = fault.target.given().items()
+def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
+    ((kind, value),) = target.given().items()
     if kind in ("leader_of", "followers_of", "follower_of"):
         wrong = list(_partition(s, f"{where}.{kind}", value))
         yield from wrong

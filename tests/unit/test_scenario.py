@@ -124,3 +124,46 @@ def test_a_duplicate_name_is_refused():
 def test_the_json_schema_names_every_anomaly():
     schema = json.dumps(Scenario.model_json_schema())
     assert all(f'"{kind}"' in schema for kind in ANOMALIES)
+
+
+DOCKER = {"driver": "docker", "memory": "640MiB", "disk": "192MiB", "cpus": 1.5}
+
+
+def fault(**keys):
+    return {"name": "it", "target": {"leader_of": "orders/0"}, "when": {"acked": 50}, **keys}
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        fault(kind="broker.isolate", cut="all", direction="in"),
+        fault(kind="link.cut", other={"follower_of": "orders/0"}),
+        fault(kind="broker.disconnect"),
+        fault(kind="broker.throttle", cpus=0.1),
+        fault(kind="broker.oom"),
+        fault(kind="disk.fill", free="1MiB"),
+    ],
+    ids=lambda one: one["kind"],
+)
+def test_faults_of_containers_load_for_docker_and_are_refused_elsewhere(one):
+    scenario = parse(small(cluster=DOCKER, faults=[one]), "mine.yaml")
+    assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
+    assert f"{one['kind']} needs " in refusal(small(faults=[one]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cluster": {"memory": "640MiB"}}, "cluster.memory: the process driver cannot limit brokers"),
+        ({"cluster": {"driver": "docker", "memory": "300MiB"}}, "too few for a heap"),
+        ({"cluster": {"driver": "docker"}, "faults": [fault(kind="broker.oom")]}, "needs cluster.memory"),
+        ({"cluster": {"driver": "docker"}, "faults": [fault(kind="disk.fill")]}, "needs cluster.disk"),
+        (
+            {"cluster": DOCKER, "faults": [fault(kind="link.cut", other={"followers_of": "orders/0"})]},
+            "followers_of does not name one broker",
+        ),
+        ({"faults": [fault(kind="broker.kill", target={"followers_of": "orders/0"})]}, "does not fit this fault"),
+    ],
+)
+def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, words):
+    assert words in refusal(small(**changes))

@@ -52,13 +52,13 @@ def create(client: DockerClient, run: RunDir, image: str, brokers: int, size_byt
     return str(keeper.id)
 
 
-def put(keeper: Any, broker: int, data: Path) -> None:
+def put(client: DockerClient, keeper: str, broker: int, data: Path) -> None:
     """Copy a broker's formatted storage onto its disk. Raises `ClusterError`."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(data, "data")
     with asking(f"storage cannot be copied onto the disk of broker {broker}"):
-        keeper.put_archive(f"{MOUNT}-{broker}", packed.getvalue())
+        client.containers.get(keeper).put_archive(f"{MOUNT}-{broker}", packed.getvalue())
 
 
 def fill(keeper: Any, broker: int, free_bytes: int) -> None:

@@ -11,25 +11,22 @@ from typing import Any, Self
 from docker.errors import NotFound
 
 from chaos.cluster import Cut, deploy, state
-from chaos.cluster.broker import BrokerDied, Starting, home, wait_ready
+from chaos.cluster.broker import BrokerDied, Starting, wait_ready
 from chaos.cluster.cache import Progress, silent
-from chaos.cluster.docker import containers, disk, network
+from chaos.cluster.docker import containers, disk, making, network
 from chaos.cluster.docker.engine import asking, connect, find_labelled, remove
 from chaos.cluster.docker.image import image_of
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.marked import remove_data
-from chaos.cluster.ports import HOST
 from chaos.cluster.process import PORT_ATTEMPTS, READY_TIMEOUT_S, STOP_TIMEOUT_S
 from chaos.cluster.processes import Identity
-from chaos.cluster.release import Release, prepare_files
-from chaos.cluster.settings import ClusterSpec, Place
+from chaos.cluster.release import prepare_files
+from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
-from chaos.errors import ClusterError, WaitTimeout
+from chaos.errors import ClusterError, MachineError, WaitTimeout
 from chaos.rundir import RunDir
 from chaos.wait import wait_until
 from docker import DockerClient
-
-_PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
 
 
 class DockerCluster:
@@ -66,19 +63,19 @@ class DockerCluster:
             release = prepare_files(spec.kafka, run, owner, on_progress)
             image = image_of(client, spec.kafka, release.jars, on_progress)
             on_progress(f"starting {spec.brokers} containers of Kafka {spec.kafka}")
-            make = partial(cls._make, client, run, spec, release, image, owner, reaper, deadline_s)
-            return cls._until_unclaimed(run, make)
+            lay_out = partial(making.lay_out, client, run, spec, release, image, owner, reaper, deadline_s)
+            return cls._start(client, run, lay_out)
         except BaseException:
             end_all(run.path)
             run.cluster.unlink(missing_ok=True)
             raise
 
     @classmethod
-    def _until_unclaimed(cls, run: RunDir, make: Callable[[], Self]) -> Self:
+    def _start(cls, client: DockerClient, run: RunDir, lay_out: Callable[[], ClusterState]) -> Self:
         """Start all; with other ports and addresses if somebody else took one in between."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
-                cluster = make()
+                cluster = cls(run, lay_out(), client)
                 cluster.start_brokers(cluster.broker_ids)
             except (BrokerDied, network.AddressesTaken) as e:
                 if attempt == PORT_ATTEMPTS or (isinstance(e, BrokerDied) and not e.port_taken):
@@ -90,48 +87,22 @@ class DockerCluster:
         raise AssertionError("the last attempt returns or raises")
 
     @classmethod
-    def _make(
-        cls,
-        client: DockerClient,
-        run: RunDir,
-        spec: ClusterSpec,
-        release: Release,
-        image: str,
-        owner: Identity | None,
-        reaper: Identity,
-        deadline_s: float,
-    ) -> Self:
-        """Everything but the start: files, `cluster.json`, network, disks, containers."""
-        subnet = network.choose_subnet()
-        ips = [network.address(subnet, b) for b in range(1, spec.brokers + 1)]
-        places = [
-            Place(HOST, port, f"{ip}:{_CONTROLLER_PORT}", f"{ip}:{_PEERS_PORT}", bind="0.0.0.0")
-            for ip, port in zip(ips, deploy.choose_ports(spec, more=0), strict=True)
-        ]
-        data = disk.DATA if spec.disk_bytes else "data"
-        found = deploy.lay_out(run, spec, release, owner, reaper, deadline_s, places, "docker", data)
-        cluster = cls(run, found, client)
-        found.gateway = str(subnet[1])
-        found.network = network.create(client, run, subnet, owner)
-        if spec.disk_bytes:
-            found.keeper = disk.create(client, run, image, spec.brokers, spec.disk_bytes, owner)
-        for broker, ip in zip(found.brokers, ips, strict=True):
-            if found.keeper:
-                disk.put(cluster._keeper(), broker.id, home(run, broker.id) / "data")
-            broker.ip = ip
-            broker.container = containers.create(client, run, spec, image, found.network, broker, owner)
-        found.save(run.cluster)
-        return cluster
-
-    @classmethod
     def attach(cls, run: RunDir) -> Self:
         """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
-        return cls(run, state.load(run))
+        found = state.load(run)
+        try:
+            return cls(run, found)
+        except MachineError as e:
+            raise ClusterError(f"the containers of {run.run_id} cannot be reached: {e}") from None
 
     @staticmethod
     def clear(run: RunDir) -> None:
-        """Remove the run's containers, network and volumes."""
-        remove(find_labelled(connect(), run.path))
+        """Remove the run's containers, network and volumes. Raises `ClusterError`."""
+        try:
+            remove(find_labelled(connect(), run.path))
+        except (MachineError, ClusterError) as e:
+            again = f"when it answers again: python -m chaos gc --run {run.run_id}"
+            raise ClusterError(f"containers of {run.run_id} may be left: {e}; {again}") from None
 
     @property
     def bootstrap(self) -> str:
@@ -162,7 +133,7 @@ class DockerCluster:
         starting = {b: Starting(self.run, self.state.broker(b)) for b in down}
         try:
             with ThreadPoolExecutor(max(1, len(down))) as pool:
-                list(pool.map(self._start, down))
+                list(pool.map(self._start_container, down))
             for broker, one in starting.items():
                 one.ended = partial(self._how_ended, broker)
             wait_ready(list(starting.values()), READY_TIMEOUT_S)
@@ -174,7 +145,7 @@ class DockerCluster:
         for broker in down:
             self._note(broker, "running")
 
-    def _start(self, broker: int) -> None:
+    def _start_container(self, broker: int) -> None:
         try:
             with asking(f"broker {broker} cannot be started"):
                 self._container(broker).start()
@@ -216,6 +187,10 @@ class DockerCluster:
         """Let the packets of a cut pass again; nothing to do where they do, or where the broker is gone."""
         if self.broker_alive(cut.broker):
             network.let_pass(self._container(cut.broker), cut, self._addresses(cut))
+
+    def dropped_packets(self, cut: Cut) -> int:
+        """How many packets a cut has dropped so far, as the kernel counts."""
+        return network.dropped(self._container(cut.broker), cut, self._addresses(cut))
 
     def disconnect_broker(self, broker: int) -> None:
         """Take a broker off the run's network; its published port goes with it."""

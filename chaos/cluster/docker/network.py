@@ -75,6 +75,19 @@ def let_pass(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
             _iptables(container, "-D", rule)
 
 
+def dropped(container: Any, cut: Cut, addresses: Sequence[str]) -> int:
+    """How many packets the rules of a cut have dropped. Raises `ClusterError`."""
+    packets = 0
+    for chain, side in (("INPUT", "source"), ("OUTPUT", "destination")):
+        code, said = _run(container, ["iptables", "-w", "-nvxL", chain])
+        if code:
+            raise ClusterError(f"iptables -L {chain} failed in {container.name}: {said}")
+        # pkts bytes target prot opt in out source destination
+        fields = [line.split() for line in said.splitlines()[2:]]
+        packets += sum(int(f[0]) for f in fields if f[2] == "DROP" and f[7 if side == "source" else 8] in addresses)
+    return packets
+
+
 def _rules(cut: Cut, addresses: Sequence[str]) -> Iterator[list[str]]:
     for one in addresses:
         if cut.direction in ("both", "in"):

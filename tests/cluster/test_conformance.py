@@ -1,0 +1,307 @@
+"""What every driver owes: each capability, seen by its effect from outside, and by what its heal brings back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster import (
+    Cluster,
+    Cut,
+    Disconnect,
+    ExhaustMemory,
+    FillDisk,
+    Isolate,
+    Kill,
+    Pause,
+    Start,
+    Stop,
+    Throttle,
+    able,
+    capabilities,
+    driver,
+)
+from chaos.cluster.processes import Identity
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import ClusterError
+from chaos.faults import probe
+from chaos.kafka import Kafka
+from chaos.rundir import RunDir
+from chaos.views import PartitionState
+from chaos.wait import wait_until
+from tests.cluster.engines import needs_engine
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "orders"
+PARTITION = f"{TOPIC}/0"
+QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300, "replica.lag.time.max.ms": 2500}
+LIMITS = {"docker": {"memory_bytes": 640 * 2**20, "disk_bytes": 192 * 2**20, "cpus": 1.5}}
+SEEN_S = 60.0
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((name, kafka), id=f"{name}-{kafka}", marks=[needs_engine] if name == "docker" else [])
+        for name, kafka in itertools.product(("process", "docker"), ("4.3.1", "3.9.2"))
+    ],
+)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    name, kafka = request.param
+    run = RunDir.create(tmp_path_factory.mktemp("runs"), f"conformance-{name}-{kafka}")
+    spec = ClusterSpec(3, kafka, config=QUICK, **LIMITS.get(name, {}))
+    deployed = driver(name).deploy(run, spec, Identity.current(), 1800, lambda words: None)
+    try:
+        admin = AdminClient({"bootstrap.servers": deployed.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(60)
+        yield driver(name).attach(run)
+    finally:
+        deployed.destroy()
+
+
+@pytest.fixture
+def kafka(cluster: Cluster) -> Iterator[Kafka]:
+    """Questions to the cluster, which is well before each test and has to be again after it."""
+    kafka = Kafka(cluster.bootstrap)
+    well(kafka)
+    yield kafka
+    well(kafka)
+    kafka.close()
+
+
+def well(kafka: Kafka) -> None:
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), 90, lambda: f"not well: {kafka.unhealthy([PARTITION])}")
+
+
+def state(kafka: Kafka) -> PartitionState:
+    metadata = wait_until(kafka.metadata, 30, "no broker answers")
+    assert metadata is not None
+    return metadata.partitions[PARTITION]
+
+
+def needs(cluster: Cluster, name: str) -> None:
+    if name not in capabilities(cluster.state.driver):
+        pytest.skip(f"the {cluster.state.driver} driver cannot {name}")
+
+
+def wait_new_leader(kafka: Kafka, before: PartitionState) -> None:
+    def moved() -> bool:
+        now = state(kafka)
+        return now.leader not in (before.leader, -1) and now.leader_epoch > before.leader_epoch
+
+    wait_until(moved, SEEN_S, lambda: f"the leader did not change: {state(kafka)}")
+
+
+def wait_isr_without(kafka: Kafka, broker: int) -> None:
+    wait_until(lambda: broker not in state(kafka).isr, SEEN_S, lambda: f"broker {broker} is in sync: {state(kafka)}")
+
+
+def answers(cluster: Cluster, broker: int) -> bool:
+    try:
+        probe.answer_s(*cluster.address(broker), probe.SILENCE_S)
+    except OSError:
+        return False
+    return True
+
+
+def silent(cluster: Cluster, broker: int) -> bool:
+    """Takes a connection, and leaves the request unanswered."""
+    try:
+        probe.answer_s(*cluster.address(broker), probe.SILENCE_S)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+@contextlib.contextmanager
+def load(cluster: Cluster, value: bytes = b"x" * 1000) -> Iterator[None]:
+    """Records, until the context is left."""
+    stop = threading.Event()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "delivery.timeout.ms": 5000})
+
+    def send() -> None:
+        while not stop.wait(0.001):
+            with contextlib.suppress(BufferError):
+                producer.produce(TOPIC, value)
+            producer.poll(0)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        producer.flush(10)
+
+
+def test_it_is_found_again_and_every_broker_answers(cluster: Cluster, kafka: Kafka) -> None:
+    assert cluster.broker_ids == [1, 2, 3]
+    assert all(cluster.broker_alive(b) and answers(cluster, b) for b in cluster.broker_ids)
+    assert sorted(wait_until(kafka.metadata, 30, "no broker answers").brokers) == [1, 2, 3]
+
+
+def test_kill_and_start(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "kill")
+    before = state(kafka)
+    able(cluster, Kill).kill_broker(before.leader)
+    assert not cluster.broker_alive(before.leader) and not answers(cluster, before.leader)
+    with pytest.raises(ClusterError, match="not running"):
+        able(cluster, Kill).kill_broker(before.leader)
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    assert cluster.broker_alive(before.leader) and answers(cluster, before.leader)
+
+
+def test_stop_hands_over_first(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "stop")
+    before = state(kafka)
+    able(cluster, Stop).stop_broker(before.leader)
+    assert not cluster.broker_alive(before.leader)
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+
+
+def test_the_majority_comes_back_together(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "kill")
+    for broker in (1, 2):
+        able(cluster, Kill).kill_broker(broker)
+    able(cluster, Start).start_brokers([1, 2])
+    assert answers(cluster, 1) and answers(cluster, 2)
+
+
+def test_pause_and_resume(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "pause")
+    before = state(kafka)
+    able(cluster, Pause).pause_broker(before.leader)
+    try:
+        assert cluster.broker_alive(before.leader) and silent(cluster, before.leader)
+        wait_new_leader(kafka, before)
+    finally:
+        able(cluster, Pause).resume_broker(before.leader)
+    able(cluster, Pause).resume_broker(before.leader)
+    wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")
+
+
+def test_a_paused_broker_can_be_killed(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "pause")
+    able(cluster, Pause).pause_broker(2)
+    able(cluster, Kill).kill_broker(2)
+    assert not cluster.broker_alive(2)
+    able(cluster, Start).start_broker(2)
+    assert answers(cluster, 2)
+
+
+@pytest.mark.parametrize("direction", ["both", "in", "out"])
+def test_isolate_a_leader_from_its_peers(cluster: Cluster, kafka: Kafka, direction: str) -> None:
+    needs(cluster, "isolate")
+    before = state(kafka)
+    cut = Cut(before.leader, tuple({1, 2, 3} - {before.leader}), direction=direction)
+    able(cluster, Isolate).cut_network(cut)
+    try:
+        assert answers(cluster, before.leader), "clients are cut off too"
+        wait_new_leader(kafka, before)
+        assert able(cluster, Isolate).dropped_packets(cut) > 0
+    finally:
+        able(cluster, Isolate).mend_network(cut)
+    able(cluster, Isolate).mend_network(cut)
+    assert able(cluster, Isolate).dropped_packets(cut) == 0
+
+
+def test_isolate_from_clients_only(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "isolate")
+    before = state(kafka)
+    cut = Cut(before.leader, clients=True)
+    able(cluster, Isolate).cut_network(cut)
+    try:
+        assert silent(cluster, before.leader)
+        with pytest.raises(AssertionError):
+            wait_isr_shrinks_within(kafka, before, 8)
+    finally:
+        able(cluster, Isolate).mend_network(cut)
+    wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")
+
+
+def wait_isr_shrinks_within(kafka: Kafka, before: PartitionState, seconds: float) -> None:
+    try:
+        wait_until(lambda: len(state(kafka).isr) < len(before.isr), seconds, "")
+    except Exception:  # noqa: BLE001 - the time-out is what is asked for
+        raise AssertionError("it did not") from None
+
+
+def test_cut_one_link(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "isolate")
+    before = state(kafka)
+    follower = next(b for b in before.isr if b != before.leader)
+    cut = Cut(before.leader, (follower,))
+    able(cluster, Isolate).cut_network(cut)
+    try:
+        with load(cluster):
+            wait_isr_without(kafka, follower)
+        assert answers(cluster, before.leader) and answers(cluster, follower)
+    finally:
+        able(cluster, Isolate).mend_network(cut)
+
+
+def test_disconnect_and_reconnect(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "disconnect")
+    before, address = state(kafka), cluster.address(state(kafka).leader)
+    able(cluster, Disconnect).disconnect_broker(before.leader)
+    try:
+        assert cluster.broker_alive(before.leader) and not answers(cluster, before.leader)
+        wait_new_leader(kafka, before)
+    finally:
+        able(cluster, Disconnect).reconnect_broker(before.leader)
+    able(cluster, Disconnect).reconnect_broker(before.leader)
+    assert cluster.address(before.leader) == address
+    wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")
+
+
+def test_throttle(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "throttle")
+    broker, can = state(kafka).leader, able(cluster, Throttle)
+    with load(cluster):
+        began = can.throttled_s(broker)
+        can.throttle_broker(broker, 0.1)
+        try:
+            wait_until(lambda: can.throttled_s(broker) - began > 1, SEEN_S, "it never waited for the CPU")
+        finally:
+            can.unthrottle_broker(broker)
+
+
+def test_memory_runs_out(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "exhaust_memory")
+    before = state(kafka)
+    able(cluster, ExhaustMemory).exhaust_memory(before.leader)
+    assert not cluster.broker_alive(before.leader)
+    assert able(cluster, ExhaustMemory).killed_for_memory(before.leader)
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    assert not able(cluster, ExhaustMemory).killed_for_memory(before.leader)
+
+
+def test_a_disk_fills_up(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "fill_disk")
+    before, can = state(kafka), able(cluster, FillDisk)
+    ends = kafka.end_offsets([PARTITION])[PARTITION]
+    can.fill_disk(before.leader, 1 << 20)
+    try:
+        assert can.disk_room(before.leader) <= 1 << 20
+        assert can.disk_room(3 if before.leader != 3 else 2) > 1 << 20, "another broker's disk is full too"
+        with load(cluster, b"x" * 4_000):
+            wait_until(lambda: not cluster.broker_alive(before.leader), SEEN_S, "the broker goes on with a full disk")
+            wait_new_leader(kafka, before)
+    finally:
+        can.free_disk(before.leader)
+        able(cluster, Start).start_broker(before.leader)
+    can.free_disk(before.leader)
+    assert kafka.end_offsets([PARTITION])[PARTITION] >= ends

@@ -1,0 +1,209 @@
+"""The docker driver from the outside: scenarios, faults that only containers give, mistakes, and what is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chaos.cluster.docker.engine import connect, find_labelled
+from chaos.wait import wait_until
+from tests.cluster.engines import needs_engine
+from tests.system.platform import ROOT, chaos, left_running, start
+
+pytestmark = pytest.mark.kafka
+
+QUICK = {"broker.session.timeout.ms": 6000, "broker.heartbeat.interval.ms": 500, "replica.lag.time.max.ms": 4000}
+TARGET = {"leader_of": "orders/0"}
+FAULTS = [
+    {"kind": "broker.isolate", "cut": "peers"},
+    {"kind": "broker.isolate", "cut": "clients", "name": "deaf"},
+    {"kind": "link.cut", "other": {"follower_of": "orders/0"}},
+    {"kind": "broker.disconnect"},
+    {"kind": "broker.pause"},
+    {"kind": "broker.throttle", "cpus": 0.1},
+    {"kind": "broker.oom"},
+    {"kind": "disk.fill"},
+]
+
+
+def everything() -> str:
+    """A scenario with each fault in turn, the next when the one before is healed and the cluster had a moment."""
+    faults = []
+    for fault in FAULTS:
+        name = fault.get("name", fault["kind"].replace(".", "-"))
+        when = {"after": f"{faults[-1]['name']}.healed + 6s"} if faults else {"acked": 500}
+        heal = {"when": {"after": f"{name}.proven + 1s"}}
+        faults.append({**fault, "name": name, "target": TARGET, "when": when, "heal": heal})
+    limits = {"driver": "docker", "cpus": 1.5, "memory": "640MiB", "disk": "256MiB"}
+    return yaml.safe_dump(
+        {
+            "title": "Everything that can happen to a container",
+            "cluster": {**limits, "config": QUICK},
+            "topics": [{"name": "orders", "partitions": 3, "config": {"min.insync.replicas": 2}}],
+            "producers": [
+                {"name": "shop", "topic": "orders", "rate": "200/s", "records": 2000, "outlast_faults": True}
+            ],
+            "consumers": [
+                {"mode": "assign", "name": "replay", "topics": ["orders"]},
+            ],
+            "faults": faults,
+            "limits": {"drive": "10m", "proof": "60s", "drain": "90s"},
+        }
+    )
+
+
+def left(runs_dir: Path) -> list[str]:
+    """What is left of any run below a directory: processes, containers, networks, volumes."""
+    found = [one for one in find_labelled(connect()) if runs_dir in one.run_dir.parents]
+    return left_running(runs_dir) + [f"{one.kind} {one.name}" for one in found]
+
+
+def run(runs_dir: Path, *arguments: object) -> dict:
+    ended = chaos("run", *arguments, "--json", "--seed", 7, "--runs-dir", runs_dir)
+    assert left(runs_dir) == []
+    unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
+    assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]
+    return ended.result
+
+
+@needs_engine
+@pytest.mark.parametrize("name", ["leader-kill", "coordinator-loss", "acks1-leader-kill"])
+def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path: Path, name: str) -> None:
+    result = run(tmp_path, name, "--driver", "docker")
+    assert all(f["proven_us"] for f in result["faults"])
+    assert "--driver docker" in result["command"]
+    (directory,) = tmp_path.iterdir()
+    assert "KafkaRaftServer" in (directory / "logs" / "broker-1.log").read_text()
+
+
+@needs_engine
+def test_every_fault_that_containers_give_is_proven_and_healed(tmp_path: Path) -> None:
+    file = tmp_path / "everything.yaml"
+    file.write_text(everything())
+    result = run(tmp_path / "runs", file)
+    assert [(f["fault"], bool(f["proven_us"]), bool(f["healed_us"])) for f in result["faults"]] == [
+        (f.get("name", f["kind"].replace(".", "-")), True, True) for f in FAULTS
+    ]
+
+
+@needs_engine
+def test_what_a_killed_platform_leaves_is_removed_even_if_it_is_frozen(tmp_path: Path) -> None:
+    file = tmp_path / "frozen.yaml"
+    scenario = yaml.safe_load(everything())
+    scenario["faults"] = [{"kind": "broker.pause", "name": "pause", "target": TARGET, "when": {"acked": 100}}]
+    file.write_text(yaml.safe_dump(scenario))
+    platform = start("run", file, "--runs-dir", tmp_path / "runs")
+    try:
+        wait_until(lambda: any(c.status == "paused" for c in _containers(tmp_path)), 120, "no broker was paused")
+    finally:
+        platform.kill()
+        platform.communicate()
+    wait_until(lambda: not left(tmp_path / "runs"), 60, lambda: f"left: {left(tmp_path / 'runs')}")
+
+
+def _containers(below: Path) -> list:
+    return [o.thing for o in find_labelled(connect()) if o.kind == "container" and below in o.run_dir.parents]
+
+
+@needs_engine
+def test_ctrl_c_removes_everything(tmp_path: Path) -> None:
+    platform = start("run", "clean-run", "--driver", "docker", "--runs-dir", tmp_path)
+    wait_until(lambda: len(_containers(tmp_path)) == 3, 120, "no containers")
+    platform.send_signal(2)
+    platform.communicate(timeout=60)
+    assert platform.returncode == 130
+    assert left(tmp_path) == []
+
+
+def refused(tmp_path: Path, env: dict[str, str], *more: object) -> str:
+    ended = chaos("run", "clean-run", "--driver", "docker", "--runs-dir", tmp_path, *more, env={**os.environ, **env})
+    assert ended.code == 2, ended.err
+    assert "Traceback" not in ended.err
+    assert left_running(tmp_path) == []
+    return " ".join(ended.err.split())
+
+
+def test_no_engine_is_one_line(tmp_path: Path) -> None:
+    said = refused(tmp_path, {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"})
+    assert "no Docker engine answers at" in said and "--driver process" in said
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="no setpriv to give up root's right to open anything")
+def test_no_permission_on_its_socket_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "docker.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        path.chmod(0)
+        os.chown(path, 65534, 65534)
+        argv = [sys.executable, "-m", "chaos", "run", "clean-run", "--driver", "docker", "--runs-dir", str(tmp_path)]
+        unprivileged = ["setpriv", "--bounding-set", "-dac_override", "--inh-caps", "-dac_override"]
+        env = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
+        done = subprocess.run(
+            [*unprivileged, *argv], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "no permission on the Docker engine's socket" in " ".join(done.stderr.split())
+
+
+@needs_engine
+def test_a_base_image_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
+    said = refused(tmp_path, {"AFTERSHOCK_BASE_IMAGE": "aftershock.invalid/none:1"})
+    assert "cannot be pulled" in said and "docker/base-image" in said
+
+
+@needs_engine
+def test_a_taken_port_is_one_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(tmp_path, {}, "--set", f"cluster.config.listeners=PLAINTEXT://127.0.0.1:{port}")
+    assert f"port {port} on 127.0.0.1 is taken" in said
+    assert left(tmp_path) == []
+
+
+FORWARD = """
+import shutil, socket, sys, threading
+listening = socket.socket(socket.AF_UNIX)
+listening.bind(sys.argv[1])
+listening.listen()
+print("ready", flush=True)
+def copy(source, sink):
+    while data := source.recv(1 << 16):
+        sink.sendall(data)
+    sink.shutdown(socket.SHUT_WR)
+while True:
+    one, _ = listening.accept()
+    other = socket.socket(socket.AF_UNIX)
+    other.connect("/var/run/docker.sock")
+    for ends in ((one, other), (other, one)):
+        threading.Thread(target=copy, args=ends, daemon=True).start()
+"""
+
+
+@needs_engine
+def test_an_engine_that_is_lost_in_the_middle_ends_the_run_and_gc_removes_the_rest(tmp_path: Path) -> None:
+    path, runs = tmp_path / "engine.sock", tmp_path / "runs"
+    forward = subprocess.Popen([sys.executable, "-c", FORWARD, str(path)], stdout=subprocess.PIPE)
+    assert forward.stdout is not None and forward.stdout.readline() == b"ready\n"
+    argv = [sys.executable, "-m", "chaos", "run", "leader-kill", "--driver", "docker", "--runs-dir", str(runs)]
+    env = {**os.environ, "DOCKER_HOST": f"unix://{path}"}
+    with subprocess.Popen(argv, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as platform:
+        try:
+            wait_until(lambda: any(runs.glob("*/ledger/sends")), 180, "no load")
+        finally:
+            forward.kill()
+            forward.wait()
+        _, said = platform.communicate(timeout=300)
+    assert platform.returncode == 3, said
+    assert "Traceback" not in said and "python -m chaos gc --run" in " ".join(said.split())
+    assert left_running(runs) == []
+    (directory,) = runs.iterdir()
+    chaos("gc", "--run", directory)
+    assert left(runs) == []
