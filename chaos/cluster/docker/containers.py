@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
+from datetime import datetime
 from typing import Any
 
 from chaos.cluster import broker, jvm
@@ -84,6 +86,13 @@ def throttled_s(container: Any) -> float:
     """Seconds that it has waited for CPU time that its limit kept from it."""
     seen = container.stats(stream=False, one_shot=True)
     return float(seen["cpu_stats"]["throttling_data"]["throttled_time"]) / 1e9
+
+
+def ran_out_of_memory(client: DockerClient, container: Any) -> bool:
+    """Whether the kernel has stepped in since it was last started; its `OOMKilled` outlives a start."""
+    began = datetime.fromisoformat(container.attrs["State"]["StartedAt"][:26].rstrip("Z") + "+00:00")
+    wanted = {"container": container.id, "event": "oom"}
+    return any(True for _ in client.events(since=began.timestamp(), until=time.time(), filters=wanted, decode=True))
 
 
 def eat_memory(container: Any) -> None:

@@ -228,7 +228,8 @@ class DockerCluster:
 
     def killed_for_memory(self, broker: int) -> bool:
         """Whether the kernel ended a broker's latest life for want of memory."""
-        return bool(self._container(broker).attrs["State"]["OOMKilled"])
+        with asking(f"broker {broker} cannot be looked at"):
+            return containers.ran_out_of_memory(self._client, self._container(broker))
 
     def fill_disk(self, broker: int, free_bytes: int) -> None:
         """Leave so many bytes on a broker's disk. Raises `ClusterError` where the disk has no size of its own."""
