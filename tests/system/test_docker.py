@@ -66,7 +66,7 @@ def left(runs_dir: Path) -> list[str]:
 
 
 def run(runs_dir: Path, *arguments: object) -> dict:
-    ended = chaos("run", *arguments, "--json", "--seed", 7, "--runs-dir", runs_dir)
+    ended = chaos("run", *arguments, "--json", "--seed", 7, "--runs-dir", runs_dir, timeout_s=590)
     assert left(runs_dir) == []
     unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]

@@ -10,17 +10,20 @@ from typing import Any
 
 from chaos.cluster import broker, jvm
 from chaos.cluster.docker import disk
-from chaos.cluster.docker.engine import asking, labels
+from chaos.cluster.docker.engine import asking, labels, reason
 from chaos.cluster.ports import HOST
 from chaos.cluster.processes import OWNER, ROLE, RUN, RUN_DIR, Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerState
 from chaos.rundir import RunDir
 from docker import DockerClient
+from docker.errors import APIError
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
 _PERIOD_US = 100_000
 _CPUS = "aftershock.cpus"
+FREEZE_S = 20.0
+"""How long a busy machine is given to freeze a container."""
 
 
 def create(
@@ -73,6 +76,18 @@ def _limits(spec: ClusterSpec) -> dict[str, Any]:
             "tmpfs": {_MEMORY: f"size={2 * spec.memory_bytes}"},
         }
     return limits
+
+
+def freeze(container: Any) -> None:
+    """Stop it where it stands. A container of cgroup v1 may need several goes to catch every thread, says runc."""
+    until = time.monotonic() + FREEZE_S
+    while True:
+        try:
+            container.pause()
+            return
+        except APIError as e:
+            if "unable to freeze" not in reason(e) or time.monotonic() > until:
+                raise
 
 
 def limit_cpus(container: Any, cpus: float | None) -> None:

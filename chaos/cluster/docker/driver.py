@@ -166,7 +166,7 @@ class DockerCluster:
     def pause_broker(self, broker: int) -> None:
         """Freeze the container. Returns when it stands still; raises `ClusterError` if it is gone."""
         with asking(f"broker {broker} cannot be paused"):
-            self._container(broker).pause()
+            containers.freeze(self._container(broker))
         self._note(broker, "paused")
 
     def resume_broker(self, broker: int) -> None:
