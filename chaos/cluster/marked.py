@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chaos.cluster.processes import OWNER, ROLE, RUN, RUN_DIR, Identity, wait_gone
+from chaos.cluster.processes import OWNER, PIDS, ROLE, RUN, RUN_DIR, Identity, pid_namespace, wait_gone
 from chaos.errors import WaitTimeout
 
 if TYPE_CHECKING:
@@ -36,14 +36,17 @@ class Marked:
 
 
 def find_marked() -> list[Marked]:
-    """All marked processes of this machine whose environment may be read, sorted by run and role."""
+    """All marked processes of this machine whose environment may be read, sorted by run and role.
+
+    Those of a platform in a container are left out: whether their owner lives cannot be told from here.
+    """
     import psutil  # on use: the reaper imports this module and needs psutil only for its last act
 
-    found = []
+    found, here = [], pid_namespace()
     for process in psutil.process_iter():
         try:
             env = process.environ()
-            if env.get(RUN_DIR) and process.status() != psutil.STATUS_ZOMBIE:
+            if env.get(RUN_DIR) and env.get(PIDS, here) == here and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(_marked(Identity.of(process.pid), process, env))
         except (psutil.Error, OSError):  # gone meanwhile, or another user's
             continue

@@ -9,6 +9,7 @@ Everything a run starts carries environment variables that its own children inhe
     AFTERSHOCK_RUN_DIR  absolute path of the run directory; this, not the id, is what tells two runs apart
     AFTERSHOCK_ROLE     broker-1, producer shop/1, reaper, ...
     AFTERSHOCK_OWNER    <pid>:<start time> of the process that answers for it; empty if it is to outlive its starter
+    AFTERSHOCK_PIDS     the pid namespace in which that pid is meant: in a container the same number is somebody else
 
 So `ps`, `gc` and the reaper need no list of pids that a crash could have left unwritten.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from chaos.rundir import RunDir
 
 RUN, RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN", "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_ROLE", "AFTERSHOCK_OWNER"
+PIDS = "AFTERSHOCK_PIDS"
 
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
@@ -125,6 +127,25 @@ class Spawned:
     identity: Identity
 
 
+def marks_of(run: RunDir, role: str, owner: Identity | None) -> dict[str, str]:
+    """The marks of something that belongs to a run, as environment variables."""
+    return {
+        RUN: run.run_id,
+        RUN_DIR: str(run.path),
+        ROLE: role,
+        OWNER: str(owner) if owner else "",
+        PIDS: pid_namespace(),
+    }
+
+
+def pid_namespace() -> str:
+    """Which pids this process means; empty where there is but one kind."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""
+
+
 def spawn(
     argv: Sequence[str],
     *,
@@ -143,7 +164,7 @@ def spawn(
     process's environment. `python -m chaos...` finds this package wherever it is started. From its return on, the
     process is found by its marks. Raises `OSError`.
     """
-    marks = {RUN: run.run_id, RUN_DIR: str(run.path), ROLE: role, OWNER: str(owner) if owner else ""}
+    marks = marks_of(run, role, owner)
     path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))
     with contextlib.ExitStack() as files:
         sink: int | IO[bytes] = subprocess.DEVNULL if log is None else files.enter_context(log.open("ab"))

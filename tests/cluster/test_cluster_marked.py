@@ -40,6 +40,15 @@ def test_children_of_marked_processes_are_found_and_ended(run: RunDir) -> None:
     parent.popen.wait()
 
 
+def test_a_run_of_a_platform_in_a_container_is_not_ours_to_judge(run: RunDir) -> None:
+    marks = processes.marks_of(run, "broker-1", Identity(1, 1.0))
+    for namespace, seen in ((processes.pid_namespace(), ["broker-1"]), ("pid:[1]", [])):
+        with subprocess.Popen(["sleep", "600"], env={**marks, processes.PIDS: namespace}) as theirs:
+            wait_until(lambda: Path(f"/proc/{theirs.pid}/environ").read_bytes(), 10, "it shows no environment")
+            assert roles(run) == seen
+            theirs.kill()
+
+
 def test_a_run_of_the_same_id_elsewhere_is_another_run(run: RunDir, sleeper: Start, tmp_path: Path) -> None:
     twin = RunDir.create(tmp_path / "elsewhere", run.run_id)
     sleeper("mine")

@@ -8,16 +8,17 @@ import time
 from datetime import datetime
 from typing import Any
 
+from docker.errors import APIError
+
 from chaos.cluster import broker, jvm
 from chaos.cluster.docker import disk
 from chaos.cluster.docker.engine import asking, labels, reason
 from chaos.cluster.ports import HOST
-from chaos.cluster.processes import OWNER, ROLE, RUN, RUN_DIR, Identity
+from chaos.cluster.processes import Identity, marks_of
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerState
 from chaos.rundir import RunDir
 from docker import DockerClient
-from docker.errors import APIError
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
 _PERIOD_US = 100_000
@@ -42,7 +43,6 @@ def create(
     mounts = {str(home): {"bind": _HOME, "mode": "rw"}, str(run.logs): {"bind": _LOGS, "mode": "rw"}}
     if spec.disk_bytes:
         mounts[disk.volume_name(run, known.id)] = {"bind": disk.MOUNT, "mode": "rw"}
-    marks = {RUN: run.run_id, RUN_DIR: str(run.path), ROLE: role, OWNER: str(owner) if owner else ""}
     with asking(f"the container of broker {known.id} cannot be made"):
         at = client.api.create_endpoint_config(ipv4_address=known.ip)
         made = client.containers.create(
@@ -51,7 +51,7 @@ def create(
             name=f"{run.run_id}-{role}",
             hostname=role,
             labels={**labels(run, role, owner), _CPUS: str(spec.cpus or "")},
-            environment=marks,  # by which `ps` and `gc` find the process as they find any other
+            environment=marks_of(run, role, owner),  # by which `ps` and `gc` find the process as they find any other
             user=f"{os.getuid()}:{os.getgid()}",  # who may remove what it writes
             working_dir=_HOME,
             volumes=mounts,

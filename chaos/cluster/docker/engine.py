@@ -4,6 +4,7 @@ aftershock.run      run id
 aftershock.run_dir  absolute path of the run directory
 aftershock.role     broker-1, keeper, network, ...
 aftershock.owner    <pid>:<start time> of the process that answers for it; empty if it is to outlive its starter
+aftershock.pids     the pid namespace in which that pid is meant; what was made from another one is not ours to judge
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import requests
 from docker.errors import APIError, DockerException, NotFound
 
 import docker
-from chaos.cluster.processes import Identity
+from chaos.cluster.processes import Identity, pid_namespace
 from chaos.errors import AftershockError, ClusterError, MachineError
 from chaos.rundir import RunDir
 from docker import DockerClient
@@ -69,6 +70,7 @@ def labels(run: RunDir, role: str, owner: Identity | None) -> dict[str, str]:
         LABEL: str(run.path),
         "aftershock.role": role,
         "aftershock.owner": str(owner) if owner else "",
+        "aftershock.pids": pid_namespace(),
     }
 
 
@@ -89,7 +91,7 @@ class Labelled:
 
 def find_labelled(client: DockerClient, run_dir: Path | None = None) -> list[Labelled]:
     """What runs have on this engine, containers first; of one run if `run_dir` is given. Raises `ClusterError`."""
-    wanted = {"label": LABEL if run_dir is None else f"{LABEL}={run_dir}"}
+    wanted = {"label": [LABEL if run_dir is None else f"{LABEL}={run_dir}", f"aftershock.pids={pid_namespace()}"]}
     with asking("what runs have left there cannot be listed"):
         containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
         networks = client.networks.list(filters=wanted)
