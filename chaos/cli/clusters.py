@@ -47,9 +47,9 @@ def up(
         raise UsageError(f"--for: {e}") from None
     from chaos.cluster import driver as driver_of
 
+    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
     run = RunDir.create(runs_dir, new_run_id("up"))
     with View() as view:
-        spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
         cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
         view.say(
             f"{brokers} brokers of Kafka {kafka}; ended by itself after {for_}, or by: python -m chaos down {run.path}"

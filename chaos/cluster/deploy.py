@@ -56,10 +56,10 @@ def lay_out(
     """Write every broker's files and `cluster.json`; with a port for it, those of a ZooKeeper server too."""
     # ZooKeeper's clusters draw their id themselves, when the first broker comes
     cluster_id = new_id() if zookeeper_port is None else ""
-    keeper = None if zookeeper_port is None else zookeeper.lay_out(run, zookeeper_port)
+    server = None if zookeeper_port is None else zookeeper.lay_out(run, zookeeper_port)
     brokers = []
     for i, place in enumerate(places, start=1):
-        settings = broker_settings(spec, i, places, data, keeper.address if keeper else None)
+        settings = broker_settings(spec, i, places, data, server.address if server else None)
         broker.lay_out(run, i, settings, release, cluster_id)
         brokers.append(
             BrokerState(
@@ -80,7 +80,7 @@ def lay_out(
         reaper=ProcessState.of(reaper),
         deadline_at=time.time() + deadline_s,
         brokers=brokers,
-        zookeeper=keeper,
+        zookeeper=server,
     )
     laid_out.save(run.cluster)
     return laid_out

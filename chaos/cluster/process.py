@@ -171,8 +171,8 @@ class ProcessCluster:
 
     def end_brokers(self) -> None:
         """End the brokers, with their ZooKeeper, and remove their data; clients and reaper go on."""
-        keeper = self.state.zookeeper
-        for process in [known.process for known in self.state.brokers] + ([keeper.process] if keeper else []):
+        server = self.state.zookeeper
+        for process in [known.process for known in self.state.brokers] + ([server.process] if server else []):
             if process is not None:
                 processes.kill(process.identity)
         self._reap()

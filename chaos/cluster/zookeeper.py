@@ -34,7 +34,7 @@ _REGISTRATION = re.compile(r"^\s*/brokers/ids/(\d+)\s*$", re.MULTILINE)
 def settings(port: int) -> dict[str, str]:
     """The settings of the server."""
     return {
-        "dataDir": "data",  # relative to the working directory
+        "dataDir": "./data",  # it warns of a relative path that does not begin like this
         "clientPort": str(port),
         "clientPortAddress": HOST,
         "tickTime": str(TICK_MS),
@@ -55,7 +55,7 @@ def lay_out(run: RunDir, port: int) -> ZooKeeperState:
 
 def start(kafka: Kafka, run: RunDir, owner: Identity | None) -> Spawned:
     """Start the server; `wait_ready` says when it serves. Raises `OSError`."""
-    main = ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper.properties")
+    main = ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "./zookeeper.properties")
     return start_jvm(kafka, Job(ROLE, run.brokers / ROLE, main, _HEAP_BYTES), run, owner)
 
 

@@ -12,8 +12,9 @@ from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.faults import probe
-from chaos.kafka import Kafka, PartitionState
+from chaos.kafka import Kafka
 from chaos.rundir import RunDir
+from chaos.views import PartitionState
 from chaos.wait import wait_until
 from tests.cluster.conftest import roles
 from tests.cluster.test_cluster_process import seen, write
