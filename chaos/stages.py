@@ -70,6 +70,7 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
             ClusterSpec(
                 brokers=scenario.cluster.brokers,
                 kafka=scenario.cluster.kafka,
+                metadata=scenario.cluster.metadata,
                 config=scenario.cluster.config,
                 heap_bytes=scenario.cluster.heap,
                 cpus=scenario.cluster.cpus,

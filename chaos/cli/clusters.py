@@ -16,6 +16,7 @@ from chaos.cli.view import View
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.leftovers import gc as collect
 from chaos.cluster.marked import Marked, find_marked
+from chaos.cluster.metadata import choose
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
@@ -46,9 +47,9 @@ def up(
         raise UsageError(f"--for: {e}") from None
     from chaos.cluster import driver as driver_of
 
+    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
     run = RunDir.create(runs_dir, new_run_id("up"))
     with View() as view:
-        spec = ClusterSpec(brokers=brokers, kafka=kafka)
         cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
         view.say(
             f"{brokers} brokers of Kafka {kafka}; ended by itself after {for_}, or by: python -m chaos down {run.path}"

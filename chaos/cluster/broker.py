@@ -21,7 +21,10 @@ from chaos.wait import wait_until
 
 
 class BrokerDied(ClusterError):
-    """A broker ended while it should have become ready. `port_taken`: because something listens on its port."""
+    """A broker, or its ZooKeeper, ended while it should have become ready.
+
+    `port_taken`: because something listens on its port.
+    """
 
     def __init__(self, message: str, port_taken: bool) -> None:
         super().__init__(message)
@@ -40,8 +43,16 @@ def home(run: RunDir, broker: int) -> Path:
 
 def lay_out(run: RunDir, broker: int, settings: dict[str, str], release: Release, cluster_id: str) -> None:
     """Write the settings and the formatted storage of a new broker."""
-    copy_storage(release.storage, home(run, broker) / "data", broker, cluster_id)
+    home(run, broker).mkdir(parents=True)
+    if release.storage is not None:
+        copy_storage(release.storage, home(run, broker) / "data", broker, cluster_id)
     (home(run, broker) / "server.properties").write_text(properties(settings), encoding="ascii")
+
+
+def cluster_id(run: RunDir, broker: int) -> str:
+    """The cluster's id as the broker has written it beside its data."""
+    text = (home(run, broker) / "data" / "meta.properties").read_text(encoding="ascii")
+    return next(line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id="))
 
 
 def job(run: RunDir, broker: int, heap_bytes: int) -> Job:
@@ -74,7 +85,8 @@ class Starting:
     def sees(self, brokers: Sequence[int]) -> bool:
         """Whether it answers, and with metadata that has all these brokers in it.
 
-        In KRaft, metadata lists a broker only while it is registered and unfenced, and that takes an active controller.
+        Metadata lists a broker only while it is registered and unfenced, and that takes an active controller. (With
+        ZooKeeper, that controller tells the brokers who has a session there.)
         Raises `BrokerDied`.
         """
         if how := self.ended():

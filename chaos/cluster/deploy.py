@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from chaos.cluster import broker, state
+from chaos.cluster import broker, state, zookeeper
 from chaos.cluster.jvm import log_of
 from chaos.cluster.marked import REAPER, find_marked
 from chaos.cluster.ports import HOST, free_ports, is_free
@@ -51,12 +51,16 @@ def lay_out(
     places: Sequence[Place],
     driver: DriverName = "process",
     data: str = "data",
+    zookeeper_port: int | None = None,
 ) -> ClusterState:
-    """Write every broker's files and `cluster.json`."""
-    cluster_id = new_id()
+    """Write every broker's files and `cluster.json`; with a port for it, those of a ZooKeeper server too."""
+    # ZooKeeper's clusters draw their id themselves, when the first broker comes
+    cluster_id = new_id() if zookeeper_port is None else ""
+    server = None if zookeeper_port is None else zookeeper.lay_out(run, zookeeper_port)
     brokers = []
     for i, place in enumerate(places, start=1):
-        broker.lay_out(run, i, broker_settings(spec, i, places, data), release, cluster_id)
+        settings = broker_settings(spec, i, places, data, server.address if server else None)
+        broker.lay_out(run, i, settings, release, cluster_id)
         brokers.append(
             BrokerState(
                 id=i,
@@ -76,6 +80,7 @@ def lay_out(
         reaper=ProcessState.of(reaper),
         deadline_at=time.time() + deadline_s,
         brokers=brokers,
+        zookeeper=server,
     )
     laid_out.save(run.cluster)
     return laid_out
@@ -96,10 +101,11 @@ def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
 
 
 def _ports_of_other_runs() -> set[int]:
-    """The ports of all brokers of live runs, also of brokers that are down just now: they come back to their ports."""
+    """The ports of live runs, also of brokers that are down just now: they come back to their ports."""
     found: set[int] = set()
     for run_dir in {m.run_dir for m in find_marked()}:
         with contextlib.suppress(RunDirError):  # a run that has not come so far, or whose directory was removed
-            brokers = state.load(RunDir(run_dir)).brokers
-            found |= {port for b in brokers for port in (b.port, b.controller_port) if port is not None}
+            other = state.load(RunDir(run_dir))
+            found |= {port for b in other.brokers for port in (b.port, b.controller_port) if port is not None}
+            found |= {other.zookeeper.port} if other.zookeeper else set()
     return found

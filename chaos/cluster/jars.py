@@ -17,7 +17,7 @@ from chaos.cluster.java import find_java
 from chaos.errors import MachineError, ResolveError
 
 # releases that are known to resolve and to run, one of each line, for messages
-KNOWN_GOOD = ("3.4.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1")
+KNOWN_GOOD = ("2.8.2", "3.4.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1")
 TIMEOUT_S = 900  # a cold download over a slow line; without any line Ivy gives up in seconds
 
 _VERSION = re.compile(r"\d+(\.\d+){1,3}(-[A-Za-z0-9.]{1,30})?")

@@ -1,5 +1,6 @@
 """The process driver: each broker is a JVM of its own on this machine, a KRaft broker and controller in one.
 
+Releases before Kafka 3.3, and others that are asked to, keep their metadata in a ZooKeeper server beside them.
 Traffic stays on 127.0.0.1. What outlives the platform's own process is ended by the reaper, which is started first.
 """
 
@@ -11,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
 
-from chaos.cluster import deploy, processes, state
-from chaos.cluster.broker import BrokerDied, Starting, wait_ready
+from chaos.cluster import deploy, processes, state, zookeeper
+from chaos.cluster.broker import BrokerDied, Starting, cluster_id, wait_ready
 from chaos.cluster.broker import job as broker_job
 from chaos.cluster.cache import Progress, silent
 from chaos.cluster.jvm import start
@@ -63,19 +64,10 @@ class ProcessCluster:
             remove_data(run.path)
             run.brokers.mkdir()
             reaper = deploy.start_reaper(run, owner, deadline_s)
-            release = prepare(spec.kafka, run, owner, on_progress)
-            on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}")
-
-            def lay_out() -> ClusterState:
-                ports = deploy.choose_ports(spec, more=spec.brokers)
-                places = on_this_host(ports[: spec.brokers], controller_ports := ports[spec.brokers :])
-                found = deploy.lay_out(run, spec, release, owner, reaper.identity, deadline_s, places)
-                for broker, port in zip(found.brokers, controller_ports, strict=True):
-                    broker.controller_port = port
-                found.save(run.cluster)
-                return found
-
-            cluster = cls._start(run, release, lay_out)
+            release = prepare(spec.kafka, run, owner, on_progress, spec.zookeeper)
+            on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}{' with ZooKeeper' * spec.zookeeper}")
+            make = partial(lay_out, run, spec, release, owner, reaper.identity, deadline_s)
+            cluster = cls._start(run, release, make)
             cluster._children.append(reaper.popen)
             if not reaper.identity.alive():
                 raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
@@ -86,17 +78,21 @@ class ProcessCluster:
             raise
 
     @classmethod
-    def _start(cls, run: RunDir, release: Release, lay_out: Callable[[], ClusterState]) -> Self:
+    def _start(cls, run: RunDir, release: Release, make: Callable[[], ClusterState]) -> Self:
         """Start all brokers; with other ports if somebody else took one in between."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            cluster = cls(run, lay_out(), release)
+            cluster = cls(run, make(), release)
             try:
+                cluster._start_zookeeper()
                 cluster.start_brokers(cluster.broker_ids)
             except BrokerDied as e:
                 if not e.port_taken or attempt == PORT_ATTEMPTS:
                     raise
-                remove_data(run.path)
+                cluster.end_brokers()
             else:
+                if cluster.state.zookeeper is not None:
+                    cluster.state.cluster_id = cluster_id(run, 1)
+                    cluster.state.save(run.cluster)
                 return cluster
         raise AssertionError("the last attempt returns or raises")
 
@@ -128,22 +124,25 @@ class ProcessCluster:
         """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs.
 
         After a kill, the controller lets the broker in again only when the session of its former life has run out
-        (`broker.session.timeout.ms`, 9 s). Raises `ClusterError` with the broker's last log lines.
+        (`broker.session.timeout.ms`, 9 s); with ZooKeeper, it is started only then. Raises `ClusterError` with the
+        broker's last log lines.
         """
         self.start_brokers([broker])
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
         """Start several at once: after the loss of the majority, no single one gets ready by itself."""
         starting: list[tuple[Starting, Spawned]] = []
+        down = [known for b in brokers if not _alive(known := self.state.broker(b))]
+        if self.state.zookeeper is not None:
+            zookeeper.wait_forgotten(self.state.zookeeper, [known.id for known in down], READY_TIMEOUT_S)
         try:
-            for known in [self.state.broker(b) for b in brokers]:
-                if not _alive(known):
-                    one, job = Starting(self.run, known), broker_job(self.run, known.id, self.state.heap_bytes)
-                    spawned = start(self._ready_release().kafka, job, self.run, self._owner)
-                    one.ended = partial(_how_ended, spawned.popen)
-                    starting.append((one, spawned))
-                    self._children.append(spawned.popen)
-                    self._note(known.id, "starting", spawned)
+            for known in down:
+                one, job = Starting(self.run, known), broker_job(self.run, known.id, self.state.heap_bytes)
+                spawned = start(self._ready_release().kafka, job, self.run, self._owner)
+                one.ended = partial(_how_ended, spawned.popen)
+                starting.append((one, spawned))
+                self._children.append(spawned.popen)
+                self._note(known.id, "starting", spawned)
             wait_ready([one for one, _ in starting], READY_TIMEOUT_S)
         except BaseException:
             for one, spawned in starting:
@@ -171,10 +170,12 @@ class ProcessCluster:
         self._act(broker, processes.cont, "running")
 
     def end_brokers(self) -> None:
-        """End the brokers and remove their data; clients and reaper go on."""
-        for known in self.state.brokers:
-            if known.process is not None:
-                processes.kill(known.process.identity)
+        """End the brokers, with their ZooKeeper, and remove their data; clients and reaper go on."""
+        server = self.state.zookeeper
+        for process in [known.process for known in self.state.brokers] + ([server.process] if server else []):
+            if process is not None:
+                processes.kill(process.identity)
+        self._reap()
         remove_data(self.run.path)
 
     def destroy(self) -> None:
@@ -189,13 +190,26 @@ class ProcessCluster:
     def clear(run: RunDir) -> None:
         """Everything of a run is found by its marks: nothing is left to do."""
 
+    def _start_zookeeper(self) -> None:
+        """Start the server that the brokers keep their metadata in; nothing to do in KRaft mode."""
+        server = self.state.zookeeper
+        if server is None:
+            return
+        spawned = zookeeper.start(self._ready_release().kafka, self.run, self._owner)
+        self._children.append(spawned.popen)
+        with self._lock:
+            server.process = ProcessState.of(spawned.identity)
+            self.state.save(self.run.cluster)
+        zookeeper.wait_ready(self.run, server, READY_TIMEOUT_S)
+
     @property
     def _owner(self) -> Identity | None:
         return self.state.owner.identity if self.state.owner else None
 
     def _ready_release(self) -> Release:
         if self._release is None:
-            self._release = prepare(self.state.kafka, self.run, self._owner, silent)
+            with_zookeeper = self.state.zookeeper is not None
+            self._release = prepare(self.state.kafka, self.run, self._owner, silent, with_zookeeper)
         return self._release
 
     def _act(self, broker: int, act: Callable[[Identity], bool], status: BrokerStatus) -> None:
@@ -224,6 +238,22 @@ class ProcessCluster:
 
     def _log(self, broker: int) -> str:
         return str(self.run.path / str(self.state.broker(broker).log))
+
+
+def lay_out(
+    run: RunDir, spec: ClusterSpec, release: Release, owner: Identity | None, reaper: Identity, deadline_s: float
+) -> ClusterState:
+    """Choose ports, and write every file of a new cluster."""
+    ports = deploy.choose_ports(spec, more=1 if spec.zookeeper else spec.brokers)
+    clients, more = ports[: spec.brokers], ports[spec.brokers :]
+    if spec.zookeeper:
+        places = on_this_host(clients)
+        return deploy.lay_out(run, spec, release, owner, reaper, deadline_s, places, zookeeper_port=more[0])
+    found = deploy.lay_out(run, spec, release, owner, reaper, deadline_s, on_this_host(clients, more))
+    for broker, port in zip(found.brokers, more, strict=True):
+        broker.controller_port = port
+    found.save(run.cluster)
+    return found
 
 
 def _alive(broker: BrokerState) -> bool:

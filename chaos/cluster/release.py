@@ -1,4 +1,4 @@
-"""A Kafka release made ready: its jars, formatted storage to copy, and an archive of its loaded classes.
+"""A Kafka release made ready: its jars and, for KRaft, formatted storage to copy and an archive of its loaded classes.
 
 Each is made once and cached. Most of a broker's start is spent on loading some 6,000 classes. The JVM can write them
 down in their loaded form (class data sharing), and that takes a quarter off the time and the memory of every broker
@@ -35,10 +35,10 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Release:
-    """A Kafka release, ready to start brokers of."""
+    """A Kafka release, ready to start brokers of. `storage` is None where they make their own (ZooKeeper)."""
 
     kafka: Kafka
-    storage: Path
+    storage: Path | None
 
     @property
     def jars(self) -> Path:
@@ -46,19 +46,28 @@ class Release:
         return Path(self.kafka.classpath.split(os.pathsep)[0]).parent
 
 
-def prepare_files(version: str, run: RunDir, owner: Identity | None, on_progress: Progress) -> Release:
-    """The jars and the storage of a release, without the archive. Raises as `prepare` does."""
+def prepare_jars(version: str, on_progress: Progress) -> Release:
+    """The jars of a release alone. Raises `ResolveError` or `MachineError`."""
     java = find_java()
     jars = sorted(kafka_jars(version, on_progress).glob("*.jar"))
-    kafka = Kafka(version, java, os.pathsep.join(map(str, jars)))
+    return Release(Kafka(version, java, os.pathsep.join(map(str, jars))), None)
+
+
+def prepare_files(version: str, run: RunDir, owner: Identity | None, on_progress: Progress) -> Release:
+    """The jars and the storage of a release, without the archive. Raises as `prepare` does."""
+    kafka = prepare_jars(version, on_progress).kafka
     storage = cached(
         f"storage/kafka-{version}", lambda d: format_storage(kafka, d, run, owner), _waiting(version), on_progress
     )
     return Release(kafka, storage)
 
 
-def prepare(version: str, run: RunDir, owner: Identity | None, on_progress: Progress) -> Release:
+def prepare(
+    version: str, run: RunDir, owner: Identity | None, on_progress: Progress, with_zookeeper: bool = False
+) -> Release:
     """Make a release ready for JVMs of this machine. Raises `ResolveError`, `MachineError` or `ClusterError`."""
+    if with_zookeeper:
+        return prepare_jars(version, on_progress)
     release = prepare_files(version, run, owner, on_progress)
     jars = sorted(release.jars.glob("*.jar"))
 
@@ -94,6 +103,7 @@ def _write_down_classes(release: Release, directory: Path, run: RunDir, owner: I
     role, archive = "class-archive", directory / _ARCHIVE
     home, log = run.brokers / role, log_of(run, role)
     ports = free_ports(2)
+    assert release.storage is not None  # the archive is made with KRaft
     copy_storage(release.storage, home / "data", 1, new_id())
     spec = ClusterSpec(brokers=1, kafka=release.kafka.version)
     settings = broker_settings(spec, 1, on_this_host(ports[:1], ports[1:]))

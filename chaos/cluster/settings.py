@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from chaos.cluster.metadata import Metadata, choose
 from chaos.cluster.ports import HOST
 from chaos.errors import UsageError
 
 Scalar = str | int | float | bool
-
-_OLDEST = (3, 3)
 
 # what the driver decides, with what to do instead
 _OWNED = {
@@ -25,7 +24,8 @@ _OWNED = {
         ["advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"],
         f"set listeners to one such as PLAINTEXT://{HOST}:19092",
     ),
-    **dict.fromkeys(["security.inter.broker.protocol", "zookeeper.connect"], "brokers run in KRaft mode, plaintext"),
+    "security.inter.broker.protocol": "brokers talk plaintext",
+    "zookeeper.connect": "with cluster.metadata: zookeeper a run has a ZooKeeper of its own",
 }
 
 
@@ -35,6 +35,7 @@ class ClusterSpec:
 
     `config` overrides any broker setting but those the driver decides. `listeners`, such as
     `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
+    `metadata` says where its metadata is kept (None: see `chaos.cluster.metadata.choose`).
     `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit).
     """
 
@@ -45,17 +46,18 @@ class ClusterSpec:
     cpus: float | None = None
     memory_bytes: int | None = None
     disk_bytes: int | None = None
+    metadata: Metadata | None = None
+
+    @property
+    def zookeeper(self) -> bool:
+        """Whether the brokers keep their metadata in ZooKeeper. Raises `UsageError` for what does not go."""
+        return choose(self.kafka, self.metadata) == "zookeeper"
 
     def check(self) -> None:
         """Raise `UsageError` for what this driver cannot deploy."""
         if self.brokers < 1:
             raise UsageError(f"a cluster needs at least one broker, not {self.brokers}")
-        numbers = re.match(r"(\d+)\.(\d+)", self.kafka)
-        if numbers and (int(numbers.group(1)), int(numbers.group(2))) < _OLDEST:
-            raise UsageError(
-                f"Kafka {self.kafka} is too old: brokers run without ZooKeeper (KRaft), "
-                "which Kafka supports since 3.3; choose 3.3 or newer"
-            )
+        choose(self.kafka, self.metadata)
         for key in self.config:
             if key in _OWNED:
                 raise UsageError(f"cluster.config: {key} is decided by Aftershock; {_OWNED[key]}")
@@ -80,7 +82,8 @@ class ClusterSpec:
 class Place:
     """Where a broker listens: for clients at host and port, for the quorum and the other brokers at `host:port`.
 
-    Without `peers`, the other brokers come by the clients' listener. `bind` is the address that it binds for clients.
+    `controller` is empty where there is no quorum (ZooKeeper). Without `peers`, the other brokers come by the clients'
+    listener. `bind` is the address that it binds for clients.
     """
 
     host: str
@@ -90,14 +93,18 @@ class Place:
     bind: str = HOST
 
 
-def on_this_host(ports: Sequence[int], controller_ports: Sequence[int]) -> list[Place]:
+def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> list[Place]:
     """The places of brokers that share this machine's loopback address, by node id from 1."""
-    return [Place(HOST, port, f"{HOST}:{c}") for port, c in zip(ports, controller_ports, strict=True)]
+    controllers = [f"{HOST}:{port}" for port in controller_ports] or [""] * len(ports)
+    return [Place(HOST, port, controller) for port, controller in zip(ports, controllers, strict=True)]
 
 
-def broker_settings(spec: ClusterSpec, broker: int, places: Sequence[Place], data: str = "data") -> dict[str, str]:
+def broker_settings(
+    spec: ClusterSpec, broker: int, places: Sequence[Place], data: str = "data", zookeeper: str | None = None
+) -> dict[str, str]:
     """The settings of one broker. `places` are those of all brokers, by node id from 1; `data` its log directory.
 
+    With the address of a `zookeeper` the brokers keep their metadata there, else they are controllers too (KRaft).
     Differences from Kafka's defaults are what a small cluster needs, and few: replication of the internal topics no
     wider than the cluster, a short wait for further members when a group first forms (3 s by default), a log cleaner
     that does not take half of a small heap (128 MiB by default). Each of them can be overridden.
@@ -112,22 +119,48 @@ def broker_settings(spec: ClusterSpec, broker: int, places: Sequence[Place], dat
         "log.cleaner.dedupe.buffer.size": 8 * 2**20,
     }
     here = places[broker - 1]
-    bound = {"CLIENT": f"{here.bind}:{here.port}", "CONTROLLER": here.controller}
+    bound = {"CLIENT": f"{here.bind}:{here.port}"}
     advertised = {"CLIENT": f"{here.host}:{here.port}"}
     if here.peers:
         bound["PEERS"] = advertised["PEERS"] = here.peers
+    if zookeeper:
+        defaults |= _session_in_zookeeper(spec)
+        mode: dict[str, Scalar] = {"broker.id": broker, "zookeeper.connect": zookeeper}
+    else:
+        bound["CONTROLLER"] = here.controller
+        mode = _quorum(broker, places)
     decided: dict[str, Scalar] = {
-        "process.roles": "broker,controller",
-        "node.id": broker,
-        "controller.quorum.voters": ",".join(f"{i}@{place.controller}" for i, place in enumerate(places, start=1)),
+        **mode,
         "listeners": ",".join(f"{name}://{address}" for name, address in bound.items()),
         "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
-        "controller.listener.names": "CONTROLLER",
         "log.dirs": data,  # relative to the working directory: a path with a comma would be taken for two
     }
     return {key: _text(value) for key, value in {**defaults, **spec.config, **decided}.items()}
+
+
+def _quorum(broker: int, places: Sequence[Place]) -> dict[str, Scalar]:
+    """What makes a broker a controller too."""
+    return {
+        "process.roles": "broker,controller",
+        "node.id": broker,
+        "controller.quorum.voters": ",".join(f"{i}@{place.controller}" for i, place in enumerate(places, start=1)),
+        "controller.listener.names": "CONTROLLER",
+    }
+
+
+def _session_in_zookeeper(spec: ClusterSpec) -> dict[str, Scalar]:
+    """How long a broker's silence goes unnoticed: as long as in KRaft, so that a scenario takes its time in both.
+
+    There `broker.session.timeout.ms` (9 s) says it, and brokers in ZooKeeper mode do not know that setting. Their own,
+    `zookeeper.session.timeout.ms` (18 s by default), wins where it is given. The first connection is given more time
+    than a session, for a busy machine.
+    """
+    return {
+        "zookeeper.session.timeout.ms": spec.config.get("broker.session.timeout.ms", 9000),
+        "zookeeper.connection.timeout.ms": 60_000,
+    }
 
 
 def properties(settings: Mapping[str, str]) -> str:

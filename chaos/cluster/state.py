@@ -59,6 +59,27 @@ class BrokerState(BaseModel):
         return f"{self.host}:{self.port}"
 
 
+class ZooKeeperState(BaseModel):
+    """The ZooKeeper server that the brokers keep their metadata in."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    host: str
+    port: int
+    log: str
+    process: ProcessState | None = None  # None until it is started
+
+    @property
+    def address(self) -> str:
+        """Where brokers reach it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process exists."""
+        return self.process is not None and self.process.identity.alive()
+
+
 class ClusterState(BaseModel):
     """The whole of `cluster.json`."""
 
@@ -75,6 +96,7 @@ class ClusterState(BaseModel):
     gateway: str | None = None  # the address from which clients reach containers
     keeper: str | None = None  # see chaos.cluster.docker.disk
     deadline_at: float  # seconds since the epoch
+    zookeeper: ZooKeeperState | None = None  # None: KRaft
     brokers: list[BrokerState]
 
     def broker(self, broker: int) -> BrokerState:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from chaos.cluster.metadata import Metadata, choose
+from chaos.errors import UsageError
 from chaos.ledger.record import HEADER_BYTES, PRODUCER_WIDTH
 from chaos.scenario import rules
 from chaos.scenario.expect import Expect
@@ -23,13 +25,18 @@ DEFAULT_KAFKA = "4.3.1"
 
 
 class Cluster(Strict):
-    """The brokers. Each is a KRaft broker and controller in one JVM."""
+    """The brokers. Each is a JVM: a KRaft broker and controller in one, or a broker beside a ZooKeeper server."""
 
     driver: Literal["process", "docker"] = Field(
         "process", description="process: JVMs of this machine; docker: a container for each broker"
     )
     brokers: int = Field(3, ge=1, le=9)
     kafka: str = Field(DEFAULT_KAFKA, pattern=r"^\d+\.\d+\.\d+$", description="any Apache Kafka release")
+    metadata: Metadata | None = Field(
+        None,
+        validate_default=True,
+        description="where metadata is kept; if left out: with the brokers from Kafka 3.3 on, in ZooKeeper before",
+    )
     config: Config = Field({}, description="broker settings by their Kafka names")
     heap: Size = Field(256 * 2**20, ge=64 * 2**20, description="heap of each broker")
     cpus: float | None = Field(None, gt=0, description="docker: CPUs that each broker may use; no limit if left out")
@@ -39,6 +46,17 @@ class Cluster(Strict):
     disk: Size | None = Field(
         None, ge=64 * 2**20, description="docker: size of each broker's disk, held in memory; the host's if left out"
     )
+
+    @field_validator("metadata")
+    @classmethod
+    def _suits_the_release(cls, asked: Metadata | None, others: ValidationInfo) -> Metadata | None:
+        """Fill it in: what a run was made with must be on record."""
+        if not {"kafka", "driver"} <= others.data.keys():  # refused by then
+            return asked
+        try:
+            return choose(others.data["kafka"], asked, others.data["driver"])
+        except UsageError as e:
+            raise ValueError(str(e)) from None
 
 
 class Topic(Strict):

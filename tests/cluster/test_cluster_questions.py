@@ -15,10 +15,10 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = ["orders/0", "orders/1"]
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+@pytest.fixture(scope="module", params=["4.3.1", "2.8.2"])
+def cluster(request, tmp_path_factory):
     run = RunDir.create(tmp_path_factory.mktemp("runs"), "questions")
-    cluster = ProcessCluster.deploy(run, ClusterSpec(3), Identity.current(), 300)
+    cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), Identity.current(), 300)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)
     yield cluster

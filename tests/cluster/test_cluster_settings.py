@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import socket
 from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
-from chaos.cluster import CAPABILITIES, capabilities, state
+from chaos.cluster import CAPABILITIES, capabilities, state, zookeeper
 from chaos.cluster.brokerlog import MOST_LINES, read_from, telling_lines
-from chaos.cluster.deploy import check_disk, lay_out
+from chaos.cluster.deploy import check_disk
 from chaos.cluster.java import Java
 from chaos.cluster.jvm import Kafka
+from chaos.cluster.metadata import Metadata, choose
 from chaos.cluster.ports import free_ports, is_free
+from chaos.cluster.process import lay_out
 from chaos.cluster.processes import Identity, Spawned
 from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
@@ -33,7 +36,7 @@ def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")])
 def test_internal_topics_fit_the_cluster(brokers: int, factor: str, min_isr: str) -> None:
-    found = broker_settings(ClusterSpec(brokers), 1, on_this_host(on_this_host([1] * brokers, [2] * brokers)))
+    found = broker_settings(ClusterSpec(brokers), 1, on_this_host([1] * brokers, [2] * brokers))
     assert found["offsets.topic.replication.factor"] == factor
     assert found["transaction.state.log.replication.factor"] == factor
     assert found["transaction.state.log.min.isr"] == min_isr
@@ -55,15 +58,95 @@ def test_what_the_driver_decides_is_refused_by_name(key: str) -> None:
         ClusterSpec(config={key: "x"}).check()
 
 
-@pytest.mark.parametrize("version", ["2.8.2", "3.2.3"])
-def test_a_release_without_a_sound_kraft_is_refused(version: str) -> None:
-    with pytest.raises(UsageError, match="too old"):
-        ClusterSpec(kafka=version).check()
+@pytest.mark.parametrize(
+    ("version", "asked", "chosen"),
+    [
+        ("2.8.2", None, "zookeeper"),
+        ("3.2.3", None, "zookeeper"),
+        ("3.3.2", None, "kraft"),
+        ("3.9.2", None, "kraft"),
+        ("3.9.2", "zookeeper", "zookeeper"),
+        ("4.0.2", None, "kraft"),
+        ("10.0.0", "kraft", "kraft"),
+    ],
+)
+def test_metadata_is_kept_where_the_release_can(version: str, asked: Metadata | None, chosen: Metadata) -> None:
+    assert choose(version, asked) == chosen
+    spec = ClusterSpec(kafka=version, metadata=asked)
+    spec.check()
+    assert spec.zookeeper == (chosen == "zookeeper")
 
 
-@pytest.mark.parametrize("version", ["3.3.2", "3.9.2", "4.3.1", "10.0.0"])
-def test_newer_ones_are_not(version: str) -> None:
-    ClusterSpec(kafka=version).check()
+@pytest.mark.parametrize(
+    ("version", "asked", "says"),
+    [
+        ("2.7.2", None, "2.7.2 is too old; choose 2.8 or newer"),
+        ("2.8.2", "kraft", "since Kafka 3.3, and this is 2.8.2"),
+        ("4.0.2", "zookeeper", "4.0.2 has no ZooKeeper mode"),
+    ],
+)
+def test_what_a_release_cannot_is_refused(version: str, asked: Metadata | None, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as error:
+        ClusterSpec(kafka=version, metadata=asked).check()
+    assert "\n" not in str(error.value)
+
+
+def test_with_zookeeper_a_broker_knows_its_number_and_the_server_and_nothing_of_a_quorum() -> None:
+    spec = ClusterSpec(2, "2.8.2")
+    found = broker_settings(spec, 2, on_this_host([11, 12]), zookeeper="127.0.0.1:31")
+    assert (found["broker.id"], found["zookeeper.connect"]) == ("2", "127.0.0.1:31")
+    assert (found["listeners"], found["listener.security.protocol.map"]) == (
+        "CLIENT://127.0.0.1:12",
+        "CLIENT:PLAINTEXT",
+    )
+    assert not found.keys() & {"node.id", "process.roles", "controller.quorum.voters", "controller.listener.names"}
+
+
+@pytest.mark.parametrize(
+    ("config", "session"),
+    [
+        ({}, "9000"),
+        ({"broker.session.timeout.ms": 2000}, "2000"),
+        ({"broker.session.timeout.ms": 2000, "zookeeper.session.timeout.ms": 3000}, "3000"),
+    ],
+)
+def test_a_session_is_as_long_with_zookeeper_as_without(config: dict[str, int], session: str) -> None:
+    spec = ClusterSpec(1, "2.8.2", config=config)
+    with_it = broker_settings(spec, 1, on_this_host([11]), zookeeper="127.0.0.1:31")
+    assert with_it["zookeeper.session.timeout.ms"] == session
+    without = broker_settings(ClusterSpec(1, config=config), 1, on_this_host([11], [21]))
+    assert without.get("zookeeper.session.timeout.ms") == (session if session == "3000" else None)
+
+
+def test_zookeeper_listens_on_loopback_only_and_has_no_admin_server() -> None:
+    found = zookeeper.settings(31)
+    assert (found["clientPortAddress"], found["clientPort"], found["admin.enableServer"]) == (
+        "127.0.0.1",
+        "31",
+        "false",
+    )
+
+
+DUMP = """SessionTracker dump:
+Session Sets (2)/(1):
+ephemeral nodes dump:
+Sessions with Ephemerals (2):
+0x100000000000001:
+\t/controller
+\t/brokers/ids/1
+0x100000000000002:
+\t/brokers/ids/12
+Connections dump:
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [(DUMP, {1, 12}), ("ephemeral nodes dump:\n", set()), ("", None), ("dump is not executed because", None)],
+)
+def test_who_is_registered_is_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, said: str, known: object) -> None:
+    monkeypatch.setattr(zookeeper, "_ask", lambda server, word: said)
+    assert zookeeper.registered(state.ZooKeeperState(host="127.0.0.1", port=1, log="x")) == known
 
 
 def test_fixed_ports_count_up() -> None:
@@ -109,9 +192,20 @@ def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: R
     assert all(f"cluster.id={made.cluster_id}\n" in meta for meta in metas)
     assert len({meta.split("directory.id=")[1] for meta in metas}) == 3
     assert state.load(run) == made
-    assert not any(b.alive for b in made.brokers)
+    assert not any(b.process for b in made.brokers)
     with pytest.raises(ClusterError, match="no broker 4; there are 1, 2, 3"):
         made.broker(4)
+
+
+def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: RunDir, release: Release) -> None:
+    me = Identity.current()
+    made = lay_out(run, ClusterSpec(2, "2.8.2"), dataclasses.replace(release, storage=None), me, me, 60)
+    assert made.zookeeper is not None
+    assert f"clientPort={made.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
+    settings = (run.brokers / "2" / "server.properties").read_text()
+    assert f"zookeeper.connect=127.0.0.1\\:{made.zookeeper.port}\n" in settings
+    assert not any((run.path / str(b.data)).exists() for b in made.brokers)
+    assert state.load(run) == made
 
 
 def test_a_fixed_port_that_is_taken_is_named(run: RunDir, release: Release) -> None:
@@ -178,11 +272,18 @@ def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
     assert read_from(log, len("before\n")) == "now ü\n"
 
 
+@pytest.mark.parametrize("kafka", ["4.3.1", "2.8.2"])
 def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
-    run: RunDir, release: Release, sleeper: Callable[..., Spawned], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunDir,
+    release: Release,
+    sleeper: Callable[..., Spawned],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kafka: str,
 ) -> None:
     me = Identity.current()
-    (down,) = lay_out(run, ClusterSpec(1), release, me, me, 60).brokers
+    made = lay_out(run, ClusterSpec(1, kafka), dataclasses.replace(release, storage=None), me, me, 60)
+    (down,), server = made.brokers, made.zookeeper
     refused: list[set[int]] = []
 
     def spy(count: int, but: Collection[int] = ()) -> list[int]:
@@ -192,4 +293,4 @@ def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
     monkeypatch.setattr("chaos.cluster.deploy.free_ports", spy)
     sleeper("reaper")  # the run lives, though nothing listens on its ports
     lay_out(RunDir.create(tmp_path, "another"), ClusterSpec(1), release, me, me, 60)
-    assert {down.port, down.controller_port} <= refused[0]
+    assert {down.port, server.port if server else down.controller_port} <= refused[0]

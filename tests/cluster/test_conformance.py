@@ -50,7 +50,7 @@ SEEN_S = 60.0
     scope="module",
     params=[
         pytest.param((name, kafka), id=f"{name}-{kafka}", marks=[needs_engine] if name == "docker" else [])
-        for name, kafka in itertools.product(("process", "docker"), ("4.3.1", "3.9.2"))
+        for name, kafka in [*itertools.product(("process", "docker"), ("4.3.1", "3.9.2")), ("process", "2.8.2")]
     ],
 )
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:

@@ -88,6 +88,14 @@ def test_another_kafka_release_runs_the_same_scenario(results):
     assert result["versions"]["kafka"] == "3.9.2"
 
 
+@pytest.mark.parametrize("name", ["leader-kill", "coordinator-loss", "slow-consumer"])
+def test_a_release_with_zookeeper_meets_the_same_contracts(results, name):
+    code, result = results(name, "--kafka", "2.8.2")
+    assert (code, result["verdict"]) == (0, "pass"), result["sentence"]
+    assert result["versions"]["kafka"] == "2.8.2"
+    assert result["faults"] and all(f["proven_us"] for f in result["faults"])
+
+
 def test_a_copied_run_directory_is_judged_again_offline(results, runs_dir, tmp_path):
     import shutil
     from pathlib import Path

@@ -82,6 +82,11 @@ def test_bounds_say_what_they_hold(bound, words, inside, outside):
         ("producers.shop.config={client.id: x}", "client.id is set by Aftershock itself"),
         ("consumers.billing.config={group.id: x}", "group.id is set by Aftershock itself"),
         ("cluster.kafka=latest", "cluster.kafka"),
+        ("cluster.kafka=2.7.2", "cluster.metadata: Kafka 2.7.2 is too old"),
+        ("cluster.metadata=zookeeper", "cluster.metadata: Kafka 4.3.1 has no ZooKeeper mode"),
+        ("cluster={kafka: 2.8.2, metadata: kraft}", "cluster.metadata: KRaft is for use since Kafka 3.3"),
+        ("cluster={kafka: 2.8.2, driver: docker}", "which the docker driver cannot do"),
+        ("cluster.metadata=raft", "cluster.metadata"),
         ("producers.shop.rate=fast", "'fast' is not a rate"),
         ("expect.groups={biling: {members: 2}}", "no consumer has the group id 'biling'"),
         ("topics.ordres.partitions=3", "topics.ordres is not there (did you mean orders?)"),
@@ -96,6 +101,14 @@ def test_overrides_reach_settings_with_dots_in_their_names():
     scenario = parse(SMALL, "mine.yaml", ["topics.orders.config.min.insync.replicas=2", "cluster.brokers=5"])
     assert scenario.topics[0].config == {"min.insync.replicas": 2}
     assert scenario.cluster.brokers == 5
+
+
+@pytest.mark.parametrize(
+    ("cluster", "chosen"),
+    [({}, "kraft"), ({"kafka": "2.8.2"}, "zookeeper"), ({"kafka": "3.9.2", "metadata": "zookeeper"}, "zookeeper")],
+)
+def test_where_metadata_is_kept_is_filled_in(cluster, chosen):
+    assert parse(small(cluster=cluster), "mine.yaml").cluster.metadata == chosen
 
 
 def test_invalid_yaml_is_named_with_line_and_column():
