@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from kafka.protocol.metadata import MetadataRequest
 
 from chaos.cluster.brokerlog import read_from, telling_lines
 from chaos.cluster.jvm import Job, log_of
@@ -16,8 +15,12 @@ from chaos.cluster.settings import properties
 from chaos.cluster.state import BrokerState
 from chaos.cluster.storage import copy_storage
 from chaos.errors import ClusterError, WaitTimeout
+from chaos.kafka import METADATA
 from chaos.rundir import RunDir
 from chaos.wait import wait_until
+from chaos.wire import Link
+
+_ANSWER_S = 1.0
 
 
 class BrokerDied(ClusterError):
@@ -71,16 +74,8 @@ class Starting:
         self.log = log_of(run, role(known.id))
         self.ended: Callable[[], str | None] = lambda: None
         self._offset = self.log.stat().st_size if self.log.exists() else 0
-        # asked at its own address, so that the answer comes from this very broker; short waits between attempts
-        self._admin = AdminClient(
-            {
-                "bootstrap.servers": known.address,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 100,
-                "log_level": 0,
-                "error_cb": lambda _: None,  # refused connections are expected here
-            }
-        )
+        # a client library would soon ask the others that it is told of, and they may know more than this very broker
+        self._link = Link(known.host, known.port)
 
     def sees(self, brokers: Sequence[int]) -> bool:
         """Whether it answers, and with metadata that has all these brokers in it.
@@ -92,10 +87,13 @@ class Starting:
         if how := self.ended():
             raise self._died(how)
         try:
-            metadata = self._admin.list_topics(timeout=0.5)
-        except KafkaException:
+            answer = self._link.ask(MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False), _ANSWER_S)
+        except OSError:
             return False
-        return bool(metadata.controller_id >= 0 and set(brokers) <= metadata.brokers.keys())
+        if answer.controller_id < 0 or not set(brokers) <= {b.node_id for b in answer.brokers}:
+            return False
+        self._link.close()
+        return True
 
     def told(self) -> str:
         """The lines of its log since its start that tell most, indented, with the path of the log."""
