@@ -123,7 +123,7 @@ class BrokerPause:
 
 
 def _asked(broker: int, world: World, timeout_s: float) -> float:
-    return probe.answer_s(*world.cluster.address(broker), timeout_s)
+    return probe.answer_s(*world.cluster.address(broker), timeout_s, world.access)
 
 
 def _is_silent(broker: int, world: World) -> bool:
