@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster import Cluster
@@ -64,11 +65,15 @@ class Drive:
         with ExitStack() as stack:
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             groups = sorted({c.group for c in self._scenario.consumers if c.group})
-            observer = stack.enter_context(Observer(self._run, self._cluster.bootstrap, self._partitions, groups))
+            access = self._cluster.state.access()
+            # a cluster that exists may have thousands of topics that are not the run's
+            topics = [t.name for t in self._scenario.topics] if self._cluster.state.attached else None
+            connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
+            observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups))
             fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))
-            kafka = Kafka(self._cluster.bootstrap)
+            kafka = connect()
             rng = self._resolved.rng("faults")
-            world = World(self._scenario, self._cluster, fleet, observer, kafka, rng)
+            world = World(self._scenario, self._cluster, fleet, observer, kafka, rng, access)
             faults = {
                 f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world, writer, self._events, self._limits.proof)
                 for f in self._scenario.faults

@@ -7,7 +7,7 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
+from chaos.access import Access
 from chaos.views import Metadata, PartitionState, Views
 from chaos.wire import Link
 
@@ -30,6 +31,7 @@ SHUN_S = 2.0
 
 _EndsOf = ListOffsetsRequest.ListOffsetsTopic
 _CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
+_Named = MetadataRequest.MetadataRequestTopic
 
 
 @dataclass(frozen=True)
@@ -52,12 +54,19 @@ class GroupState:
 
 
 class Kafka:
-    """Questions to a cluster, each broker over a connection of its own. Not for several threads."""
+    """Questions to a cluster, each broker over a connection of its own. Not for several threads.
 
-    def __init__(self, bootstrap: str, timeout_s: float = 1.0) -> None:
+    `topics` are all that its metadata is asked for: others may have thousands. None means every topic.
+    """
+
+    def __init__(
+        self, bootstrap: str, timeout_s: float = 1.0, access: Access | None = None, topics: Sequence[str] | None = None
+    ) -> None:
         self._timeout_s = timeout_s
-        self._order = [_address(text) for text in bootstrap.split(",")]
-        self._links = {address: Link(*address) for address in self._order}
+        self._access = access
+        self._topics = None if topics is None else [_Named(name=name) for name in topics]
+        self._order = addresses(bootstrap)
+        self._links = {address: Link(*address, access) for address in self._order}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
@@ -69,7 +78,7 @@ class Kafka:
 
     def metadata(self) -> Metadata | None:
         """Brokers and partitions: what the next broker in turn says, with what the others said lately; see `Views`."""
-        answer = self._ask_any(MetadataRequest[METADATA](topics=None, allow_auto_topic_creation=False))
+        answer = self.ask_any(MetadataRequest[METADATA](topics=self._topics, allow_auto_topic_creation=False))
         if answer is None:
             return None
         brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
@@ -80,7 +89,8 @@ class Kafka:
             for topic in answer.topics
             for p in topic.partitions
         }
-        self._views.note(self._order[-1], Metadata(brokers, partitions))
+        view = Metadata(dict(sorted(brokers.items())), partitions, answer.controller_id, answer.cluster_id or "")
+        self._views.note(self._order[-1], view)
         merged = self._views.merged()
         self._brokers.update(merged.brokers if merged else {})
         return merged
@@ -101,7 +111,7 @@ class Kafka:
 
     def _end_offsets_at(self, leader: int, names: list[str]) -> dict[str, int]:
         topics = [_ends_of(topic, numbers) for topic, numbers in _by_topic(names).items()]
-        answer = self._ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
+        answer = self.ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
         if answer is None:
             return {}
         return {
@@ -113,7 +123,7 @@ class Kafka:
 
     def coordinator(self, group: str) -> int | None:
         """The broker that a FindCoordinator request names; None where it is refused or nobody answers."""
-        answer = self._ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=group, key_type=0))
+        answer = self.ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=group, key_type=0))
         if answer is None or answer.error_code != NO_ERROR:
             return None
         self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
@@ -124,7 +134,7 @@ class Kafka:
         coordinator = self.coordinator(group)
         if coordinator is None:
             return None
-        answer = self._ask(coordinator, DescribeGroupsRequest[DESCRIBE_GROUPS](groups=[group]))
+        answer = self.ask(coordinator, DescribeGroupsRequest[DESCRIBE_GROUPS](groups=[group]))
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
         described = answer.groups[0]
@@ -140,7 +150,7 @@ class Kafka:
         if coordinator is None:
             return None
         topics = [_CommittedOf(name=topic, partition_indexes=n) for topic, n in _by_topic(partitions).items()]
-        answer = self._ask(coordinator, OffsetFetchRequest[OFFSET_FETCH](group_id=group, topics=topics))
+        answer = self.ask(coordinator, OffsetFetchRequest[OFFSET_FETCH](group_id=group, topics=topics))
         if answer is None or answer.error_code != NO_ERROR:
             return None
         return {
@@ -164,8 +174,11 @@ class Kafka:
                 found.append(f"{name} has ISR {list(state.isr)} of {list(state.replicas)}")
         return found
 
-    def _ask_any(self, request: Any) -> Any:
-        """Ask the next broker in turn that answers, and that the others do not know for dead; it is then the last."""
+    def ask_any(self, request: Any) -> Any:
+        """Ask the next broker in turn that answers, and that the others do not know for dead; it is then the last.
+
+        None if none answers.
+        """
         for address in sorted(self._order, key=self._rank):
             try:
                 answer = self._links[address].ask(request, self._timeout_s)
@@ -184,21 +197,23 @@ class Kafka:
         fenced = merged is not None and address in self._brokers.values() and address not in merged.brokers.values()
         return self._shunned.get(address, 0.0) > time.monotonic(), fenced
 
-    def _ask(self, broker: int, request: Any) -> Any:
+    def ask(self, broker: int, request: Any) -> Any:
+        """Ask this broker; None if it does not answer, or nobody knows where it is."""
         if broker not in self._brokers and self.metadata() is None:
             return None
         address = self._brokers.get(broker)
         if address is None:
             return None
         try:
-            return self._links.setdefault(address, Link(*address)).ask(request, self._timeout_s)
+            return self._links.setdefault(address, Link(*address, self._access)).ask(request, self._timeout_s)
         except OSError:
             return None
 
 
-def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.strip().rpartition(":")
-    return host, int(port)
+def addresses(bootstrap: str) -> list[tuple[str, int]]:
+    """Host and port of each bootstrap server; an IPv6 host may stand in brackets."""
+    parts = [text.strip().rpartition(":") for text in bootstrap.split(",")]
+    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:

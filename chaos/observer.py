@@ -26,12 +26,14 @@ OFFSETS_EVERY_S = 0.5
 class Observer:
     """Samples while it is started; `metadata` and `groups` hold the latest answers."""
 
-    def __init__(self, run: RunDir, bootstrap: str, partitions: Sequence[str], groups: Sequence[str]) -> None:
+    def __init__(
+        self, run: RunDir, connect: Callable[[], Kafka], partitions: Sequence[str], groups: Sequence[str]
+    ) -> None:
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
         self.broken: OSError | None = None
         """Why it can record no more, such as a full disk: the run is blind from then on."""
-        self._bootstrap = bootstrap
+        self._connect = connect
         self._partitions = list(partitions)
         self._group_ids = list(groups)
         self._writer = TableWriter(run.ledger, "cluster", "observer")
@@ -57,7 +59,7 @@ class Observer:
         self._stopping.set()
         for thread in self._threads:
             thread.join(timeout=15)
-        kafka = Kafka(self._bootstrap)
+        kafka = self._connect()
         for _, sample in self._samples:  # a last look: what changed since the threads' own
             sample(kafka)
         kafka.close()
@@ -69,7 +71,7 @@ class Observer:
         return self.metadata.partitions.get(name) if self.metadata else None
 
     def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
-        kafka = Kafka(self._bootstrap)
+        kafka = self._connect()
         try:
             while not self._stopping.is_set():
                 sample(kafka)

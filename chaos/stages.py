@@ -12,11 +12,12 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from chaos.access import Access
 from chaos.cluster import Cluster, state
 from chaos.cluster import driver as driver_of
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
-from chaos.cluster.settings import ClusterSpec
+from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.drive import Drive
 from chaos.errors import ClusterError
 from chaos.events import EventLog, now_us
@@ -24,6 +25,7 @@ from chaos.kafka import Kafka
 from chaos.rundir import RunDir, new_run_id
 from chaos.scenario import Resolved, Topic, find, load, read, resolve, save
 from chaos.scenario.load import SHIPPED, all_overrides
+from chaos.scenario.resolve import check_owner
 from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0
@@ -38,12 +40,15 @@ def prepare(
     seed: int | None = None,
     kafka: str | None = None,
     driver: str | None = None,
+    bootstrap: str | None = None,
     overrides: list[str] | None = None,
+    i_own_this_cluster: bool = False,
     run_id: str | None = None,
 ) -> RunDir:
     """Load and resolve a scenario and make its run directory; nothing is started."""
     path = find(scenario)
-    loaded = load(path, all_overrides(overrides, kafka, driver))
+    loaded = load(path, all_overrides(overrides, kafka, driver, bootstrap))
+    check_owner(loaded, i_own_this_cluster)
     run = RunDir.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path)
@@ -76,19 +81,32 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
                 cpus=scenario.cluster.cpus,
                 memory_bytes=scenario.cluster.memory,
                 disk_bytes=scenario.cluster.disk,
+                existing=_existing(resolved),
             ),
             owner=owner,
             deadline_s=deadline_s(resolved),
             on_progress=lambda words: events.emit("note", words=words),
         )
         try:
-            _create_topics(cluster.bootstrap, scenario.topics)
+            access = cluster.state.access()
+            _create_topics(cluster.bootstrap, scenario.topics, access)
             if groups := [c.group for c in scenario.consumers if c.group]:
-                Kafka(cluster.bootstrap).coordinator(groups[0])  # the first question makes __consumer_offsets
+                # the first question makes __consumer_offsets
+                Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
         except BaseException:
             cluster.destroy()
             raise
     return cluster
+
+
+def _existing(resolved: Resolved) -> Existing | None:
+    """The cluster that is there already, if the scenario is for one."""
+    scenario, cluster = resolved.scenario, resolved.scenario.cluster
+    if cluster.bootstrap is None:
+        return None
+    named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
+    replicas = max(topic.replication_factor for topic in scenario.topics)
+    return Existing(cluster.bootstrap, resolved.prefix, cluster.security, cluster.verbs, replicas, frozenset(named))
 
 
 def attach(run: RunDir) -> Cluster:
@@ -120,9 +138,9 @@ def destroy(run: RunDir, events: EventLog) -> None:
         end_all(run.path)
 
 
-def _create_topics(bootstrap: str, topics: Sequence[Topic]) -> None:
+def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | None) -> None:
     """Make the topics, and wait until every partition has a leader and a full ISR."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **(access.librdkafka() if access else {})})
     wanted = [
         NewTopic(t.name, t.partitions, t.replication_factor, config={k: _text(v) for k, v in t.config.items()})
         for t in topics
@@ -132,7 +150,7 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic]) -> None:
             future.result(TOPICS_TIMEOUT_S)
         except KafkaException as e:
             raise ClusterError(f"topic {name} could not be made: {e.args[0].str()}") from None
-    kafka = Kafka(bootstrap)
+    kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
     partitions = [f"{t.name}/{p}" for t in topics for p in range(t.partitions)]
     wait_until(
         lambda: not kafka.unhealthy(partitions),

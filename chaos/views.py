@@ -28,10 +28,15 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The brokers that are registered and unfenced, with their addresses, and the partitions by `topic/number`."""
+    """The brokers that are registered and unfenced, with their addresses, and the partitions by `topic/number`.
+
+    `controller` is the broker to send a change of topics to: in KRaft any one, which passes it on.
+    """
 
     brokers: Mapping[int, tuple[str, int]]
     partitions: Mapping[str, PartitionState]
+    controller: int = -1
+    cluster_id: str = ""
 
 
 class Views:
@@ -63,4 +68,6 @@ class Views:
                 rank = (state.leader_epoch, ids.get(address) == state.leader)
                 if name not in partitions or rank > partitions[name][0]:
                     partitions[name] = (rank, state)
-        return Metadata(brokers, {name: state for name, (_, state) in sorted(partitions.items())})
+        _, newest = max(self._latest.values(), key=lambda noted: noted[0])
+        states = {name: state for name, (_, state) in sorted(partitions.items())}
+        return Metadata(brokers, states, newest.controller, newest.cluster_id)

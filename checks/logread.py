@@ -17,9 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from chaos.access import librdkafka
 from chaos.errors import ClusterError
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
+from chaos.security import Security
 from checks.logrows import Records
 
 ROWS_PER_FILE = 1 << 20
@@ -45,7 +47,10 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Stretch:
-    """Offsets from `start` to before `end` of one partition, and where their rows go."""
+    """Offsets from `start` to before `end` of one partition, and where their rows go.
+
+    `security` names secrets without holding any, so that none passes through Spark: who reads looks them up.
+    """
 
     bootstrap: str
     topic: str
@@ -54,6 +59,7 @@ class Stretch:
     end: int
     folder: Path
     index: int
+    security: Security | None = None
 
     def file(self, number: int) -> Path:
         """The files of all stretches, by name, are in the order of the stretches and of the offsets in each."""
@@ -101,7 +107,7 @@ def _without_gc() -> Iterator[None]:
 
 def _batches(stretch: Stretch) -> Iterator[pa.RecordBatch]:
     """The rows of the stretch, in the order of their offsets."""
-    consumer = Consumer(SETTINGS | {"bootstrap.servers": stretch.bootstrap})
+    consumer = Consumer({**SETTINGS, "bootstrap.servers": stretch.bootstrap, **librdkafka(stretch.security)})
     try:
         consumer.assign([TopicPartition(stretch.topic, stretch.partition, stretch.start)])
         following, heard, most = stretch.start, time.monotonic(), 1 << 20

@@ -21,11 +21,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
+from chaos.access import librdkafka
 from chaos.errors import ClusterError
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
+from chaos.security import Security
 from checks.logread import ROWS_PER_FILE, Stretch, read
 from checks.master import is_here
 
@@ -43,10 +45,11 @@ def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: s
     the order of their names go by topic, partition and offset. An earlier read-back is replaced; a half-written one is
     never left under that name. Raises `ClusterError` when the cluster does not answer.
     """
-    ranges = log_ranges(bootstrap, [topic.name for topic in resolved.scenario.topics])
+    security = resolved.scenario.cluster.security
+    ranges = log_ranges(bootstrap, [topic.name for topic in resolved.scenario.topics], security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        _write_log(spark, bootstrap, ranges, half)
+        _write_log(spark, bootstrap, ranges, half, security)
         _write_range(ranges, run.ledger / "log_range.parquet")
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
@@ -58,9 +61,9 @@ def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: s
 Ranges = dict[tuple[str, int], tuple[int, int]]
 
 
-def log_ranges(bootstrap: str, topics: list[str]) -> Ranges:
+def log_ranges(bootstrap: str, topics: list[str], security: Security | None = None) -> Ranges:
     """(topic, partition) -> log start and end offset, asked from the leaders."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
     try:
         found = admin.list_topics(timeout=TIMEOUT_S).topics
         missing = [t for t in topics if t not in found or found[t].error is not None]
@@ -80,11 +83,11 @@ def _offsets(admin: Any, places: list[TopicPartition], spec: Any) -> dict[tuple[
     return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in asked.items()}
 
 
-def _write_log(spark: SparkSession, bootstrap: str, ranges: Ranges, folder: Path) -> None:
+def _write_log(spark: SparkSession, bootstrap: str, ranges: Ranges, folder: Path, security: Security | None) -> None:
     """The records in the ranges as Parquet. No records, no file but an empty one, so that the schema is on record."""
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
-    stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores))
+    stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores), security)
     if total > SMALL and is_here(spark.sparkContext.master):
         failed = spark.sparkContext.parallelize(stretches, len(stretches)).map(_read).collect()
     else:
@@ -103,7 +106,7 @@ def _pool(records: int) -> Executor:
     return ThreadPoolExecutor() if records <= SMALL else ProcessPoolExecutor(mp_context=get_context("spawn"))
 
 
-def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int) -> list[Stretch]:
+def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int, security: Security | None) -> list[Stretch]:
     """The ranges in stretches of about a share each, so that one large partition is everybody's work.
 
     None is smaller than a file, unless its partition is: a consumer fetches a little more than its stretch.
@@ -112,7 +115,8 @@ def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int) -> list
     found: list[Stretch] = []
     for (topic, partition), (start, end) in sorted(ranges.items()):
         for at in range(start, end, step):
-            found.append(Stretch(bootstrap, topic, partition, at, min(at + step, end), folder, len(found)))
+            end_at = min(at + step, end)
+            found.append(Stretch(bootstrap, topic, partition, at, end_at, folder, len(found), security))
     return found
 
 

@@ -10,10 +10,15 @@ is green that did not prove something. XCom carries the run directory's path and
 The audit runs on the Spark master of an Airflow connection, `aftershock_spark` unless `spark_conn_id` names another,
 and on local[*] where there is no such connection. Airflow's Spark provider is not needed, and must not be installed:
 it brings pyspark-client, whose files lie over pyspark's own.
+
+With `kafka_conn_id`, the cluster is one that exists, as the connection of that id (of the Kafka provider) has it. Its
+secrets stay in Airflow's store: each task that connects takes them from there into its own environment, and the run
+directory names no more than the variables.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,11 +30,15 @@ from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException  # noqa: E402
 
 from chaos.scenario import parse, shipped  # noqa: E402
-from chaos.scenario.model import DEFAULT_KAFKA  # noqa: E402
 
 PARAMS = {
-    "kafka": Param(DEFAULT_KAFKA, type="string", pattern=r"^\d+\.\d+\.\d+$", description="Kafka release"),
+    "kafka": Param(
+        None, type=["null", "string"], pattern=r"^\d+\.\d+\.\d+$", description="Kafka release; the scenario's own"
+    ),
     "driver": Param(None, type=["null", "string"], enum=[None, "process", "docker"], description="the scenario's own"),
+    "bootstrap": Param(None, type=["null", "string"], description="host:port of a cluster that exists"),
+    "kafka_conn_id": Param("", type="string", description="Airflow connection (Kafka) of a cluster that exists"),
+    "i_own_this_cluster": Param(False, type="boolean", description="whether brokers of that cluster may be broken"),
     "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
     "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
     "runs_dir": Param(str(PROJECT / "runs"), type="string", description="where run directories are made"),
@@ -46,13 +55,16 @@ def deploy(scenario: str, params: dict[str, Any]) -> str:
     from chaos.cluster.processes import Identity
     from chaos.events import EventLog
 
+    existing = existing_cluster(params["kafka_conn_id"])
     run = stages.prepare(
         scenario,
         runs_dir=Path(params["runs_dir"]),
         seed=params["seed"],
         kafka=params["kafka"],
         driver=params["driver"],
-        overrides=params["overrides"],
+        bootstrap=params["bootstrap"],
+        overrides=[*params["overrides"], *existing],
+        i_own_this_cluster=params["i_own_this_cluster"],
         run_id=params["run_id"],
     )
     stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
@@ -60,12 +72,13 @@ def deploy(scenario: str, params: dict[str, Any]) -> str:
 
 
 @task(retries=0)
-def drive(run_dir: str) -> None:
+def drive(run_dir: str, params: dict[str, Any]) -> None:
     """Run clients, faults and the observer; seal the ledger."""
     from chaos import stages
     from chaos.events import EventLog
     from chaos.rundir import RunDir
 
+    existing_cluster(params["kafka_conn_id"])
     run = RunDir.open(Path(run_dir))
     stages.drive(run, EventLog(run))
 
@@ -76,6 +89,7 @@ def audit(run_dir: str, params: dict[str, Any]) -> None:
     from chaos.rundir import RunDir
     from checks import stages
 
+    existing_cluster(params["kafka_conn_id"])
     run, master = RunDir.open(Path(run_dir)), spark_master(params["spark_conn_id"])
     stages.readback(run, master=master)
     stages.audit(run, master=master)
@@ -111,14 +125,26 @@ def verdict(run_dir: str) -> None:
 
 
 @task
-def destroy(run_dir: str) -> None:
+def destroy(run_dir: str, params: dict[str, Any]) -> None:
     """End everything of the run."""
     from chaos import stages
     from chaos.events import EventLog
     from chaos.rundir import RunDir
 
+    existing_cluster(params["kafka_conn_id"])
     run = RunDir(Path(run_dir))
     stages.destroy(run, EventLog(run))
+
+
+def existing_cluster(conn_id: str) -> list[str]:
+    """A Kafka connection's cluster as overrides of the scenario; its secrets go into this process's environment."""
+    if not conn_id:
+        return []
+    from airflow.sdk import Connection
+
+    from chaos.cluster.attached.connection import overrides
+
+    return overrides(conn_id, Connection.get(conn_id).extra_dejson, os.environ)
 
 
 def spark_master(conn_id: str) -> str | None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chaos.cli.run import RUNS_DIR, Driver, Json, Kafka, RunsDir, Seed, Sets, show_result
+from chaos.cli.run import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets, show_result
 from chaos.cli.view import View
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
@@ -21,6 +21,7 @@ from chaos.events import read_events
 from chaos.rundir import RunDir, new_run_id, read_json
 from chaos.scenario import find, load, shipped
 from chaos.scenario.load import all_overrides
+from chaos.scenario.resolve import check_owner
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOOK_EVERY_S = 0.2
@@ -35,6 +36,11 @@ def dag(
     scenario: Annotated[str, typer.Argument(help="A shipped scenario's name: the DAG is resilience.<name>.")],
     kafka: Kafka = None,
     driver: Driver = None,
+    bootstrap: Bootstrap = None,
+    kafka_conn_id: Annotated[
+        str | None, typer.Option(help="Airflow connection (Kafka) of a cluster that exists, secrets and all.")
+    ] = None,
+    i_own_this_cluster: Owned = False,
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,
@@ -43,21 +49,24 @@ def dag(
     """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
     if scenario not in shipped():
         raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
-    load(find(scenario), all_overrides(sets, kafka, driver))
+    if kafka_conn_id is None:  # else only Airflow knows the cluster
+        check_owner(load(find(scenario), all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
     run = RunDir(runs_dir.absolute() / new_run_id(scenario))
     env = airflow_environment()
     with View() as view:
         _migrate(env, view)
         view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
         log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
-        _test(
-            scenario,
-            _conf(run, {"kafka": kafka, "driver": driver, "seed": seed, "overrides": sets}),
-            env,
-            log,
-            run,
-            view,
-        )
+        given = {
+            "kafka": kafka,
+            "driver": driver,
+            "bootstrap": bootstrap,
+            "kafka_conn_id": kafka_conn_id,
+            "i_own_this_cluster": i_own_this_cluster,
+            "seed": seed,
+            "overrides": sets,
+        }
+        _test(scenario, _conf(run, given), env, log, run, view)
     show_result(run, as_json)
     if not run.result.exists():
         raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")

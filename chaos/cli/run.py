@@ -23,7 +23,15 @@ RUNS_DIR = Path("runs")
 
 Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
 Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
-Driver = Annotated[str | None, typer.Option(help="Where brokers run: process or docker; see `cluster.driver`.")]
+Driver = Annotated[
+    str | None, typer.Option(help="Where brokers run: process, docker or attached; see `cluster.driver`.")
+]
+Bootstrap = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,…", help="Use a cluster that exists; see `cluster.security`.")
+]
+Owned = Annotated[
+    bool, typer.Option("--i-own-this-cluster", help="Break brokers of a cluster that exists, by `cluster.verbs`.")
+]
 Seed = Annotated[int | None, typer.Option(min=0, help="Fixes every random choice; drawn and reported when left out.")]
 Sets = Annotated[
     list[str] | None,
@@ -46,6 +54,8 @@ def run(
     scenario: Scenario,
     kafka: Kafka = None,
     driver: Driver = None,
+    bootstrap: Bootstrap = None,
+    i_own_this_cluster: Owned = False,
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,
@@ -56,7 +66,16 @@ def run(
     from chaos import stages  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
-    directory = stages.prepare(scenario, runs_dir=runs_dir, seed=seed, kafka=kafka, driver=driver, overrides=sets)
+    directory = stages.prepare(
+        scenario,
+        runs_dir=runs_dir,
+        seed=seed,
+        kafka=kafka,
+        driver=driver,
+        bootstrap=bootstrap,
+        overrides=sets,
+        i_own_this_cluster=i_own_this_cluster,
+    )
     with View() as view:
         view.say(f"run directory: {directory.path}")
         events = EventLog(directory, view)

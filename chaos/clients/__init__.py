@@ -5,7 +5,9 @@ keeps it has equal standing.
 
 **Given**: argv[1] is the path of a JSON spec, one of the models in `chaos.clients.protocol`. It names the run, the
 ledger directory, the client (`shop/1`, which is also its Kafka `client.id`), its incarnation (1 for its first life),
-the bootstrap servers, all settings of the scenario's entry, and where to go on after an earlier life.
+the bootstrap servers, all settings of the scenario's entry, and where to go on after an earlier life. `security`, where
+it is not null, says how to get in; its passwords are `env:NAME` or `file:PATH`, for the client to look up and keep to
+itself.
 
 **Writes**: the ledger tables of `chaos.ledger.schemas`, each as `<client, / as ->.<incarnation>.arrows`. A producer
 writes `sends` and `lifecycle`; a consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. One batch is

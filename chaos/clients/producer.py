@@ -73,8 +73,7 @@ class Producer:
         self._values = ValueFactory(spec.run_token, spec.client, spec.incarnation, spec.value_size, key_bytes)
         writer = TableWriter(spec.ledger, "sends", spec.writer)
         self._log = SendLog(writer, spec, self._keys, single_attempt(spec.config))
-        base = {"bootstrap.servers": spec.bootstrap, "client.id": spec.client}
-        self._kafka = KafkaProducer({**base, "error_cb": self._on_error, **spec.config})
+        self._kafka = KafkaProducer({**spec.connection(), "error_cb": self._on_error, **spec.config})
         self._next = spec.first_seq
         self._sent = 0
         self._fatal = False

@@ -10,6 +10,9 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from chaos.access import librdkafka
+from chaos.security import Security
+
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]
 Partition = tuple[str, int]
@@ -27,12 +30,17 @@ class _Spec(BaseModel):
     client: str = Field(description="entry/number, such as shop/1; the Kafka client.id too")
     incarnation: int = Field(1, ge=1)
     bootstrap: str
+    security: Security | None = Field(None, description="TLS and SASL, with the places of secrets; plain when left out")
     config: Config = Field({}, description="librdkafka settings; they win over the client's own")
 
     @property
     def writer(self) -> str:
         """The name of its ledger files."""
         return f"{self.client}.{self.incarnation}"
+
+    def connection(self) -> dict[str, str]:
+        """Where the cluster is and how to get in, as librdkafka takes it. Raises `UsageError` without a secret."""
+        return {"bootstrap.servers": self.bootstrap, "client.id": self.client, **librdkafka(self.security)}
 
     @classmethod
     def load(cls, path: str) -> Self:

@@ -70,8 +70,7 @@ class Reader:
     def settings(self, group_id: str) -> dict[str, Any]:
         """The settings of its consumer; the user's win, but for those that are the scenario's own keys."""
         return {
-            "bootstrap.servers": self._spec.bootstrap,
-            "client.id": self._spec.client,
+            **self._spec.connection(),
             "group.id": group_id,
             "on_commit": self._committer.on_commit,
             "error_cb": lambda e: log(f"{e.name()}: {e.str()}"),

@@ -84,6 +84,7 @@ class SpecBuilder:
         return max(entry.records, math.ceil((entry.rate or 0) * self._resolved.scenario.limits.drive))
 
     def _common(self, client: str, incarnation: int, config: Config) -> dict[str, object]:
+        cluster = self._resolved.scenario.cluster
         return {
             "run_id": self._run.run_id,
             "run_token": run_token(self._run.run_id),
@@ -91,6 +92,7 @@ class SpecBuilder:
             "client": client,
             "incarnation": incarnation,
             "bootstrap": self._bootstrap,
+            "security": cluster.security if cluster.driver == "attached" else None,
             "config": config,
         }
 

@@ -15,11 +15,13 @@ What every driver owes:
 - `process` (`chaos.cluster.process`) runs each broker as a JVM of its own on this machine, on 127.0.0.1.
 - `docker` (`chaos.cluster.docker`) runs each broker in a container of its own, on a network of the run's own; clients
   reach them at 127.0.0.1. It can do what only containers give: cut the network, fill a disk, take CPU or memory away.
+- `attached` (`chaos.cluster.attached`) uses a cluster that exists. It makes and removes topics and groups of the run's
+  own, and does to brokers what the user gives commands for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, Self, TypeVar, runtime_checkable
 
@@ -218,7 +220,13 @@ def _docker() -> type[Cluster]:
     return DockerCluster
 
 
-DRIVERS: dict[str, Callable[[], type[Cluster]]] = {"process": _process, "docker": _docker}
+def _attached() -> type[Cluster]:
+    from chaos.cluster.attached.driver import AttachedCluster
+
+    return AttachedCluster
+
+
+DRIVERS: dict[str, Callable[[], type[Cluster]]] = {"process": _process, "docker": _docker, "attached": _attached}
 
 
 def driver(name: str) -> type[Cluster]:
@@ -238,7 +246,15 @@ def able(cluster: Cluster, to: type[C]) -> C:
     return cluster
 
 
-def capabilities(driver_name: str) -> frozenset[str]:
-    """What a driver can do to a broker, by the names in `CAPABILITIES`; starts nothing."""
+def capabilities(driver_name: str, verbs: Collection[str] | None = None) -> frozenset[str]:
+    """What a driver can do to a broker, by the names in `CAPABILITIES`; starts nothing.
+
+    `verbs` are those that commands are given for, where the driver goes by commands.
+    """
     cls: type = driver(driver_name)
-    return frozenset(name for name, protocol in CAPABILITIES.items() if issubclass(cls, protocol))
+    able_to = frozenset(name for name, protocol in CAPABILITIES.items() if issubclass(cls, protocol))
+    if verbs is None:
+        return able_to
+    from chaos.scenario.verbs import CAPABILITY_NEEDS
+
+    return frozenset(name for name in able_to if CAPABILITY_NEEDS[name] <= set(verbs))

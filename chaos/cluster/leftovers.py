@@ -11,30 +11,33 @@ from chaos.cluster.marked import REAPER, Marked, end, end_run, find_marked, remo
 from chaos.cluster.processes import Identity
 from chaos.errors import AftershockError
 
+END_TIMEOUT_S = 30.0
+
 
 def end_all(run_dir: Path) -> list[Marked]:
     """End everything of a run but the caller, and return the processes that were ended.
 
-    What a killed platform left half-written is no hindrance. Raises `WaitTimeout`, and `MachineError` or `ClusterError`
-    where an engine or a cluster that is needed for it does not answer; the processes are gone by then.
+    What a killed platform left half-written is no hindrance. The reaper goes last, so that it takes over should the
+    caller be killed meanwhile. Raises `WaitTimeout`, and `MachineError`, `UsageError` or `ClusterError` where an engine
+    or a cluster that is needed for it does not answer; all but the reaper is gone by then, and it will try again.
     """
-    with contextlib.suppress(AftershockError):  # first, because a frozen container's process dies only when it thaws
-        clear(run_dir)
-    ended = end_run(run_dir)
+    if _driver(run_dir) == "docker":
+        with contextlib.suppress(
+            AftershockError
+        ):  # first, because a frozen container's process dies only when it thaws
+            clear(run_dir)
+    ended = end(lambda m: m.run_dir == run_dir and m.role != REAPER, END_TIMEOUT_S)
     try:
-        clear(run_dir)  # again: what was ended just now may have made more
+        clear(run_dir)  # what was ended just now made no more of it from here on
     finally:
         remove_data(run_dir)
-    return ended
+    return ended + end_run(run_dir)
 
 
 def clear(run_dir: Path) -> None:
     """Remove containers, a network or topics of a run; `cluster.json` says whether there can be any."""
-    try:
-        name = json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))["driver"]
-    except (OSError, ValueError, KeyError, TypeError):  # nothing was deployed: the file is written before anything is
-        return
-    if name == "process":
+    name = _driver(run_dir)
+    if name in (None, "process"):
         return
     from chaos.cluster import DRIVERS  # on use: the reaper imports this module and has to stay small
     from chaos.rundir import RunDir
@@ -43,12 +46,20 @@ def clear(run_dir: Path) -> None:
         DRIVERS[name]().clear(RunDir(run_dir))
 
 
+def _driver(run_dir: Path) -> str | None:
+    """The driver of a run; None if nothing was deployed, for the file is written before anything is."""
+    try:
+        return str(json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))["driver"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def gc(run: str | None = None, *, force_all: bool = False, timeout_s: float = 30) -> list[str]:
     """End what no one answers for any more, remove its brokers' data, and say what was ended, one item a line.
 
     That is: processes and containers whose owner is gone, and those without an owner in a run that has no reaper. `run`
     (an id or a run directory) takes everything of that run instead, `force_all` everything of every run. Raises
-    `WaitTimeout`, or `ClusterError` where the Docker engine refuses to remove something.
+    `WaitTimeout`, or an `AftershockError` where an engine or a cluster does not let something be removed.
     """
     guarded = {m.run_dir for m in find_marked() if m.role == REAPER}
 

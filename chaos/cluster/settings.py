@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from chaos.cluster.metadata import Metadata, choose
 from chaos.cluster.ports import HOST
 from chaos.errors import UsageError
+from chaos.scenario.verbs import Verbs
+from chaos.security import Security
 
 Scalar = str | int | float | bool
 
@@ -29,6 +31,25 @@ _OWNED = {
 }
 
 
+PLAIN, NO_VERBS = Security(), Verbs()
+_LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
+
+
+@dataclass(frozen=True)
+class Existing:
+    """A cluster that is there already, and what a run may do to it.
+
+    Topics and groups of the run begin with `prefix`. It needs as many brokers as `replicas`, and `brokers` among them.
+    """
+
+    bootstrap: str
+    prefix: str
+    security: Security = PLAIN
+    verbs: Verbs = NO_VERBS
+    replicas: int = 1
+    brokers: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True)
 class ClusterSpec:
     """The cluster to deploy.
@@ -36,7 +57,9 @@ class ClusterSpec:
     `config` overrides any broker setting but those the driver decides. `listeners`, such as
     `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
     `metadata` says where its metadata is kept (None: see `chaos.cluster.metadata.choose`).
-    `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit).
+    `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit). `extra` gives more
+    settings for a broker of this number, which win over all others; listeners are added to the driver's. `existing` is
+    for the driver that makes no brokers.
     """
 
     brokers: int = 3
@@ -47,6 +70,8 @@ class ClusterSpec:
     memory_bytes: int | None = None
     disk_bytes: int | None = None
     metadata: Metadata | None = None
+    extra: Callable[[int], Mapping[str, str]] | None = None
+    existing: Existing | None = None
 
     @property
     def zookeeper(self) -> bool:
@@ -137,7 +162,10 @@ def broker_settings(
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
         "log.dirs": data,  # relative to the working directory: a path with a comma would be taken for two
     }
-    return {key: _text(value) for key, value in {**defaults, **spec.config, **decided}.items()}
+    extra = dict(spec.extra(broker)) if spec.extra else {}
+    for key in _LISTENERS & extra.keys():
+        extra[key] = f"{decided[key]},{extra[key]}"
+    return {key: _text(value) for key, value in {**defaults, **spec.config, **decided, **extra}.items()}
 
 
 def _quorum(broker: int, places: Sequence[Place]) -> dict[str, Scalar]:

@@ -7,9 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from chaos.access import Access
 from chaos.cluster.processes import Identity
 from chaos.errors import ClusterError, RunDirError
 from chaos.rundir import RunDir, read_json, write_atomically
+from chaos.scenario.verbs import Verbs
+from chaos.security import Security
 
 DriverName = Literal["process", "docker", "attached"]
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
@@ -80,6 +83,18 @@ class ZooKeeperState(BaseModel):
         return self.process is not None and self.process.identity.alive()
 
 
+class Attachment(BaseModel):
+    """What a run has to do with a cluster that existed before it. Of secrets it says where they are."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    prefix: str  # of all topics and groups of the run; nothing else is ever removed
+    security: Security
+    verbs: Verbs
+    commands: list[ProcessState] = []  # under way
+    cleared: bool = False  # the cluster is as it was
+
+
 class ClusterState(BaseModel):
     """The whole of `cluster.json`."""
 
@@ -95,6 +110,7 @@ class ClusterState(BaseModel):
     network: str | None = None
     gateway: str | None = None  # the address from which clients reach containers
     keeper: str | None = None  # see chaos.cluster.docker.disk
+    attached: Attachment | None = None
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
     brokers: list[BrokerState]
@@ -105,6 +121,10 @@ class ClusterState(BaseModel):
             if found.id == broker:
                 return found
         raise ClusterError(f"there is no broker {broker}; there are {', '.join(str(b.id) for b in self.brokers)}")
+
+    def access(self) -> Access | None:
+        """How to get into the cluster; None where connections are plain. Raises `UsageError` without a secret."""
+        return Access.of(self.attached.security) if self.attached else None
 
     def save(self, path: Path) -> None:
         """Write the file; a reader sees the old or the new one."""

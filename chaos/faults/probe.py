@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import struct
 import time
 
+from chaos.access import Access
 from chaos.errors import FaultError
 from chaos.faults.world import World
+from chaos.wire import connect, left
 
 SILENCE_S = 1.0
 """How long a broker that answered before must stay silent to count as stopped."""
@@ -16,15 +17,16 @@ _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 """ApiVersions v0 with correlation id 1 and no client id: every Kafka since 0.10 answers it (KIP-35)."""
 
 
-def answer_s(host: str, port: int, timeout_s: float) -> float:
-    """Seconds until the broker answered; TimeoutError where it did not, another OSError where it is not there."""
+def answer_s(host: str, port: int, timeout_s: float, access: Access | None = None) -> float:
+    """Seconds until the broker answered; TimeoutError where it did not, another OSError where it is not there.
+
+    This question needs no login. Where connections are encrypted, the time of that is part of it.
+    """
     began = time.monotonic()
-    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+    deadline = began + timeout_s
+    with connect(host, port, deadline, access) as connection:
         connection.sendall(struct.pack(">i", len(_API_VERSIONS)) + _API_VERSIONS)
-        left = began + timeout_s - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        connection.settimeout(left)
+        connection.settimeout(left(deadline))
         if not connection.recv(4):
             raise ConnectionResetError("the broker closed the connection")
     return time.monotonic() - began
@@ -33,7 +35,7 @@ def answer_s(host: str, port: int, timeout_s: float) -> float:
 def answered(broker: int, world: World) -> float:
     """Seconds that a broker takes for an answer before a fault. Raises `FaultError` where it gives none."""
     try:
-        return answer_s(*world.cluster.address(broker), 5.0)
+        return answer_s(*world.cluster.address(broker), 5.0, world.access)
     except OSError as e:
         raise FaultError(f"broker {broker} did not answer even before the fault: {e or type(e).__name__}") from None
 
@@ -41,7 +43,7 @@ def answered(broker: int, world: World) -> float:
 def is_silent(broker: int, world: World) -> bool:
     """Whether a broker takes a connection and leaves a request unanswered; one that refuses is gone, not silent."""
     try:
-        answer_s(*world.cluster.address(broker), SILENCE_S)
+        answer_s(*world.cluster.address(broker), SILENCE_S, world.access)
     except TimeoutError:
         return True
     except OSError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from chaos.access import Access
 from chaos.clients.fleet import Fleet
 from chaos.cluster import Cluster
 from chaos.kafka import Kafka
@@ -14,7 +15,7 @@ from chaos.scenario import Scenario
 
 @dataclass(frozen=True)
 class World:
-    """The cluster, the clients, the observer, a connection of the fault's own, and its random choices."""
+    """The cluster, the clients, the observer, a connection of the fault's own, its random choices, and the way in."""
 
     scenario: Scenario
     cluster: Cluster
@@ -22,3 +23,4 @@ class World:
     observer: Observer
     kafka: Kafka
     rng: random.Random
+    access: Access | None = None

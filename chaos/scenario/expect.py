@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from chaos.anomalies import ANOMALIES, METRICS
+from chaos.scenario.names import GroupId
 from chaos.scenario.triggers import Strict
 from chaos.scenario.units import Duration
 
@@ -91,7 +92,7 @@ _metric_fields: dict[str, Any] = {
 
 
 class _Contract(Strict):
-    groups: dict[str, GroupBound] = Field({}, description="by group id")
+    groups: dict[GroupId, GroupBound] = Field({}, description="by group id")
 
     def counts(self) -> dict[tuple[str, str], Bound]:
         """Every anomaly count that is bounded: (kind, split) -> bound; split is empty for a kind without splits."""

@@ -42,6 +42,11 @@ class FaultSpec(Strict):
         return self
 
 
+def hits_brokers(fault: FaultSpec) -> bool:
+    """Whether a fault breaks brokers, and not only clients, topics or groups of the run's own."""
+    return bool(fault.needs or fault.target.given().keys() & BROKER_TARGETS)
+
+
 class BrokerKill(FaultSpec):
     """SIGKILL a broker; healed by starting it again on its old disk."""
 

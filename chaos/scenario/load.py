@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from chaos.errors import ScenarioError
+from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.model import Scenario
 
 SHIPPED = Path(__file__).parent.parent / "scenarios"
@@ -48,10 +49,18 @@ def load(path: Path, overrides: Iterable[str] = ()) -> Scenario:
     return parse(text, str(path), overrides)
 
 
-def all_overrides(sets: Iterable[str] | None, kafka: str | None, driver: str | None) -> list[str]:
-    """What `--set`, `--kafka` and `--driver` say, all as overrides."""
-    given = {"cluster.kafka": kafka, "cluster.driver": driver}
-    return [*(sets or ()), *(f"{path}={value}" for path, value in given.items() if value)]
+def all_overrides(
+    sets: Iterable[str] | None, kafka: str | None, driver: str | None, bootstrap: str | None = None
+) -> list[str]:
+    """What `--set`, `--kafka`, `--driver` and `--bootstrap` say, all as overrides."""
+    if bootstrap and driver not in (None, "attached"):
+        raise UsageError(f"--bootstrap is of a cluster that exists, and --driver {driver} makes a new one")
+    driver = "attached" if bootstrap else driver
+    if kafka and driver == "attached":
+        raise UsageError("--kafka chooses the release of a new cluster; one that exists has its own")
+    # in quotes, for YAML takes 10:30 for a number
+    given = {"cluster.kafka": kafka, "cluster.driver": driver, "cluster.bootstrap": bootstrap}
+    return [*(sets or ()), *(f"{path}={json.dumps(value)}" for path, value in given.items() if value)]
 
 
 def parse(text: str, where: str, overrides: Iterable[str] = ()) -> Scenario:
@@ -97,8 +106,9 @@ def _apply(raw: dict[str, Any], override: str) -> None:
     parts = head.replace("[", ".").replace("]", "").split(".") + (["config", setting] if config else [])
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ScenarioError(f"--set {override!r}: {text!r} is not a value that YAML understands") from None
+    except yaml.YAMLError:  # without the value: it may be a secret
+        raise ScenarioError(f"--set {path.strip()}: its value is not one that YAML understands") from None
+    override = f"{path.strip()}=…"  # in errors without the value: it may be a secret
     place: Any = raw
     for i, part in enumerate(parts[:-1]):
         place = _step(place, part, ".".join(parts[: i + 1]), override)

@@ -12,25 +12,31 @@ from chaos.ledger.record import HEADER_BYTES, PRODUCER_WIDTH
 from chaos.scenario import rules
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
+from chaos.scenario.names import GroupId, TopicName
 from chaos.scenario.triggers import Partition, Strict
 from chaos.scenario.units import Duration, Rate, Size
+from chaos.scenario.verbs import Verbs
+from chaos.security import Security
 
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]
 ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
-TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$")]
+Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 
 DEFAULT_KAFKA = "4.3.1"
 
 
 class Cluster(Strict):
-    """The brokers. Each is a JVM: a KRaft broker and controller in one, or a broker beside a ZooKeeper server."""
+    """The brokers. Each is a JVM: a KRaft broker and controller in one, or a broker beside a ZooKeeper server.
 
-    driver: Literal["process", "docker"] = Field(
-        "process", description="process: JVMs of this machine; docker: a container for each broker"
+    Unless they exist already (driver: attached).
+    """
+
+    driver: Literal["process", "docker", "attached"] = Field(
+        "process",
+        description="process: JVMs of this machine; docker: a container for each; attached: a cluster that exists",
     )
-    brokers: int = Field(3, ge=1, le=9)
+    brokers: int = Field(3, ge=1, le=9, description="attached: as many as there are, whatever this says")
     kafka: str = Field(DEFAULT_KAFKA, pattern=r"^\d+\.\d+\.\d+$", description="any Apache Kafka release")
     metadata: Metadata | None = Field(
         None,
@@ -46,6 +52,12 @@ class Cluster(Strict):
     disk: Size | None = Field(
         None, ge=64 * 2**20, description="docker: size of each broker's disk, held in memory; the host's if left out"
     )
+    bootstrap: Bootstrap | None = Field(None, description="attached: host:port of one or more brokers, with commas")
+    security: Security = Field(Security(), description="attached: TLS and SASL; plain connections when left out")
+    allow_faults: bool = Field(
+        False, description="attached: whether brokers may be broken, together with --i-own-this-cluster"
+    )
+    verbs: Verbs = Field(Verbs(), description="attached: the commands that break brokers and bring them back")
 
     @field_validator("metadata")
     @classmethod

@@ -5,14 +5,17 @@ from __future__ import annotations
 import platform
 import random
 import secrets
+import shlex
 from importlib.metadata import version
 
 from pydantic import BaseModel, ValidationError
 
 from chaos import __version__
-from chaos.errors import RunDirError
+from chaos.errors import RunDirError, UsageError
 from chaos.rundir import RunDir, read_json, write_atomically
+from chaos.scenario.faults import hits_brokers
 from chaos.scenario.model import Scenario
+from chaos.scenario.prefix import new_prefix, prefixed
 
 
 class Resolved(BaseModel):
@@ -25,6 +28,8 @@ class Resolved(BaseModel):
     overrides: list[str] = []
     versions: dict[str, str]
     created_us: int
+    prefix: str = ""
+    """Of all topics and groups, on a cluster that existed before the run; empty on one of the run's own."""
 
     def rng(self, purpose: str) -> random.Random:
         """The random choices for one purpose; another purpose does not disturb them."""
@@ -32,8 +37,11 @@ class Resolved(BaseModel):
 
     def command(self) -> str:
         """The command that makes this run again."""
-        sets = "".join(f" --set {o}" for o in self.overrides)
+        sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
         cluster = self.scenario.cluster
+        if cluster.driver == "attached":
+            owned = " --i-own-this-cluster" if cluster.allow_faults else ""
+            return f"python -m chaos run {self.name} --seed {self.seed} --bootstrap {cluster.bootstrap}{sets}{owned}"
         driver = f" --driver {cluster.driver}" if cluster.driver != "process" else ""
         return f"python -m chaos run {self.name} --seed {self.seed} --kafka {cluster.kafka}{driver}{sets}"
 
@@ -44,9 +52,13 @@ def resolve(
     """Fill in what is still open. `seed` wins over the scenario's own; without either one is drawn."""
     if seed is None:
         seed = scenario.seed if scenario.seed is not None else secrets.randbelow(2**31)
+    prefix = ""
+    if scenario.cluster.driver == "attached":
+        prefix = new_prefix(run_id)
+        scenario = _on_existing(prefixed(scenario, prefix))
     versions = {
         "aftershock": __version__,
-        "kafka": scenario.cluster.kafka,
+        "kafka": "of the attached cluster" if prefix else scenario.cluster.kafka,
         "confluent-kafka": version("confluent-kafka"),
         "pyspark": version("pyspark"),
         "great-expectations": version("great-expectations"),
@@ -61,7 +73,29 @@ def resolve(
         overrides=overrides,
         versions=versions,
         created_us=created_us,
+        prefix=prefix,
     )
+
+
+def _on_existing(scenario: Scenario) -> Scenario:
+    """As it is to run on a cluster whose settings are not known and must not be changed.
+
+    What the audit relies on is set for each topic: records are deleted, not compacted, unless the scenario says so.
+    """
+    topics = [t.model_copy(update={"config": {"cleanup.policy": "delete", **t.config}}) for t in scenario.topics]
+    cluster = scenario.cluster.model_copy(update={"security": scenario.cluster.security.absolute()})
+    return scenario.model_copy(update={"topics": topics, "cluster": cluster})
+
+
+def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:
+    """Raise `UsageError` where brokers of a cluster that exists are to be broken and nobody answers for that."""
+    cluster = scenario.cluster
+    broken = [fault.name for fault in scenario.faults if hits_brokers(fault)]
+    if cluster.driver == "attached" and broken and not i_own_this_cluster:
+        raise UsageError(
+            f"{', '.join(broken)} would break brokers of the cluster at {cluster.bootstrap}; "
+            "if that is yours to break, say --i-own-this-cluster (in a DAG: the param i_own_this_cluster)"
+        )
 
 
 def save(run: RunDir, resolved: Resolved) -> None:

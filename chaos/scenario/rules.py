@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER
+from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, hits_brokers
 from chaos.scenario.triggers import Target, Trigger, parse_after, split_member, split_partition
+from chaos.scenario.verbs import CAPABILITY_NEEDS
 
 if TYPE_CHECKING:
     from chaos.scenario.model import Scenario
@@ -34,12 +35,27 @@ def _names(s: Scenario) -> Iterator[str]:
                 yield f"{what}: the name {name!r} is used {count} times, names must be unique"
 
 
+_OF_NEW_CLUSTERS = {
+    **dict.fromkeys(["kafka", "heap", "cpus", "memory", "disk"], "the brokers run already"),
+    "config": "the brokers' settings are theirs; set those of topics instead",
+}
+_OF_ATTACHED = ("bootstrap", "security", "allow_faults", "verbs")
+_OF_CONTAINERS = ("cpus", "memory", "disk")
+
+
 def _cluster(s: Scenario) -> Iterator[str]:
+    """What does not fit the driver. A key with its default value says nothing: it may come from `resolved.json`."""
     c = s.cluster
-    if c.driver != "docker":
-        for key in ("cpus", "memory", "disk"):
-            if getattr(c, key) is not None:
-                yield f"cluster.{key}: the {c.driver} driver cannot limit brokers, the docker driver can"
+    attached = c.driver == "attached"
+    if attached and c.bootstrap is None:
+        yield "cluster.bootstrap: the attached driver needs the cluster's address, such as kafka-1:9092,kafka-2:9092"
+    for key in _OF_NEW_CLUSTERS if attached else _OF_ATTACHED:
+        if getattr(c, key) != type(c).model_fields[key].default:
+            why = _OF_NEW_CLUSTERS.get(key, "it is of clusters that exist (driver: attached)")
+            yield f"cluster.{key}: does not fit the {c.driver} driver: {why}"
+    for key in _OF_CONTAINERS if c.driver == "process" else ():
+        if getattr(c, key) is not None:
+            yield f"cluster.{key}: the process driver cannot limit brokers, the docker driver can"
     if c.memory is not None and c.memory < c.heap + JVM_BYTES:
         yield (
             f"cluster.memory: {c.memory} bytes are too few for a heap of {c.heap}; "
@@ -50,7 +66,7 @@ def _cluster(s: Scenario) -> Iterator[str]:
 def _topics(s: Scenario) -> Iterator[str]:
     brokers = s.cluster.brokers
     for i, t in enumerate(s.topics):
-        if t.replication_factor > brokers:
+        if t.replication_factor > brokers and s.cluster.driver != "attached":
             yield f"topics[{i}].replication_factor: {t.replication_factor} replicas do not fit on {brokers} brokers"
         min_isr = t.config.get("min.insync.replicas", s.cluster.config.get("min.insync.replicas", 1))
         if isinstance(min_isr, int) and min_isr > t.replication_factor:
@@ -65,7 +81,7 @@ def _clients(s: Scenario) -> Iterator[str]:
     for i, p in enumerate(s.producers):
         if p.topic not in known:
             yield f"producers[{i}].topic: {p.topic!r} is not one of the topics ({', '.join(sorted(known))})"
-        yield from _reserved(f"producers[{i}].config", p.config, {"bootstrap.servers", "client.id"})
+        yield from _reserved(f"producers[{i}].config", p.config, set())
         if p.outlast_faults and p.rate is None:
             yield f"producers[{i}].outlast_faults: needs a rate, for a load at full speed has no end"
         if "transactional.id" in p.config:
@@ -74,7 +90,7 @@ def _clients(s: Scenario) -> Iterator[str]:
         for topic in c.topics:
             if topic not in known:
                 yield f"consumers[{i}].topics: {topic!r} is not one of the topics ({', '.join(sorted(known))})"
-        reserved = {"bootstrap.servers", "client.id", "group.id", "enable.auto.commit", "enable.auto.offset.store"}
+        reserved = {"group.id", "enable.auto.commit", "enable.auto.offset.store"}
         yield from _reserved(f"consumers[{i}].config", c.config, reserved)
         if c.mode == "assign":
             needs_group = c.start == "group" or c.commit.when != "never"
@@ -86,8 +102,11 @@ def _clients(s: Scenario) -> Iterator[str]:
 
 
 def _reserved(where: str, config: dict[str, bool | int | float | str], reserved: set[str]) -> Iterator[str]:
-    for key in sorted(reserved & set(config)):
-        yield f"{where}: {key} is set by Aftershock itself; use the scenario's own keys instead"
+    for key in sorted(config):
+        if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl.")):
+            yield f"{where}: {key} is set by Aftershock itself; use cluster.security instead"
+        elif key in reserved or key in ("bootstrap.servers", "metadata.broker.list", "client.id"):
+            yield f"{where}: {key} is set by Aftershock itself; use the scenario's own keys instead"
 
 
 def _partition(s: Scenario, where: str, text: str) -> Iterator[str]:
@@ -102,13 +121,17 @@ def _partition(s: Scenario, where: str, text: str) -> Iterator[str]:
 def _faults(s: Scenario) -> Iterator[str]:
     from chaos.cluster import capabilities
 
-    has = capabilities(s.cluster.driver)
+    attached = s.cluster.driver == "attached"
+    verbs = s.cluster.verbs.given() if attached else None
+    has = capabilities(s.cluster.driver, verbs)
     for i, fault in enumerate(s.faults):
-        if lacking := fault.needs - has:
+        if attached and hits_brokers(fault) and not s.cluster.allow_faults:
             yield (
-                f"faults[{i}]: {fault.kind} needs {', '.join(sorted(lacking))}, "
-                f"which the {s.cluster.driver} driver cannot do"
+                f"faults[{i}]: {fault.kind} breaks brokers of a cluster that exists, which takes "
+                "allow_faults: true in cluster, and --i-own-this-cluster on the command line"
             )
+        elif lacking := fault.needs - has:
+            yield f"faults[{i}]: {fault.kind} needs {_words_of_lack(lacking, s.cluster.driver, verbs)}"
         if fault.kind == "broker.oom" and s.cluster.memory is None:
             yield f"faults[{i}]: broker.oom needs cluster.memory, the memory that is used up"
         if fault.kind == "disk.fill" and s.cluster.disk is None:
@@ -125,6 +148,13 @@ def _faults(s: Scenario) -> Iterator[str]:
     yield from _cycles(s)
 
 
+def _words_of_lack(lacking: frozenset[str], driver: str, verbs: Mapping[str, str] | None) -> str:
+    if verbs is None or lacking - CAPABILITY_NEEDS.keys():
+        return f"{', '.join(sorted(lacking))}, which the {driver} driver cannot do"
+    commands = sorted({verb for capability in lacking for verb in CAPABILITY_NEEDS[capability]} - verbs.keys())
+    return f"commands that are not given: {', '.join(f'cluster.verbs.{verb}' for verb in commands)}"
+
+
 def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
     ((kind, value),) = target.given().items()
     if kind in ("leader_of", "followers_of", "follower_of"):
@@ -134,7 +164,7 @@ def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
             yield f"{where}.{kind}: {value} has one replica, so it has no follower"
     elif kind == "coordinator_of":
         yield from _group(s, f"{where}.{kind}", value)
-    elif kind == "broker" and value > s.cluster.brokers:
+    elif kind == "broker" and value > s.cluster.brokers and s.cluster.driver != "attached":
         yield f"{where}.broker: brokers are numbered 1 to {s.cluster.brokers}, not {value}"
     elif kind in CLIENT_TARGETS:
         name, number = split_member(value) if kind == "member" else (value, 1)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from chaos.scenario.names import GroupId, InCluster
 from chaos.scenario.units import Duration, parse_duration
 
 PHASES = ("injected", "proven", "healed")
@@ -124,7 +125,7 @@ def _check_member(text: str) -> str:
     return text
 
 
-Partition = Annotated[str, AfterValidator(_check_partition)]
+Partition = Annotated[str, AfterValidator(_check_partition), InCluster(260)]
 Member = Annotated[str, AfterValidator(_check_member)]
 
 
@@ -134,7 +135,7 @@ class Target(Strict):
     leader_of: Partition | None = Field(None, description="the broker that leads this partition, such as orders/0")
     followers_of: Partition | None = Field(None, description="all brokers that follow this partition")
     follower_of: Partition | None = Field(None, description="one follower of this partition, chosen by the seed")
-    coordinator_of: str | None = Field(None, description="the broker that coordinates this group id")
+    coordinator_of: GroupId | None = Field(None, description="the broker that coordinates this group id")
     broker: int | None = Field(None, ge=1, description="this broker")
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
     member: Member | None = Field(None, description="this client, such as billing/1")

@@ -30,7 +30,7 @@ def test_the_process_driver_can_kill_stop_start_and_pause_and_docker_can_do_all(
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="'moon'; known: docker, process"):
+    with pytest.raises(UsageError, match="'moon'; known: attached, docker, process"):
         capabilities("moon")
 
 

@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ALLOWED_TO_CHECKS = {"anomalies", "cluster.jars", "errors", "events", "ledger", "rundir", "scenario", "wait"}
+ALLOWED_TO_CHECKS = {
+    "access",
+    "anomalies",
+    "cluster.jars",
+    "errors",
+    "events",
+    "ledger",
+    "rundir",
+    "scenario",
+    "security",
+    "wait",
+}
 
 
 def imported(path):

@@ -1,0 +1,24 @@
+"""Names of things in the cluster: topics and groups. Whatever names one has one of these types.
+
+On a cluster that exists, all of them get the run's prefix; `chaos.scenario.prefix` finds them by their types, so a new
+key that names a topic or a group needs no more than the right type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+
+@dataclass(frozen=True)
+class InCluster:
+    """Marks a type whose values name something in the cluster, or begin with its name."""
+
+    most: int
+    """Characters that such a name may have."""
+
+
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
+GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
