@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chaos.ledger.record import HEADER_BYTES, VERSION, Identity, crc_ok, encode, parse
@@ -42,7 +42,6 @@ def records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
     return key, None if kind == "tombstone" else value
 
 
-@settings(deadline=None)
 @given(st.lists(records(), min_size=1, max_size=12))
 @example([(None, None)])
 @example([(None, encode(Identity("7f3a91c0", "p", 1, 1, 1), None, b"").replace(b"0001", b"+001"))])
