@@ -23,7 +23,7 @@ from chaos.ledger import TableWriter, seal
 from chaos.observer import Observer
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
-from chaos.timeline import Progress, Step, is_due, steps
+from chaos.timeline import Progress, Step, hopeless, is_due, steps
 from chaos.wait import wait_until
 
 TICK_S = 0.02
@@ -125,6 +125,9 @@ class Drive:
             for step in [s for s in waiting if is_due(s, progress)]:
                 waiting.remove(step)
                 _fire(step, faults)
+            for step in hopeless(waiting, {phase for fault in faults.values() for phase in fault.lost}):
+                waiting.remove(step)
+                self._events.emit("problem", words=f"{step.words()}: left out, for that never came")
             self._report(progress)
             if not waiting and not any(f.busy for f in faults.values()):
                 fleet.end_outlasting()

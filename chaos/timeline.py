@@ -6,12 +6,12 @@ data as one on a fast machine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.scenario import Scenario
-from chaos.scenario.triggers import After, Phase, Trigger, parse_after
+from chaos.scenario.triggers import PHASES, After, Phase, Trigger, parse_after
 from chaos.scenario.units import format_duration
 
 
@@ -69,3 +69,28 @@ def is_due(step: Step, progress: Progress) -> bool:
         trigger = parse_after(trigger.after or "")
     since = progress.phases.get((trigger.fault, trigger.phase))
     return since is not None and progress.elapsed_s >= since + trigger.delay_s
+
+
+def hopeless(waiting: Iterable[Step], lost: Iterable[tuple[str, Phase]]) -> list[Step]:
+    """The steps that can never come, since they wait for what is lost: a proof that was not found, an injection that
+    failed, or a step that is itself without hope.
+    """
+    gone, left, found = set(lost), list(waiting), list[Step]()
+    while more := [step for step in left if _awaited(step) & gone]:
+        found += more
+        left = [step for step in left if step not in more]
+        for step in more:
+            phases = PHASES if step.action == "inject" else ("healed",)
+            gone |= {(step.fault, phase) for phase in phases}
+    return found
+
+
+def _awaited(step: Step) -> set[tuple[str, Phase]]:
+    """The phases that must come first."""
+    awaited: set[tuple[str, Phase]] = {(step.fault, "injected")} if step.action == "heal" else set()
+    after = step.trigger
+    if isinstance(after, Trigger):
+        if after.after is None:
+            return awaited
+        after = parse_after(after.after)
+    return awaited | {(after.fault, after.phase)}

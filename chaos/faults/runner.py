@@ -13,6 +13,7 @@ from chaos.faults.fault import Fault
 from chaos.faults.world import World
 from chaos.ledger import TableWriter
 from chaos.scenario.faults import FaultSpec
+from chaos.scenario.triggers import PHASES, Phase
 
 PROOF_EVERY_S = 0.1
 
@@ -48,6 +49,14 @@ class FaultRun:
     def busy(self) -> bool:
         """Whether an injection, a heal or a search for proof is under way."""
         return any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def lost(self) -> set[tuple[str, Phase]]:
+        """The phases that were to come and cannot any more: an act failed, or no proof was found in time."""
+        if self.busy or "injecting" not in self.phases:
+            return set()
+        attempted = PHASES if "healing" in self.phases else PHASES[:2]
+        return {(self.spec.name, phase) for phase in attempted if phase not in self.phases}
 
     @property
     def awaiting_proof(self) -> bool:

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from chaos.scenario.names import GroupId, InCluster
 from chaos.scenario.units import Duration, parse_duration
 
-PHASES = ("injected", "proven", "healed")
 Phase = Literal["injected", "proven", "healed"]
+PHASES: tuple[Phase, ...] = ("injected", "proven", "healed")
 
 
 class Strict(BaseModel):

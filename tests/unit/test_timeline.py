@@ -1,5 +1,5 @@
 from chaos.scenario import parse
-from chaos.timeline import Progress, is_due, steps
+from chaos.timeline import Progress, hopeless, is_due, steps
 
 TEXT = """
 title: two faults
@@ -60,3 +60,23 @@ def test_a_heal_never_comes_before_its_injection():
 def test_steps_say_when_they_come():
     assert INJECT_1.words() == "inject first at 100 acknowledged records"
     assert HEAL_1.words() == "heal first 5s after injected"
+
+
+def test_what_waits_for_a_lost_proof_is_without_hope_and_so_is_all_that_waits_for_it():
+    scenario = parse(
+        """
+title: a chain
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders, records: 100}]
+faults:
+  - {name: a, kind: broker.kill, target: {broker: 1}, when: {acked: 10}, heal: {when: {after: a.proven}}}
+  - {name: b, kind: broker.kill, target: {broker: 2}, when: {after: a.healed + 1s}, heal: {after: 1s}}
+  - {name: c, kind: broker.kill, target: {broker: 3}, when: {acked: 50}, heal: {after: 1s}}
+""",
+        "chain.yaml",
+    )
+    waiting = steps(scenario)
+    assert hopeless(waiting, set()) == []
+    found = {(step.fault, step.action) for step in hopeless(waiting, {("a", "proven")})}
+    assert found == {("a", "heal"), ("b", "inject"), ("b", "heal")}
+    assert {(step.fault, step.action) for step in hopeless(waiting, {("c", "injected")})} == {("c", "heal")}

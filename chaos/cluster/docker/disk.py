@@ -66,7 +66,8 @@ def fill(keeper: Any, broker: int, free_bytes: int) -> None:
     ballast = room(keeper, broker) - free_bytes
     if ballast <= 0:
         raise ClusterError(f"the disk of broker {broker} has less than {free_bytes} bytes left already")
-    _run(keeper, ["fallocate", "-l", str(ballast), f"{MOUNT}-{broker}/{_BALLAST}"])
+    # written to the end of the disk: the broker writes too, so what was free a moment ago may not be any more
+    _run(keeper, ["sh", "-c", f"head -c {ballast} /dev/zero >{MOUNT}-{broker}/{_BALLAST} || test {free_bytes} -eq 0"])
 
 
 def free(keeper: Any, broker: int) -> None:
