@@ -40,7 +40,7 @@ def parse_after(text: str) -> After:
     phase = match[2] or "injected"
     if phase not in PHASES:
         raise ValueError(f"{phase!r} is not a phase of a fault; known are {', '.join(PHASES)}")
-    return After(match[1], phase, parse_duration(match[3]) if match[3] else 0.0)  # type: ignore[arg-type]
+    return After(match[1], phase, parse_duration(match[3]) if match[3] else 0.0)
 
 
 def _check_after(text: str) -> str:

@@ -39,7 +39,7 @@ class Deployment:
     runs: Path
     port: int
     project: str = field(default_factory=lambda: f"aftershock-test-{secrets.token_hex(4)}")
-    token: str = ""
+    token: str = field(default="", repr=False)
 
     def compose(self, *arguments: str) -> None:
         env = {
@@ -92,12 +92,16 @@ class Deployment:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"},
         )
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            e.add_note(e.read().decode(errors="replace")[:1000])
+            raise
 
     def knows_the_dag(self) -> bool:
         try:
-            return bool(self.api(DAG))
+            return bool(self.api(f"{DAG}/details"))  # which needs what a trigger needs: the DAG as it was parsed
         except urllib.error.HTTPError as e:
             if e.code != 404:
                 raise
