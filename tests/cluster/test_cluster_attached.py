@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -25,6 +26,7 @@ from chaos.cluster.marked import find_marked
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.kafka import Kafka
 from chaos.rundir import RunDir
+from chaos.scenario import parse, resolve, save
 from chaos.scenario.prefix import new_prefix
 from chaos.security import Security
 from chaos.wait import wait_until
@@ -105,6 +107,19 @@ def arguments(secured: Secured, file: Path, runs: Path, security: Security | Non
     settings = (security or secured.security()).model_dump_json(exclude_none=True)
     into = ["--bootstrap", secured.login, "--set", f"cluster.security={settings}"]
     return ["run", str(file), *into, "--i-own-this-cluster", "--runs-dir", str(runs)]
+
+
+READ_BACK = """
+import sys
+from pathlib import Path
+from chaos import scenario
+from chaos.rundir import RunDir
+from checks import readback
+from checks.session import spark_session
+readback.SMALL = 0  # so that Spark's Python workers read
+run = RunDir(Path(sys.argv[1]))
+readback.read_back(spark_session("local[2]"), run, scenario.read(run), sys.argv[2])
+"""
 
 
 class Watch:
@@ -337,6 +352,23 @@ def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own
         assert password not in ended.out and password not in ended.err
     again = chaos("audit", run, "--json", env={k: v for k, v in os.environ.items() if k not in ENVIRONMENT})
     assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
+
+
+def test_sparks_workers_read_the_log_back_and_look_the_secrets_up_themselves(
+    secured: Secured, theirs: set[str], run: RunDir
+) -> None:
+    text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
+    loaded = parse(text, "t.yaml", ["cluster.driver=attached", f"cluster.bootstrap={json.dumps(secured.login)}"])
+    known = resolve(loaded, run_id="r", name="r", created_us=0, seed=1, overrides=[])
+    cluster = known.scenario.cluster.model_copy(update={"security": secured.security()})
+    save(run, known.model_copy(update={"scenario": loaded.model_copy(update={"cluster": cluster})}))
+    with Watch() as watch:
+        argv = [sys.executable, "-c", READ_BACK, str(run.path), secured.login]
+        done = subprocess.run(argv, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert pq.read_table(run.ledger / "log").num_rows == 1
+    assert any(b"pyspark.daemon" in line for line in watch.seen), "no worker of Spark took part"
+    assert not any(password.encode() in line for line in watch.seen for password in PASSWORDS.values())
 
 
 def test_a_wrong_password_ends_a_run_before_it_began(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
