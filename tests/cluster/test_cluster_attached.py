@@ -131,7 +131,7 @@ class Watch:
         self._thread = threading.Thread(target=self._look, daemon=True)
 
     def _look(self) -> None:
-        while not self._over.wait(0.02):
+        while not self._over.wait(0.05):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
                     self.seen.add(path.read_bytes())
@@ -393,7 +393,8 @@ def test_a_command_that_hangs_makes_a_run_inconclusive_and_nothing_is_left(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:
     file = scenario(secured, tmp_path, timeout_s=2, kill="echo dialling; sleep 600")
-    ended = chaos(*arguments(secured, file, tmp_path / "runs"), "--json", env=os.environ | ENVIRONMENT)
+    argv = [*arguments(secured, file, tmp_path / "runs"), "--set", "limits.drive=30s", "--json"]
+    ended = chaos(*argv, env=os.environ | ENVIRONMENT)
     assert ended.code == 3 and "Traceback" not in ended.err
     assert ended.result["verdict"] == "inconclusive"
     assert "did not end in time and was killed after 2 s: dialling" in json.dumps(ended.result)
@@ -415,7 +416,7 @@ def test_when_the_platform_is_killed_its_reaper_brings_the_broker_back_and_remov
 
     wait_until(proven, 120, "the fault was not proven")
     down = [b for b in (1, 2, 3) if not secured.alive(b)]
-    assert len(down) == 1 and seen(secured) > theirs
+    assert len(down) == 1 and any(name.startswith("aftershock-mine-") for name in seen(secured))
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_until(lambda: left_running(tmp_path) == [], 120, lambda: f"left running: {left_running(tmp_path)}")
