@@ -1,7 +1,7 @@
 """What can go wrong, as types a caller can tell apart.
 
 AftershockError
-├── UsageError            the command line or its input makes no sense
+├── UsageError            the command line or its input makes no sense, or a cluster does not let us in with it
 ├── ScenarioError         the scenario is invalid: the message names the key and the nearest known one
 ├── MachineError          this machine lacks something (Java, disk space, a free port)
 ├── ResolveError          a Kafka release could not be resolved

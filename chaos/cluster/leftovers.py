@@ -22,10 +22,8 @@ def end_all(run_dir: Path) -> list[Marked]:
     or a cluster that is needed for it does not answer; all but the reaper is gone by then, and it will try again.
     """
     if _driver(run_dir) == "docker":
-        with contextlib.suppress(
-            AftershockError
-        ):  # first, because a frozen container's process dies only when it thaws
-            clear(run_dir)
+        with contextlib.suppress(AftershockError):
+            clear(run_dir)  # first, because a frozen container's process dies only when it thaws
     ended = end(lambda m: m.run_dir == run_dir and m.role != REAPER, END_TIMEOUT_S)
     try:
         clear(run_dir)  # what was ended just now made no more of it from here on

@@ -1,6 +1,4 @@
-"""A cluster with TLS and SASL, made by the process driver, to be attached to; and the commands that break its brokers.
-
-    python -m tests.cluster.secured kill|stop|start|pause|resume RUN_DIR BROKER
+"""A cluster with TLS and SASL, made by the process driver, to be attached to.
 
 It listens in plain as ever, and besides at LOGIN (SASL_SSL, with PLAIN and SCRAM-SHA-512) and at CERT (SSL that asks
 for a client certificate).
@@ -8,11 +6,9 @@ for a client certificate).
 
 from __future__ import annotations
 
-import fcntl
 import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,10 +21,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from chaos.cluster import processes
 from chaos.cluster.attached.driver import AttachedCluster
-from chaos.cluster.broker import job
-from chaos.cluster.jvm import start as start_jvm
 from chaos.cluster.ports import HOST, free_ports
 from chaos.cluster.process import ProcessCluster
 from chaos.cluster.processes import Identity
@@ -84,7 +77,7 @@ class Secured:
     def verbs(self, timeout_s: float = 60, **changed: str) -> Verbs:
         """Commands that do to these brokers what the process driver could do."""
         run_dir = shlex.quote(str(self.cluster.run.path))
-        module = f"cd {shlex.quote(str(ROOT))} && {shlex.quote(sys.executable)} -m tests.cluster.secured"
+        module = f"cd {shlex.quote(str(ROOT))} && {shlex.quote(sys.executable)} -m tests.cluster.verb"
         return Verbs(**{"timeout": timeout_s, **{v: f"{module} {v} {run_dir} {{broker}}" for v in VERBS}, **changed})
 
     def attach(self, run: RunDir, **changed: Any) -> AttachedCluster:
@@ -146,41 +139,3 @@ def deploy(run: RunDir, folder: Path, brokers: int = 3) -> Secured:
     user = UserScramCredentialUpsertion(USER, how, PASSWORDS["SCRAM-SHA-512"].encode())
     made.admin.alter_user_scram_credentials([user])[USER].result(30)
     return made
-
-
-@contextmanager
-def _locked(run: RunDir) -> Iterator[ProcessCluster]:
-    """The cluster as its file says; one command after the other, for each writes the whole file."""
-    with (run.path / "verbs.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield ProcessCluster.attach(run)
-
-
-def _start(cluster: ProcessCluster, broker: int) -> None:
-    """Without waiting until it is ready, as `systemctl start` does: that is for who attached."""
-    if not cluster.broker_alive(broker):
-        release = cluster._ready_release().kafka
-        what = job(cluster.run, broker, cluster.state.heap_bytes)
-        cluster._note(broker, "running", start_jvm(release, what, cluster.run, cluster._owner))
-
-
-def main(argv: list[str]) -> None:
-    """Do one thing to one broker."""
-    verb, run, broker = argv[1], RunDir(Path(argv[2])), int(argv[3])
-    with _locked(run) as cluster:
-        if verb == "start":
-            _start(cluster, broker)
-            return
-        process = cluster.state.broker(broker).process.identity  # type: ignore[union-attr]
-    act = {
-        "kill": processes.kill,
-        "stop": lambda p: processes.terminate(p, 60),
-        "pause": processes.pause,
-        "resume": processes.cont,
-    }[verb]
-    if not act(process):
-        sys.exit(f"broker {broker} is not running")
-
-
-if __name__ == "__main__":
-    main(sys.argv)

@@ -29,6 +29,12 @@ def test_the_process_driver_can_kill_stop_start_and_pause_and_docker_can_do_all(
     assert capabilities("docker") == CAPABILITIES.keys()
 
 
+def test_the_attached_driver_can_do_what_commands_are_given_for() -> None:
+    assert capabilities("attached", []) == set()
+    assert capabilities("attached", ["kill", "start", "pause"]) == {"kill", "start"}
+    assert capabilities("attached", ["pause", "resume", "stop"]) == {"pause", "stop"}
+
+
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="'moon'; known: attached, docker, process"):
         capabilities("moon")

@@ -1,0 +1,81 @@
+"""A DAG on a cluster that exists: it comes from a Kafka connection of Airflow, and its password stays in Airflow."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos.rundir import RunDir
+from tests.cluster.secured import ENVIRONMENT, PASSWORDS, USER, deploy
+from tests.cluster.test_cluster_attached import Watch, files_with, seen
+from tests.system.platform import ROOT, chaos, left_running
+
+pytestmark = [pytest.mark.airflow, pytest.mark.kafka]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("secured")
+    made = deploy(RunDir.create(folder, "theirs"), folder)
+    yield made
+    made.cluster.destroy()
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory, secured):
+    """An Airflow whose store has the connection; no password is in its environment."""
+    home = tmp_path_factory.mktemp("airflow")
+    env = {
+        **{key: value for key, value in os.environ.items() if key not in ENVIRONMENT},
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "dags"),
+    }
+    extra = {
+        "bootstrap.servers": secured.login,
+        "group.id": "not-used",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": USER,
+        "sasl.password": PASSWORDS["SCRAM-SHA-512"],
+        "ssl.ca.location": str(secured.authority.ca),
+    }
+    store = home / "connections.json"
+    store.write_text(json.dumps({"kafka_secured": {"conn_type": "kafka", "extra": extra}}))
+    for argv in (["db", "migrate"], ["connections", "import", str(store)]):
+        done = subprocess.run(
+            [sys.executable, "-m", "airflow", *argv], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    store.unlink()
+    return env
+
+
+def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflow, secured, tmp_path):
+    before = seen(secured)
+    with Watch() as watch:
+        ended = chaos(
+            "dag", "clean-run", "--kafka-conn-id", "kafka_secured", "--json", "--runs-dir", tmp_path, env=airflow
+        )
+    result = ended.result
+    unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
+    assert (ended.code, result["verdict"], unmet) == (0, "pass", []), result["sentence"]
+    assert seen(secured) == before and left_running(tmp_path) == []
+    (run,) = tmp_path.iterdir()
+    assert "env:AFTERSHOCK_KAFKA_PASSWORD" in (run / "resolved.json").read_text()
+    password = PASSWORDS["SCRAM-SHA-512"]
+    assert files_with(run, password) == []
+    assert [path for path in files_with(Path(airflow["AIRFLOW_HOME"]), password)] == []
+    assert [line for line in watch.seen if password.encode() in line] == []
+    assert password not in ended.out and password not in ended.err
+
+
+def test_a_connection_that_is_not_there_is_named_and_nothing_is_left(airflow, tmp_path):
+    ended = chaos("dag", "clean-run", "--kafka-conn-id", "nowhere", "--runs-dir", tmp_path, env=airflow)
+    assert ended.code == 3 and "Traceback" not in ended.err
+    log = Path(ended.err.split("Airflow's log is ")[1].split()[0])
+    assert "nowhere" in log.read_text()
+    assert left_running(tmp_path) == []
