@@ -4,7 +4,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-quick lint format bench bench-audit lock clean
+COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
+
+.PHONY: help setup airflow-up airflow-down demo test test-quick lint format bench bench-audit lock clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -22,6 +24,13 @@ $(READY): requirements.txt
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.txt
 	@touch $@
 
+airflow-up: ## Airflow for a team, in containers, at 127.0.0.1:8080
+	@test -e docker/.env || docker/make-env
+	$(COMPOSE) -f docker/compose.yaml up -d
+
+airflow-down: ## stop it; what it knows stays
+	$(COMPOSE) -f docker/compose.yaml down
+
 demo: setup ## break a cluster in three ways through Airflow, and show the proof
 	@$(BIN)/python -m chaos dag resilience-demo
 
@@ -30,8 +39,8 @@ lint: setup ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## everything: units, ledgers, properties, every scenario on a real cluster, Airflow, the browser
-	$(BIN)/python -m pytest
+test: lint ## everything: units, ledgers, properties, every scenario on a real cluster, containers, Airflow, the browser
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-quick: setup ## what needs no broker
 	$(BIN)/python -m pytest -m "not kafka and not airflow"

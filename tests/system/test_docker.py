@@ -88,7 +88,7 @@ def test_every_fault_that_containers_give_is_proven_and_healed(tmp_path: Path) -
     file = tmp_path / "everything.yaml"
     file.write_text(everything())
     result = run(tmp_path / "runs", file)
-    assert [(f["fault"], bool(f["proven_us"]), bool(f["healed_us"])) for f in result["faults"]] == [
+    assert [(f["name"], bool(f["proven_us"]), bool(f["healed_us"])) for f in result["faults"]] == [
         (f.get("name", f["kind"].replace(".", "-")), True, True) for f in FAULTS
     ]
 
