@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from chaos.cluster.leftovers import end_all
-from chaos.cluster.marked import end_run
+from chaos.cluster.marked import Marked
 from chaos.cluster.processes import Identity
 from chaos.errors import AftershockError
 
@@ -45,14 +45,19 @@ def main(argv: list[str] | None = None) -> int:
     run_dir: Path = args.run_dir
     _log(f"watching {run_dir.name}: owner {args.owner or 'none'}, deadline in {args.deadline:g} s")
     _log(f"ending {run_dir.name}: {reason_to_end(args.owner, args.deadline)}")
-    ended = end_run(run_dir)
+    ended = _end(run_dir)
     time.sleep(LOOK_EVERY_S)  # the owner may have been killed with a process half started
-    try:
-        ended += end_all(run_dir)
-    except AftershockError as e:
-        _log(f"something is left of {run_dir.name}: {e}; end it with: python -m chaos gc --run {run_dir.name}")
+    ended += _end(run_dir)
     _log(f"ended {', '.join(f'{m.role} ({m.identity.pid})' for m in ended) or 'nothing: all was gone'}")
     return 0
+
+
+def _end(run_dir: Path) -> list[Marked]:
+    try:
+        return end_all(run_dir)
+    except AftershockError as e:
+        _log(f"something is left of {run_dir.name}: {e}; end it with: python -m chaos gc --run {run_dir.name}")
+        return []
 
 
 def _log(text: str) -> None:
