@@ -109,9 +109,15 @@ def well(kafka: Kafka) -> None:
 
 
 def state(kafka: Kafka) -> PartitionState:
-    metadata = wait_until(kafka.metadata, 30, "no broker answers")
-    assert metadata is not None
-    return metadata.partitions[PARTITION]
+    """As the brokers show it together; one that was started just now may not know the topic yet."""
+
+    def shown() -> PartitionState | None:
+        metadata = kafka.metadata()
+        return metadata.partitions.get(PARTITION) if metadata else None
+
+    found = wait_until(shown, 30, f"no broker tells of {PARTITION}")
+    assert found is not None
+    return found
 
 
 def needs(cluster: Cluster, name: str) -> None:
