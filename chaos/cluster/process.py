@@ -7,7 +7,6 @@ Traffic stays on 127.0.0.1. What outlives the platform's own process is ended by
 from __future__ import annotations
 
 import subprocess
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self
@@ -16,6 +15,7 @@ from chaos.cluster import deploy, processes, state, zookeeper
 from chaos.cluster.broker import BrokerDied, Starting, cluster_id, wait_ready
 from chaos.cluster.broker import job as broker_job
 from chaos.cluster.cache import Progress, silent
+from chaos.cluster.deployed import Deployed
 from chaos.cluster.jvm import start
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.marked import remove_data
@@ -31,15 +31,13 @@ STOP_TIMEOUT_S = 120.0  # controlled shutdown moves leadership away first
 PORT_ATTEMPTS = 5
 
 
-class ProcessCluster:
-    """The brokers of one run. Its methods may be called from several threads."""
+class ProcessCluster(Deployed):
+    """The brokers of one run."""
 
     def __init__(self, run: RunDir, found: ClusterState, release: Release | None = None) -> None:
-        self.run = run
-        self.state = found
+        super().__init__(run, found)
         self._release = release  # None: looked up when a broker is to be started
         self._children: list[subprocess.Popen[bytes]] = []  # this process is their parent and has to reap them
-        self._lock = threading.RLock()  # around the state and its file, never around a wait
 
     @classmethod
     def deploy(
@@ -96,29 +94,9 @@ class ProcessCluster:
                 return cluster
         raise AssertionError("the last attempt returns or raises")
 
-    @classmethod
-    def attach(cls, run: RunDir) -> Self:
-        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
-        return cls(run, state.load(run))
-
-    @property
-    def bootstrap(self) -> str:
-        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
-        return self.state.bootstrap
-
-    @property
-    def broker_ids(self) -> list[int]:
-        """The node ids, ascending."""
-        return [b.id for b in self.state.brokers]
-
     def broker_alive(self, broker: int) -> bool:
         """Whether the broker's process exists; a paused one does."""
         return _alive(self.state.broker(broker))
-
-    def address(self, broker: int) -> tuple[str, int]:
-        """Where clients reach a broker."""
-        known = self.state.broker(broker)
-        return known.host, known.port
 
     def start_broker(self, broker: int) -> None:
         """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs.
@@ -235,9 +213,6 @@ class ProcessCluster:
     def _reap(self) -> None:
         with self._lock:
             self._children = [child for child in self._children if child.poll() is None]
-
-    def _log(self, broker: int) -> str:
-        return str(self.run.path / str(self.state.broker(broker).log))
 
 
 def lay_out(

@@ -13,6 +13,7 @@ from chaos.access import Access
 from chaos.cluster import deploy, state
 from chaos.cluster.attached import cleanup, entry, verbs
 from chaos.cluster.cache import Progress, silent
+from chaos.cluster.deployed import Deployed
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
@@ -27,17 +28,12 @@ THERE_S = 2.0
 """How long a broker may take to accept a connection."""
 
 
-class AttachedCluster:
-    """A cluster that exists, for one run. Its methods may be called from several threads.
+class AttachedCluster(Deployed):
+    """A cluster that exists, for one run; `address` is what a broker advertised when the run began.
 
     What it does to brokers it does by the user's commands. A command that ends well is not believed: a broker that was
     killed or stopped must refuse connections, one that was started must answer and be in the metadata.
     """
-
-    def __init__(self, run: RunDir, found: ClusterState) -> None:
-        self.run = run
-        self.state = found
-        self._lock = threading.RLock()  # around the state and its file, never around a wait
 
     @classmethod
     def deploy(
@@ -87,11 +83,6 @@ class AttachedCluster:
             run.cluster.unlink(missing_ok=True)
             raise
 
-    @classmethod
-    def attach(cls, run: RunDir) -> Self:
-        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
-        return cls(run, state.load(run))
-
     @staticmethod
     def clear(run: RunDir) -> None:
         """Leave the cluster as it was: brokers back, topics and groups of the run gone. Raises `AftershockError`."""
@@ -112,24 +103,9 @@ class AttachedCluster:
         if problems:
             raise ClusterError("; ".join(problems))
 
-    @property
-    def bootstrap(self) -> str:
-        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
-        return self.state.bootstrap
-
-    @property
-    def broker_ids(self) -> list[int]:
-        """The node ids, ascending."""
-        return [b.id for b in self.state.brokers]
-
     def broker_alive(self, broker: int) -> bool:
         """Whether the broker accepts a connection, as a paused one does: its system does so in its place."""
         return is_there(*self.address(broker), THERE_S, self._access)
-
-    def address(self, broker: int) -> tuple[str, int]:
-        """Where clients reach a broker: what it advertised when the run began."""
-        known = self.state.broker(broker)
-        return known.host, known.port
 
     def kill_broker(self, broker: int) -> None:
         """End a broker at once. Returns when it is gone; raises `ClusterError` if it was gone before."""
@@ -233,11 +209,6 @@ class AttachedCluster:
             except AftershockError as e:
                 problems.append(f"broker {known.id} was {known.state} by the run and is not back: {e}")
         return problems
-
-    def _note(self, broker: int, status: BrokerStatus) -> None:
-        with self._lock:
-            self.state.broker(broker).state = status
-            self.state.save(self.run.cluster)
 
     @cached_property
     def _access(self) -> Access | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,6 +12,7 @@ from docker.errors import NotFound
 from chaos.cluster import Cut, deploy, state
 from chaos.cluster.broker import BrokerDied, Starting, wait_ready
 from chaos.cluster.cache import Progress, silent
+from chaos.cluster.deployed import Deployed
 from chaos.cluster.docker import containers, disk, making, network
 from chaos.cluster.docker.engine import asking, connect, find_labelled, remove
 from chaos.cluster.docker.image import image_of
@@ -29,14 +29,12 @@ from chaos.wait import wait_until
 from docker import DockerClient
 
 
-class DockerCluster:
-    """The containers of one run. Its methods may be called from several threads."""
+class DockerCluster(Deployed):
+    """The containers of one run."""
 
     def __init__(self, run: RunDir, found: ClusterState, client: DockerClient | None = None) -> None:
-        self.run = run
-        self.state = found
+        super().__init__(run, found)
         self._client = client or connect()
-        self._lock = threading.RLock()  # around the state and its file, never around a wait
 
     @classmethod
     def deploy(
@@ -103,21 +101,6 @@ class DockerCluster:
         except (MachineError, ClusterError) as e:
             again = f"when it answers again: python -m chaos gc --run {run.run_id}"
             raise ClusterError(f"containers of {run.run_id} may be left: {e}; {again}") from None
-
-    @property
-    def bootstrap(self) -> str:
-        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
-        return self.state.bootstrap
-
-    @property
-    def broker_ids(self) -> list[int]:
-        """The node ids, ascending."""
-        return [b.id for b in self.state.brokers]
-
-    def address(self, broker: int) -> tuple[str, int]:
-        """Where clients reach a broker."""
-        known = self.state.broker(broker)
-        return known.host, known.port
 
     def broker_alive(self, broker: int) -> bool:
         """Whether the broker's container runs; a paused one does."""
@@ -297,11 +280,3 @@ class DockerCluster:
             wait_until(lambda: not self.broker_alive(broker), timeout_s, "it still runs", every_s=0.02)
         except WaitTimeout as e:
             raise ClusterError(f"broker {broker} {why}: {e}; see {self._log(broker)}") from None
-
-    def _note(self, broker: int, status: BrokerStatus) -> None:
-        with self._lock:
-            self.state.broker(broker).state = status
-            self.state.save(self.run.cluster)
-
-    def _log(self, broker: int) -> str:
-        return str(self.run.path / str(self.state.broker(broker).log))

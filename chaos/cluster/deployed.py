@@ -1,0 +1,47 @@
+"""What the clusters of all drivers have in common: a run, its `cluster.json`, and who is where."""
+
+from __future__ import annotations
+
+import threading
+from typing import Self
+
+from chaos.cluster import state
+from chaos.cluster.state import BrokerStatus, ClusterState
+from chaos.rundir import RunDir
+
+
+class Deployed:
+    """The cluster of one run. Its methods may be called from several threads."""
+
+    def __init__(self, run: RunDir, found: ClusterState) -> None:
+        self.run = run
+        self.state = found
+        self._lock = threading.RLock()  # around the state and its file, never around a wait
+
+    @classmethod
+    def attach(cls, run: RunDir) -> Self:
+        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
+        return cls(run, state.load(run))
+
+    @property
+    def bootstrap(self) -> str:
+        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
+        return self.state.bootstrap
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """The node ids, ascending."""
+        return [b.id for b in self.state.brokers]
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients reach a broker."""
+        known = self.state.broker(broker)
+        return known.host, known.port
+
+    def _note(self, broker: int, status: BrokerStatus) -> None:
+        with self._lock:
+            self.state.broker(broker).state = status
+            self.state.save(self.run.cluster)
+
+    def _log(self, broker: int) -> str:
+        return str(self.run.path / str(self.state.broker(broker).log))
