@@ -74,7 +74,7 @@ def run(runs_dir: Path, *arguments: object) -> dict:
 
 
 @needs_engine
-@pytest.mark.parametrize("name", ["leader-kill"])  # others pass too, minutes later
+@pytest.mark.parametrize("name", ["leader-kill"])  # the others cost CI minutes, and are no different
 def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path: Path, name: str) -> None:
     result = run(tmp_path, name, "--driver", "docker")
     assert all(f["proven_us"] for f in result["faults"])
