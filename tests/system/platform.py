@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,9 @@ def chaos(*arguments: object, env: dict[str, str] | None = None, timeout_s: floa
 def start(*arguments: object) -> subprocess.Popen[str]:
     """Start `python -m chaos` and leave it running."""
     argv = [sys.executable, "-m", "chaos", *map(str, arguments)]
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # a shell lets what it starts in the background ignore Ctrl-C, and all that these start in their turn
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
 
 
 def left_running(runs_dir: Path) -> list[str]:
