@@ -179,7 +179,14 @@ class Kafka:
 
         None if none answers.
         """
-        for address in sorted(self._order, key=self._rank):
+        listed, now = self._views.listed().values(), time.monotonic()
+
+        def against(address: tuple[str, int]) -> tuple[bool, bool]:
+            """What speaks against asking it: it did not answer just now; the others do not list it any more."""
+            fenced = bool(listed) and address in self._brokers.values() and address not in listed
+            return self._shunned.get(address, 0.0) > now, fenced
+
+        for address in sorted(self._order, key=against):
             try:
                 answer = self._links[address].ask(request, self._timeout_s)
             except OSError:
@@ -190,12 +197,6 @@ class Kafka:
             self._order.append(address)
             return answer
         return None
-
-    def _rank(self, address: tuple[str, int]) -> tuple[bool, bool]:
-        """What speaks against asking a broker: it did not answer just now; the others do not list it any more."""
-        merged = self._views.merged()
-        fenced = merged is not None and address in self._brokers.values() and address not in merged.brokers.values()
-        return self._shunned.get(address, 0.0) > time.monotonic(), fenced
 
     def ask(self, broker: int, request: Any) -> Any:
         """Ask this broker; None if it does not answer, or nobody knows where it is."""

@@ -53,15 +53,18 @@ class Views:
         """A broker that does not answer any more has no view."""
         self._latest.pop(address, None)
 
+    def listed(self) -> dict[int, tuple[str, int]]:
+        """The brokers that most views list; nobody vouches for himself alone. Empty without any view."""
+        views = self._fresh().values()
+        votes = Counter(broker for view in views for broker in view.brokers.items())
+        return {broker: at for (broker, at), count in sorted(votes.items()) if 2 * count > len(views)}
+
     def merged(self) -> Metadata | None:
         """The cluster as the views together show it; None without any."""
-        oldest = time.monotonic() - FRESH_S
-        views = {address: view for address, (at, view) in self._latest.items() if at >= oldest}
+        views = self._fresh()
         if not views:
             return None
-        listed = Counter(broker for view in views.values() for broker in view.brokers.items())
-        brokers = {broker: at for (broker, at), count in sorted(listed.items()) if 2 * count > len(views)}
-        ids = {at: broker for broker, at in listed}
+        ids = {at: broker for view in views.values() for broker, at in view.brokers.items()}
         partitions: dict[str, tuple[tuple[int, bool], PartitionState]] = {}
         for address, view in views.items():
             for name, state in view.partitions.items():
@@ -70,4 +73,8 @@ class Views:
                     partitions[name] = (rank, state)
         _, newest = max(self._latest.values(), key=lambda noted: noted[0])
         states = {name: state for name, (_, state) in sorted(partitions.items())}
-        return Metadata(brokers, states, newest.controller, newest.cluster_id)
+        return Metadata(self.listed(), states, newest.controller, newest.cluster_id)
+
+    def _fresh(self) -> dict[tuple[str, int], Metadata]:
+        oldest = time.monotonic() - FRESH_S
+        return {address: view for address, (at, view) in self._latest.items() if at >= oldest}

@@ -17,7 +17,7 @@ from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec, Place, broker_settings
 from chaos.cluster.state import BrokerState, ClusterState, DriverName, ProcessState
 from chaos.cluster.storage import new_id
-from chaos.errors import MachineError, RunDirError
+from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.rundir import RunDir
 
 NEEDED_DISK_BYTES = 2**30
@@ -39,6 +39,12 @@ def start_reaper(run: RunDir, owner: Identity | None, deadline_s: float) -> Spaw
     if owner is not None:
         argv += ["--owner", str(owner)]
     return spawn(argv, run=run, role=REAPER, owner=owner, log=log_of(run, REAPER))
+
+
+def check_reaper(run: RunDir, reaper: Identity) -> None:
+    """Raise `ClusterError` if nobody watches over the run any more."""
+    if not reaper.alive():
+        raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
 
 
 def lay_out(

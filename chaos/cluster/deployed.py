@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Self
 
 from chaos.cluster import state
+from chaos.cluster.leftovers import end_all
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.rundir import RunDir
 
@@ -37,6 +39,21 @@ class Deployed:
         """Where clients reach a broker."""
         known = self.state.broker(broker)
         return known.host, known.port
+
+    def start_broker(self, broker: int) -> None:
+        """Start a broker with its data, and wait until it is ready; nothing to do for one that runs."""
+        self.start_brokers([broker])
+
+    def start_brokers(self, brokers: Sequence[int]) -> None:
+        """Start several at once: after the loss of the majority, no single one gets ready by itself."""
+        raise NotImplementedError
+
+    def destroy(self) -> None:
+        """End everything of the run, clients and reaper included, and remove the brokers' data; the logs stay."""
+        end_all(self.run.path)
+        if self.run.cluster.exists():  # the whole run directory may have been removed
+            for broker in self.broker_ids:
+                self._note(broker, "ended")
 
     def _note(self, broker: int, status: BrokerStatus) -> None:
         with self._lock:

@@ -67,8 +67,7 @@ class ProcessCluster(Deployed):
             make = partial(lay_out, run, spec, release, owner, reaper.identity, deadline_s)
             cluster = cls._start(run, release, make)
             cluster._children.append(reaper.popen)
-            if not reaper.identity.alive():
-                raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
+            deploy.check_reaper(run, reaper.identity)
             return cluster
         except BaseException:
             end_all(run.path)
@@ -98,17 +97,13 @@ class ProcessCluster(Deployed):
         """Whether the broker's process exists; a paused one does."""
         return _alive(self.state.broker(broker))
 
-    def start_broker(self, broker: int) -> None:
-        """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs.
+    def start_brokers(self, brokers: Sequence[int]) -> None:
+        """Start several at once: after the loss of the majority, no single one gets ready by itself.
 
-        After a kill, the controller lets the broker in again only when the session of its former life has run out
+        After a kill, the controller lets a broker in again only when the session of its former life has run out
         (`broker.session.timeout.ms`, 9 s); with ZooKeeper, it is started only then. Raises `ClusterError` with the
         broker's last log lines.
         """
-        self.start_brokers([broker])
-
-    def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several at once: after the loss of the majority, no single one gets ready by itself."""
         starting: list[tuple[Starting, Spawned]] = []
         down = [known for b in brokers if not _alive(known := self.state.broker(b))]
         if self.state.zookeeper is not None:
@@ -157,12 +152,9 @@ class ProcessCluster(Deployed):
         remove_data(self.run.path)
 
     def destroy(self) -> None:
-        """End everything of the run, clients and reaper included, and remove the brokers' data; the logs stay."""
-        end_all(self.run.path)
+        """As every cluster does; this process is the parent of what was ended, and has to reap it."""
+        super().destroy()
         self._reap()
-        if self.run.cluster.exists():  # the whole run directory may have been removed
-            for broker in self.broker_ids:
-                self._note(broker, "ended")
 
     @staticmethod
     def clear(run: RunDir) -> None:

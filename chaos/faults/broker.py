@@ -108,7 +108,7 @@ class BrokerPause:
         if not self._brokers:
             return None
         with ThreadPoolExecutor(len(self._brokers)) as pool:
-            if not all(pool.map(lambda b: probe.is_silent(b, world), self._brokers)):
+            if not all(pool.map(lambda b: probe.is_silent(b, world.cluster, world.access), self._brokers)):
                 return None
         before = max(self._answered.values()) * 1000
         return (

@@ -7,7 +7,8 @@ takes the interface away as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 from chaos.cluster import Cut, Disconnect, Isolate, able
 from chaos.errors import FaultError
@@ -53,12 +54,29 @@ class _Followed:
 
 
 @dataclass
-class BrokerIsolate:
-    """Cut a broker off from its peers, its clients, or both. Proof: its peers noticed; a client's request hangs."""
+class _OfACut:
+    """What both kinds of cuts have: the cut itself, and its end."""
+
+    healed: ClassVar[str]
 
     spec: FaultSpec
     resolved: str = ""
     _cut: Cut | None = None
+
+    def heal(self, world: World) -> str:
+        """Let everything pass again."""
+        if self._cut is None:
+            return "nothing to heal"
+        able(world.cluster, Isolate).mend_network(self._cut)
+        return f"{self.resolved} {self.healed}"
+
+
+@dataclass
+class BrokerIsolate(_OfACut):
+    """Cut a broker off from its peers, its clients, or both. Proof: its peers noticed; a client's request hangs."""
+
+    healed = "is reached again"
+
     _followed: _Followed | None = None
 
     def inject(self, world: World) -> str:
@@ -81,28 +99,20 @@ class BrokerIsolate:
             return None
         if self._cut.others:
             return self._followed.noticed(world)
-        silent = probe.is_silent(self._cut.broker, world)
+        silent = probe.is_silent(self._cut.broker, world.cluster, world.access)
         return f"{self.resolved} left a client's request unanswered for {probe.SILENCE_S:g} s" if silent else None
-
-    def heal(self, world: World) -> str:
-        """Let everything pass again."""
-        if self._cut is None:
-            return "nothing to heal"
-        able(world.cluster, Isolate).mend_network(self._cut)
-        return f"{self.resolved} is reached again"
 
 
 @dataclass
-class LinkCut:
+class LinkCut(_OfACut):
     """Cut two brokers from each other, while both reach everybody else.
 
     Proof: the ISR of a partition that both hold shrank; or, where they hold none or are patient, packets that one sent
     to the other were dropped, as the kernel counts.
     """
 
-    spec: FaultSpec
-    resolved: str = ""
-    _cut: Cut | None = None
+    healed = "reach each other again"
+
     _sides: tuple[_Followed, ...] = ()
 
     def inject(self, world: World) -> str:
@@ -125,22 +135,15 @@ class LinkCut:
         dropped = 0 if seen else able(world.cluster, Isolate).dropped_packets(self._cut)
         return seen or (f"{dropped} packets between {self.resolved} were dropped" if dropped else None)
 
-    def heal(self, world: World) -> str:
-        """Let them talk again."""
-        if self._cut is None:
-            return "nothing to heal"
-        able(world.cluster, Isolate).mend_network(self._cut)
-        return f"{self.resolved} reach each other again"
-
 
 @dataclass
 class BrokerDisconnect:
-    """Take a broker off the network. Proof: its peers noticed, or connecting to it fails."""
+    """Take a broker off the network. Proof: its peers noticed."""
 
     spec: FaultSpec
     resolved: str = ""
     _broker: int = 0
-    _followed: _Followed | None = field(default=None)
+    _followed: _Followed | None = None
 
     def inject(self, world: World) -> str:
         """Unplug it."""

@@ -6,6 +6,7 @@ import struct
 import time
 
 from chaos.access import Access
+from chaos.cluster import Cluster
 from chaos.errors import FaultError
 from chaos.faults.world import World
 from chaos.wire import connect, left
@@ -40,10 +41,10 @@ def answered(broker: int, world: World) -> float:
         raise FaultError(f"broker {broker} did not answer even before the fault: {e or type(e).__name__}") from None
 
 
-def is_silent(broker: int, world: World) -> bool:
+def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
     """Whether a broker takes a connection and leaves a request unanswered; one that refuses is gone, not silent."""
     try:
-        answer_s(*world.cluster.address(broker), SILENCE_S, world.access)
+        answer_s(*cluster.address(broker), SILENCE_S, access)
     except TimeoutError:
         return True
     except OSError:

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from docker import DockerClient
 
 from chaos.cluster.docker.engine import connect
 from chaos.errors import MachineError
 from chaos.wait import wait_until
-from docker import DockerClient
 from tests.system.platform import ROOT
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]

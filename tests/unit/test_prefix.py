@@ -14,7 +14,8 @@ from chaos.scenario.prefix import new_prefix, prefixed
 
 EVERYWHERE = """
 title: everything that names something in the cluster
-cluster: {driver: attached, bootstrap: "h:1", allow_faults: true, verbs: {kill: "true", start: "true"}}
+cluster:
+  {driver: attached, bootstrap: "h:1", allow_faults: true, verbs: {kill: "0", start: "0", pause: "0", resume: "0"}}
 topics: [{name: TOPIC-a, partitions: 3}, {name: TOPIC-b}]
 producers: [{name: shop, topic: TOPIC-a}, {name: depot, topic: TOPIC-b}]
 consumers:
@@ -23,7 +24,7 @@ consumers:
   - {mode: assign, name: none, topics: [TOPIC-b], start: latest}
 faults:
   - {name: a, kind: broker.kill, target: {leader_of: TOPIC-a/0}, when: {acked: 1}}
-  - {name: b, kind: broker.kill, target: {followers_of: TOPIC-a/1}, when: {acked: 1}}
+  - {name: b, kind: broker.pause, target: {followers_of: TOPIC-a/1}, when: {acked: 1}, heal: {after: 1s}}
   - {name: c, kind: broker.kill, target: {follower_of: TOPIC-a/2}, when: {acked: 1}}
   - {name: d, kind: coordinator.kill, target: {coordinator_of: GROUP-a}, when: {acked: 1}}
   - {name: e, kind: consumer.crash, target: {member: billing/1}, when: {delivered: {consumer: billing, records: 1}}}

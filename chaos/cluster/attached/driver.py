@@ -75,8 +75,7 @@ class AttachedCluster(Deployed):
                 ],
             )
             found.save(run.cluster)
-            if not reaper.identity.alive():
-                raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
+            deploy.check_reaper(run, reaper.identity)
             return cls(run, found)
         except BaseException:
             end_all(run.path)
@@ -114,10 +113,6 @@ class AttachedCluster(Deployed):
     def stop_broker(self, broker: int) -> None:
         """Shut a broker down. Returns when it is gone; raises `ClusterError` if it was gone before."""
         self._take_down("stop", broker, "stopped")
-
-    def start_broker(self, broker: int) -> None:
-        """Start a broker, and wait until it answers and is in the metadata; nothing to do for one that is there."""
-        self.start_brokers([broker])
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
         """Start several at once: after the loss of the majority, no single one gets ready by itself."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
-from chaos.cluster.processes import OWNER, ROLE, RUN, RUN_DIR, Identity, wait_gone
+from chaos.cluster.processes import MARKS, Identity, wait_gone
 from chaos.errors import ClusterError
 from chaos.scenario.verbs import PLACE
 
@@ -48,7 +48,7 @@ def run(
 
     `meanwhile` is called again and again until it ends, `under_way` when it has begun and when it is over.
     """
-    env = {key: value for key, value in os.environ.items() if key not in (RUN, RUN_DIR, ROLE, OWNER)}
+    env = {key: value for key, value in os.environ.items() if key not in MARKS}
     with tempfile.TemporaryFile() as output:
         child = subprocess.Popen(
             ["/bin/sh", "-c", command],

@@ -8,6 +8,7 @@ import time
 from datetime import datetime
 from typing import Any
 
+from docker import DockerClient
 from docker.errors import APIError
 
 from chaos.cluster import broker, jvm
@@ -18,7 +19,6 @@ from chaos.cluster.processes import Identity, marks_of
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerState
 from chaos.rundir import RunDir
-from docker import DockerClient
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
 _PERIOD_US = 100_000

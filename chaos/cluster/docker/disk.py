@@ -12,11 +12,12 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from chaos.cluster.docker.engine import asking, labels
+from docker import DockerClient
+
+from chaos.cluster.docker.engine import asking, execute, labels
 from chaos.cluster.processes import Identity
 from chaos.errors import ClusterError
 from chaos.rundir import RunDir
-from docker import DockerClient
 
 MOUNT = "/disk"
 DATA = f"{MOUNT}/data"
@@ -81,9 +82,7 @@ def room(keeper: Any, broker: int) -> int:
 
 
 def _run(keeper: Any, argv: list[str]) -> str:
-    with asking(f"{argv[0]} cannot be run on a broker's disk"):
-        code, output = keeper.exec_run(argv)
-    said: str = output.decode(errors="replace").strip()
+    code, said = execute(keeper, argv)
     if code:
         raise ClusterError(f"{' '.join(argv)} failed: {said}")
     return said

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Self
 
-from docker.errors import NotFound
+from docker import DockerClient
 
 from chaos.cluster import Cut, deploy, state
 from chaos.cluster.broker import BrokerDied, Starting, wait_ready
@@ -26,7 +26,6 @@ from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.errors import ClusterError, MachineError, WaitTimeout
 from chaos.rundir import RunDir
 from chaos.wait import wait_until
-from docker import DockerClient
 
 
 class DockerCluster(Deployed):
@@ -62,7 +61,9 @@ class DockerCluster(Deployed):
             image = image_of(client, spec.kafka, release.jars, on_progress)
             on_progress(f"starting {spec.brokers} containers of Kafka {spec.kafka}")
             lay_out = partial(making.lay_out, client, run, spec, release, image, owner, reaper, deadline_s)
-            return cls._start(client, run, lay_out)
+            cluster = cls._start(client, run, lay_out)
+            deploy.check_reaper(run, reaper)
+            return cluster
         except BaseException:
             end_all(run.path)
             run.cluster.unlink(missing_ok=True)
@@ -105,10 +106,6 @@ class DockerCluster(Deployed):
     def broker_alive(self, broker: int) -> bool:
         """Whether the broker's container runs; a paused one does."""
         return self._status(broker) in ("running", "paused")
-
-    def start_broker(self, broker: int) -> None:
-        """Start a broker with its data, and wait until it is unfenced; nothing to do for one that runs."""
-        self.start_brokers([broker])
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
         """Start several at once: after the loss of the majority, no single one gets ready by itself."""
@@ -173,7 +170,7 @@ class DockerCluster(Deployed):
 
     def dropped_packets(self, cut: Cut) -> int:
         """How many packets a cut has dropped so far, as the kernel counts."""
-        return network.dropped(self._container(cut.broker), cut, self._addresses(cut))
+        return network.dropped(self._container(cut.broker), self._addresses(cut))
 
     def disconnect_broker(self, broker: int) -> None:
         """Take a broker off the run's network; its published port goes with it."""
@@ -231,21 +228,10 @@ class DockerCluster(Deployed):
         self.clear(self.run)
         remove_data(self.run.path)
 
-    def destroy(self) -> None:
-        """End everything of the run, clients and reaper included, and remove the brokers' data; the logs stay."""
-        end_all(self.run.path)
-        if self.run.cluster.exists():  # the whole run directory may have been removed
-            for broker in self.broker_ids:
-                self._note(broker, "ended")
-
     def _container(self, broker: int) -> Any:
         """As it is now. Raises `ClusterError` if it was removed."""
-        name = self.state.broker(broker).container
-        try:
-            with asking(f"broker {broker} cannot be looked at"):
-                return self._client.containers.get(str(name))
-        except NotFound:
-            raise ClusterError(f"broker {broker} has no container any more; see {self._log(broker)}") from None
+        with asking(f"broker {broker} cannot be looked at, see {self._log(broker)}"):
+            return self._client.containers.get(str(self.state.broker(broker).container))
 
     def _keeper(self) -> Any:
         if self.state.keeper is None:

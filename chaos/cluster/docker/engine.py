@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import docker
 import requests
+from docker import DockerClient
 from docker.errors import APIError, DockerException, NotFound
 
-import docker
 from chaos.cluster.processes import Identity, pid_namespace
 from chaos.errors import AftershockError, ClusterError, MachineError
 from chaos.rundir import RunDir
-from docker import DockerClient
 
 LABEL = "aftershock.run_dir"
 TIMEOUT_S = 60
@@ -56,6 +56,13 @@ def asking(what: str) -> Iterator[None]:
         raise ClusterError(f"{what}: the Docker engine says {reason(e)}") from None
     except (DockerException, requests.RequestException) as e:
         raise ClusterError(f"{what}: the Docker engine does not answer any more ({type(e).__name__})") from None
+
+
+def execute(container: Any, argv: Sequence[str], user: str = "") -> tuple[int, str]:
+    """Run a command in a container: its exit code, and what it said. Raises `ClusterError` where it cannot be run."""
+    with asking(f"{argv[0]} cannot be run in {container.name}"):
+        code, output = container.exec_run(list(argv), user=user)
+    return code, output.decode(errors="replace").strip()
 
 
 def reason(error: APIError) -> str:

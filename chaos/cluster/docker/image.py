@@ -7,12 +7,12 @@ import os
 from pathlib import Path
 
 import requests
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker import DockerClient
+from docker.errors import APIError, DockerException
 
 from chaos.cluster.cache import Progress
 from chaos.cluster.docker.engine import asking, reason
 from chaos.errors import ClusterError, MachineError
-from docker import DockerClient
 
 DOCKERFILE = Path(__file__).resolve().parents[3] / "docker" / "broker" / "Dockerfile"
 LOCAL_BASE, PUBLIC_BASE = "aftershock-base:bookworm", "debian:bookworm-slim"
@@ -29,14 +29,15 @@ def image_of(client: DockerClient, version: str, jars: Path, on_progress: Progre
     with asking(f"image {base} cannot be looked at"):
         facts = (DOCKERFILE.read_text(encoding="utf-8"), client.images.get(base).id, jars.name)
     name = f"aftershock-kafka:{version}-{hashlib.sha256(repr(facts).encode()).hexdigest()[:12]}"
-    try:
-        client.images.get(name)
-    except ImageNotFound:
+    if not _is_there(client, name):
         on_progress(f"building the image of Kafka {version} on {base}, once")
         _build(client, name, base, jars)
-    except (DockerException, requests.RequestException) as e:
-        raise ClusterError(f"image {name} cannot be looked at: {e}") from None
     return name
+
+
+def _is_there(client: DockerClient, name: str) -> bool:
+    with asking(f"image {name} cannot be looked at"):
+        return bool(client.images.list(name))
 
 
 def _build(client: DockerClient, name: str, base: str, jars: Path) -> None:
@@ -65,9 +66,8 @@ def _base(client: DockerClient, on_progress: Progress) -> str:
     else:
         candidates, wanted = [LOCAL_BASE, PUBLIC_BASE], PUBLIC_BASE
     for name in candidates:
-        with asking(f"image {name} cannot be looked at"):
-            if client.images.list(name):
-                return name
+        if _is_there(client, name):
+            return name
     on_progress(f"pulling {wanted}, once")
     try:
         client.images.pull(wanted)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from docker import DockerClient
+
 from chaos.cluster import deploy
 from chaos.cluster.broker import home
 from chaos.cluster.docker import containers, disk, network
@@ -11,7 +13,6 @@ from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec, Place
 from chaos.cluster.state import ClusterState
 from chaos.rundir import RunDir
-from docker import DockerClient
 
 _PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
 

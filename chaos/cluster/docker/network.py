@@ -11,15 +11,15 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from docker import DockerClient
 from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool
 
 from chaos.cluster import Cut
-from chaos.cluster.docker.engine import asking, labels, reason
+from chaos.cluster.docker.engine import asking, execute, labels, reason
 from chaos.cluster.processes import Identity
 from chaos.errors import ClusterError
 from chaos.rundir import RunDir
-from docker import DockerClient
 
 _FIRST_HOST = 10
 ATTEMPTS = 20
@@ -71,20 +71,20 @@ def drop(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
 def let_pass(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
     """Take away the rules of a cut that are there. Raises `ClusterError`."""
     for rule in _rules(cut, addresses):
-        if _run(container, ["iptables", "-w", "-C", *rule])[0] == 0:
+        if _as_root(container, ["iptables", "-w", "-C", *rule])[0] == 0:
             _iptables(container, "-D", rule)
 
 
-def dropped(container: Any, cut: Cut, addresses: Sequence[str]) -> int:
-    """How many packets the rules of a cut have dropped. Raises `ClusterError`."""
+def dropped(container: Any, addresses: Sequence[str]) -> int:
+    """How many packets from or to these addresses were dropped. Raises `ClusterError`."""
     packets = 0
-    for chain, side in (("INPUT", "source"), ("OUTPUT", "destination")):
-        code, said = _run(container, ["iptables", "-w", "-nvxL", chain])
+    for chain, column in (("INPUT", 7), ("OUTPUT", 8)):
+        code, said = _as_root(container, ["iptables", "-w", "-nvxL", chain])
         if code:
             raise ClusterError(f"iptables -L {chain} failed in {container.name}: {said}")
         # pkts bytes target prot opt in out source destination
         fields = [line.split() for line in said.splitlines()[2:]]
-        packets += sum(int(f[0]) for f in fields if f[2] == "DROP" and f[7 if side == "source" else 8] in addresses)
+        packets += sum(int(f[0]) for f in fields if f[2] == "DROP" and f[column] in addresses)
     return packets
 
 
@@ -97,12 +97,10 @@ def _rules(cut: Cut, addresses: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _iptables(container: Any, action: str, rule: Sequence[str]) -> None:
-    code, said = _run(container, ["iptables", "-w", action, *rule])
+    code, said = _as_root(container, ["iptables", "-w", action, *rule])
     if code:
         raise ClusterError(f"iptables {action} {' '.join(rule)} failed in {container.name}: {said}")
 
 
-def _run(container: Any, argv: Sequence[str]) -> tuple[int, str]:
-    with asking(f"{argv[0]} cannot be run in {container.name}"):
-        code, output = container.exec_run(list(argv), user="root")
-    return code, output.decode(errors="replace").strip()
+def _as_root(container: Any, argv: Sequence[str]) -> tuple[int, str]:
+    return execute(container, argv, user="root")
