@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from chaos.faults import targets
 from chaos.faults.world import World
-from chaos.scenario.faults import ConsumerSlow as ConsumerSlowSpec
 from chaos.scenario.faults import FaultSpec
+from chaos.scenario.faults.consumer import ConsumerSlow as ConsumerSlowSpec
 
 
 @dataclass

@@ -14,9 +14,9 @@ from chaos.cluster import Cut, Disconnect, Isolate, able
 from chaos.errors import FaultError
 from chaos.faults import probe, targets
 from chaos.faults.world import World
-from chaos.scenario.faults import BrokerIsolate as BrokerIsolateSpec
 from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults import LinkCut as LinkCutSpec
+from chaos.scenario.faults.network import BrokerIsolate as BrokerIsolateSpec
+from chaos.scenario.faults.network import LinkCut as LinkCutSpec
 from chaos.views import PartitionState
 
 

@@ -8,9 +8,9 @@ from chaos.cluster import ExhaustMemory, FillDisk, Start, Throttle, able
 from chaos.faults import targets
 from chaos.faults.broker import BrokerKill
 from chaos.faults.world import World
-from chaos.scenario.faults import BrokerThrottle as BrokerThrottleSpec
-from chaos.scenario.faults import DiskFill as DiskFillSpec
 from chaos.scenario.faults import FaultSpec
+from chaos.scenario.faults.resources import BrokerThrottle as BrokerThrottleSpec
+from chaos.scenario.faults.resources import DiskFill as DiskFillSpec
 
 WAITED_S = 0.5
 """How much longer a throttled broker must have waited for the CPU to count as slow."""
