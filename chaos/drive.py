@@ -103,7 +103,7 @@ class Drive:
         members: Counter[str] = Counter()
         for entry in self._scenario.consumers:
             if entry.mode == "subscribe":
-                members[entry.group] += entry.members
+                members[entry.group] += entry.admitted_members
 
         def missing() -> list[str]:
             found = []
@@ -226,8 +226,9 @@ class Drive:
             readers = [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name)
             for reader in readers:
                 positions = fleet.positions(reader)
+                topics = entry.topics_among({partition.rpartition("/")[0] for partition in ends})
                 for partition, end in ends.items():
-                    if partition.rpartition("/")[0] in entry.topics and positions.get(partition, 0) < end:
+                    if partition.rpartition("/")[0] in topics and positions.get(partition, 0) < end:
                         found.append(
                             f"{reader} is at {positions.get(partition, 'no position')} of {end} in {partition}"
                         )

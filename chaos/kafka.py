@@ -17,11 +17,15 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from chaos.access import Access
+from chaos.schemas.groups import ConsumerGroupDescribeRequest
 from chaos.views import Metadata, PartitionState, Views
-from chaos.wire import Link
+from chaos.wire import Link, ask_versions
 
 NO_LEADER = -1
 NO_ERROR = 0
+UNKNOWN_GROUP = "Dead"
+CONSUMER_GROUP_DESCRIBE = 69
+"""The key of that API."""
 
 METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
 """Version of each request."""
@@ -70,6 +74,7 @@ class Kafka:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
+        self._kip_848: dict[int, bool] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -138,8 +143,36 @@ class Kafka:
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
         described = answer.groups[0]
+        if described.group_state == UNKNOWN_GROUP and self._knows_kip_848(coordinator):
+            return self._group_of_kip_848(group, coordinator) or GroupState(UNKNOWN_GROUP, coordinator, ())
         members = tuple(
             GroupMember(m.member_id, m.client_id, m.client_host, _assigned(m.member_assignment))
+            for m in described.members
+        )
+        return GroupState(described.group_state, coordinator, members)
+
+    def _knows_kip_848(self, broker: int) -> bool:
+        """Whether a broker can describe groups of the `consumer` protocol; others would close the connection."""
+        if broker not in self._kip_848:
+            answer = self.ask(broker, ask_versions())
+            if answer is None:
+                return False
+            self._kip_848[broker] = any(api.api_key == CONSUMER_GROUP_DESCRIBE for api in answer.api_keys)
+        return self._kip_848[broker]
+
+    def _group_of_kip_848(self, group: str, coordinator: int) -> GroupState | None:
+        """A group whose members speak the `consumer` protocol, which DescribeGroups calls unknown."""
+        answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
+        if answer is None or answer.groups[0].error_code != NO_ERROR:
+            return None
+        described = answer.groups[0]
+        members = tuple(
+            GroupMember(
+                m.member_id,
+                m.client_id,
+                m.client_host,
+                tuple(sorted(f"{t.topic_name}/{p}" for t in m.assignment.topic_partitions for p in t.partitions)),
+            )
             for m in described.members
         )
         return GroupState(described.group_state, coordinator, members)

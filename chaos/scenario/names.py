@@ -21,4 +21,6 @@ class InCluster:
 
 
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
+TopicPattern = Annotated[str, Field(pattern=r"^[A-Za-z0-9._*+?\[\]\\-]{1,249}$"), InCluster(249)]
+"""A regular expression for whole names of topics, without alternatives: then what it matches begins with its text."""
 GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
