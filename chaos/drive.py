@@ -73,9 +73,15 @@ class Drive:
             fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))
             kafka = connect()
             rng = self._resolved.rng("faults")
-            world = World(self._scenario, self._cluster, fleet, observer, kafka, rng, access)
+            # a connection for each fault: one that waits for the answer of a dead broker holds up no other
+            worlds = {
+                f.name: World(self._scenario, self._cluster, fleet, observer, connect(), rng, access)
+                for f in self._scenario.faults
+            }
+            for world in worlds.values():
+                stack.callback(world.kafka.close)
             faults = {
-                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world, writer, self._events, self._limits.proof)
+                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, worlds[f.name], writer, self._events, self._limits.proof)
                 for f in self._scenario.faults
             }
             for fault in faults.values():

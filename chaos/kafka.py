@@ -6,6 +6,7 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class GroupState:
 
 
 class Kafka:
-    """Questions to a cluster, each broker over a connection of its own. Not for several threads.
+    """Questions to a cluster, each broker over a connection of its own. One question at a time, from any thread.
 
     `topics` are all that its metadata is asked for: others may have thousands. None means every topic.
     """
@@ -67,6 +68,7 @@ class Kafka:
         self, bootstrap: str, timeout_s: float = 1.0, access: Access | None = None, topics: Sequence[str] | None = None
     ) -> None:
         self._timeout_s = timeout_s
+        self._asking = threading.RLock()
         self._access = access
         self._topics = None if topics is None else [_Named(name=name) for name in topics]
         self._order = addresses(bootstrap)
@@ -212,6 +214,10 @@ class Kafka:
 
         None if none answers.
         """
+        with self._asking:
+            return self._ask_any(request)
+
+    def _ask_any(self, request: Any) -> Any:
         listed, now = self._views.listed().values(), time.monotonic()
 
         def against(address: tuple[str, int]) -> tuple[bool, bool]:
@@ -233,6 +239,10 @@ class Kafka:
 
     def ask(self, broker: int, request: Any) -> Any:
         """Ask this broker; None if it does not answer, or nobody knows where it is."""
+        with self._asking:
+            return self._ask(broker, request)
+
+    def _ask(self, broker: int, request: Any) -> Any:
         if broker not in self._brokers and self.metadata() is None:
             return None
         address = self._brokers.get(broker)
