@@ -38,7 +38,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
     names = [t.name for t in scenario.topics]
     for c in scenario.consumers:
         reset = _reset(c.config)
-        commits, auto = c.commit.when != "never", c.commit.kind == "auto"
+        commits, auto = c.commit.when != "never" or c.commit.on_revoke, c.commit.kind == "auto"
         if c.mode == "subscribe":
             topics, members, known = set(c.topics_among(names)), c.admitted_members, readers.get(c.group)
             if known:
