@@ -73,9 +73,15 @@ class Drive:
             fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))
             kafka = connect()
             rng = self._resolved.rng("faults")
-            world = World(self._scenario, self._cluster, fleet, observer, kafka, rng, access)
+            # a connection for each fault: one that waits for the answer of a dead broker holds up no other
+            worlds = {
+                f.name: World(self._scenario, self._cluster, fleet, observer, connect(), rng, access)
+                for f in self._scenario.faults
+            }
+            for world in worlds.values():
+                stack.callback(world.kafka.close)
             faults = {
-                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world, writer, self._events, self._limits.proof)
+                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, worlds[f.name], writer, self._events, self._limits.proof)
                 for f in self._scenario.faults
             }
             for fault in faults.values():
@@ -103,7 +109,7 @@ class Drive:
         members: Counter[str] = Counter()
         for entry in self._scenario.consumers:
             if entry.mode == "subscribe":
-                members[entry.group] += entry.members
+                members[entry.group] += entry.admitted_members
 
         def missing() -> list[str]:
             found = []
@@ -226,8 +232,9 @@ class Drive:
             readers = [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name)
             for reader in readers:
                 positions = fleet.positions(reader)
+                topics = entry.topics_among({partition.rpartition("/")[0] for partition in ends})
                 for partition, end in ends.items():
-                    if partition.rpartition("/")[0] in entry.topics and positions.get(partition, 0) < end:
+                    if partition.rpartition("/")[0] in topics and positions.get(partition, 0) < end:
                         found.append(
                             f"{reader} is at {positions.get(partition, 'no position')} of {end} in {partition}"
                         )

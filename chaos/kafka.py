@@ -6,6 +6,7 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,15 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from chaos.access import Access
+from chaos.schemas.groups import ConsumerGroupDescribeRequest
 from chaos.views import Metadata, PartitionState, Views
-from chaos.wire import Link
+from chaos.wire import Link, ask_versions
 
 NO_LEADER = -1
 NO_ERROR = 0
+UNKNOWN_GROUP = "Dead"
+CONSUMER_GROUP_DESCRIBE = 69
+"""The key of that API."""
 
 METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
 """Version of each request."""
@@ -54,7 +59,7 @@ class GroupState:
 
 
 class Kafka:
-    """Questions to a cluster, each broker over a connection of its own. Not for several threads.
+    """Questions to a cluster, each broker over a connection of its own. One question at a time, from any thread.
 
     `topics` are all that its metadata is asked for: others may have thousands. None means every topic.
     """
@@ -63,6 +68,7 @@ class Kafka:
         self, bootstrap: str, timeout_s: float = 1.0, access: Access | None = None, topics: Sequence[str] | None = None
     ) -> None:
         self._timeout_s = timeout_s
+        self._asking = threading.RLock()
         self._access = access
         self._topics = None if topics is None else [_Named(name=name) for name in topics]
         self._order = addresses(bootstrap)
@@ -70,6 +76,7 @@ class Kafka:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
+        self._kip_848: dict[int, bool] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -138,8 +145,36 @@ class Kafka:
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
         described = answer.groups[0]
+        if described.group_state == UNKNOWN_GROUP and self._knows_kip_848(coordinator):
+            return self._group_of_kip_848(group, coordinator) or GroupState(UNKNOWN_GROUP, coordinator, ())
         members = tuple(
             GroupMember(m.member_id, m.client_id, m.client_host, _assigned(m.member_assignment))
+            for m in described.members
+        )
+        return GroupState(described.group_state, coordinator, members)
+
+    def _knows_kip_848(self, broker: int) -> bool:
+        """Whether a broker can describe groups of the `consumer` protocol; others would close the connection."""
+        if broker not in self._kip_848:
+            answer = self.ask(broker, ask_versions())
+            if answer is None:
+                return False
+            self._kip_848[broker] = any(api.api_key == CONSUMER_GROUP_DESCRIBE for api in answer.api_keys)
+        return self._kip_848[broker]
+
+    def _group_of_kip_848(self, group: str, coordinator: int) -> GroupState | None:
+        """A group whose members speak the `consumer` protocol, which DescribeGroups calls unknown."""
+        answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
+        if answer is None or answer.groups[0].error_code != NO_ERROR:
+            return None
+        described = answer.groups[0]
+        members = tuple(
+            GroupMember(
+                m.member_id,
+                m.client_id,
+                m.client_host,
+                tuple(sorted(f"{t.topic_name}/{p}" for t in m.assignment.topic_partitions for p in t.partitions)),
+            )
             for m in described.members
         )
         return GroupState(described.group_state, coordinator, members)
@@ -179,6 +214,10 @@ class Kafka:
 
         None if none answers.
         """
+        with self._asking:
+            return self._ask_any(request)
+
+    def _ask_any(self, request: Any) -> Any:
         listed, now = self._views.listed().values(), time.monotonic()
 
         def against(address: tuple[str, int]) -> tuple[bool, bool]:
@@ -200,6 +239,10 @@ class Kafka:
 
     def ask(self, broker: int, request: Any) -> Any:
         """Ask this broker; None if it does not answer, or nobody knows where it is."""
+        with self._asking:
+            return self._ask(broker, request)
+
+    def _ask(self, broker: int, request: Any) -> Any:
         if broker not in self._brokers and self.metadata() is None:
             return None
         address = self._brokers.get(broker)

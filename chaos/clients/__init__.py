@@ -20,6 +20,11 @@ crashed.
     {"do": "start"}                           begin to send (producers whose spec says `hold`)
     {"do": "stop"}                            finish, then exit with 0: a producer flushes, a consumer leaves its group
     {"do": "slow", "per_record_s": 0.02}      take that much longer for each record; 0 is full speed again (consumers)
+    {"do": "seek", "offsets": {"orders/0": 9}} go on there, on the partitions it holds; or "ago_s": 5.0 for what was
+                                              written so long ago (consumers)
+
+Where several clients are threads of one process (the spec's `threads`), each writes its own tables, an order with a
+`client` is for that one only, and every event says whose it is in `client`.
 
 The end of stdin means that the owner died: the client ends at once. A crash is a SIGKILL and needs no order.
 
@@ -31,7 +36,7 @@ The end of stdin means that the owner died: the client ends at once. A crash is 
         consumer: delivered (count of this incarnation), assigned ["orders/0", ...],
                   positions {"orders/0": 17}: next offset after the last processed record of each partition it holds, or
                   where it began; a partition whose beginning the client could not tell is left out until it is known,
-                  member_id and generation (null in assign mode)
+                  member_id and generation (null in assign mode); after a seek sought [["orders/0", from, to], ...]
     {"event": "stopped"}                      it did what `stop` asks for
     {"event": "error", "detail": "..."}       something went wrong; it goes on unless it exits
 

@@ -1,17 +1,20 @@
 """The assign consumer: `python -m chaos.clients.assign_consumer SPEC`. Its protocol is that of `chaos.clients`.
 
 It reads every partition that its topics have when it starts, each from a position that it finds out first, as a
-number. No group coordinator assigns or takes away anything. It goes on from its own checkpoint after a crash; it
-commits only if its commit setting says so, for others to see.
+number; those that are added later only where it is told to discover them, and then from their start. No group
+coordinator assigns or takes away anything. It goes on from its own checkpoint after a crash; it commits only if its
+commit setting says so, for others to see.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
@@ -25,6 +28,7 @@ from chaos.errors import ClientError
 
 ASK_TIMEOUT_S = 5.0
 ASK_AGAIN_S = 0.2
+ASK_PROCESS_TIMEOUT_S = 20.0
 
 T = TypeVar("T")
 
@@ -35,7 +39,10 @@ class AssignConsumer:
     def __init__(self, spec: AssignConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         self._spec, self._channel = spec, channel
         self._reader = Reader(spec, "assign", channel, lifecycle)
+        if spec.no_group_id is not None:
+            lifecycle.error(said_without_group_id(self._reader.settings(""), spec.no_group_id))
         self._consumer = Consumer(self._reader.settings(group_id(spec)))
+        self._next_look = 0.0
 
     def run(self) -> None:
         """Find out where to begin, and read until the order to stop."""
@@ -45,9 +52,28 @@ class AssignConsumer:
             self._consumer.assign([TopicPartition(*p, b.position) for p, b in beginnings.items()])
             self._reader.assignments.assigned(beginnings)
             self._reader.progress()
+            if self._spec.discover_s is not None:
+                self._reader.between_polls = self._discover
             self._reader.read(self._consumer)
         self._consumer.close()
         self._reader.close()
+
+    def _discover(self, consumer: Consumer) -> None:
+        """Look for partitions that were added, now and then, and read them from their start."""
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + (self._spec.discover_s or 0.0)
+        try:
+            new = [p for p in self._partitions() if p not in self._reader.assignments.numbers]
+            beginnings = {p: Beginning(watermarks(consumer, p, ASK_TIMEOUT_S)[0], "start") for p in new}
+        except KafkaException as e:
+            log(f"looking for new partitions again: {e}")
+            return
+        if beginnings:
+            self._reader.settle(consumer)
+            consumer.incremental_assign([TopicPartition(*p, b.position) for p, b in beginnings.items()])
+            self._reader.assignments.assigned(beginnings)
+            self._reader.progress()
 
     def _ask(self, question: Callable[[], T]) -> T | None:
         """Ask until there is an answer, for brokers may be down just now; None if ordered to stop before."""
@@ -76,9 +102,12 @@ class AssignConsumer:
             return self._group_offset(partition)
         if spec.start == "timestamp":
             return Beginning(self._at_time(partition), "start")
-        if name in spec.offsets:
-            return Beginning(spec.offsets[name], "start")
         low, high = watermarks(self._consumer, partition, ASK_TIMEOUT_S)
+        if name in spec.offsets:
+            while high < spec.offsets[name] and not self._channel.stopping:  # not there yet
+                time.sleep(0.05)
+                low, high = watermarks(self._consumer, partition, ASK_TIMEOUT_S)
+            return Beginning(spec.offsets[name], "start")
         return Beginning(high if spec.start == "latest" else low, "start")
 
     def _group_offset(self, partition: Partition) -> Beginning:
@@ -111,6 +140,30 @@ class AssignConsumer:
 def group_id(spec: AssignConsumerSpec) -> str:
     """Its group id. librdkafka demands one of every consumer; one that is not the scenario's is never committed to."""
     return spec.group if spec.group is not None else f"aftershock-none-{spec.client.replace('/', '-')}"
+
+
+def said_without_group_id(settings: dict[str, Any], which: Literal["absent", "empty"]) -> str:
+    """What the client library says to no group.id, or to an empty one; asked in a process of its own, for it may abort.
+
+    Nothing is connected to: what is asked for is only whether there can be such a consumer.
+    """
+    plain = {key: value for key, value in settings.items() if isinstance(value, bool | int | float | str)}
+    plain |= {"group.id": "", "bootstrap.servers": "", "enable.auto.commit": True}
+    if which == "absent":
+        del plain["group.id"]
+    asked = subprocess.run(
+        [sys.executable, "-c", "import json, sys, confluent_kafka as c; c.Consumer(json.load(sys.stdin))"],
+        input=json.dumps(plain),
+        capture_output=True,
+        text=True,
+        timeout=ASK_PROCESS_TIMEOUT_S,
+        check=False,
+    )
+    last = (asked.stderr.strip().splitlines() or ["nothing"])[-1]
+    if asked.returncode == 0:
+        return f"with group.id {which}: the client takes it"
+    ended = f"aborted with signal {-asked.returncode}" if asked.returncode < 0 else "refused"
+    return f"with group.id {which}: {ended}: {last}"
 
 
 def main(argv: list[str]) -> int:

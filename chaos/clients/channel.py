@@ -7,6 +7,8 @@ import os
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 PROGRESS_EVERY_S = 0.1
@@ -15,43 +17,47 @@ LAST_WORDS_S = 5.0
 
 
 class Channel:
-    """Orders as they arrive, and events as they are told. One per process.
+    """Orders as they arrive, and events as they are told. One per process, or one for each client in its threads.
 
     `started` turns true with the order to start; `stopping` with the order to stop, and when the owner is gone,
     `orphaned` only with the latter.
-    `per_record_s` is the extra time for each record that was last ordered.
+    `per_record_s` is the extra time for each record that was last ordered, `seeks` are orders to seek that wait.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, client: str | None = None) -> None:
+        """With `client`, it is one of several: it does not listen by itself, see `listen_for`."""
         self.stopping = False
         self.orphaned = False
         self.started = False
         self.per_record_s = 0.0
+        self.seeks: deque[dict[str, Any]] = deque()
+        self._client = client
         self._told: dict[str, Any] = {}
         self._next_progress = 0.0
-        threading.Thread(target=self._listen, name="orders", daemon=True).start()
+        if client is None:
+            listen_for([self])
 
-    def _listen(self) -> None:
-        for line in sys.stdin:
-            try:
-                order = json.loads(line)
-                if order["do"] == "stop":
-                    self.stopping = True
-                elif order["do"] == "start":
-                    self.started = True
-                elif order["do"] == "slow":
-                    self.per_record_s = float(order["per_record_s"])
-                else:
-                    raise ValueError(f"unknown order {order['do']!r}")
-            except (ValueError, KeyError, TypeError) as e:
-                self.tell("error", detail=f"order not understood: {line.strip()}: {e}")
-        self.orphaned = self.stopping = True
-        time.sleep(LAST_WORDS_S)
-        os._exit(1)
+    def answers_to(self, client: str | None) -> bool:
+        """Whether an order to this client, or to the whole process, is for it."""
+        return client is None or self._client in (None, client)
+
+    def obey(self, order: dict[str, Any]) -> None:
+        """Take an order. Raises `ValueError`, `KeyError` and `TypeError` for what is none."""
+        if order["do"] == "stop":
+            self.stopping = True
+        elif order["do"] == "start":
+            self.started = True
+        elif order["do"] == "slow":
+            self.per_record_s = float(order["per_record_s"])
+        elif order["do"] == "seek":
+            self.seeks.append(order)
+        else:
+            raise ValueError(f"unknown order {order['do']!r}")
 
     def tell(self, event: str, **fields: Any) -> None:
         """Tell the owner; one write(2) a line."""
-        line = json.dumps({"event": event, **fields}) + "\n"
+        named = {} if self._client is None else {"client": self._client}
+        line = json.dumps({"event": event, **named, **fields}) + "\n"
         try:
             os.write(sys.stdout.fileno(), line.encode())
         except OSError:  # nobody listens any more
@@ -67,3 +73,22 @@ class Channel:
         if fields != self._told:
             self._told = fields
             self.tell("progress", **fields)
+
+
+def listen_for(channels: Sequence[Channel]) -> None:
+    """Hand the orders on stdin to these channels, in a thread, until the owner is gone; then end the process."""
+
+    def listen() -> None:
+        for line in sys.stdin:
+            try:
+                order = json.loads(line)
+                for channel in [c for c in channels if c.answers_to(order.get("client"))]:
+                    channel.obey(order)
+            except (ValueError, KeyError, TypeError, AttributeError) as e:
+                channels[0].tell("error", detail=f"order not understood: {line.strip()}: {e}")
+        for channel in channels:
+            channel.orphaned = channel.stopping = True
+        time.sleep(LAST_WORDS_S)
+        os._exit(1)
+
+    threading.Thread(target=listen, name="orders", daemon=True).start()

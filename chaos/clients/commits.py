@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,6 +46,9 @@ class Committer:
         backoff_ms = float(config.get("retry.backoff.ms", BACKOFF_MS))
         self._backoff_s = min(backoff_ms, float(config.get("retry.backoff.max.ms", MOST_BACKOFF_MS))) / 1000
         self._pending: dict[tuple[str, int, int], deque[_Request]] = defaultdict(deque)
+        self._due: dict[Partition, int] = {}
+        """Processed and to be committed later: at the next interval, or when it is taken away."""
+        self._next = time.monotonic() + (commit.every_s or 0.0)
 
     def settings(self) -> Config:
         """What the commit setting means for librdkafka."""
@@ -61,19 +65,43 @@ class Committer:
         """A record is processed."""
         if self._commit.when == "after_record":
             self._request(consumer, ends)
+        else:
+            self._later(consumer, ends)
 
     def after_batch(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
         """A batch, or as much of it as will be, is processed."""
-        if self._commit.when == "after_batch" and ends:
+        if self._commit.when != "after_batch":
+            self._later(consumer, ends)
+        elif ends:
             self._request(consumer, ends)
 
-    def _request(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
+    def revoked(self, consumer: Consumer, partitions: Iterable[Partition]) -> None:
+        """Partitions are about to be taken away: the last time that their offsets may be committed."""
+        due = {p: end for p in partitions if (end := self._due.pop(p, None)) is not None}
+        if self._commit.on_revoke and due:
+            self._request(consumer, due, kind="sync")
+
+    def forget(self, partitions: Iterable[Partition]) -> None:
+        """What was processed of these is not to be committed any more: they are lost, or are read from elsewhere."""
+        for partition in partitions:
+            self._due.pop(partition, None)
+
+    def _later(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
+        if self._commit.when in ("periodic", "never") and (self._commit.every_s or self._commit.on_revoke):
+            self._due |= ends
+        if self._commit.every_s and self._due and time.monotonic() >= self._next:
+            due, self._due = self._due, {}
+            self._next = time.monotonic() + self._commit.every_s
+            self._request(consumer, due)
+
+    def _request(self, consumer: Consumer, ends: Mapping[Partition, int], kind: str = "") -> None:
+        kind = kind or self._commit.kind
         offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
         requests = [_Request(now_us(), self._numbers.get((o.topic, o.partition))) for o in offsets]
         try:
-            if self._commit.kind == "auto":
+            if kind == "auto":
                 consumer.store_offsets(offsets=offsets)
-            elif self._commit.kind == "async":
+            elif kind == "async":
                 for o, request in zip(offsets, requests, strict=True):
                     self._pending[o.topic, o.partition, o.offset].append(request)
                 consumer.commit(offsets=offsets, asynchronous=True)
@@ -83,12 +111,12 @@ class Committer:
                 self._write("sync", [(o, None, asked[o.topic, o.partition]) for o in answers])
         except KafkaException as e:
             error: KafkaError = e.args[0]
-            if self._commit.kind == "auto":
+            if kind == "auto":
                 log(f"offsets not stored: {error.name()}: {error.str()}")
                 return
             for o in offsets:
                 self._take(o)
-            self._write(self._commit.kind, [(o, error, r) for o, r in zip(offsets, requests, strict=True)])
+            self._write(kind, [(o, error, r) for o, r in zip(offsets, requests, strict=True)])
 
     def on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """librdkafka's answer to an asynchronous or automatic commit."""

@@ -35,6 +35,7 @@ class DeliveryLog:
         self._columns = [pa.repeat(value, 0) for value in self._same]
         self._added: list[Columns] = []
         self._polled_us: list[int] = []
+        self._first_ordinal = 0
         self.waiting = 0
         """Records added and not yet written."""
         self.delivered = 0
@@ -49,8 +50,11 @@ class DeliveryLog:
         """When the first of the records that wait was polled."""
         return self._polled_us[0]
 
-    def add(self, records: Columns, polled_us: int) -> None:
-        """Keep processed records for the next `write`."""
+    def add(self, records: Columns, polled_us: int, ordinal: int | None = None) -> None:
+        """Keep processed records for the next `write`. `ordinal`: of the first, where they are not processed in the
+        order in which they were polled."""
+        if not self._added:
+            self._first_ordinal = self.delivered if ordinal is None else ordinal
         self._added.append(records)
         self._polled_us.append(polled_us)
         self.waiting += len(records)
@@ -76,7 +80,7 @@ class DeliveryLog:
             [
                 *who_and_how,
                 places.numbers(ends, numbers),
-                pa.array(np.arange(self.delivered, self.delivered + n)),
+                pa.array(np.arange(self._first_ordinal, self._first_ordinal + n)),
                 topic if records.topics is None else pa.array(records.topics, pa.string()),
                 pa.array(records.partitions.astype(np.int32)),
                 pa.array(records.offsets),

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from chaos.clients.protocol import partition_name
-from chaos.clients.specs import MODULES, Entry, SpecBuilder
+from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState
 from chaos.cluster.processes import Identity, spawn
 from chaos.errors import ClientError
@@ -86,8 +86,10 @@ class Fleet:
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
         """Start the clients of these entries that have no process yet."""
-        clients = [c for e in entries for c in self.clients(e.name)]
-        self._wait_started([self._start(c) for c in clients if c not in self._lives])
+        for client in [c for e in entries for c in self.clients(e.name)]:
+            if client not in self._lives:  # it may have come with another one, in the same process
+                self._start(client)
+        self._wait_started([self.state(c) for e in entries for c in self.clients(e.name)])
 
     def clients(self, entry: str) -> list[str]:
         """The ids of an entry's clients."""
@@ -97,12 +99,14 @@ class Fleet:
         count = found.count if isinstance(found, Producer) else found.members
         return [f"{entry}/{number}" for number in range(1, count + 1)]
 
-    def _start(self, client: str) -> ClientState:
+    def _start(self, client: str) -> list[ClientState]:
+        """Start the process of a client; returns the states of all that live in it."""
         with self._lock:
             self.clock_zero_us = self.clock_zero_us or now_us()
-            lives = self._lives.setdefault(client, [])
             entry = self._entries[client.rpartition("/")[0]]
-            spec = self._specs.build(entry, client, len(lives) + 1, self.clock_zero_us)
+            mates = process_mates(entry, client)
+            incarnation = len(self._lives.get(client, [])) + 1
+            spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us)
             role = "producer" if isinstance(entry, Producer) else "consumer"
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             spawned = spawn(
@@ -114,10 +118,12 @@ class Fleet:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
             )
-            state = ClientState(client, role, spec.incarnation, spawned, log)
-            lives.append(state)
-        state.listen(self._ended)
-        return state
+            states = [ClientState(mate, role, spec.incarnation, spawned, log) for mate in mates]
+            for state in states:
+                state.mates = states
+                self._lives.setdefault(state.client, []).append(state)
+        states[0].listen(self._ended)
+        return states
 
     def _wait_started(self, states: list[ClientState]) -> None:
         def all_started() -> bool:
@@ -148,7 +154,9 @@ class Fleet:
 
     def wait_assigned(self, timeout_s: float) -> None:
         """Wait until the members of each group together hold every partition, each partition once, and every assign
-        consumer holds all of its own (one that waits for a time to come only has to run). Raises `WaitTimeout`.
+        consumer holds all of its own (one that waits for a time or an offset to come only has to run).
+
+        Raises `WaitTimeout`.
         """
         wait_until(
             lambda: not self._unassigned(),
@@ -159,11 +167,14 @@ class Fleet:
     def _unassigned(self) -> list[str]:
         missing = []
         for entry in self._scenario.consumers:
-            if isinstance(entry, Assign) and isinstance(entry.start, StartAt) and entry.start.timestamp is not None:
+            if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
                 continue
             held = {c: self.state(c).assigned() for c in self.clients(entry.name)}
             wanted = sorted(
-                partition_name((t, p)) for t in entry.topics for p in range(self._scenario.topic(t).partitions)
+                partition_name((t.name, p))
+                for t in self._scenario.topics
+                if entry.topics_among([t.name])
+                for p in range(t.partitions)
             )
             if isinstance(entry, Assign):
                 missing += [
@@ -226,19 +237,20 @@ class Fleet:
         self.state(client).order(order)
 
     def crash(self, client: str) -> None:
-        """SIGKILL a client; returns when it is gone and its `crashed` row is written."""
+        """SIGKILL a client, and all that live in its process; returns when its `crashed` row is written."""
         state = self.state(client)
         if not state.alive:
             raise ClientError(f"{client} is gone already; see {state.log}")
-        state.killed_for = "crash"
-        state.asked_to_end = True
+        for mate in state.mates:
+            mate.killed_for = "crash"
+            mate.asked_to_end = True
         state.kill(KILL_TIMEOUT_S)
 
     def restart(self, client: str) -> None:
         """Start the next life of a client that is gone; returns when it runs."""
         if self.state(client).alive:
             raise ClientError(f"{client} still runs; only a client that is gone can be started again")
-        self._wait_started([self._start(client)])
+        self._wait_started(self._start(client))
 
     def stop_all(self, timeout_s: float) -> list[str]:
         """Order every client to stop and wait; those that do not in time are killed, and returned."""

@@ -5,8 +5,8 @@ else for what auto.offset.reset means at that moment, and assigns exactly that, 
 the position that was read from. Only when nobody answers it leaves the beginning to librdkafka, and the position is
 null.
 
-Commits happen as the commit setting says and at no other time: none on revocation, for all that was processed in a
-batch was committed with it. With kind auto, librdkafka itself commits on revocation and on close.
+Commits happen as the commit setting says and at no other time: on revocation only where it says so. With kind auto,
+librdkafka itself commits on revocation and on close.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from chaos.clients.assignments import Beginning
 from chaos.clients.channel import Channel
 from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.pool import PooledReader
 from chaos.clients.protocol import GroupConsumerSpec, Partition
-from chaos.clients.reader import Reader, run_consumer
+from chaos.clients.reader import Reader, run_consumer, run_threads
 from chaos.clients.reset import reset_position
 
 ASK_TIMEOUT_S = 5.0
@@ -32,7 +33,8 @@ class GroupConsumer:
 
     def __init__(self, spec: GroupConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         self._spec = spec
-        self._reader = Reader(spec, "subscribe", channel, lifecycle)
+        kind = PooledReader if spec.workers else Reader
+        self._reader: Reader = kind(spec, "subscribe", channel, lifecycle)
         self._consumer = Consumer(self._reader.settings(spec.group))
         strategy = str(spec.config.get("partition.assignment.strategy", ""))
         # the consumer protocol of KIP-848 hands out and takes away one by one, too
@@ -48,7 +50,7 @@ class GroupConsumer:
         self._reader.close()
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._reader.write_all(consumer)
+        self._reader.settle(consumer)
         self._learn_membership(consumer)
         targets, beginnings = self._beginnings(consumer, partitions)
         if self._incremental:
@@ -60,14 +62,10 @@ class GroupConsumer:
         self._reader.progress()
 
     def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._reader.write_all(consumer)
-        self._reader.assignments.ended("revoked", [(p.topic, p.partition) for p in partitions])
-        self._reader.progress()
+        self._reader.ended(consumer, "revoked", [(p.topic, p.partition) for p in partitions])
 
     def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._reader.write_all(consumer)
-        self._reader.assignments.ended("lost", [(p.topic, p.partition) for p in partitions])
-        self._reader.progress()
+        self._reader.ended(consumer, "lost", [(p.topic, p.partition) for p in partitions])
 
     def _beginnings(
         self, consumer: Consumer, partitions: Sequence[TopicPartition]
@@ -122,6 +120,8 @@ def membership(metadata: object) -> tuple[str | None, int | None]:
 def main(argv: list[str]) -> int:
     """Run a group consumer; returns the exit code."""
     spec = GroupConsumerSpec.load(argv[1])
+    if spec.threads:
+        return run_threads([spec.model_copy(update={"client": c, "threads": []}) for c in spec.threads], GroupConsumer)
     return run_consumer(spec, GroupConsumer)
 
 

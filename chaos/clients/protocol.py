@@ -67,8 +67,21 @@ class CommitSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    when: Literal["after_batch", "after_record", "before_processing", "never"]
+    when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"]
     kind: Literal["sync", "async", "auto"]
+    every_s: float | None = Field(None, gt=0, description="periodic: seconds between two commits")
+    on_revoke: bool = Field(False, description="commit what is processed when partitions are taken away, too")
+
+
+class WorkersSpec(BaseModel):
+    """Process in a pool of threads; see `chaos.scenario.consumers.Workers`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    count: int = Field(ge=1)
+    tracking: Literal["window", "naive"]
+    straggle_every: int | None = None
+    straggle_s: float = 0.0
 
 
 class _ConsumerSpec(_Spec):
@@ -79,9 +92,14 @@ class _ConsumerSpec(_Spec):
 
 
 class GroupConsumerSpec(_ConsumerSpec):
-    """A member of a consumer group that subscribes to topics."""
+    """A member of a consumer group that subscribes to topics; one that begins with ^ is a regular expression.
+
+    With `threads`, it stands for as many members of these names, each in a thread; `client` is the first of them.
+    """
 
     group: str
+    workers: WorkersSpec | None = None
+    threads: list[str] = Field([], description="the clients that live in this process; only `client` if empty")
 
 
 class AssignConsumerSpec(_ConsumerSpec):
@@ -92,9 +110,15 @@ class AssignConsumerSpec(_ConsumerSpec):
 
     group: str | None = None
     start: Literal["earliest", "latest", "group", "offsets", "timestamp"] = "earliest"
-    offsets: dict[str, int] = Field({}, description="by `topic/partition`; a partition left out begins at earliest")
+    offsets: dict[str, int] = Field(
+        {}, description="by `topic/partition`, waited for if not there yet; a partition left out begins at earliest"
+    )
     timestamp_ms: int | None = Field(None, description="since the epoch; the client waits for it if it is to come")
     checkpoint: dict[str, int] = Field({}, description="next offset by `topic/partition`, from `checkpoint_of`")
+    discover_s: float | None = Field(None, gt=0, description="seconds between two looks for new partitions; else none")
+    no_group_id: Literal["absent", "empty"] | None = Field(
+        None, description="what group.id to try first, for the record of what the client says to it"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> Self:

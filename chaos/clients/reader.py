@@ -12,19 +12,21 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from chaos.clients.assignments import AssignmentLog
-from chaos.clients.channel import Channel
+from chaos.clients import seeking
+from chaos.clients.assignments import AssignmentLog, Beginning
+from chaos.clients.channel import Channel, listen_for
 from chaos.clients.columns import consumed
 from chaos.clients.commits import Committer
 from chaos.clients.deliveries import DeliveryLog
 from chaos.clients.lifecycle import Lifecycle, log
-from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition
+from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
@@ -64,8 +66,11 @@ class Reader:
         commits = TableWriter(spec.ledger, "commits", spec.writer)
         self._committer = Committer(commits, who, spec.commit, spec.config, self.assignments.last_numbers)
         when, kind = spec.commit.when, spec.commit.kind
-        self._gathers = when == "never" or (when == "after_batch" and kind == "auto")
+        self._gathers = when in ("never", "periodic") or (when == "after_batch" and kind == "auto")
         self._slow_s = 0.0
+        self._sought: list[tuple[str, int | None, int]] = []
+        self.between_polls: Callable[[Consumer], None] = lambda _: None
+        """What its owner has to do between two polls."""
 
     def settings(self, group_id: str) -> dict[str, Any]:
         """The settings of its consumer; the user's win, but for those that are the scenario's own keys."""
@@ -90,9 +95,41 @@ class Reader:
             if batch:
                 self._process(consumer, batch, polled_us)
             self._notice_speed()
+            self._obey_seeks(consumer)
+            self.between_polls(consumer)
             if self._channel.progress_due():
                 self.progress()
+        self.settle(consumer)
+
+    def settle(self, consumer: Consumer) -> None:
+        """Finish what was polled: its partitions may be about to be taken away, or read from elsewhere."""
         self.write_all(consumer)
+
+    def ended(self, consumer: Consumer, event: Literal["revoked", "lost"], partitions: Sequence[Partition]) -> None:
+        """Partitions are taken away: the last moment for their rows, and unless they are lost, for their commits."""
+        self.settle(consumer)
+        if event == "revoked":
+            self._committer.revoked(consumer, partitions)
+        else:
+            self._committer.forget(partitions)
+        self.assignments.ended(event, partitions)
+        self.progress()
+
+    def _obey_seeks(self, consumer: Consumer) -> None:
+        while self._channel.seeks and self.assignments.numbers:
+            order = self._channel.seeks.popleft()
+            self.settle(consumer)
+            try:
+                targets = seeking.targets(order, list(self.assignments.numbers), consumer)
+                before = dict(self.assignments.positions)
+                seeking.seek(consumer, targets)
+            except KafkaException as e:
+                self._lifecycle.error(f"seek failed: {e}")
+                continue
+            self._committer.forget(targets)
+            self.assignments.sought({p: Beginning(offset, "seek") for p, offset in targets.items()})
+            self._sought += [(partition_name(p), before.get(p), offset) for p, offset in targets.items()]
+            self.progress()
 
     def write_all(self, consumer: Consumer) -> None:
         """Write the rows of records that still wait for it, and then let their offsets go."""
@@ -110,7 +147,8 @@ class Reader:
 
     def progress(self) -> None:
         """Tell how far it is."""
-        self._channel.progress(delivered=self._deliveries.delivered, **self.assignments.told())
+        sought = {"sought": self._sought} if self._sought else {}
+        self._channel.progress(delivered=self._deliveries.delivered, **self.assignments.told(), **sought)
 
     def _without_errors(self, batch: Sequence[Message]) -> list[Message]:
         for message in batch:
@@ -190,6 +228,38 @@ class Consuming(Protocol):
 def run_consumer(spec: Spec, build: Callable[[Spec, Channel, Lifecycle], Consuming], **started: object) -> int:
     """Run one life of a consumer; returns the exit code. `started` goes into the detail of its first event."""
     channel = Channel()
+    _live(spec, build, channel, **started)
+    if channel.orphaned:
+        os._exit(1)
+    return 0
+
+
+def run_threads(specs: Sequence[Spec], build: Callable[[Spec, Channel, Lifecycle], Consuming]) -> int:
+    """Run one life of several consumers, each in a thread of its own; returns the exit code."""
+    channels = [Channel(spec.client) for spec in specs]
+    failed: list[str] = []
+
+    def live(spec: Spec, channel: Channel) -> None:
+        try:
+            _live(spec, build, channel)
+        except Exception:
+            failed.append(spec.client)
+            raise
+
+    threads = [threading.Thread(target=live, args=one, name=one[0].client) for one in zip(specs, channels, strict=True)]
+    for thread in threads:
+        thread.start()
+    listen_for(channels)
+    for thread in threads:
+        thread.join()
+    if any(channel.orphaned for channel in channels):
+        os._exit(1)
+    return 1 if failed else 0
+
+
+def _live(
+    spec: Spec, build: Callable[[Spec, Channel, Lifecycle], Consuming], channel: Channel, **started: object
+) -> None:
     writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
     lifecycle = Lifecycle(writer, channel, spec.client, "consumer", spec.incarnation)
     try:
@@ -200,7 +270,5 @@ def run_consumer(spec: Spec, build: Callable[[Spec, Channel, Lifecycle], Consumi
     except Exception as e:
         lifecycle.error(f"{type(e).__name__}: {e}")
         raise
-    if channel.orphaned:
-        os._exit(1)
-    lifecycle.event("stopped")
-    return 0
+    if not channel.orphaned:
+        lifecycle.event("stopped")

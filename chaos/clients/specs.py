@@ -7,10 +7,11 @@ import zlib
 from pathlib import Path
 
 from chaos.clients.checkpoint import checkpoint_of, next_seq_of
-from chaos.clients.protocol import AssignConsumerSpec, CommitSpec, Config, GroupConsumerSpec, ProducerSpec
+from chaos.clients.protocol import AssignConsumerSpec, CommitSpec, Config, GroupConsumerSpec, ProducerSpec, WorkersSpec
 from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
 from chaos.scenario import Assign, Producer, Resolved, Subscribe
+from chaos.scenario.consumers import Workers
 
 ClientSpec = ProducerSpec | GroupConsumerSpec | AssignConsumerSpec
 Entry = Producer | Subscribe | Assign
@@ -45,13 +46,24 @@ class SpecBuilder:
         common = {
             **self._common(client, incarnation, {**CONSUMER_DEFAULTS, **entry.config}),
             "topics": entry.topics,
-            "commit": CommitSpec(when=entry.commit.when, kind=entry.commit.kind),
+            "commit": CommitSpec(
+                when=entry.commit.when,
+                kind=entry.commit.kind,
+                every_s=entry.commit.every,
+                on_revoke=entry.commit.on_revoke,
+            ),
             "max_poll_records": entry.max_poll_records,
             "per_record_s": entry.per_record,
             "group": entry.group,
         }
         if isinstance(entry, Subscribe):
+            if entry.pattern is not None:
+                common["topics"] = [f"^{entry.pattern}$"]
+            if entry.threads > 1:
+                common["threads"] = process_mates(entry, client)
+            common["workers"] = entry.workers and workers_spec(entry.workers)
             return GroupConsumerSpec.model_validate(common)
+        common |= {"discover_s": entry.discover, "no_group_id": entry.no_group_id}
         resume = entry.checkpoint and incarnation > 1
         common["checkpoint"] = checkpoint_of(self._run.ledger, client) if resume else {}
         if isinstance(entry.start, str):
@@ -102,3 +114,21 @@ class SpecBuilder:
         path.parent.mkdir(exist_ok=True)
         path.write_text(spec.model_dump_json(indent=1), encoding="utf-8")
         return path
+
+
+def workers_spec(workers: Workers) -> WorkersSpec:
+    """As a client is given it."""
+    return WorkersSpec(
+        count=workers.count,
+        tracking=workers.tracking,
+        straggle_every=workers.straggle_every,
+        straggle_s=workers.straggle,
+    )
+
+
+def process_mates(entry: Entry, client: str) -> list[str]:
+    """The clients that live in one process with this one, itself among them, in order."""
+    if not isinstance(entry, Subscribe) or entry.threads == 1:
+        return [client]
+    first = (int(client.rpartition("/")[2]) - 1) // entry.threads * entry.threads + 1
+    return [f"{entry.name}/{n}" for n in range(first, min(first + entry.threads, entry.members + 1))]

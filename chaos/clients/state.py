@@ -16,11 +16,15 @@ LAST_LINES = 20
 
 
 class ClientState:
-    """One incarnation of a client: its process, its last progress, and how it ended. Safe to use from any thread."""
+    """One incarnation of a client: its process, its last progress, and how it ended. Safe to use from any thread.
+
+    Clients that are threads of one process are `mates`: each has a state, and they share the process and its end.
+    """
 
     def __init__(self, client: str, role: str, incarnation: int, spawned: Spawned, log: Path) -> None:
         self.client, self.role, self.incarnation, self.log = client, role, incarnation, log
         self.spawned = spawned
+        self.mates: list[ClientState] = [self]
         self.started = threading.Event()
         self.gone = threading.Event()
         self.exit_code: int | None = None
@@ -54,7 +58,7 @@ class ClientState:
         return dict(self.progress().get("positions", {})) if self.alive else {}
 
     def listen(self, when_gone: Callable[[ClientState], None]) -> None:
-        """Follow the process in a thread until it is gone and `when_gone` has returned."""
+        """Follow the process in a thread until it is gone and `when_gone` has returned, for it and all its mates."""
         stdout = self.spawned.popen.stdout
         assert stdout is not None  # the fleet's own pipe
         name = f"{self.client}.{self.incarnation}"
@@ -64,18 +68,25 @@ class ClientState:
         try:
             for line in stdout:
                 self._hear(line)
-            self.exit_code = self.spawned.popen.wait()
-            when_gone(self)
+            exit_code = self.spawned.popen.wait()
+            for mate in self.mates:
+                mate.exit_code = exit_code
+                when_gone(mate)
         finally:
-            self.gone.set()
+            for mate in self.mates:
+                mate.gone.set()
 
     def _hear(self, line: bytes) -> None:
         try:
             event = json.loads(line)
-            kind = event.pop("event")
+            kind, client = event.pop("event"), event.pop("client", self.client)
         except (ValueError, KeyError, AttributeError, TypeError):  # torn by a SIGKILL, or not of the protocol
             self.errors.append(f"not an event: {line[:200]!r}")
             return
+        for mate in [m for m in self.mates if m.client == client]:
+            mate._take(kind, event)
+
+    def _take(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "started":
             self.started.set()
         elif kind == "progress":
@@ -88,6 +99,8 @@ class ClientState:
         """Give an order. Raises `ClientError` if the client is gone."""
         stdin = self.spawned.popen.stdin
         assert stdin is not None  # the fleet's own pipe
+        if len(self.mates) > 1:
+            order = {**order, "client": self.client}
         try:
             stdin.write(json.dumps(order).encode() + b"\n")
             stdin.flush()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from chaos.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
 from chaos.faults.consumer import ConsumerCrash, ConsumerSlow
+from chaos.faults.consumer_seek import ConsumerSeek
 from chaos.faults.fault import Fault
 from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
@@ -32,6 +33,7 @@ FAULTS: dict[str, type[Fault]] = {
     "disk.fill": DiskFill,
     "consumer.slow": ConsumerSlow,
     "consumer.crash": ConsumerCrash,
+    "consumer.seek": ConsumerSeek,
 }
 
 __all__ = ["FAULTS", "Fault", "FaultRun", "World"]

@@ -1,13 +1,14 @@
 """The scenario: one YAML file that says what to deploy, who writes and reads, what breaks when, and what must hold.
 
-`model` is its shape (each field documented; `python -m chaos schema` writes it as JSON Schema), `rules` what ties the
-parts together, `expect` the contract, `triggers` when things happen and at whom they aim, `load` reads files and
-explains mistakes, `resolve` leaves nothing open.
+`model` is its shape, with `consumers` (each field documented; `python -m chaos schema` writes it as JSON Schema),
+`rules` what ties the parts together, `expect` the contract, `triggers` when things happen and at whom they aim, `load`
+reads files and explains mistakes, `resolve` leaves nothing open.
 """
 
+from chaos.scenario.consumers import Assign, Commit, Consumer, StartAt, Subscribe
 from chaos.scenario.expect import Bound, Expect
 from chaos.scenario.load import find, load, parse, shipped
-from chaos.scenario.model import Assign, Cluster, Commit, Consumer, Producer, Scenario, StartAt, Subscribe, Topic
+from chaos.scenario.model import Cluster, Producer, Scenario, Topic
 from chaos.scenario.resolve import Resolved, read, resolve, save
 
 __all__ = [

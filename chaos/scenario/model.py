@@ -8,19 +8,18 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from chaos.cluster.metadata import Metadata, choose
 from chaos.errors import UsageError
-from chaos.ledger.record import HEADER_BYTES, PRODUCER_WIDTH
+from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario import rules
+from chaos.scenario.consumers import Consumer
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
-from chaos.scenario.names import GroupId, TopicName
-from chaos.scenario.triggers import Partition, Strict
+from chaos.scenario.names import TopicName
+from chaos.scenario.settings import ClientName, Config
+from chaos.scenario.triggers import Strict
 from chaos.scenario.units import Duration, Rate, Size
 from chaos.scenario.verbs import Verbs
 from chaos.security import Security
 
-Scalar = bool | int | float | str
-Config = dict[str, Scalar]
-ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
 Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 
 DEFAULT_KAFKA = "4.3.1"
@@ -94,63 +93,6 @@ class Producer(Strict):
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, identity included")
     config: Config = Field({"acks": "all", "enable.idempotence": True}, description="librdkafka settings")
-
-
-class Commit(Strict):
-    """When offsets are committed, and how."""
-
-    when: Literal["after_batch", "after_record", "before_processing", "never"] = "after_batch"
-    kind: Literal["sync", "async", "auto"] = Field(
-        "sync", description="auto: librdkafka's auto commit, with offsets stored as `when` says"
-    )
-
-
-class Subscribe(Strict):
-    """A consumer group: `members` processes that subscribe to topics."""
-
-    mode: Literal["subscribe"]
-    name: ClientName
-    group: GroupId
-    members: int = Field(1, ge=1, le=50)
-    topics: list[TopicName] = Field(min_length=1)
-    commit: Commit = Commit()
-    max_poll_records: int = Field(500, ge=1, description="most records of one batch")
-    per_record: Duration = Field(0.0, description="processing time of each record")
-    config: Config = Field({}, description="librdkafka settings")
-
-
-class StartAt(Strict):
-    """A start position other than the named ones. Exactly one of these."""
-
-    offsets: dict[Partition, int] | None = Field(None, description="offset by partition, such as orders/0: 100")
-    timestamp: Duration | None = Field(None, description="records written so long after the clients started, or later")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.offsets is None) == (self.timestamp is None):
-            raise ValueError("give exactly one of offsets, timestamp")
-        return self
-
-
-class Assign(Strict):
-    """Assign-mode consumers: `members` processes that **each** read every partition of the topics."""
-
-    mode: Literal["assign"]
-    name: ClientName
-    group: GroupId | None = Field(None, description="the group id they carry; several may share one")
-    members: int = Field(1, ge=1, le=50)
-    topics: list[TopicName] = Field(min_length=1)
-    start: Literal["earliest", "latest", "group"] | StartAt = Field(
-        "earliest", description="group: the group's committed offset, else auto.offset.reset"
-    )
-    checkpoint: bool = Field(True, description="keep offsets with the sink and resume there after a crash")
-    commit: Commit = Commit(when="never")
-    max_poll_records: int = Field(500, ge=1, description="most records of one batch")
-    per_record: Duration = Field(0.0, description="processing time of each record")
-    config: Config = Field({}, description="librdkafka settings")
-
-
-Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
 
 
 class Limits(Strict):

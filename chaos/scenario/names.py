@@ -6,10 +6,11 @@ key that names a topic or a group needs no more than the right type.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 
 @dataclass(frozen=True)
@@ -21,4 +22,18 @@ class InCluster:
 
 
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
+
+
+def _check_pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise ValueError(f"{text!r} is not a regular expression: {e}") from None
+    return text
+
+
+TopicPattern = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9._*+?\[\]\\-]{1,249}$"), AfterValidator(_check_pattern), InCluster(249)
+]
+"""A regular expression for whole names of topics, without alternatives: then what it matches begins with its text."""
 GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]

@@ -35,11 +35,12 @@ class Reader:
 def readers_of(scenario: Scenario) -> list[Reader]:
     """All readers of a scenario. Entries that share a group are one reader; it resets to earliest if all of them do."""
     readers: dict[str, Reader] = {}
+    names = [t.name for t in scenario.topics]
     for c in scenario.consumers:
         reset = _reset(c.config)
-        commits, auto = c.commit.when != "never", c.commit.kind == "auto"
+        commits, auto = c.commit.when != "never" or c.commit.on_revoke, c.commit.kind == "auto"
         if c.mode == "subscribe":
-            topics, members, known = set(c.topics), c.members, readers.get(c.group)
+            topics, members, known = set(c.topics_among(names)), c.admitted_members, readers.get(c.group)
             if known:
                 members += known.members
                 topics |= set(known.topics)

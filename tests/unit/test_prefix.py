@@ -22,12 +22,14 @@ consumers:
   - {mode: subscribe, name: billing, group: GROUP-a, topics: [TOPIC-a, TOPIC-b]}
   - {mode: assign, name: replay, group: GROUP-b, topics: [TOPIC-a], start: {offsets: {TOPIC-a/1: 3}}}
   - {mode: assign, name: none, topics: [TOPIC-b], start: latest}
+  - {mode: subscribe, name: any, group: GROUP-c, pattern: "TOPIC-[a-z]"}
 faults:
   - {name: a, kind: broker.kill, target: {leader_of: TOPIC-a/0}, when: {acked: 1}}
   - {name: b, kind: broker.pause, target: {followers_of: TOPIC-a/1}, when: {acked: 1}, heal: {after: 1s}}
   - {name: c, kind: broker.kill, target: {follower_of: TOPIC-a/2}, when: {acked: 1}}
   - {name: d, kind: coordinator.kill, target: {coordinator_of: GROUP-a}, when: {acked: 1}}
   - {name: e, kind: consumer.crash, target: {member: billing/1}, when: {delivered: {consumer: billing, records: 1}}}
+  - {name: f, kind: consumer.seek, target: {member: billing/1}, offsets: {TOPIC-b/0: 1}, when: {acked: 1}}
 expect: {groups: {GROUP-a: {rebalances: 0}}}
 """
 
@@ -56,9 +58,9 @@ def everywhere():
 def test_no_place_is_missed():
     text = prefixed(everywhere(), "run9.").model_dump_json()
     plain = everywhere().model_dump_json()
-    assert plain.count("TOPIC-") == 12 and plain.count("GROUP-") == 4
-    assert text.count("run9.TOPIC-") == text.count("TOPIC-") == 12
-    assert text.count("run9.GROUP-") == text.count("GROUP-") == 4
+    assert plain.count("TOPIC-") == 14 and plain.count("GROUP-") == 5
+    assert text.count("run9.TOPIC-") == text.count("TOPIC-") == 14
+    assert text.count("run9.GROUP-") == text.count("GROUP-") == 5
     assert text.replace("run9.", "") == plain, "nothing else changed"
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from chaos.scenario.faults.base import CLIENT_TARGETS, ONE_BROKER, FaultSpec, hits_brokers
 from chaos.scenario.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
-from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSlow
+from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSeek, ConsumerSlow
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 
@@ -28,6 +28,7 @@ Fault = Annotated[
     | BrokerOom
     | DiskFill
     | ConsumerSlow
-    | ConsumerCrash,
+    | ConsumerCrash
+    | ConsumerSeek,
     Field(discriminator="kind"),
 ]

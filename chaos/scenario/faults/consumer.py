@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from chaos.scenario.faults.base import CLIENT_TARGETS, FaultSpec
+from chaos.scenario.triggers import Partition
 from chaos.scenario.units import Duration
 
 
@@ -23,3 +24,18 @@ class ConsumerCrash(FaultSpec):
 
     targets = CLIENT_TARGETS
     kind: Literal["consumer.crash"]
+
+
+class ConsumerSeek(FaultSpec):
+    """Order a consumer to read on from elsewhere, as after `seek()` of its application; there is nothing to heal."""
+
+    targets = CLIENT_TARGETS
+    kind: Literal["consumer.seek"]
+    offsets: dict[Partition, int] | None = Field(None, description="to these offsets, such as orders/0: 100")
+    ago: Duration | None = Field(None, gt=0, description="or, on each partition held, to what was written so long ago")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.offsets is None) == (self.ago is None):
+            raise ValueError("give exactly one of offsets, ago")
+        return self

@@ -1,0 +1,105 @@
+"""Unit: what of consumers can be refused before anything starts, and what needs no broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.clients.pool import Tracking
+from chaos.clients.specs import process_mates
+from chaos.errors import ScenarioError
+from chaos.scenario import Scenario, parse
+from checks.audit.readers import readers_of
+
+HEAD = """
+title: t
+cluster: {kafka: KAFKA}
+topics: [{name: orders-a}, {name: orders-b}, {name: stock}]
+producers: [{name: shop, topic: stock}]
+consumers:
+"""
+
+
+def scenario(consumer: str, kafka: str = "4.3.1", rest: str = "") -> Scenario:
+    return parse(f"{HEAD.replace('KAFKA', kafka)}  - {{name: c, {consumer}}}\n{rest}", "test.yaml")
+
+
+@pytest.mark.parametrize(
+    ("consumer", "why"),
+    [
+        ("mode: subscribe, group: g", "exactly one of topics, pattern"),
+        ("mode: subscribe, group: g, topics: [stock], pattern: stock", "exactly one of topics, pattern"),
+        ("mode: subscribe, group: g, pattern: nothing-.*", "matches none of the topics"),
+        ("mode: subscribe, group: g, pattern: a|b", "should match pattern"),
+        ("mode: subscribe, group: g, pattern: '*a'", "not a regular expression"),
+        ("mode: subscribe, group: g, topics: [stock], members: 2, admitted: 3", "more than the 2 members"),
+        ("mode: subscribe, group: g, topics: [stock], commit: {when: periodic}", "every"),
+        ("mode: subscribe, group: g, topics: [stock], commit: {every: 5s}", "every"),
+        ("mode: subscribe, group: g, topics: [stock], commit: {when: periodic, every: 5s, kind: auto}", "by itself"),
+        ("mode: subscribe, group: g, topics: [stock], commit: {on_revoke: true, kind: auto}", "by itself"),
+        ("mode: subscribe, group: g, topics: [stock], workers: {}, commit: {kind: auto}", "workers"),
+        ("mode: assign, topics: [stock], group: g, commit: {on_revoke: true}", "nothing is ever revoked"),
+        ("mode: assign, topics: [stock], group: g, no_group_id: empty", "does not go with a group"),
+        (
+            "mode: subscribe, group: g, topics: [stock], config: {group.protocol: consumer, session.timeout.ms: 6000}",
+            "the broker decides",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(consumer: str, why: str) -> None:
+    with pytest.raises(ScenarioError, match=why):
+        scenario(consumer)
+
+
+def test_the_consumer_protocol_needs_brokers_that_speak_it() -> None:
+    protocol = "mode: subscribe, group: g, topics: [stock], config: {group.protocol: consumer}"
+    assert scenario(protocol)
+    with pytest.raises(ScenarioError, match=r"needs Kafka 4.0, not 3.9.2"):
+        scenario(protocol, kafka="3.9.2")
+
+
+def test_a_pattern_means_whole_names() -> None:
+    consumer = scenario("mode: subscribe, group: g, pattern: 'orders-.'").consumers[0]
+    assert consumer.topics_among(["orders-a", "orders-b", "stock", "my-orders-a", "orders-ab"]) == [
+        "orders-a",
+        "orders-b",
+    ]
+    (reader,) = readers_of(scenario("mode: subscribe, group: g, pattern: 'orders-.'"))
+    assert reader.topics == ("orders-a", "orders-b")
+
+
+def test_commits_on_revocation_alone_are_commits() -> None:
+    assert readers_of(scenario("mode: subscribe, group: g, topics: [stock], commit: {when: never, on_revoke: true}"))[
+        0
+    ].commits
+
+
+def test_members_of_one_process_are_neighbours() -> None:
+    entry = scenario("mode: subscribe, group: g, topics: [stock], members: 5, threads: 2").consumers[0]
+    assert [process_mates(entry, f"c/{n}") for n in (1, 2, 3, 5)] == [
+        ["c/1", "c/2"],
+        ["c/1", "c/2"],
+        ["c/3", "c/4"],
+        ["c/5"],
+    ]
+
+
+def test_what_is_delivered_again_after_a_seek_counts_for_triggers() -> None:
+    seek = "faults: [{name: s, kind: consumer.seek, target: {member: c/1}, ago: 1h, when: {delivered: WHEN}}]"
+    rest = seek.replace("WHEN", "{consumer: c, records: 30000}")
+    assert scenario("mode: subscribe, group: g, topics: [stock]", rest=rest)
+    with pytest.raises(ScenarioError, match="exactly one of offsets, ago"):
+        scenario("mode: subscribe, group: g, topics: [stock]", rest=rest.replace("ago: 1h, ", ""))
+
+
+def test_a_window_ends_before_the_first_record_that_is_not_done() -> None:
+    t = Tracking()
+    for offset in (5, 6, 9, 10):  # 7 and 8 are markers: no gap
+        t.polled(offset)
+    t.finished(6)
+    assert (t.prefix, t.highest) == (None, 7)
+    t.finished(5)
+    assert (t.prefix, t.highest) == (7, 7)
+    t.finished(10)
+    assert (t.prefix, t.highest) == (7, 11)
+    t.finished(9)
+    assert (t.prefix, t.highest, t.undone) == (11, 11, t.undone.__class__())
