@@ -6,24 +6,25 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from chaos.access import Access
 from chaos.views import Metadata, PartitionState, Views
-from chaos.wire import Link
+from chaos.wire import Link, ask_versions
 
 NO_LEADER = -1
 NO_ERROR = 0
 
-METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
+METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS, DESCRIBE_QUORUM = 8, 2, 4, 5, 5, 0
 """Version of each request."""
 
 SHUN_S = 2.0
@@ -54,7 +55,7 @@ class GroupState:
 
 
 class Kafka:
-    """Questions to a cluster, each broker over a connection of its own. Not for several threads.
+    """Questions to a cluster, each broker over a connection of its own; one question at a time.
 
     `topics` are all that its metadata is asked for: others may have thousands. None means every topic.
     """
@@ -70,6 +71,8 @@ class Kafka:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
+        self._kraft: bool | None = None  # not asked yet
+        self._asking = threading.RLock()
 
     def close(self) -> None:
         """Close all connections."""
@@ -123,11 +126,41 @@ class Kafka:
 
     def coordinator(self, group: str) -> int | None:
         """The broker that a FindCoordinator request names; None where it is refused or nobody answers."""
-        answer = self.ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=group, key_type=0))
+        return self._coordinator(group, 0)
+
+    def transaction_coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates the transactions of an id; None where it is refused or nobody answers."""
+        return self._coordinator(transactional_id, 1)
+
+    def _coordinator(self, key: str, key_type: int) -> int | None:
+        answer = self.ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=key, key_type=key_type))
         if answer is None or answer.error_code != NO_ERROR:
             return None
         self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
         return int(answer.node_id)
+
+    def controller(self) -> tuple[int, int] | None:
+        """The active controller and its epoch; None where nobody knows one.
+
+        In KRaft the leader of the quorum. With ZooKeeper, metadata names it, and its epoch (0 here) is not shown.
+        """
+        if self._kraft is None:
+            versions = self.ask_any(ask_versions())
+            if versions is None:
+                return None
+            self._kraft = any(api.api_key == DescribeQuorumRequest.API_KEY for api in versions.api_keys)
+        if not self._kraft:
+            metadata = self.metadata()
+            return (metadata.controller, 0) if metadata and metadata.controller >= 0 else None
+        topic = DescribeQuorumRequest.TopicData
+        asked = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
+        answer = self.ask_any(DescribeQuorumRequest[DESCRIBE_QUORUM](topics=[asked]))
+        if answer is None or answer.error_code != NO_ERROR or not answer.topics:
+            return None
+        quorum = answer.topics[0].partitions[0]
+        if quorum.error_code != NO_ERROR or quorum.leader_id < 0:
+            return None
+        return int(quorum.leader_id), int(quorum.leader_epoch)
 
     def group(self, group: str) -> GroupState | None:
         """State and members of a group, from its coordinator."""
@@ -179,6 +212,10 @@ class Kafka:
 
         None if none answers.
         """
+        with self._asking:
+            return self._ask_any(request)
+
+    def _ask_any(self, request: Any) -> Any:
         listed, now = self._views.listed().values(), time.monotonic()
 
         def against(address: tuple[str, int]) -> tuple[bool, bool]:
@@ -198,15 +235,19 @@ class Kafka:
             return answer
         return None
 
-    def ask(self, broker: int, request: Any) -> Any:
+    def ask(self, broker: int, request: Any, timeout_s: float | None = None) -> Any:
         """Ask this broker; None if it does not answer, or nobody knows where it is."""
+        with self._asking:
+            return self._ask(broker, request, self._timeout_s if timeout_s is None else timeout_s)
+
+    def _ask(self, broker: int, request: Any, timeout_s: float) -> Any:
         if broker not in self._brokers and self.metadata() is None:
             return None
         address = self._brokers.get(broker)
         if address is None:
             return None
         try:
-            return self._links.setdefault(address, Link(*address, self._access)).ask(request, self._timeout_s)
+            return self._links.setdefault(address, Link(*address, self._access)).ask(request, timeout_s)
         except OSError:
             return None
 

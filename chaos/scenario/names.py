@@ -1,4 +1,4 @@
-"""Names of things in the cluster: topics and groups. Whatever names one has one of these types.
+"""Names of things in the cluster: topics, groups and transactional ids. Whatever names one has one of these types.
 
 On a cluster that exists, all of them get the run's prefix; `chaos.scenario.prefix` finds them by their types, so a new
 key that names a topic or a group needs no more than the right type.
@@ -22,3 +22,4 @@ class InCluster:
 
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
 GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
+TransactionalId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]

@@ -157,12 +157,14 @@ def _words_of_lack(lacking: frozenset[str], driver: str, verbs: Mapping[str, str
 
 def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
     ((kind, value),) = target.given().items()
-    if kind in ("leader_of", "followers_of", "follower_of"):
+    if kind in ("leader_of", "followers_of", "follower_of", "isr_of", "partition"):
         wrong = list(_partition(s, f"{where}.{kind}", value))
         yield from wrong
-        if not wrong and kind != "leader_of" and s.topic(split_partition(value)[0]).replication_factor == 1:
+        if not wrong and "follower" in kind and s.topic(split_partition(value)[0]).replication_factor == 1:
             yield f"{where}.{kind}: {value} has one replica, so it has no follower"
-    elif kind == "coordinator_of":
+    elif kind == "topic" and value not in {t.name for t in s.topics}:
+        yield f"{where}.topic: {value!r} is not one of the topics ({', '.join(t.name for t in s.topics)})"
+    elif kind in ("coordinator_of", "group"):
         yield from _group(s, f"{where}.{kind}", value)
     elif kind == "broker" and value > s.cluster.brokers and s.cluster.driver != "attached":
         yield f"{where}.broker: brokers are numbered 1 to {s.cluster.brokers}, not {value}"
