@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
@@ -24,13 +24,15 @@ from chaos.wire import Link, ask_versions
 NO_LEADER = -1
 NO_ERROR = 0
 
-METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS, DESCRIBE_QUORUM = 8, 2, 4, 5, 5, 0
+METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
+DESCRIBE_QUORUM, EPOCH_END = 0, 3
 """Version of each request."""
 
 SHUN_S = 2.0
 """How long a broker that did not answer is asked only if nobody else does."""
 
 _EndsOf = ListOffsetsRequest.ListOffsetsTopic
+_EpochOf = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
 _Named = MetadataRequest.MetadataRequestTopic
 
@@ -123,6 +125,19 @@ class Kafka:
             for p in topic.partitions
             if p.error_code == NO_ERROR
         }
+
+    def epoch_end(self, partition: str, epoch: int) -> int | None:
+        """Where a leader epoch ends in the log, as the partition's leader has it now; None where it gives no answer."""
+        metadata = self.metadata()
+        state = metadata.partitions.get(partition) if metadata else None
+        if state is None:
+            return None
+        topic, _, number = partition.rpartition("/")
+        one = _EpochOf.OffsetForLeaderPartition(partition=int(number), current_leader_epoch=-1, leader_epoch=epoch)
+        asked = [_EpochOf(topic=topic, partitions=[one])]
+        answer = self.ask(state.leader, OffsetForLeaderEpochRequest[EPOCH_END](replica_id=-1, topics=asked))
+        found = answer.topics[0].partitions[0] if answer and answer.topics else None
+        return int(found.end_offset) if found and found.error_code == NO_ERROR and found.end_offset >= 0 else None
 
     def coordinator(self, group: str) -> int | None:
         """The broker that a FindCoordinator request names; None where it is refused or nobody answers."""

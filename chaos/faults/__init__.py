@@ -12,11 +12,13 @@ A fault without proof makes a run inconclusive: a test that passes although its 
 
 from __future__ import annotations
 
-from chaos.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
+from chaos.faults.broker import BrokerKill, BrokerPause, BrokerStop, ControllerKill, CoordinatorKill
 from chaos.faults.consumer import ConsumerCrash, ConsumerSlow
+from chaos.faults.disk import BrokerWipe, DiskLimit, LogTruncate
 from chaos.faults.fault import Fault
 from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
+from chaos.faults.restart import RollingRestart
 from chaos.faults.runner import FaultRun
 from chaos.faults.world import World
 
@@ -24,6 +26,12 @@ FAULTS: dict[str, type[Fault]] = {
     "broker.kill": BrokerKill,
     "broker.pause": BrokerPause,
     "coordinator.kill": CoordinatorKill,
+    "controller.kill": ControllerKill,
+    "broker.stop": BrokerStop,
+    "cluster.rolling_restart": RollingRestart,
+    "broker.wipe": BrokerWipe,
+    "log.truncate": LogTruncate,
+    "disk.limit": DiskLimit,
     "broker.isolate": BrokerIsolate,
     "broker.disconnect": BrokerDisconnect,
     "link.cut": LinkCut,

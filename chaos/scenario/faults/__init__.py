@@ -10,7 +10,17 @@ from typing import Annotated
 from pydantic import Field
 
 from chaos.scenario.faults.base import CLIENT_TARGETS, ONE_BROKER, FaultSpec, hits_brokers
-from chaos.scenario.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
+from chaos.scenario.faults.broker import (
+    BrokerKill,
+    BrokerPause,
+    BrokerStop,
+    BrokerWipe,
+    ControllerKill,
+    CoordinatorKill,
+    DiskLimit,
+    LogTruncate,
+    RollingRestart,
+)
 from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSlow
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
@@ -21,6 +31,12 @@ Fault = Annotated[
     BrokerKill
     | BrokerPause
     | CoordinatorKill
+    | ControllerKill
+    | BrokerStop
+    | RollingRestart
+    | BrokerWipe
+    | LogTruncate
+    | DiskLimit
     | BrokerIsolate
     | LinkCut
     | BrokerDisconnect

@@ -76,7 +76,7 @@ class BrokerWipe(FaultSpec):
 
 
 class LogTruncate(FaultSpec):
-    """Power loss: kill the brokers and cut off the tail of the partition's log that was not flushed; healed by starting.
+    """Power loss: SIGKILL, and what was not flushed of the partition's log is gone; healed by starting again.
 
     Whole batches, and never below the recovery point: what Kafka has flushed survives.
     """
@@ -84,11 +84,11 @@ class LogTruncate(FaultSpec):
     targets = frozenset({"leader_of", "follower_of", "isr_of"})
     needs = frozenset({"kill", "start", "cut_log"})
     kind: Literal["log.truncate"]
-    records: int | None = Field(None, gt=0, description="cut off at least so many; all that was not flushed if left out")
+    records: int | None = Field(None, gt=0, description="cut off at least so many; left out: all")
 
 
 class DiskLimit(FaultSpec):
-    """Let no file of a broker grow beyond the log of a partition; healed by lifting that, and by starting the broker."""
+    """Let no file of a broker grow beyond the log of a partition; healed by lifting that and a start if need be."""
 
     targets = frozenset({"leader_of", "follower_of"})
     needs = frozenset({"limit_disk", "start"})
