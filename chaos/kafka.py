@@ -23,6 +23,8 @@ from chaos.wire import Link, ask_versions
 
 NO_LEADER = -1
 NO_ERROR = 0
+LATEST, EARLIEST = -1, -2
+"""The timestamps by which ListOffsets means the ends of a log."""
 
 METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
 DESCRIBE_QUORUM, EPOCH_END = 0, 3
@@ -102,6 +104,13 @@ class Kafka:
 
     def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
         """High watermarks of the partitions whose leaders answer."""
+        return self._offsets(partitions, LATEST)
+
+    def start_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
+        """Where the logs begin, of the partitions whose leaders answer."""
+        return self._offsets(partitions, EARLIEST)
+
+    def _offsets(self, partitions: Iterable[str], timestamp: int) -> dict[str, int]:
         metadata = self.metadata()
         if metadata is None:
             return {}
@@ -111,11 +120,11 @@ class Kafka:
                 by_leader.setdefault(state.leader, []).append(name)
         found: dict[str, int] = {}
         for leader, names in by_leader.items():
-            found.update(self._end_offsets_at(leader, names))
+            found.update(self._offsets_at(leader, names, timestamp))
         return found
 
-    def _end_offsets_at(self, leader: int, names: list[str]) -> dict[str, int]:
-        topics = [_ends_of(topic, numbers) for topic, numbers in _by_topic(names).items()]
+    def _offsets_at(self, leader: int, names: list[str], timestamp: int) -> dict[str, int]:
+        topics = [_offsets_of(topic, numbers, timestamp) for topic, numbers in _by_topic(names).items()]
         answer = self.ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
         if answer is None:
             return {}
@@ -281,8 +290,9 @@ def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:
     return topics
 
 
-def _ends_of(topic: str, numbers: list[int]) -> Any:
-    parts = [_EndsOf.ListOffsetsPartition(partition_index=n, current_leader_epoch=-1, timestamp=-1) for n in numbers]
+def _offsets_of(topic: str, numbers: list[int], timestamp: int) -> Any:
+    kind = _EndsOf.ListOffsetsPartition
+    parts = [kind(partition_index=n, current_leader_epoch=-1, timestamp=timestamp) for n in numbers]
     return _EndsOf(name=topic, partitions=parts)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from chaos.clients.protocol import partition_name
 from chaos.clients.specs import MODULES, Entry, SpecBuilder
 from chaos.clients.state import ClientState
+from chaos.cluster import processes
 from chaos.cluster.processes import Identity, spawn
 from chaos.errors import ClientError
 from chaos.events import now_us
@@ -85,8 +86,8 @@ class Fleet:
             self.order(client, {"do": "start"})
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
-        """Start the clients of these entries that have no process yet."""
-        clients = [c for e in entries for c in self.clients(e.name)]
+        """Start the clients of these entries that have no process yet, but for those that join later."""
+        clients = [c for e in entries for c in self.clients(e.name) if c not in self._scenario.held_back()]
         self._wait_started([self._start(c) for c in clients if c not in self._lives])
 
     def clients(self, entry: str) -> list[str]:
@@ -96,6 +97,11 @@ class Fleet:
         found = self._entries[entry]
         count = found.count if isinstance(found, Producer) else found.members
         return [f"{entry}/{number}" for number in range(1, count + 1)]
+
+    def present(self, entry: str) -> list[str]:
+        """The ids of an entry's clients that have been started: one that is to join later has not."""
+        with self._lock:
+            return [client for client in self.clients(entry) if client in self._lives]
 
     def _start(self, client: str) -> ClientState:
         with self._lock:
@@ -161,10 +167,9 @@ class Fleet:
         for entry in self._scenario.consumers:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt) and entry.start.timestamp is not None:
                 continue
-            held = {c: self.state(c).assigned() for c in self.clients(entry.name)}
-            wanted = sorted(
-                partition_name((t, p)) for t in entry.topics for p in range(self._scenario.topic(t).partitions)
-            )
+            held = {c: self.state(c).assigned() for c in self.present(entry.name)}
+            there = [self._scenario.topic(t) for t in entry.topics if not self._scenario.topic(t).later]
+            wanted = sorted(partition_name((t.name, p)) for t in there for p in range(t.partitions))
             if isinstance(entry, Assign):
                 missing += [
                     f"{c} holds {len(has)} of {len(wanted)}" for c, has in held.items() if sorted(has) != wanted
@@ -213,7 +218,7 @@ class Fleet:
         A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim
         is as far as the one that is further back.
         """
-        clients = [reader] if "/" in reader else self.clients(reader)
+        clients = [reader] if "/" in reader else self.present(reader)
         found: dict[str, int] = {}
         for client in clients:
             state = self.state(client)
@@ -233,6 +238,31 @@ class Fleet:
         state.killed_for = "crash"
         state.asked_to_end = True
         state.kill(KILL_TIMEOUT_S)
+
+    def pause(self, client: str) -> None:
+        """SIGSTOP a client; returns when it stands still."""
+        state = self.state(client)
+        if not state.alive or not processes.pause(state.spawned.identity):
+            raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
+
+    def resume(self, client: str) -> None:
+        """SIGCONT; nothing to do for one that is not paused, or is gone."""
+        processes.cont(self.state(client).spawned.identity)
+
+    def leave(self, client: str, timeout_s: float) -> None:
+        """Order a client to stop, and wait until it has left in good order. Raises `ClientError` if it does not."""
+        state = self.state(client)
+        if not state.alive:
+            raise ClientError(f"{client} is gone already; see {state.log}")
+        self._order_to_stop(state)
+        if not state.gone.wait(timeout_s):
+            raise ClientError(f"{client} did not stop within {timeout_s:g} s; see {state.log}")
+
+    def join(self, client: str) -> None:
+        """Start a client that was held back; returns when it runs."""
+        if client in self._lives:
+            raise ClientError(f"{client} was started before")
+        self._wait_started([self._start(client)])
 
     def restart(self, client: str) -> None:
         """Start the next life of a client that is gone; returns when it runs."""

@@ -9,6 +9,19 @@ from typing import Annotated
 
 from pydantic import Field
 
+from chaos.scenario.faults.admin import (
+    AddPartitions,
+    CreateTopic,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteRecords,
+    DeleteTopic,
+    ElectPreferred,
+    ElectUnclean,
+    Reassign,
+    ResetOffsets,
+    TopicConfig,
+)
 from chaos.scenario.faults.base import CLIENT_TARGETS, ONE_BROKER, FaultSpec, hits_brokers
 from chaos.scenario.faults.broker import (
     BrokerKill,
@@ -21,7 +34,14 @@ from chaos.scenario.faults.broker import (
     LogTruncate,
     RollingRestart,
 )
-from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSlow
+from chaos.scenario.faults.consumer import (
+    ConsumerChurn,
+    ConsumerCrash,
+    ConsumerJoin,
+    ConsumerLeave,
+    ConsumerPause,
+    ConsumerSlow,
+)
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 
@@ -44,6 +64,21 @@ Fault = Annotated[
     | BrokerOom
     | DiskFill
     | ConsumerSlow
-    | ConsumerCrash,
+    | ConsumerCrash
+    | ConsumerPause
+    | ConsumerLeave
+    | ConsumerJoin
+    | ConsumerChurn
+    | AddPartitions
+    | CreateTopic
+    | DeleteTopic
+    | DeleteRecords
+    | TopicConfig
+    | DeleteOffsets
+    | ResetOffsets
+    | DeleteGroup
+    | ElectPreferred
+    | ElectUnclean
+    | Reassign,
     Field(discriminator="kind"),
 ]
