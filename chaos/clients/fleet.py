@@ -16,6 +16,7 @@ from typing import Any
 from chaos.clients.protocol import partition_name
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState
+from chaos.cluster import processes
 from chaos.cluster.processes import Identity, spawn
 from chaos.errors import ClientError
 from chaos.events import now_us
@@ -85,11 +86,12 @@ class Fleet:
             self.order(client, {"do": "start"})
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
-        """Start the clients of these entries that have no process yet."""
-        for client in [c for e in entries for c in self.clients(e.name)]:
+        """Start the clients of these entries that have no process yet, but for those that join later."""
+        wanted = [c for e in entries for c in self.clients(e.name) if c not in self._scenario.held_back()]
+        for client in wanted:
             if client not in self._lives:  # it may have come with another one, in the same process
                 self._start(client)
-        self._wait_started([self.state(c) for e in entries for c in self.clients(e.name)])
+        self._wait_started([self.state(c) for c in wanted])
 
     def clients(self, entry: str) -> list[str]:
         """The ids of an entry's clients."""
@@ -98,6 +100,11 @@ class Fleet:
         found = self._entries[entry]
         count = found.count if isinstance(found, Producer) else found.members
         return [f"{entry}/{number}" for number in range(1, count + 1)]
+
+    def present(self, entry: str) -> list[str]:
+        """The ids of an entry's clients that have been started: one that is to join later has not."""
+        with self._lock:
+            return [client for client in self.clients(entry) if client in self._lives]
 
     def _start(self, client: str) -> list[ClientState]:
         """Start the process of a client; returns the states of all that live in it."""
@@ -169,11 +176,11 @@ class Fleet:
         for entry in self._scenario.consumers:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
                 continue
-            held = {c: self.state(c).assigned() for c in self.clients(entry.name)}
+            held = {c: self.state(c).assigned() for c in self.present(entry.name)}
             wanted = sorted(
                 partition_name((t.name, p))
                 for t in self._scenario.topics
-                if entry.topics_among([t.name])
+                if entry.topics_among([t.name]) and not t.later
                 for p in range(t.partitions)
             )
             if isinstance(entry, Assign):
@@ -224,7 +231,7 @@ class Fleet:
         A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim
         is as far as the one that is further back.
         """
-        clients = [reader] if "/" in reader else self.clients(reader)
+        clients = [reader] if "/" in reader else self.present(reader)
         found: dict[str, int] = {}
         for client in clients:
             state = self.state(client)
@@ -245,6 +252,31 @@ class Fleet:
             mate.killed_for = "crash"
             mate.asked_to_end = True
         state.kill(KILL_TIMEOUT_S)
+
+    def pause(self, client: str) -> None:
+        """SIGSTOP a client; returns when it stands still."""
+        state = self.state(client)
+        if not state.alive or not processes.pause(state.spawned.identity):
+            raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
+
+    def resume(self, client: str) -> None:
+        """SIGCONT; nothing to do for one that is not paused, or is gone."""
+        processes.cont(self.state(client).spawned.identity)
+
+    def leave(self, client: str, timeout_s: float) -> None:
+        """Order a client to stop, and wait until it has left in good order. Raises `ClientError` if it does not."""
+        state = self.state(client)
+        if not state.alive:
+            raise ClientError(f"{client} is gone already; see {state.log}")
+        self._order_to_stop(state)
+        if not state.gone.wait(timeout_s):
+            raise ClientError(f"{client} did not stop within {timeout_s:g} s; see {state.log}")
+
+    def join(self, client: str) -> None:
+        """Start a client that was held back; returns when it runs."""
+        if client in self._lives:
+            raise ClientError(f"{client} was started before")
+        self._wait_started(self._start(client))
 
     def restart(self, client: str) -> None:
         """Start the next life of a client that is gone; returns when it runs."""

@@ -15,15 +15,18 @@ from chaos.access import Access
 from chaos.cluster import (
     Cluster,
     Cut,
+    CutLog,
     Disconnect,
     ExhaustMemory,
     FillDisk,
     Isolate,
     Kill,
+    LimitDisk,
     Pause,
     Start,
     Stop,
     Throttle,
+    Wipe,
     able,
     capabilities,
     driver,
@@ -332,3 +335,49 @@ def test_a_disk_fills_up(cluster: Cluster, kafka: Kafka) -> None:
         able(cluster, Start).start_broker(before.leader)
     can.free_disk(before.leader)
     assert kafka.end_offsets([PARTITION])[PARTITION] >= ends
+
+
+def test_a_log_that_cannot_grow_ends_its_broker(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "limit_disk")
+    before, can = state(kafka), able(cluster, LimitDisk)
+    with load(cluster):
+        wait_until(lambda: kafka.end_offsets([PARTITION]).get(PARTITION, 0) > 500, 30, "nothing is written")
+        can.limit_disk(before.leader, PARTITION, 0)
+        try:
+            wait_until(lambda: not cluster.broker_alive(before.leader), SEEN_S, "it goes on with a full disk")
+            wait_new_leader(kafka, before)
+        finally:
+            can.unlimit_disk(before.leader)
+            able(cluster, Start).start_broker(before.leader)
+    assert answers(cluster, before.leader)
+
+
+def test_a_lost_log_tail_is_filled_up_from_the_others(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "cut_log")
+    with load(cluster):
+        wait_until(lambda: kafka.end_offsets([PARTITION]).get(PARTITION, 0) > 500, 30, "nothing is written")
+    before, disk = state(kafka), able(cluster, CutLog)
+    with pytest.raises(ClusterError, match="not to be touched"):
+        disk.cut_log(before.leader, PARTITION, 100)
+    able(cluster, Kill).kill_broker(before.leader)
+    tail = disk.cut_log(before.leader, PARTITION, 100)
+    assert tail.end - tail.start >= 100
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), SEEN_S, "it is not in sync again")
+    assert kafka.end_offsets([PARTITION])[PARTITION] >= tail.end
+
+
+def test_a_wiped_disk_is_filled_up_from_the_others(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "wipe")
+    before, disk = state(kafka), able(cluster, Wipe)
+    end = kafka.end_offsets([PARTITION])[PARTITION]
+    assert disk.replicas_on_disk(before.leader) > 0
+    able(cluster, Kill).kill_broker(before.leader)
+    disk.wipe_disk(before.leader)
+    assert disk.replicas_on_disk(before.leader) == 0
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), SEEN_S, "it is not in sync again")
+    assert disk.replicas_on_disk(before.leader) > 0
+    assert kafka.end_offsets([PARTITION])[PARTITION] >= end

@@ -47,6 +47,8 @@ OTHER_TEXTS = {
     "Trigger": {"after"},
     "Target": {"member", "random_member"},
     "Variant": {"set"},  # applied before names get their prefix; a resolved scenario has no variants
+    "TopicConfig": {"name", "settings"},
+    "ResetOffsets": {"name", "to"},
 }
 FAULTS_TEXTS = {"name"}
 
