@@ -18,6 +18,7 @@ from chaos.faults.fault import Fault
 from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 from chaos.faults.runner import FaultRun
+from chaos.faults.wire import WireCut, WireDelay, WireDrop, WireSlow
 from chaos.faults.world import World
 
 FAULTS: dict[str, type[Fault]] = {
@@ -32,6 +33,10 @@ FAULTS: dict[str, type[Fault]] = {
     "disk.fill": DiskFill,
     "consumer.slow": ConsumerSlow,
     "consumer.crash": ConsumerCrash,
+    "wire.drop": WireDrop,
+    "wire.delay": WireDelay,
+    "wire.cut": WireCut,
+    "wire.slow": WireSlow,
 }
 
 __all__ = ["FAULTS", "Fault", "FaultRun", "World"]

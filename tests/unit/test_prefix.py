@@ -44,6 +44,7 @@ OTHER_TEXTS = {
     "Delivered": {"consumer"},
     "Trigger": {"after"},
     "Target": {"member", "random_member"},
+    **dict.fromkeys(["WireDrop", "WireDelay", "WireCut"], {"name", "client"}),
 }
 FAULTS_TEXTS = {"name"}
 

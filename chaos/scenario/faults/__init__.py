@@ -14,8 +14,9 @@ from chaos.scenario.faults.broker import BrokerKill, BrokerPause, CoordinatorKil
 from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSlow
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
+from chaos.scenario.faults.wire import WireCut, WireDelay, WireDrop, WireFault, WireSlow
 
-__all__ = ["CLIENT_TARGETS", "ONE_BROKER", "Fault", "FaultSpec", "hits_brokers"]
+__all__ = ["CLIENT_TARGETS", "ONE_BROKER", "Fault", "FaultSpec", "WireFault", "hits_brokers"]
 
 Fault = Annotated[
     BrokerKill
@@ -28,6 +29,10 @@ Fault = Annotated[
     | BrokerOom
     | DiskFill
     | ConsumerSlow
-    | ConsumerCrash,
+    | ConsumerCrash
+    | WireDrop
+    | WireDelay
+    | WireCut
+    | WireSlow,
     Field(discriminator="kind"),
 ]
