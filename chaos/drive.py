@@ -21,6 +21,7 @@ from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka import Kafka
 from chaos.ledger import TableWriter, seal
 from chaos.observer import Observer
+from chaos.proxy.control import Proxy
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 from chaos.timeline import Progress, Step, hopeless, is_due, steps
@@ -52,6 +53,7 @@ class Drive:
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._deaths = 0
+        self._proxy: Proxy | None = None
 
     def run(self) -> None:
         """Drive to the end. The ledger is sealed even if the drive failed: what was recorded may be judged."""
@@ -73,14 +75,17 @@ class Drive:
             connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
             later = [t.name for t in self._scenario.topics if t.later]
             observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups, later))
-            fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))
+            if self._scenario.proxied:
+                self._proxy = stack.enter_context(Proxy.attach(self._run))
+            bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
+            fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap))
             kafka = connect()
             rng = self._resolved.rng("faults")
 
             def world() -> World:  # several faults may be at work, each with questions of its own
                 asking = connect()
                 stack.callback(asking.close)
-                return World(self._scenario, self._cluster, fleet, observer, asking, rng, access)
+                return World(self._scenario, self._cluster, fleet, observer, asking, rng, access, self._proxy)
 
             faults = {
                 f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world(), writer, self._events, self._limits.proof)
@@ -145,6 +150,8 @@ class Drive:
             self._notice_deaths(fleet)
             if observer.broken:
                 raise observer.broken
+            if self._proxy:
+                self._proxy.check()
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet)
                 return
@@ -216,6 +223,8 @@ class Drive:
         deadline = time.monotonic() + self._limits.drain
         while behind := self._behind(ends, fleet):
             self._report(self._progress(fleet, {}))
+            if self._proxy:
+                self._proxy.check()
             if time.monotonic() > deadline:
                 some = "; ".join(behind[:5]) + (f" and {len(behind) - 5} more" if len(behind) > 5 else "")
                 self._events.emit("note", words=f"not drained after {self._limits.drain:g} s (limits.drain): {some}")

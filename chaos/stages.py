@@ -23,6 +23,7 @@ from chaos.drive import Drive
 from chaos.errors import ClusterError, UsageError
 from chaos.events import EventLog, now_us
 from chaos.kafka import Kafka
+from chaos.proxy import control as proxy
 from chaos.rundir import RunDir, new_run_id
 from chaos.scenario import Resolved, Scenario, Topic, find, load, read, resolve, save
 from chaos.scenario.load import SHIPPED, all_overrides
@@ -93,6 +94,8 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None, lender: RunDir
             if groups := [c.group for c in scenario.consumers if c.group]:
                 # the first question makes __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
+            if scenario.proxied:
+                proxy.start(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
         except BaseException:
             if lender is None:
                 cluster.destroy()

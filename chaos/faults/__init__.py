@@ -31,6 +31,7 @@ from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 from chaos.faults.restart import RollingRestart
 from chaos.faults.runner import FaultRun
 from chaos.faults.topics import AddPartitions, CreateTopic, DeleteRecords, DeleteTopic, TopicConfig
+from chaos.faults.wire import WireCut, WireDelay, WireDrop, WireSlow
 from chaos.faults.world import World
 
 FAULTS: dict[str, type[Fault]] = {
@@ -67,6 +68,10 @@ FAULTS: dict[str, type[Fault]] = {
     "election.preferred": ElectPreferred,
     "election.unclean": ElectUnclean,
     "partition.reassign": Reassign,
+    "wire.drop": WireDrop,
+    "wire.delay": WireDelay,
+    "wire.cut": WireCut,
+    "wire.slow": WireSlow,
 }
 
 __all__ = ["FAULTS", "Fault", "FaultRun", "World"]

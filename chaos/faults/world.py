@@ -10,12 +10,16 @@ from chaos.clients.fleet import Fleet
 from chaos.cluster import Cluster
 from chaos.kafka import Kafka
 from chaos.observer import Observer
+from chaos.proxy.control import Proxy
 from chaos.scenario import Scenario
 
 
 @dataclass(frozen=True)
 class World:
-    """The cluster, the clients, the observer, a connection of the fault's own, its random choices, and the way in."""
+    """The cluster, the clients, the observer, a connection of the fault's own, its random choices, and the way in.
+
+    `proxy` is the wire proxy, which only some runs have.
+    """
 
     scenario: Scenario
     cluster: Cluster
@@ -24,3 +28,4 @@ class World:
     kafka: Kafka
     rng: random.Random
     access: Access | None = None
+    proxy: Proxy | None = None

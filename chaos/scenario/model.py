@@ -12,7 +12,7 @@ from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario import rules
 from chaos.scenario.consumers import Consumer
 from chaos.scenario.expect import Expect
-from chaos.scenario.faults import Fault
+from chaos.scenario.faults import Fault, WireFault
 from chaos.scenario.names import TopicName
 from chaos.scenario.settings import ClientName, Config
 from chaos.scenario.triggers import Strict
@@ -43,6 +43,7 @@ class Cluster(Strict):
         description="where metadata is kept; if left out: with the brokers from Kafka 3.3 on, in ZooKeeper before",
     )
     config: Config = Field({}, description="broker settings by their Kafka names")
+    proxy: bool = Field(False, description="clients go through the wire proxy even if no fault needs it")
     heap: Size = Field(256 * 2**20, ge=64 * 2**20, description="heap of each broker")
     cpus: float | None = Field(None, gt=0, description="docker: CPUs that each broker may use; no limit if left out")
     memory: Size | None = Field(
@@ -137,6 +138,11 @@ class Scenario(Strict):
         if problems := rules.problems(self):
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def proxied(self) -> bool:
+        """Whether clients reach the brokers through the wire proxy only."""
+        return self.cluster.proxy or any(isinstance(fault, WireFault) for fault in self.faults)
 
     def topic(self, name: str) -> Topic:
         """The topic of that name."""

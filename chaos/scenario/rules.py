@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, hits_brokers
+from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, WireFault, hits_brokers
 from chaos.scenario.triggers import Target, Trigger, parse_after, split_member, split_partition
 from chaos.scenario.verbs import CAPABILITY_NEEDS
 
@@ -63,6 +63,9 @@ def _cluster(s: Scenario) -> Iterator[str]:
         if getattr(c, key) != type(c).model_fields[key].default:
             why = _OF_NEW_CLUSTERS.get(key, "it is of clusters that exist (driver: attached)")
             yield f"cluster.{key}: does not fit the {c.driver} driver: {why}"
+    if s.proxied and c.security.tls:
+        why = next((f.kind for f in s.faults if isinstance(f, WireFault)), "cluster.proxy")
+        yield f"cluster.security: {why} needs the wire proxy, which cannot read {c.security.protocol} on its way"
     for key in _OF_CONTAINERS if c.driver == "process" else ():
         if getattr(c, key) is not None:
             yield f"cluster.{key}: the process driver cannot limit brokers, the docker driver can"

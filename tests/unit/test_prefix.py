@@ -49,6 +49,7 @@ OTHER_TEXTS = {
     "Variant": {"set"},  # applied before names get their prefix; a resolved scenario has no variants
     "TopicConfig": {"name", "settings"},
     "ResetOffsets": {"name", "to"},
+    **dict.fromkeys(["WireDrop", "WireDelay", "WireCut"], {"name", "client"}),
 }
 FAULTS_TEXTS = {"name"}
 

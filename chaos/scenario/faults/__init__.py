@@ -45,8 +45,9 @@ from chaos.scenario.faults.consumer import (
 )
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
+from chaos.scenario.faults.wire import WireCut, WireDelay, WireDrop, WireFault, WireSlow
 
-__all__ = ["CLIENT_TARGETS", "ONE_BROKER", "Fault", "FaultSpec", "hits_brokers"]
+__all__ = ["CLIENT_TARGETS", "ONE_BROKER", "Fault", "FaultSpec", "WireFault", "hits_brokers"]
 
 Fault = Annotated[
     BrokerKill
@@ -81,6 +82,10 @@ Fault = Annotated[
     | DeleteGroup
     | ElectPreferred
     | ElectUnclean
-    | Reassign,
+    | Reassign
+    | WireDrop
+    | WireDelay
+    | WireCut
+    | WireSlow,
     Field(discriminator="kind"),
 ]

@@ -29,6 +29,8 @@ class FaultSpec(Strict):
 
     targets: ClassVar[frozenset[str]]
     needs: ClassVar[frozenset[str]] = frozenset()
+    breaks_brokers: ClassVar[bool] = True
+    """False for what is aimed at a broker and yet leaves it alone."""
 
     name: Name
     target: Target
@@ -45,4 +47,4 @@ class FaultSpec(Strict):
 
 def hits_brokers(fault: FaultSpec) -> bool:
     """Whether a fault breaks brokers, and not only clients, topics or groups of the run's own."""
-    return bool(fault.needs or fault.target.given().keys() & BROKER_TARGETS)
+    return fault.breaks_brokers and bool(fault.needs or fault.target.given().keys() & BROKER_TARGETS)
