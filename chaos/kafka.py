@@ -95,8 +95,8 @@ class Kafka:
         self._brokers.update(merged.brokers if merged else {})
         return merged
 
-    def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
-        """High watermarks of the partitions whose leaders answer."""
+    def end_offsets(self, partitions: Iterable[str], *, committed: bool = False) -> dict[str, int]:
+        """High watermarks of the partitions whose leaders answer; with `committed`, their last stable offsets."""
         metadata = self.metadata()
         if metadata is None:
             return {}
@@ -106,12 +106,14 @@ class Kafka:
                 by_leader.setdefault(state.leader, []).append(name)
         found: dict[str, int] = {}
         for leader, names in by_leader.items():
-            found.update(self._end_offsets_at(leader, names))
+            found.update(self._end_offsets_at(leader, names, int(committed)))
         return found
 
-    def _end_offsets_at(self, leader: int, names: list[str]) -> dict[str, int]:
+    def _end_offsets_at(self, leader: int, names: list[str], isolation: int) -> dict[str, int]:
         topics = [_ends_of(topic, numbers) for topic, numbers in _by_topic(names).items()]
-        answer = self.ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
+        answer = self.ask(
+            leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=isolation, topics=topics)
+        )
         if answer is None:
             return {}
         return {
