@@ -75,6 +75,8 @@ def _targets(s: Scenario) -> Iterator[str]:
             yield f"{where}.{kind}: {name!r} is not one of the producers ({', '.join(counts)})"
         elif role == "producer" and number > counts[name]:
             yield f"{where}.{kind}: {name} has members 1 to {counts[name]}, not {number}"
+        if fault.kind == "producer.fence" and name in {p.name for p in s.producers if not p.transactions}:
+            yield f"{where}.{kind}: {name} has no transactions, so nothing can fence it"
         if fault.kind == "producer.crash" and fault.unreported:
             writers = [p for p in s.producers if p.name == name and p.count == 1 and not p.transactions]
             if not writers:
