@@ -29,7 +29,9 @@ def faults(*given: str) -> str:
 def test_what_fits_is_taken(producer: str) -> None:
     scenario(
         producer,
-        faults("kind: producer.crash, target: {member: billing/2}", "kind: producer.fence, target: {member: billing/1}"),
+        faults(
+            "kind: producer.crash, target: {member: billing/2}", "kind: producer.fence, target: {member: billing/1}"
+        ),
     )
 
 
