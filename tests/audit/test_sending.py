@@ -81,7 +81,7 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
     seqs = np.array(in_log, np.int64)
     zeros = np.zeros(len(seqs), np.int64)
     copies: Columns = {"seq": seqs, "incarnation": zeros + 1, "topic": zeros, "partition": zeros, "offset": seqs}
-    nothing: dict[str, Any] = dict.fromkeys(("later", "log_ends", "questions", "places", "epoch_ids", "heads"), {})
+    nothing: dict[str, Any] = {k: {} for k in ("later", "log_ends", "questions", "places", "epoch_ids", "heads")}
     case = Case(
         run="x",
         topics=["orders"],
