@@ -107,15 +107,15 @@ class Kafka:
         self._brokers.update(merged.brokers if merged else {})
         return merged
 
-    def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
-        """High watermarks of the partitions whose leaders answer."""
-        return self._offsets(partitions, LATEST)
+    def end_offsets(self, partitions: Iterable[str], *, committed: bool = False) -> dict[str, int]:
+        """High watermarks of the partitions whose leaders answer; with `committed`, their last stable offsets."""
+        return self._offsets(partitions, LATEST, int(committed))
 
     def start_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
         """Where the logs begin, of the partitions whose leaders answer."""
         return self._offsets(partitions, EARLIEST)
 
-    def _offsets(self, partitions: Iterable[str], timestamp: int) -> dict[str, int]:
+    def _offsets(self, partitions: Iterable[str], timestamp: int, isolation: int = 0) -> dict[str, int]:
         metadata = self.metadata()
         if metadata is None:
             return {}
@@ -125,12 +125,14 @@ class Kafka:
                 by_leader.setdefault(state.leader, []).append(name)
         found: dict[str, int] = {}
         for leader, names in by_leader.items():
-            found.update(self._offsets_at(leader, names, timestamp))
+            found.update(self._offsets_at(leader, names, timestamp, isolation))
         return found
 
-    def _offsets_at(self, leader: int, names: list[str], timestamp: int) -> dict[str, int]:
+    def _offsets_at(self, leader: int, names: list[str], timestamp: int, isolation: int) -> dict[str, int]:
         topics = [_offsets_of(topic, numbers, timestamp) for topic, numbers in _by_topic(names).items()]
-        answer = self.ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
+        answer = self.ask(
+            leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=isolation, topics=topics)
+        )
         if answer is None:
             return {}
         return {

@@ -27,6 +27,7 @@ from chaos.faults.fault import Fault
 from chaos.faults.groups import DeleteGroup, DeleteOffsets, ResetOffsets
 from chaos.faults.leaders import ElectPreferred, ElectUnclean, Reassign
 from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
+from chaos.faults.producer import ProducerCrash, ProducerFence
 from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 from chaos.faults.restart import RollingRestart
 from chaos.faults.runner import FaultRun
@@ -72,6 +73,8 @@ FAULTS: dict[str, type[Fault]] = {
     "wire.delay": WireDelay,
     "wire.cut": WireCut,
     "wire.slow": WireSlow,
+    "producer.crash": ProducerCrash,
+    "producer.fence": ProducerFence,
 }
 
 __all__ = ["FAULTS", "Fault", "FaultRun", "World"]

@@ -8,7 +8,8 @@ reads files and explains mistakes, `resolve` leaves nothing open.
 from chaos.scenario.consumers import Assign, Commit, Consumer, StartAt, Subscribe
 from chaos.scenario.expect import Bound, Expect
 from chaos.scenario.load import find, load, parse, shipped
-from chaos.scenario.model import Cluster, Producer, Scenario, Topic
+from chaos.scenario.model import Cluster, Scenario, Topic
+from chaos.scenario.producers import Processor, Producer, Transactions
 from chaos.scenario.resolve import Resolved, read, resolve, save
 
 __all__ = [
@@ -18,12 +19,14 @@ __all__ = [
     "Commit",
     "Consumer",
     "Expect",
+    "Processor",
     "Producer",
     "Resolved",
     "Scenario",
     "StartAt",
     "Subscribe",
     "Topic",
+    "Transactions",
     "find",
     "load",
     "parse",

@@ -8,15 +8,15 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from chaos.cluster.metadata import Metadata, choose
 from chaos.errors import UsageError
-from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario import rules
-from chaos.scenario.consumers import Consumer
+from chaos.scenario.consumers import Consumer, Subscribe
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault, WireFault
 from chaos.scenario.names import TopicName
-from chaos.scenario.settings import ClientName, Config
+from chaos.scenario.producers import Processor, Producer
+from chaos.scenario.settings import Config
 from chaos.scenario.triggers import Strict
-from chaos.scenario.units import Duration, Rate, Size
+from chaos.scenario.units import Duration, Size
 from chaos.scenario.verbs import Verbs
 from chaos.security import Security
 
@@ -81,22 +81,6 @@ class Topic(Strict):
     later: bool = Field(False, description="made by a fault topic.create, while clients run")
 
 
-class Producer(Strict):
-    """`count` producer processes that each send `records` records, numbered by seq from 0."""
-
-    name: ClientName
-    topic: TopicName
-    count: int = Field(1, ge=1, le=50)
-    records: int = Field(20_000, ge=1, description="of each process")
-    rate: Rate | None = Field(None, description="of each process; full speed when left out")
-    outlast_faults: bool = Field(
-        False, description="go on at `rate` until every fault is through; `records` is then the least number"
-    )
-    keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
-    value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, identity included")
-    config: Config = Field({"acks": "all", "enable.idempotence": True}, description="librdkafka settings")
-
-
 class Limits(Strict):
     """Time-outs. What passes one makes the run inconclusive or shows as an anomaly; it never hangs."""
 
@@ -126,6 +110,7 @@ class Scenario(Strict):
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)
     consumers: list[Consumer] = []
+    processors: list[Processor] = []
     faults: list[Fault] = []
     expect: Expect = Expect()
     limits: Limits = Limits()
@@ -144,6 +129,16 @@ class Scenario(Strict):
         """Whether clients reach the brokers through the wire proxy only."""
         return self.cluster.proxy or any(isinstance(fault, WireFault) for fault in self.faults)
 
+    @property
+    def readers(self) -> list[Consumer]:
+        """Every entry that reads: the consumers, and the reading side of each processor as a subscribe consumer."""
+        return [*self.consumers, *map(_reading_side, self.processors)]
+
+    @property
+    def transactional(self) -> bool:
+        """Whether any client writes in transactions."""
+        return bool(self.processors) or any(p.transactions for p in self.producers)
+
     def topic(self, name: str) -> Topic:
         """The topic of that name."""
         return next(t for t in self.topics if t.name == name)
@@ -159,3 +154,14 @@ class Scenario(Strict):
     def held_back(self) -> set[str]:
         """The members, such as billing/3, that a fault consumer.join lets start while the others run."""
         return {f.target.member for f in self.faults if f.kind == "consumer.join" and f.target.member is not None}
+
+
+def _reading_side(processor: Processor) -> Subscribe:
+    return Subscribe(
+        mode="subscribe",
+        name=processor.name,
+        group=processor.group,
+        members=processor.members,
+        topics=processor.topics,
+        config=processor.consumer_config,
+    )

@@ -7,22 +7,27 @@ from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import Consumer, Scenario
+from checks.audit.routing import routes
 
 _OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")
 
 
 def nothing_to_examine(s: Scenario, kind: str) -> str:
     """Why this kind has nothing to look at in this scenario; empty where it should have something."""
-    if ANOMALIES[kind].path != "write" and not s.consumers:
+    if ANOMALIES[kind].path != "write" and not s.readers:
         return "the scenario has no consumers"
-    if kind in _OF_COMMITS and not any(_commits(c) for c in s.consumers):
+    if kind in _OF_COMMITS and not any(_commits(c) for c in s.readers):
         return "no consumer commits offsets"
-    if kind == "double_ownership" and not any(c.mode == "subscribe" for c in s.consumers):
+    if kind == "double_ownership" and not any(c.mode == "subscribe" for c in s.readers):
         return "no consumer subscribes"
-    if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.consumers):
+    if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.readers):
         return "no consumer commits to a group"
     if kind == "misplaced_write" and all(_acks(p.config) == "0" for p in s.producers):
         return "with acks=0 no acknowledged offset is known"
+    if kind == "misrouted_write" and not routes(s, {t.name: t.partitions for t in s.topics}):
+        return "no partitioner promises a partition"
+    if kind == "unnoticed_failure" and all(p.mode != "fire_and_forget" for p in s.producers):
+        return "every producer looks at its delivery reports"
     return ""
 
 

@@ -44,6 +44,7 @@ from chaos.scenario.faults.consumer import (
     ConsumerSlow,
 )
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
+from chaos.scenario.faults.producer import ProducerCrash, ProducerFence
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 from chaos.scenario.faults.wire import WireCut, WireDelay, WireDrop, WireFault, WireSlow
 
@@ -86,6 +87,8 @@ Fault = Annotated[
     | WireDrop
     | WireDelay
     | WireCut
-    | WireSlow,
+    | WireSlow
+    | ProducerCrash
+    | ProducerFence,
     Field(discriminator="kind"),
 ]
