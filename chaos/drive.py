@@ -252,7 +252,7 @@ class Drive:
         ends = wait_until(asked, HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered")
         if not self._scenario.transactional:
             return {"read_committed": ends, "read_uncommitted": ends}
-        while kafka.end_offsets(partitions, committed=True) != ends:
+        while {name: stable for name, (_, stable) in kafka.stable_offsets(partitions).items()} != ends:
             if time.monotonic() > deadline:
                 self._events.emit("note", words=f"a transaction is still open after {self._limits.drain:g} s")
                 break

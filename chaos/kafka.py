@@ -6,8 +6,6 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,32 +13,30 @@ from typing import Any
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
 
 from chaos.access import Access
+from chaos.brokers import NO_LEADER, Brokers, addresses
 from chaos.schemas.groups import ConsumerGroupDescribeRequest
-from chaos.views import Metadata, PartitionState, Views
-from chaos.wire import Link, ask_versions
+from chaos.wire import ask_versions
 
-NO_LEADER = -1
+__all__ = ["NO_LEADER", "GroupMember", "GroupState", "Kafka", "addresses"]
+
 NO_ERROR = 0
 UNKNOWN_GROUP = "Dead"
 CONSUMER_GROUP_DESCRIBE = 69
 """The key of that API."""
 LATEST, EARLIEST = -1, -2
 """The timestamps by which ListOffsets means the ends of a log."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
-METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
+FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 2, 4, 5, 5
 DESCRIBE_QUORUM, EPOCH_END = 0, 3
 """Version of each request."""
-
-SHUN_S = 2.0
-"""How long a broker that did not answer is asked only if nobody else does."""
 
 _EndsOf = ListOffsetsRequest.ListOffsetsTopic
 _EpochOf = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
-_Named = MetadataRequest.MetadataRequestTopic
 
 
 @dataclass(frozen=True)
@@ -62,77 +58,53 @@ class GroupState:
     members: tuple[GroupMember, ...]
 
 
-class Kafka:
-    """Questions to a cluster, each broker over a connection of its own. One question at a time, from any thread.
-
-    `topics` are all that its metadata is asked for: others may have thousands. None means every topic.
-    """
+class Kafka(Brokers):
+    """Questions to a cluster."""
 
     def __init__(
         self, bootstrap: str, timeout_s: float = 1.0, access: Access | None = None, topics: Sequence[str] | None = None
     ) -> None:
-        self._timeout_s = timeout_s
-        self._asking = threading.RLock()
-        self._access = access
-        self._topics = None if topics is None else [_Named(name=name) for name in topics]
-        self._order = addresses(bootstrap)
-        self._links = {address: Link(*address, access) for address in self._order}
-        self._brokers: dict[int, tuple[str, int]] = {}
-        self._views = Views()
-        self._shunned: dict[tuple[str, int], float] = {}
+        super().__init__(bootstrap, timeout_s, access, topics)
         self._kip_848: dict[int, bool] = {}
         self._kraft: bool | None = None  # not asked yet
 
-    def close(self) -> None:
-        """Close all connections."""
-        for link in self._links.values():
-            link.close()
-
-    def metadata(self) -> Metadata | None:
-        """Brokers and partitions: what the next broker in turn says, with what the others said lately; see `Views`."""
-        answer = self.ask_any(MetadataRequest[METADATA](topics=self._topics, allow_auto_topic_creation=False))
-        if answer is None:
-            return None
-        brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
-        partitions = {
-            f"{topic.name}/{p.partition_index}": PartitionState(
-                p.leader_id, p.leader_epoch, tuple(sorted(p.isr_nodes)), tuple(p.replica_nodes)
-            )
-            for topic in answer.topics
-            for p in topic.partitions
-        }
-        view = Metadata(dict(sorted(brokers.items())), partitions, answer.controller_id, answer.cluster_id or "")
-        self._views.note(self._order[-1], view)
-        merged = self._views.merged()
-        self._brokers.update(merged.brokers if merged else {})
-        return merged
-
-    def end_offsets(self, partitions: Iterable[str], *, committed: bool = False) -> dict[str, int]:
-        """High watermarks of the partitions whose leaders answer; with `committed`, their last stable offsets."""
-        return self._offsets(partitions, LATEST, int(committed))
+    def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
+        """High watermarks of the partitions whose leaders answer."""
+        return self._offsets(partitions, LATEST)
 
     def start_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
         """Where the logs begin, of the partitions whose leaders answer."""
         return self._offsets(partitions, EARLIEST)
 
-    def _offsets(self, partitions: Iterable[str], timestamp: int, isolation: int = 0) -> dict[str, int]:
-        metadata = self.metadata()
-        if metadata is None:
-            return {}
-        by_leader: dict[int, list[str]] = {}
-        for name in partitions:
-            if (state := metadata.partitions.get(name)) is not None:
-                by_leader.setdefault(state.leader, []).append(name)
-        found: dict[str, int] = {}
-        for leader, names in by_leader.items():
-            found.update(self._offsets_at(leader, names, timestamp, isolation))
+    def stable_offsets(self, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """High watermark and last stable offset of the partitions whose leaders answer to both, asked in this order:
+        where no transaction is open the second is not below the first."""
+        found: dict[str, tuple[int, int]] = {}
+        for leader, names in self._by_leader(partitions).items():
+            ends = self._offsets_at(leader, names, LATEST)
+            stable = self._offsets_at(leader, names, LATEST, READ_COMMITTED) if ends else {}
+            found.update({name: (end, stable[name]) for name, end in ends.items() if name in stable})
         return found
 
-    def _offsets_at(self, leader: int, names: list[str], timestamp: int, isolation: int) -> dict[str, int]:
+    def _offsets(self, partitions: Iterable[str], timestamp: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for leader, names in self._by_leader(partitions).items():
+            found.update(self._offsets_at(leader, names, timestamp))
+        return found
+
+    def _by_leader(self, partitions: Iterable[str]) -> dict[int, list[str]]:
+        metadata, by_leader = self.metadata(), dict[int, list[str]]()
+        for name in partitions:
+            if metadata is not None and (state := metadata.partitions.get(name)) is not None:
+                by_leader.setdefault(state.leader, []).append(name)
+        return by_leader
+
+    def _offsets_at(
+        self, leader: int, names: list[str], timestamp: int, isolation: int = READ_UNCOMMITTED
+    ) -> dict[str, int]:
         topics = [_offsets_of(topic, numbers, timestamp) for topic, numbers in _by_topic(names).items()]
-        answer = self.ask(
-            leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=isolation, topics=topics)
-        )
+        request = ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=isolation, topics=topics)
+        answer = self.ask(leader, request)
         if answer is None:
             return {}
         return {
@@ -251,70 +223,6 @@ class Kafka:
             for p in topic.partitions
             if p.error_code == NO_ERROR and p.committed_offset >= 0
         }
-
-    def unhealthy(self, partitions: Iterable[str]) -> list[str]:
-        """Which partitions lack a leader or a replica in their ISR, in words; empty when all is well."""
-        metadata = self.metadata()
-        if metadata is None:
-            return ["no broker answers"]
-        found = []
-        for name in partitions:
-            state = metadata.partitions.get(name)
-            if state is None or state.leader == NO_LEADER:
-                found.append(f"{name} has no leader")
-            elif len(state.isr) < len(state.replicas):
-                found.append(f"{name} has ISR {list(state.isr)} of {list(state.replicas)}")
-        return found
-
-    def ask_any(self, request: Any) -> Any:
-        """Ask the next broker in turn that answers, and that the others do not know for dead; it is then the last.
-
-        None if none answers.
-        """
-        with self._asking:
-            return self._ask_any(request)
-
-    def _ask_any(self, request: Any) -> Any:
-        listed, now = self._views.listed().values(), time.monotonic()
-
-        def against(address: tuple[str, int]) -> tuple[bool, bool]:
-            """What speaks against asking it: it did not answer just now; the others do not list it any more."""
-            fenced = bool(listed) and address in self._brokers.values() and address not in listed
-            return self._shunned.get(address, 0.0) > now, fenced
-
-        for address in sorted(self._order, key=against):
-            try:
-                answer = self._links[address].ask(request, self._timeout_s)
-            except OSError:
-                self._shunned[address] = time.monotonic() + SHUN_S
-                self._views.forget(address)
-                continue
-            self._order.remove(address)
-            self._order.append(address)
-            return answer
-        return None
-
-    def ask(self, broker: int, request: Any, timeout_s: float | None = None) -> Any:
-        """Ask this broker; None if it does not answer, or nobody knows where it is."""
-        with self._asking:
-            return self._ask(broker, request, self._timeout_s if timeout_s is None else timeout_s)
-
-    def _ask(self, broker: int, request: Any, timeout_s: float) -> Any:
-        if broker not in self._brokers and self.metadata() is None:
-            return None
-        address = self._brokers.get(broker)
-        if address is None:
-            return None
-        try:
-            return self._links.setdefault(address, Link(*address, self._access)).ask(request, timeout_s)
-        except OSError:
-            return None
-
-
-def addresses(bootstrap: str) -> list[tuple[str, int]]:
-    """Host and port of each bootstrap server; an IPv6 host may stand in brackets."""
-    parts = [text.strip().rpartition(":") for text in bootstrap.split(",")]
-    return [(host.strip("[]"), int(port)) for host, _, port in parts]
 
 
 def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:

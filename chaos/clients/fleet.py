@@ -6,14 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from chaos.clients.protocol import partition_name
+from chaos.clients.roster import Roster
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState
 from chaos.cluster import processes
@@ -22,7 +21,7 @@ from chaos.errors import ClientError
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 from chaos.rundir import RunDir
-from chaos.scenario import Assign, Processor, Producer, Resolved, StartAt
+from chaos.scenario import Processor, Producer, Resolved
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
@@ -44,24 +43,17 @@ class UnexpectedExit:
         return f"{self.client} (incarnation {self.incarnation}) ended by itself with {how}{last}"
 
 
-class Fleet:
-    """The clients of one run. Its methods may be called from several threads.
+class Fleet(Roster):
+    """The clients of one run. Leaving the context kills whatever still runs.
 
-    Each client is `<entry>/<number>`, numbered from 1. Counts include the earlier lives of a client; those of a life
-    that was killed are as it last told them, so they may be short by what it did in its last 100 ms. Leaving the
-    context kills whatever still runs. Methods that name a client raise `ClientError` if there is no such client, or
-    it is gone.
+    Methods that name a client raise `ClientError` if there is no such client, or it is gone.
     """
 
     def __init__(self, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
-        self._run, self._scenario = run, resolved.scenario
+        super().__init__(resolved.scenario)
+        self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap)
         self._owner = Identity.current()
-        self._lock = threading.RLock()
-        self._lives: dict[str, list[ClientState]] = {}
-        self._entries: dict[str, Entry] = {
-            e.name: e for e in (*self._scenario.producers, *self._scenario.consumers, *self._scenario.processors)
-        }
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[UnexpectedExit] = []
         self.clock_zero_us = 0
@@ -94,19 +86,6 @@ class Fleet:
             if client not in self._lives:  # it may have come with another one, in the same process
                 self._start(client)
         self._wait_started([self.state(c) for c in wanted])
-
-    def clients(self, entry: str) -> list[str]:
-        """The ids of an entry's clients."""
-        if entry not in self._entries:
-            raise ClientError(f"the scenario has no client entry {entry!r} (known: {', '.join(self._entries)})")
-        found = self._entries[entry]
-        count = found.count if isinstance(found, Producer) else found.members
-        return [f"{entry}/{number}" for number in range(1, count + 1)]
-
-    def present(self, entry: str) -> list[str]:
-        """The ids of an entry's clients that have been started: one that is to join later has not."""
-        with self._lock:
-            return [client for client in self.clients(entry) if client in self._lives]
 
     def _start(self, client: str) -> list[ClientState]:
         """Start the process of a client; returns the states of all that live in it."""
@@ -147,68 +126,6 @@ class Fleet:
 
         wait_until(all_started, self._scenario.limits.clients, why, every_s=0.02)
 
-    def state(self, client: str) -> ClientState:
-        """The present or last life of a client."""
-        with self._lock:
-            lives = self._lives.get(client)
-            if not lives:
-                raise ClientError(
-                    f"there is no client {client} (known: {', '.join(sorted(self._lives)) or 'none yet'})"
-                )
-            return lives[-1]
-
-    def _lives_of(self, entry: str) -> list[ClientState]:
-        with self._lock:
-            return [life for client in self.clients(entry) for life in self._lives.get(client, [])]
-
-    def wait_assigned(self, timeout_s: float) -> None:
-        """Wait until the members of each group together hold every partition, each partition once, and every assign
-        consumer holds all of its own (one that waits for a time or an offset to come only has to run).
-
-        Raises `WaitTimeout`.
-        """
-        wait_until(
-            lambda: not self._unassigned(),
-            timeout_s,
-            lambda: f"not all partitions are assigned: {'; '.join(self._unassigned())}",
-        )
-
-    def _unassigned(self) -> list[str]:
-        missing = []
-        for entry in self._scenario.readers:
-            if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
-                continue
-            held = {c: self.state(c).assigned() for c in self.present(entry.name)}
-            wanted = sorted(
-                partition_name((t.name, p))
-                for t in self._scenario.topics
-                if entry.topics_among([t.name]) and not t.later
-                for p in range(t.partitions)
-            )
-            if isinstance(entry, Assign):
-                missing += [
-                    f"{c} holds {len(has)} of {len(wanted)}" for c, has in held.items() if sorted(has) != wanted
-                ]
-            elif sorted(p for has in held.values() for p in has) != wanted:
-                missing.append(f"{entry.name}: {', '.join(f'{c} holds {len(has)}' for c, has in held.items())}")
-        return missing
-
-    def total_sent(self) -> int:
-        """Records that all producers together have given to their client library."""
-        return self._total("sent")
-
-    def total_acked(self) -> int:
-        """Records that were acknowledged to all producers together."""
-        return self._total("acked")
-
-    def _total(self, count: str) -> int:
-        return sum(life.count(count) for p in self._scenario.producers for life in self._lives_of(p.name))
-
-    def producers_done(self) -> bool:
-        """Whether every producer has sent all it has to send, and has an answer or a time-out for each record."""
-        states = [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
-        return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in states)
-
     def end_outlasting(self) -> None:
         """The faults are through: stop the producers that waited for that, each once it has sent its least number."""
         for entry in self._scenario.producers:
@@ -222,24 +139,6 @@ class Fleet:
             state.order({"do": "stop"})
         except ClientError:  # it ended meanwhile, by itself
             state.asked_to_end = False
-
-    def delivered(self, entry: str) -> int:
-        """Records processed by all clients of a consumer entry; redeliveries count again."""
-        return sum(life.count("delivered") for life in self._lives_of(entry))
-
-    def positions(self, reader: str) -> dict[str, int]:
-        """Next offset after the last processed record, by `topic/partition`, of what is held now.
-
-        A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim
-        is as far as the one that is further back.
-        """
-        clients = [reader] if "/" in reader else self.present(reader)
-        found: dict[str, int] = {}
-        for client in clients:
-            state = self.state(client)
-            for partition, offset in state.positions().items():
-                found[partition] = min(offset, found.get(partition, offset))
-        return found
 
     def order(self, client: str, order: dict[str, Any]) -> None:
         """Give a client an order of the protocol, such as `{"do": "slow", "per_record_s": 0.02}`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kafka.protocol.metadata import MetadataRequest
 
+from chaos.brokers import METADATA
 from chaos.cluster.brokerlog import read_from, telling_lines
 from chaos.cluster.jvm import Job, log_of
 from chaos.cluster.release import Release
@@ -15,7 +16,6 @@ from chaos.cluster.settings import properties
 from chaos.cluster.state import BrokerState
 from chaos.cluster.storage import copy_storage
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.kafka import METADATA
 from chaos.rundir import RunDir
 from chaos.wait import wait_until
 from chaos.wire import Link

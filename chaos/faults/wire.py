@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from kafka.protocol.metadata import MetadataRequest
 
+from chaos.brokers import METADATA
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.world import World
-from chaos.kafka import METADATA
 from chaos.proxy.control import Proxy
 from chaos.proxy.rules import Act, Rule
 from chaos.scenario.faults import FaultSpec

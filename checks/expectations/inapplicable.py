@@ -14,13 +14,13 @@ _OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")
 
 def nothing_to_examine(s: Scenario, kind: str) -> str:
     """Why this kind has nothing to look at in this scenario; empty where it should have something."""
-    if ANOMALIES[kind].path != "write" and not s.readers:
+    if ANOMALIES[kind].path != "write" and not s.consumers:
         return "the scenario has no consumers"
-    if kind in _OF_COMMITS and not any(_commits(c) for c in s.readers):
+    if kind in _OF_COMMITS and not any(_commits(c) for c in s.consumers):
         return "no consumer commits offsets"
-    if kind == "double_ownership" and not any(c.mode == "subscribe" for c in s.readers):
+    if kind == "double_ownership" and not any(c.mode == "subscribe" for c in s.consumers):
         return "no consumer subscribes"
-    if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.readers):
+    if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.consumers):
         return "no consumer commits to a group"
     if kind == "misplaced_write" and all(_acks(p.config) == "0" for p in s.producers):
         return "with acks=0 no acknowledged offset is known"
