@@ -7,7 +7,8 @@ explains mistakes, `resolve` leaves nothing open.
 
 from chaos.scenario.expect import Bound, Expect
 from chaos.scenario.load import find, load, parse, shipped
-from chaos.scenario.model import Assign, Cluster, Commit, Consumer, Producer, Scenario, StartAt, Subscribe, Topic
+from chaos.scenario.model import Assign, Cluster, Commit, Consumer, Scenario, StartAt, Subscribe, Topic
+from chaos.scenario.producers import Processor, Producer, Transactions
 from chaos.scenario.resolve import Resolved, read, resolve, save
 
 __all__ = [
@@ -17,12 +18,14 @@ __all__ = [
     "Commit",
     "Consumer",
     "Expect",
+    "Processor",
     "Producer",
     "Resolved",
     "Scenario",
     "StartAt",
     "Subscribe",
     "Topic",
+    "Transactions",
     "find",
     "load",
     "parse",

@@ -8,19 +8,16 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from chaos.cluster.metadata import Metadata, choose
 from chaos.errors import UsageError
-from chaos.ledger.record import HEADER_BYTES, PRODUCER_WIDTH
 from chaos.scenario import rules
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
 from chaos.scenario.names import GroupId, TopicName
+from chaos.scenario.producers import ClientName, Config, Processor, Producer
 from chaos.scenario.triggers import Partition, Strict
-from chaos.scenario.units import Duration, Rate, Size
+from chaos.scenario.units import Duration, Size
 from chaos.scenario.verbs import Verbs
 from chaos.security import Security
 
-Scalar = bool | int | float | str
-Config = dict[str, Scalar]
-ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
 Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 
 DEFAULT_KAFKA = "4.3.1"
@@ -78,22 +75,6 @@ class Topic(Strict):
     partitions: int = Field(1, ge=1, le=1000)
     replication_factor: int = Field(3, ge=1)
     config: Config = Field({}, description="topic settings by their Kafka names")
-
-
-class Producer(Strict):
-    """`count` producer processes that each send `records` records, numbered by seq from 0."""
-
-    name: ClientName
-    topic: TopicName
-    count: int = Field(1, ge=1, le=50)
-    records: int = Field(20_000, ge=1, description="of each process")
-    rate: Rate | None = Field(None, description="of each process; full speed when left out")
-    outlast_faults: bool = Field(
-        False, description="go on at `rate` until every fault is through; `records` is then the least number"
-    )
-    keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
-    value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, identity included")
-    config: Config = Field({"acks": "all", "enable.idempotence": True}, description="librdkafka settings")
 
 
 class Commit(Strict):
@@ -172,6 +153,7 @@ class Scenario(Strict):
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)
     consumers: list[Consumer] = []
+    processors: list[Processor] = []
     faults: list[Fault] = []
     expect: Expect = Expect()
     limits: Limits = Limits()
@@ -182,6 +164,27 @@ class Scenario(Strict):
             raise ValueError("; ".join(problems))
         return self
 
+    @property
+    def readers(self) -> list[Consumer]:
+        """Every entry that reads: the consumers, and the reading side of each processor as a subscribe consumer."""
+        return [*self.consumers, *map(_reading_side, self.processors)]
+
+    @property
+    def transactional(self) -> bool:
+        """Whether any client writes in transactions."""
+        return bool(self.processors) or any(p.transactions for p in self.producers)
+
     def topic(self, name: str) -> Topic:
         """The topic of that name."""
         return next(t for t in self.topics if t.name == name)
+
+
+def _reading_side(processor: Processor) -> Subscribe:
+    return Subscribe(
+        mode="subscribe",
+        name=processor.name,
+        group=processor.group,
+        members=processor.members,
+        topics=processor.topics,
+        config=processor.consumer_config,
+    )

@@ -8,6 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, hits_brokers
+from chaos.scenario.producer_rules import producer_problems
 from chaos.scenario.triggers import Target, Trigger, parse_after, split_member, split_partition
 from chaos.scenario.verbs import CAPABILITY_NEEDS
 
@@ -20,14 +21,14 @@ JVM_BYTES = 160 * 2**20
 
 def problems(s: Scenario) -> list[str]:
     """Everything that does not fit together; empty for a sound scenario."""
-    return [*_names(s), *_cluster(s), *_topics(s), *_clients(s), *_faults(s), *_expect(s)]
+    return [*_names(s), *_cluster(s), *_topics(s), *_clients(s), *producer_problems(s), *_faults(s), *_expect(s)]
 
 
 def _names(s: Scenario) -> Iterator[str]:
-    clients = [p.name for p in s.producers] + [c.name for c in s.consumers]
+    clients = [p.name for p in s.producers] + [c.name for c in s.readers]
     for what, names in (
         ("topics", [t.name for t in s.topics]),
-        ("producers and consumers", clients),
+        ("producers, consumers and processors", clients),
         ("faults", [f.name for f in s.faults]),
     ):
         for name, count in Counter(names).items():
@@ -84,8 +85,6 @@ def _clients(s: Scenario) -> Iterator[str]:
         yield from _reserved(f"producers[{i}].config", p.config, set())
         if p.outlast_faults and p.rate is None:
             yield f"producers[{i}].outlast_faults: needs a rate, for a load at full speed has no end"
-        if "transactional.id" in p.config:
-            yield f"producers[{i}].config: transactional producers are not supported yet"
     for i, c in enumerate(s.consumers):
         for topic in c.topics:
             if topic not in known:
@@ -169,7 +168,9 @@ def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
     elif kind in CLIENT_TARGETS:
         name, number = split_member(value) if kind == "member" else (value, 1)
         members = {c.name: c.members for c in s.consumers}
-        if name not in members:
+        if name in {p.name for p in s.producers} | {p.name for p in s.processors}:
+            pass  # `producer_problems` looks at it
+        elif name not in members:
             yield f"{where}.{kind}: {name!r} is not one of the consumers ({', '.join(members) or 'none given'})"
         elif number > members[name]:
             yield f"{where}.{kind}: {name} has members 1 to {members[name]}, not {number}"
@@ -180,9 +181,9 @@ def _trigger(s: Scenario, where: str, trigger: Trigger) -> Iterator[str]:
     if trigger.acked is not None and trigger.acked > total:
         yield f"{where}.acked: {trigger.acked} never comes, the producers send {total} records in all"
     if trigger.delivered is not None:
-        consumer = next((c for c in s.consumers if c.name == trigger.delivered.consumer), None)
+        consumer = next((c for c in s.readers if c.name == trigger.delivered.consumer), None)
         if consumer is None:
-            names = ", ".join(c.name for c in s.consumers) or "none given"
+            names = ", ".join(c.name for c in s.readers) or "none given"
             yield f"{where}.delivered.consumer: {trigger.delivered.consumer!r} is not one of the consumers ({names})"
         elif trigger.delivered.records > total * (consumer.members if consumer.mode == "assign" else 1):
             yield f"{where}.delivered.records: {trigger.delivered.records} never comes, {total} records are sent in all"
@@ -221,6 +222,6 @@ def _expect(s: Scenario) -> Iterator[str]:
 
 
 def _group(s: Scenario, where: str, group: str) -> Iterator[str]:
-    groups = sorted({c.group for c in s.consumers if c.group})
+    groups = sorted({c.group for c in s.readers if c.group})
     if group not in groups:
         yield f"{where}: no consumer has the group id {group!r} ({', '.join(groups) or 'none given'})"

@@ -22,6 +22,7 @@ consumers:
   - {mode: subscribe, name: billing, group: GROUP-a, topics: [TOPIC-a, TOPIC-b]}
   - {mode: assign, name: replay, group: GROUP-b, topics: [TOPIC-a], start: {offsets: {TOPIC-a/1: 3}}}
   - {mode: assign, name: none, topics: [TOPIC-b], start: latest}
+processors: [{name: mover, group: GROUP-c, topics: [TOPIC-a], to: TOPIC-b}]
 faults:
   - {name: a, kind: broker.kill, target: {leader_of: TOPIC-a/0}, when: {acked: 1}}
   - {name: b, kind: broker.pause, target: {followers_of: TOPIC-a/1}, when: {acked: 1}, heal: {after: 1s}}
@@ -39,6 +40,7 @@ OTHER_TEXTS = {
     "Verbs": {"kill", "start", "stop", "pause", "resume"},
     "Topic": {"config"},
     "Producer": {"name", "config"},
+    "Processor": {"name", "config", "consumer_config"},
     "Subscribe": {"name", "config"},
     "Assign": {"name", "config"},
     "Delivered": {"consumer"},
@@ -55,9 +57,9 @@ def everywhere():
 def test_no_place_is_missed():
     text = prefixed(everywhere(), "run9.").model_dump_json()
     plain = everywhere().model_dump_json()
-    assert plain.count("TOPIC-") == 12 and plain.count("GROUP-") == 4
-    assert text.count("run9.TOPIC-") == text.count("TOPIC-") == 12
-    assert text.count("run9.GROUP-") == text.count("GROUP-") == 4
+    assert plain.count("TOPIC-") == 14 and plain.count("GROUP-") == 5
+    assert text.count("run9.TOPIC-") == text.count("TOPIC-") == 14
+    assert text.count("run9.GROUP-") == text.count("GROUP-") == 5
     assert text.replace("run9.", "") == plain, "nothing else changed"
 
 

@@ -13,6 +13,7 @@ from chaos.scenario.faults.base import CLIENT_TARGETS, ONE_BROKER, FaultSpec, hi
 from chaos.scenario.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
 from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSlow
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
+from chaos.scenario.faults.producer import ProducerCrash, ProducerFence
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 
 __all__ = ["CLIENT_TARGETS", "ONE_BROKER", "Fault", "FaultSpec", "hits_brokers"]
@@ -28,6 +29,8 @@ Fault = Annotated[
     | BrokerOom
     | DiskFill
     | ConsumerSlow
-    | ConsumerCrash,
+    | ConsumerCrash
+    | ProducerCrash
+    | ProducerFence,
     Field(discriminator="kind"),
 ]

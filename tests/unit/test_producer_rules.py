@@ -1,0 +1,61 @@
+"""Producers, processors and the faults that hit them: what does not fit together is refused with the reason."""
+
+import pytest
+
+from chaos.errors import ScenarioError
+from chaos.scenario import parse
+
+TOPICS = "topics: [{name: orders, partitions: 3}, {name: invoices}, {name: other}]\n"
+BILLING = "processors: [{name: billing, group: g, topics: [orders], to: invoices, members: 2}]\n"
+
+
+def scenario(producer: str, more: str = "") -> object:
+    return parse(f"title: t\n{TOPICS}producers: [{{name: shop, topic: orders, records: 100, {producer}}}]\n{more}", "x")
+
+
+def faults(*given: str) -> str:
+    return BILLING + "faults:\n" + "".join(f"  - {{name: f{i}, when: {{at: 1s}}, {g}}}\n" for i, g in enumerate(given))
+
+
+@pytest.mark.parametrize(
+    "producer",
+    [
+        "transactions: {records: 10, abort_every: 2, timeout: 5s}",
+        "partitioner: by_key_number, keys: 10",
+        "partitioner: sticky",
+        "resend: true, mode: synchronous",
+    ],
+)
+def test_what_fits_is_taken(producer: str) -> None:
+    scenario(
+        producer,
+        faults(
+            "kind: producer.crash, target: {member: billing/2}", "kind: producer.fence, target: {member: billing/1}"
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("producer", "more", "words"),
+    [
+        ("transactions: {}, config: {transactional.id: x}", "", "transactional.id is set by Aftershock itself"),
+        ("transactions: {}, config: {enable.idempotence: false}", "", "transactions need enable.idempotence"),
+        ("transactions: {}, config: {acks: 1}", "", "transactions need acks=all"),
+        ("transactions: {}, mode: synchronous", "", "mode: transactions wait for all their records"),
+        ("transactions: {}, resend: true", "", "goes on by its transactions"),
+        ("partitioner: by_key_number", "", "by_key_number needs keys"),
+        ("partitioner: sticky, keys: 3", "", "records without a key"),
+        ("partitioner: murmur2, config: {partitioner: random}", "", "partitioner is given twice"),
+        ("", BILLING.replace("to: invoices", "to: orders"), "so it would never end"),
+        ("", BILLING.replace("to: invoices", "to: nowhere"), "'nowhere' is not one of the topics"),
+        ("", BILLING.replace("name: billing", "name: shop"), "the name 'shop' is used 2 times"),
+        ("", faults("kind: producer.crash, target: {member: billing/3}"), "billing has members 1 to 2, not 3"),
+        ("", faults("kind: producer.crash, target: {member: nobody/1}"), "'nobody' is not one of the"),
+        ("", faults("kind: consumer.crash, target: {member: shop/1}"), "consumer.crash is for consumers"),
+        ("", faults("kind: producer.fence, target: {member: shop/1}"), "has no transactions"),
+        ("count: 2", faults("kind: producer.crash, unreported: 5, target: {member: shop/1}"), "that is one process"),
+    ],
+)
+def test_what_does_not_fit_is_refused(producer: str, more: str, words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        scenario(producer, more)
