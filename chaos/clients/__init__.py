@@ -10,15 +10,18 @@ it is not null, says how to get in; its passwords are `env:NAME` or `file:PATH`,
 itself.
 
 **Writes**: the ledger tables of `chaos.ledger.schemas`, each as `<client, / as ->.<incarnation>.arrows`. A producer
-writes `sends` and `lifecycle`; a consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. One batch is
-one write(2). A delivery row is in the ledger before its offset may be committed, unless the commit setting says
-otherwise. A client writes the lifecycle events started, stopped, error, slowed and resumed; its supervisor writes
-crashed.
+writes `sends` and `lifecycle`, and `transactions` if it has any; a consumer writes `deliveries`, `commits`,
+`assignments` and `lifecycle`; a processor, which reads, transforms and writes, all of them. One batch is one write(2).
+The `sends` of a transaction are written before its end is asked for, its row in `transactions` after: one without a row
+was cut off, and its outcome is unknown. A delivery row is in the ledger before its offset may be committed, unless the
+commit setting says otherwise. A client writes the lifecycle events started, stopped, error, slowed and resumed; its
+supervisor writes crashed.
 
 **Obeys**: one JSON object a line on stdin.
 
     {"do": "start"}                           begin to send (producers whose spec says `hold`)
     {"do": "stop"}                            finish, then exit with 0: a producer flushes, a consumer leaves its group
+    {"do": "deaf"}                            send on, but look at no delivery report any more (producers)
     {"do": "slow", "per_record_s": 0.02}      take that much longer for each record; 0 is full speed again (consumers)
 
 The end of stdin means that the owner died: the client ends at once. A crash is a SIGKILL and needs no order.
@@ -38,6 +41,7 @@ The end of stdin means that the owner died: the client ends at once. A crash is 
 Exit code 0 follows a clean stop, and nothing else.
 
     python -m chaos.clients.producer SPEC
+    python -m chaos.clients.processor SPEC
     python -m chaos.clients.group_consumer SPEC
     python -m chaos.clients.assign_consumer SPEC
 """

@@ -48,6 +48,14 @@ class AssignmentLog:
             self.positions[partition] = beginning.position
         self._write("assigned", beginnings)
 
+    def sought(self, beginnings: Mapping[Partition, Beginning]) -> None:
+        """Reading goes on elsewhere in partitions that are held, under the next running number."""
+        self._count += 1
+        for partition, beginning in beginnings.items():
+            self.numbers[partition] = self.last_numbers[partition] = self._count
+            self.positions[partition] = beginning.position
+        self._write("seek", beginnings)
+
     def ended(self, event: Literal["revoked", "lost"], partitions: Iterable[Partition]) -> None:
         """The end of a grant."""
         partitions = list(partitions)

@@ -19,6 +19,7 @@ class Channel:
 
     `started` turns true with the order to start; `stopping` with the order to stop, and when the owner is gone,
     `orphaned` only with the latter.
+    `deaf` turns true with the order to look at no delivery reports any more.
     `per_record_s` is the extra time for each record that was last ordered.
     """
 
@@ -27,6 +28,7 @@ class Channel:
         self.orphaned = False
         self.started = False
         self.per_record_s = 0.0
+        self.deaf = False
         self._told: dict[str, Any] = {}
         self._next_progress = 0.0
         threading.Thread(target=self._listen, name="orders", daemon=True).start()
@@ -39,6 +41,8 @@ class Channel:
                     self.stopping = True
                 elif order["do"] == "start":
                     self.started = True
+                elif order["do"] == "deaf":
+                    self.deaf = True
                 elif order["do"] == "slow":
                     self.per_record_s = float(order["per_record_s"])
                 else:

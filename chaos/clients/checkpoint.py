@@ -43,6 +43,16 @@ def next_seq_of(ledger_dir: Path, client: str) -> int:
     return highest + 1
 
 
+def first_unacked_of(ledger_dir: Path, client: str) -> int:
+    """The first seq of a producer that no row calls acknowledged: where one that resends begins again."""
+    acked: set[int] = set()
+    for incarnation in _incarnations(ledger_dir, client):
+        for batch in _batches(ledger_dir, "sends", client, incarnation):
+            columns = (batch.column(name).to_pylist() for name in ("seq", "outcome"))
+            acked.update(seq for seq, outcome in zip(*columns, strict=True) if outcome == "ok")
+    return next(seq for seq in range(len(acked) + 1) if seq not in acked)
+
+
 def _incarnations(ledger_dir: Path, client: str) -> list[int]:
     stem = client.replace("/", "-")
     files = (ledger_dir / "lifecycle").glob(f"{stem}.*{SUFFIX}")

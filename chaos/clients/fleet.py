@@ -21,7 +21,7 @@ from chaos.errors import ClientError
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 from chaos.rundir import RunDir
-from chaos.scenario import Assign, Producer, Resolved, StartAt
+from chaos.scenario import Assign, Processor, Producer, Resolved, StartAt
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
@@ -58,7 +58,9 @@ class Fleet:
         self._owner = Identity.current()
         self._lock = threading.RLock()
         self._lives: dict[str, list[ClientState]] = {}
-        self._entries: dict[str, Entry] = {e.name: e for e in (*self._scenario.producers, *self._scenario.consumers)}
+        self._entries: dict[str, Entry] = {
+            e.name: e for e in (*self._scenario.producers, *self._scenario.consumers, *self._scenario.processors)
+        }
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[UnexpectedExit] = []
         self.clock_zero_us = 0
@@ -72,11 +74,11 @@ class Fleet:
         self._lifecycle.close()
 
     def start_consumers(self) -> None:
-        """Start every consumer of the scenario, and the processes of the producers, which hold still.
+        """Start every consumer and processor of the scenario, and the processes of the producers, which hold still.
 
         Returns when all have told that they run.
         """
-        self._start_all([*self._scenario.consumers, *self._scenario.producers])
+        self._start_all([*self._scenario.consumers, *self._scenario.processors, *self._scenario.producers])
 
     def start_producers(self) -> None:
         """Let every producer send; those without a process get one first."""
@@ -103,7 +105,7 @@ class Fleet:
             lives = self._lives.setdefault(client, [])
             entry = self._entries[client.rpartition("/")[0]]
             spec = self._specs.build(entry, client, len(lives) + 1, self.clock_zero_us)
-            role = "producer" if isinstance(entry, Producer) else "consumer"
+            role = "producer" if isinstance(entry, Producer | Processor) else "consumer"
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             spawned = spawn(
                 [sys.executable, "-m", MODULES[type(spec)], str(self._specs.write(spec))],
@@ -158,7 +160,7 @@ class Fleet:
 
     def _unassigned(self) -> list[str]:
         missing = []
-        for entry in self._scenario.consumers:
+        for entry in self._scenario.readers:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt) and entry.start.timestamp is not None:
                 continue
             held = {c: self.state(c).assigned() for c in self.clients(entry.name)}
@@ -240,6 +242,14 @@ class Fleet:
             raise ClientError(f"{client} still runs; only a client that is gone can be started again")
         self._wait_started([self._start(client)])
 
+    def take_over(self, client: str) -> None:
+        """Start the next life of a client that still runs, which is to end that one; returns when it runs."""
+        state = self.state(client)
+        if not state.alive:
+            raise ClientError(f"{client} is gone already; see {state.log}")
+        state.superseded = state.asked_to_end = True
+        self._wait_started([self._start(client)])
+
     def stop_all(self, timeout_s: float) -> list[str]:
         """Order every client to stop and wait; those that do not in time are killed, and returned."""
         running = self._running()
@@ -276,6 +286,8 @@ class Fleet:
         with self._lock:
             if state.killed_for and state.exit_code == -signal.SIGKILL:
                 detail["killed"] = state.killed_for
+            elif state.superseded:
+                detail |= {"superseded": True, "last_lines": tuple(state.last_lines())}
             else:
                 lines = tuple(state.last_lines())
                 detail |= {"unexpected": True, "last_lines": lines}

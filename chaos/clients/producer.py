@@ -7,6 +7,10 @@ than the time of a chunk, about a millisecond.
 After the order to stop it waits for outstanding answers, up to `stop_within_s`; then it purges what is still on its
 way, which makes librdkafka report each such record, so that these too get their rows. `stopped` is written only if
 every record has one.
+
+With transactions, all records of one are waited for, and their rows written, before its end is asked for. A later
+incarnation first takes over the transactional.id, which fences the one before, and only then looks where that one
+stood. A transaction that had to be aborted is not repeated.
 """
 
 from __future__ import annotations
@@ -23,11 +27,14 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.channel import Channel
+from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.identity import ValueFactory
 from chaos.clients.lifecycle import Lifecycle, log
 from chaos.clients.outcomes import single_attempt
+from chaos.clients.partitioners import chooser
 from chaos.clients.protocol import ProducerSpec
 from chaos.clients.sends import Keys, SendLog
+from chaos.clients.transactions import Transactions
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 
@@ -73,26 +80,82 @@ class Producer:
         self._values = ValueFactory(spec.run_token, spec.client, spec.incarnation, spec.value_size, key_bytes)
         writer = TableWriter(spec.ledger, "sends", spec.writer)
         self._log = SendLog(writer, spec, self._keys, single_attempt(spec.config))
-        self._kafka = KafkaProducer({**spec.connection(), "error_cb": self._on_error, **spec.config})
-        self._next = spec.first_seq
-        self._sent = 0
+        transactions = spec.transactions.settings() if spec.transactions else {}
+        self._kafka = KafkaProducer({**spec.connection(), "error_cb": self._on_error, **spec.config, **transactions})
+        self._choose = chooser(spec.partitioner, spec.partitions)
+        self._txns: Transactions | None = None
+        if spec.transactions:
+            self._txns = Transactions(self._kafka, spec, spec.transactions, self._giving_up)
+        self._next = self._first = spec.first_seq
+        self._unanswered = 0
         self._fatal = False
+        self._stop_by: float | None = None
 
     def run(self) -> int:
         """Send everything, then wait for the order to stop; returns the exit code."""
+        if self._txns and self._txns.init() and self._spec.incarnation > 1:
+            # only now the life before can add nothing any more
+            self._next = self._first = next_seq_of(self._spec.ledger, self._spec.client)
         while self._spec.hold and not (self._channel.started or self._channel.stopping or self._fatal):
             self._serve(TICK_S)
         pacer = Pacer(self._spec.rate) if self._spec.rate else None
-        while self._next < self._spec.records and not self._channel.stopping and not self._fatal:
-            due = pacer.due() if pacer else CHUNK
-            sent = self._send(due) if due else 0
-            if pacer:
-                pacer.sent(sent)
-            # at full speed answers are only picked up; else, or if the queue is full, wait for them
-            self._serve(0 if pacer is None and sent == due else TICK_S)
+        if self._txns:
+            while self._next < self._spec.records and not self._channel.stopping and not self._fatal:
+                self._transaction(self._txns, pacer)
+        else:
+            self._send_until(self._spec.records, pacer)
         while not self._channel.stopping and not self._fatal:
             self._serve(TICK_S if len(self._kafka) else 0.1)
         return self._finish()
+
+    def _send_until(self, end: int, pacer: Pacer | None) -> None:
+        """Send up to the seq before `end`."""
+        synchronous = self._spec.mode == "synchronous"
+        while self._next < end and not self._channel.stopping and not self._fatal and not self._must_abort():
+            due = min(pacer.due() if pacer else CHUNK, end - self._next)
+            sent = self._send(1 if synchronous and due else due) if due else 0
+            if pacer:
+                pacer.sent(sent)
+            if synchronous:
+                self._wait_for_answers()
+            else:
+                # at full speed answers are only picked up; else, or if the queue is full, wait for them
+                self._serve(0 if pacer is None and sent == due else TICK_S)
+
+    def _wait_for_answers(self) -> None:
+        """Until every record that was sent has its report, or there is no more time."""
+        while len(self._kafka) and not self._fatal and not self._giving_up():
+            self._serve(TICK_S)
+
+    def _transaction(self, txns: Transactions, pacer: Pacer | None) -> None:
+        """One transaction from its beginning to its end; it is smaller if the order to stop comes before."""
+        self._log.txn = txns.begin()
+        self._unanswered = self._log.failed + self._log.unknown
+        self._send_until(min(self._next + txns.how.records, self._spec.records), pacer)
+        self._wait_for_answers()
+        held_until = time.monotonic() + txns.how.hold_s
+        while time.monotonic() < held_until and not (self._channel.stopping or self._fatal or self._must_abort()):
+            self._serve(TICK_S)
+        self._log.write(now=True)
+        txns.end("aborted" if self._must_abort() else txns.wanted())
+        self._log.served()  # what was purged with it
+        self._log.write(now=True)
+        self._log.txn = None
+        if txns.failed is not None:
+            self._on_error(txns.failed)
+            self._fatal = True
+
+    def _must_abort(self) -> bool:
+        """Whether a record of the open transaction failed: librdkafka takes no more and commits nothing of it."""
+        return bool(self._txns and self._txns.open and self._log.failed + self._log.unknown > self._unanswered)
+
+    def _giving_up(self) -> bool:
+        """Whether the order to stop came so long ago that nothing is waited for any more."""
+        if self._channel.orphaned:
+            return True
+        if self._channel.stopping and self._stop_by is None:
+            self._stop_by = time.monotonic() + self._spec.stop_within_s
+        return self._stop_by is not None and time.monotonic() > self._stop_by
 
     def _send(self, due: int) -> int:
         """Send up to `due` records with one time stamp; returns how many were taken or refused."""
@@ -102,15 +165,20 @@ class Producer:
         invoked_us = now_us()
         values = iter(self._values.make(first, count, invoked_us, numbers))
         keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
+        partitions = self._choose(first, count, numbers)
         topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
-        calls = map(self._kafka.produce, topic, values, keys, repeat(-1), on_delivery)
+        calls = map(self._kafka.produce, topic, values, keys, partitions, on_delivery)
         while True:
             try:
                 deque(calls, maxlen=0)  # makes the calls, without a line of Python for each
                 self._next = first + count
                 break
             except BufferError:  # the local queue is full: not a send, the same seq comes again with a new time
-                self._next = first + count - length_hint(values) - 1
+                seq = first + count - length_hint(values) - 1
+                if self._spec.mode == "fire_and_forget":  # nobody looks: this one is given up
+                    self._log.refused_at_once(seq, invoked_us, KafkaError(KafkaError._QUEUE_FULL))
+                    continue
+                self._next = seq
                 break
             except KafkaException as e:
                 self._refused(first + count - length_hint(values) - 1, invoked_us, e.args[0])
@@ -127,20 +195,24 @@ class Producer:
             self._lifecycle.error(f"{error.name()}: {error.str()}", fatal=True)
 
     def _serve(self, timeout_s: float) -> None:
-        self._kafka.poll(timeout_s)
+        if self._channel.deaf:
+            time.sleep(timeout_s)
+        else:
+            self._kafka.poll(timeout_s)
         self._log.served()
         self._log.write()
         if self._channel.progress_due():
             self._progress()
 
     def _progress(self) -> None:
-        log, sent = self._log, self._next - self._spec.first_seq
-        done = self._next >= self._spec.records and log.rows == sent
+        log, sent = self._log, self._next - self._first
+        done = self._next >= self._spec.records and log.rows == sent and not (self._txns and self._txns.open)
         self._channel.progress(sent=sent, acked=log.acked, failed=log.failed, unknown=log.unknown, done=done)
 
     def _finish(self) -> int:
-        deadline = time.monotonic() + (0 if self._channel.orphaned else self._spec.stop_within_s)
-        while len(self._kafka) and time.monotonic() < deadline and not self._channel.orphaned:
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + self._spec.stop_within_s
+        while len(self._kafka) and not self._giving_up():
             self._serve(TICK_S)
         if len(self._kafka):
             self._kafka.purge()
@@ -148,7 +220,7 @@ class Producer:
         self._log.served()
         self._log.write(now=True)
         self._progress()
-        if missing := self._next - self._spec.first_seq - self._log.rows:
+        if missing := self._next - self._first - self._log.rows:
             self._lifecycle.error(f"{missing} records have no delivery report", missing=missing)
             return 1
         if self._channel.orphaned or self._fatal:

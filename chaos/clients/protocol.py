@@ -48,18 +48,54 @@ class _Spec(BaseModel):
         return cls.model_validate_json(Path(path).read_bytes())
 
 
-class ProducerSpec(_Spec):
-    """A producer that sends seq `first_seq` to `records` - 1, waits for all answers, then for its order to stop."""
+class TransactionSpec(BaseModel):
+    """How a client divides its records into transactions; see `chaos.scenario.Transactions`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: str = Field(description="transactional.id: the same in every incarnation")
+    records: int = Field(ge=1)
+    abort_every: int | None = Field(None, ge=1)
+    timeout_s: float = Field(60.0, gt=0)
+    hold_s: float = Field(0.0, ge=0)
+
+    def settings(self) -> Config:
+        """What it means for librdkafka."""
+        return {"transactional.id": self.id, "transaction.timeout.ms": round(self.timeout_s * 1000)}
+
+
+class _WritingSpec(_Spec):
+    """What every client that writes is given."""
 
     topic: str
-    records: int = Field(ge=0)
     first_seq: int = Field(0, ge=0)
+    value_size: int = Field(description="bytes of the value, identity included")
+    stop_within_s: float = Field(10.0, gt=0, description="longest wait for outstanding answers after a stop")
+    transactions: TransactionSpec | None = Field(None, description="write in transactions")
+
+
+class ProducerSpec(_WritingSpec):
+    """A producer that sends seq `first_seq` to `records` - 1, waits for all answers, then for its order to stop."""
+
+    records: int = Field(ge=0)
     hold: bool = Field(False, description="send nothing before the order to start")
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
-    value_size: int = Field(description="bytes of the value, identity included")
     seed: int = Field(0, ge=0, description="fixes the key of each seq")
-    stop_within_s: float = Field(10.0, gt=0, description="longest wait for outstanding answers after a stop")
+    mode: Literal["callback", "synchronous", "fire_and_forget"] = "callback"
+    partitions: int = Field(0, ge=0, description="of the topic; needed by the application's own partitioners")
+    partitioner: Literal["round_robin", "by_key_number"] | None = Field(
+        None, description="the application chooses partitions itself; else librdkafka does as its settings say"
+    )
+
+
+class ProcessorSpec(_WritingSpec):
+    """A client that reads topics as a member of a group and writes a record for each one it reads, in transactions."""
+
+    group: str
+    topics: list[str] = Field(min_length=1, description="read from these")
+    consumer_config: Config = {}
+    transactions: TransactionSpec
 
 
 class CommitSpec(BaseModel):

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 from chaos.clients.columns import Columns, joined, nullable, sent
 from chaos.clients.identity import Identities, Ints, headers_of
 from chaos.clients.outcomes import send_outcome
-from chaos.clients.protocol import ProducerSpec
+from chaos.clients.protocol import ProcessorSpec, ProducerSpec
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 
@@ -50,7 +50,9 @@ class SendLog:
     read, with others of the same call of `poll`.
     """
 
-    def __init__(self, writer: TableWriter, spec: ProducerSpec, keys: Keys | None, single_attempt: bool) -> None:
+    def __init__(
+        self, writer: TableWriter, spec: ProducerSpec | ProcessorSpec, keys: Keys | None, single_attempt: bool
+    ) -> None:
         self._writer, self._spec, self._keys, self._single_attempt = writer, spec, keys, single_attempt
         self._reports: list[Message] = []
         self._read: list[Columns] = []
@@ -59,6 +61,8 @@ class SendLog:
         self._refused: list[dict[str, object]] = []
         self._next_write = 0.0
         self.acked = self.failed = self.unknown = 0
+        self.txn: int | None = None
+        """The transaction that all records are of whose reports come in; to be changed only right after a `write`."""
         reports = self._reports
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -109,6 +113,7 @@ class SendLog:
             "partition": None if partition is None or partition < 0 else partition,
             "outcome": outcome,
             "error": error,
+            "txn": self.txn,
             "key": self._keys and self._keys.texts[int(self._keys.of(np.array([seq]))[0])],
             "invoked_us": invoked_us,
             "completed_us": now_us(),
@@ -142,7 +147,7 @@ class SendLog:
                 pa.repeat("ok", n),
                 nothing,
                 nothing if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
-                pa.nulls(n, pa.int64()),
+                pa.repeat(pa.scalar(self.txn, pa.int64()), n),
                 identities.sent_us(),
                 pa.array(np.repeat(self._read_us, [len(part) for part in self._read])),
             ]

@@ -5,18 +5,29 @@ from __future__ import annotations
 import math
 import zlib
 from pathlib import Path
+from typing import get_args
 
-from chaos.clients.checkpoint import checkpoint_of, next_seq_of
-from chaos.clients.protocol import AssignConsumerSpec, CommitSpec, Config, GroupConsumerSpec, ProducerSpec
+from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
+from chaos.clients.protocol import (
+    AssignConsumerSpec,
+    CommitSpec,
+    Config,
+    GroupConsumerSpec,
+    ProcessorSpec,
+    ProducerSpec,
+    TransactionSpec,
+)
 from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
-from chaos.scenario import Assign, Producer, Resolved, Subscribe
+from chaos.scenario import Assign, Processor, Producer, Resolved, Subscribe, Transactions
+from chaos.scenario.producers import OwnPartitioner
 
-ClientSpec = ProducerSpec | GroupConsumerSpec | AssignConsumerSpec
-Entry = Producer | Subscribe | Assign
+ClientSpec = ProducerSpec | ProcessorSpec | GroupConsumerSpec | AssignConsumerSpec
+Entry = Producer | Processor | Subscribe | Assign
 
 MODULES: dict[type[ClientSpec], str] = {
     ProducerSpec: "chaos.clients.producer",
+    ProcessorSpec: "chaos.clients.processor",
     GroupConsumerSpec: "chaos.clients.group_consumer",
     AssignConsumerSpec: "chaos.clients.assign_consumer",
 }
@@ -42,6 +53,8 @@ class SpecBuilder:
         """The spec of one life of a client. Start positions in time count from `clock_zero_us`."""
         if isinstance(entry, Producer):
             return self._producer(entry, client, incarnation)
+        if isinstance(entry, Processor):
+            return self._processor(entry, client, incarnation)
         common = {
             **self._common(client, incarnation, {**CONSUMER_DEFAULTS, **entry.config}),
             "topics": entry.topics,
@@ -62,19 +75,56 @@ class SpecBuilder:
         return AssignConsumerSpec.model_validate({**common, "start": "timestamp", "timestamp_ms": timestamp_ms})
 
     def _producer(self, entry: Producer, client: str, incarnation: int) -> ProducerSpec:
+        own = entry.partitioner if entry.partitioner in get_args(OwnPartitioner) else None
+        settings: Config = {} if own or entry.partitioner is None else {"partitioner": entry.partitioner}
+        if entry.partitioner == "sticky":  # librdkafka's for records without a key, whatever the hash
+            settings = {"partitioner": "consistent_random"}
+        begin = first_unacked_of if entry.resend else next_seq_of
         return ProducerSpec.model_validate(
             {
-                **self._common(client, incarnation, entry.config),
+                **self._common(client, incarnation, {**settings, **entry.config}),
+                **self._writing(entry, client),
                 "topic": entry.topic,
                 "records": self._most_records(entry),
-                "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
+                "first_seq": begin(self._run.ledger, client) if incarnation > 1 else 0,
                 "hold": incarnation == 1,
                 "rate": entry.rate,
                 "keys": entry.keys,
-                "value_size": entry.value_size,
                 "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
-                "stop_within_s": max(0.1, STOP_SHARE * self._resolved.scenario.limits.clients),
+                "mode": entry.mode,
+                "partitioner": own,
+                "partitions": self._resolved.scenario.topic(entry.topic).partitions,
             }
+        )
+
+    def _processor(self, entry: Processor, client: str, incarnation: int) -> ProcessorSpec:
+        return ProcessorSpec.model_validate(
+            {
+                **self._common(client, incarnation, entry.config),
+                **self._writing(entry, client),
+                "topic": entry.to,
+                "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
+                "group": entry.group,
+                "topics": entry.topics,
+                "consumer_config": {**CONSUMER_DEFAULTS, **entry.consumer_config},
+            }
+        )
+
+    def _writing(self, entry: Producer | Processor, client: str) -> dict[str, object]:
+        """What producers and processors have in common."""
+        return {
+            "value_size": entry.value_size,
+            "stop_within_s": max(0.1, STOP_SHARE * self._resolved.scenario.limits.clients),
+            "transactions": entry.transactions and self._transactions(entry.transactions, client),
+        }
+
+    def _transactions(self, given: Transactions, client: str) -> TransactionSpec:
+        return TransactionSpec(
+            id=self._resolved.prefix + client.replace("/", "-"),
+            records=given.records,
+            abort_every=given.abort_every,
+            timeout_s=given.timeout,
+            hold_s=given.hold,
         )
 
     def _most_records(self, entry: Producer) -> int:

@@ -27,6 +27,8 @@ class ClientState:
         self.asked_to_end = False
         self.killed_for = ""
         """Why its supervisor ended it by force, if it did."""
+        self.superseded = False
+        """Whether its next incarnation was started while it ran, which is to end it."""
         self.errors: list[str] = []
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}

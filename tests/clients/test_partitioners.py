@@ -1,0 +1,26 @@
+"""Unit: partitioners of the application's own, and where a producer that resends begins."""
+
+from pathlib import Path
+
+import numpy as np
+
+from chaos.clients.checkpoint import first_unacked_of, next_seq_of
+from chaos.clients.partitioners import LIBRARY, chooser
+from chaos.ledger import TableWriter
+
+
+def test_each_partitioner_chooses_as_it_says() -> None:
+    assert list(chooser("round_robin", 3)(7, 4, None)) == [1, 2, 0, 1]
+    assert list(chooser("by_key_number", 3)(0, 3, np.array([5, 6, 7]))) == [2, 0, 1]
+    assert next(iter(chooser(None, 3)(0, 4, None))) == LIBRARY
+
+
+def test_resending_begins_at_the_first_record_that_no_row_calls_acknowledged(tmp_path: Path) -> None:
+    assert first_unacked_of(tmp_path, "shop/1") == 0
+    for incarnation, outcomes in ((1, {0: "ok", 1: "ok", 2: "unknown", 3: "ok"}), (2, {2: "ok", 4: "ok"})):
+        who = {"producer": "shop/1", "incarnation": incarnation}
+        TableWriter(tmp_path, "lifecycle", f"shop/1.{incarnation}")
+        sends = TableWriter(tmp_path, "sends", f"shop/1.{incarnation}")
+        sends.append_rows([{**who, "seq": seq, "outcome": outcome} for seq, outcome in outcomes.items()])
+        assert first_unacked_of(tmp_path, "shop/1") == {1: 2, 2: 5}[incarnation]
+    assert next_seq_of(tmp_path, "shop/1") == 5
