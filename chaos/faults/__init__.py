@@ -16,6 +16,7 @@ from chaos.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
 from chaos.faults.consumer import ConsumerCrash, ConsumerSlow
 from chaos.faults.fault import Fault
 from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
+from chaos.faults.producer import ProducerCrash, ProducerFence
 from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 from chaos.faults.runner import FaultRun
 from chaos.faults.world import World
@@ -32,6 +33,8 @@ FAULTS: dict[str, type[Fault]] = {
     "disk.fill": DiskFill,
     "consumer.slow": ConsumerSlow,
     "consumer.crash": ConsumerCrash,
+    "producer.crash": ProducerCrash,
+    "producer.fence": ProducerFence,
 }
 
 __all__ = ["FAULTS", "Fault", "FaultRun", "World"]

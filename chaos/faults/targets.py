@@ -46,8 +46,7 @@ def client(target: Target, world: World) -> str:
     ((kind, value),) = target.given().items()
     if kind == "member":
         return str(value)
-    entry = next(c for c in world.scenario.consumers if c.name == value)
-    return f"{value}/{world.rng.randint(1, entry.members)}"
+    return str(world.rng.choice(world.fleet.clients(value)))
 
 
 def coordinator(group: str, world: World) -> int:
