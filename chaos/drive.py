@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 
@@ -21,14 +21,17 @@ from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka import Kafka
 from chaos.ledger import TableWriter, seal
 from chaos.observer import Observer
+from chaos.readable import Isolation, readable_ends
 from chaos.rundir import RunDir
-from chaos.scenario import Resolved
+from chaos.scenario import Consumer, Resolved
 from chaos.timeline import Progress, Step, hopeless, is_due, steps
 from chaos.wait import wait_until
 
 TICK_S = 0.02
 REPORT_EVERY_S = 0.5
 HEAL_TIMEOUT_S = 60.0
+
+Ends = dict[Isolation, dict[str, int]]
 
 
 class Drive:
@@ -64,7 +67,7 @@ class Drive:
     def _drive(self) -> None:
         with ExitStack() as stack:
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
-            groups = sorted({c.group for c in self._scenario.consumers if c.group})
+            groups = sorted({c.group for c in self._scenario.readers if c.group})
             access = self._cluster.state.access()
             # a cluster that exists may have thousands of topics that are not the run's
             topics = [t.name for t in self._scenario.topics] if self._cluster.state.attached else None
@@ -101,7 +104,7 @@ class Drive:
     def _wait_groups(self, observer: Observer) -> None:
         """Wait until each group is stable with all of its members: one that holds everything alone is not the group."""
         members: Counter[str] = Counter()
-        for entry in self._scenario.consumers:
+        for entry in self._scenario.readers:
             if entry.mode == "subscribe":
                 members[entry.group] += entry.members
 
@@ -158,7 +161,7 @@ class Drive:
             for phase, at in fault.phases.copy().items()
             if phase in ("injected", "proven", "healed")
         }
-        delivered = {c.name: fleet.delivered(c.name) for c in self._scenario.consumers}
+        delivered = {c.name: fleet.delivered(c.name) for c in self._scenario.readers}
         return Progress(time.monotonic() - self._started, fleet.total_acked(), delivered, phases)  # type: ignore[arg-type]
 
     def _report(self, progress: Progress, force: bool = False) -> None:
@@ -198,31 +201,60 @@ class Drive:
             ) from None
 
     def _drain(self, kafka: Kafka, fleet: Fleet) -> None:
-        """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail."""
-        if not self._scenario.consumers:
+        """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail.
+
+        What processors write is there to be read only when they are through themselves, one after another.
+        """
+        readers = self._scenario.readers
+        if not readers:
             return
-        ends = wait_until(
-            lambda: self._all_ends(kafka), HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered"
-        )
         deadline = time.monotonic() + self._limits.drain
-        while behind := self._behind(ends, fleet):
+        processors = [entry for entry in readers if entry.name in {p.name for p in self._scenario.processors}]
+        ends = self._ends(kafka, deadline)
+        while processors and self._drained(processors, ends, fleet, deadline):
+            if ends == (ends := self._ends(kafka, deadline)):
+                break
+        if self._drained(readers, ends, fleet, deadline):
+            self._report(self._progress(fleet, {}), force=True)
+
+    def _drained(self, readers: Sequence[Consumer], ends: Ends, fleet: Fleet, deadline: float) -> bool:
+        """Wait until some readers are at the ends; False, with a note, if that takes too long."""
+        while behind := self._behind(readers, ends, fleet):
             self._report(self._progress(fleet, {}))
             if time.monotonic() > deadline:
                 some = "; ".join(behind[:5]) + (f" and {len(behind) - 5} more" if len(behind) > 5 else "")
                 self._events.emit("note", words=f"not drained after {self._limits.drain:g} s (limits.drain): {some}")
-                return
+                return False
             time.sleep(TICK_S)
-        self._report(self._progress(fleet, {}), force=True)
+        return True
+
+    def _ends(self, kafka: Kafka, deadline: float) -> Ends:
+        """Where reading ends, by isolation level. An open transaction is waited for: its records are nobody's yet."""
+        asked = partial(self._all_ends, kafka)
+        ends = wait_until(asked, HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered")
+        if not self._scenario.transactional:
+            return {"read_committed": ends, "read_uncommitted": ends}
+        while {name: stable for name, (_, stable) in kafka.stable_offsets(self._partitions).items()} != ends:
+            if time.monotonic() > deadline:
+                self._events.emit("note", words=f"a transaction is still open after {self._limits.drain:g} s")
+                break
+            time.sleep(TICK_S)
+            ends = wait_until(asked, HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered")
+        security = self._scenario.cluster.security
+        levels: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
+        return {level: readable_ends(self._cluster.bootstrap, security, ends, level) for level in levels}
 
     def _all_ends(self, kafka: Kafka) -> dict[str, int]:
         """The end offset of every partition, or nothing as long as one is not answered."""
         ends = kafka.end_offsets(self._partitions)
         return ends if len(ends) == len(self._partitions) else {}
 
-    def _behind(self, ends: Mapping[str, int], fleet: Fleet) -> list[str]:
+    def _behind(self, entries: Sequence[Consumer], all_ends: Ends, fleet: Fleet) -> list[str]:
         """What each reader has yet to process, in words."""
         found = []
-        for entry in self._scenario.consumers:
+        for entry in entries:
+            uncommitted = entry.config.get("isolation.level") == "read_uncommitted"
+            ends = all_ends["read_uncommitted" if uncommitted else "read_committed"]
             readers = [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name)
             for reader in readers:
                 positions = fleet.positions(reader)

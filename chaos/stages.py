@@ -90,7 +90,7 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
         try:
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, scenario.topics, access)
-            if groups := [c.group for c in scenario.consumers if c.group]:
+            if groups := [c.group for c in scenario.readers if c.group]:
                 # the first question makes __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
         except BaseException:
