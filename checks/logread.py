@@ -1,6 +1,7 @@
 """Reading one stretch of one partition into Parquet files: what a single task of the read-back does.
 
-Each has a consumer of its own that belongs to no group, commits nothing and sees every record, committed or not. What
+Each has a consumer of its own that belongs to no group, commits nothing and sees every record, committed or not; where
+transactions are written, a second one says which of them a read_committed reader sees (`logvisible`). What
 it holds at a time is bounded, whatever the log and its records weigh: a queue, one batch, one row group being encoded.
 """
 
@@ -10,7 +11,7 @@ import gc
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
 from chaos.security import Security
 from checks.logrows import Records
+from checks.logvisible import Visible
 
 ROWS_PER_FILE = 1 << 20
 ROWS_PER_BATCH = 4096  # about what fits a core's cache
@@ -60,6 +62,8 @@ class Stretch:
     folder: Path
     index: int
     security: Security | None = None
+    stable: int | None = None
+    """The last stable offset, where transactions are written; None where they are not."""
 
     def file(self, number: int) -> Path:
         """The files of all stretches, by name, are in the order of the stretches and of the offsets in each."""
@@ -107,8 +111,13 @@ def _without_gc() -> Iterator[None]:
 
 def _batches(stretch: Stretch) -> Iterator[pa.RecordBatch]:
     """The rows of the stretch, in the order of their offsets."""
-    consumer = Consumer({**SETTINGS, "bootstrap.servers": stretch.bootstrap, **librdkafka(stretch.security)})
+    settings = {**SETTINGS, "bootstrap.servers": stretch.bootstrap, **librdkafka(stretch.security)}
+    consumer = Consumer(settings)
+    of_committed = Consumer({**settings, "isolation.level": "read_committed"}) if stretch.stable is not None else None
     try:
+        visible = None
+        if of_committed is not None and stretch.stable is not None:
+            visible = Visible(of_committed, stretch.topic, stretch.partition, stretch.start, stretch.stable)
         consumer.assign([TopicPartition(stretch.topic, stretch.partition, stretch.start)])
         following, heard, most = stretch.start, time.monotonic(), 1 << 20
         while following < stretch.end:
@@ -122,11 +131,14 @@ def _batches(stretch: Stretch) -> Iterator[pa.RecordBatch]:
             following = max(following, reached)
             if records.offsets:
                 most = max(map(len, filter(None, records.values)), default=1)
-                yield records.rows()
+                committed = visible.of(records.offsets) if visible else None
+                yield replace(records, committed=committed).rows()
     except KafkaException as e:
         raise ClusterError(_words(stretch, str(e.args[0]))) from None
     finally:
         consumer.close()
+        if of_committed is not None:
+            of_committed.close()
 
 
 def _records(stretch: Stretch, messages: list[Message]) -> tuple[Records, int]:

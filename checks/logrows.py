@@ -57,6 +57,8 @@ class Records:
     timestamps_ms: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
+    committed: tuple[Flags, Flags] | None = None
+    """Whether a read_committed reader gets each, and whether that is known; all of them without transactions."""
 
     def rows(self) -> pa.RecordBatch:
         """One row of `log` per record, in their order."""
@@ -74,7 +76,7 @@ class Records:
             "incarnation": incarnation,
             "seq": seq,
             "crc_ok": _flags(_crc_ok(self.keys, self.values, headers, ours), ours),
-            "committed": _flags(np.ones(size, np.bool_)),
+            "committed": _flags(*self.committed) if self.committed else _flags(np.ones(size, np.bool_)),
         }
         return pa.RecordBatch.from_arrays([columns[name] for name in LOG.names], schema=LOG)
 

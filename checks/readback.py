@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
@@ -46,10 +48,12 @@ def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: s
     never left under that name. Raises `ClusterError` when the cluster does not answer.
     """
     security = resolved.scenario.cluster.security
-    ranges = log_ranges(bootstrap, [topic.name for topic in resolved.scenario.topics], security)
+    topics = [topic.name for topic in resolved.scenario.topics]
+    stable = stable_offsets(bootstrap, topics, security) if resolved.scenario.transactional else {}
+    ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        _write_log(spark, bootstrap, ranges, half, security)
+        _write_log(spark, bootstrap, ranges, stable, half, security)
         _write_range(ranges, run.ledger / "log_range.parquet")
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
@@ -59,10 +63,29 @@ def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: s
 
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
+Offsets = dict[tuple[str, int], int]
 
 
 def log_ranges(bootstrap: str, topics: list[str], security: Security | None = None) -> Ranges:
     """(topic, partition) -> log start and end offset, asked from the leaders."""
+    starts, ends = _ask(bootstrap, topics, security, (OffsetSpec.earliest(), OffsetSpec.latest()))
+    return {place: (start, ends[place]) for place, start in starts.items()}
+
+
+def stable_offsets(bootstrap: str, topics: list[str], security: Security | None = None) -> Offsets:
+    """(topic, partition) -> last stable offset: what lies below belongs to no open transaction."""
+    (found,) = _ask(bootstrap, topics, security, (OffsetSpec.latest(),), IsolationLevel.READ_COMMITTED)
+    return found
+
+
+def _ask(
+    bootstrap: str,
+    topics: list[str],
+    security: Security | None,
+    specs: Sequence[OffsetSpec],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> list[Offsets]:
+    """The offsets that each spec means, in every partition of the topics."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
     try:
         found = admin.list_topics(timeout=TIMEOUT_S).topics
@@ -70,24 +93,26 @@ def log_ranges(bootstrap: str, topics: list[str], security: Security | None = No
         if missing:
             raise ClusterError(f"cannot read back {', '.join(missing)}: the cluster at {bootstrap} does not know it")
         places = [TopicPartition(t, p) for t in topics for p in found[t].partitions]
-        bounds = [_offsets(admin, places, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest())]
+        return [_offsets(admin, places, spec, isolation) for spec in specs]
     except ClusterError:
         raise
     except Exception as e:  # noqa: BLE001 - librdkafka's errors share no public base that is worth naming
         raise ClusterError(f"cannot read back the log: the cluster at {bootstrap} does not answer ({e})") from None
-    return {(p.topic, p.partition): (bounds[0][p.topic, p.partition], bounds[1][p.topic, p.partition]) for p in places}
 
 
-def _offsets(admin: Any, places: list[TopicPartition], spec: Any) -> dict[tuple[str, int], int]:
-    asked = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=TIMEOUT_S)
+def _offsets(admin: Any, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
+    asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=TIMEOUT_S)
     return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in asked.items()}
 
 
-def _write_log(spark: SparkSession, bootstrap: str, ranges: Ranges, folder: Path, security: Security | None) -> None:
+def _write_log(
+    spark: SparkSession, bootstrap: str, ranges: Ranges, stable: Offsets, folder: Path, security: Security | None
+) -> None:
     """The records in the ranges as Parquet. No records, no file but an empty one, so that the schema is on record."""
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
     stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores), security)
+    stretches = [replace(s, stable=stable.get((s.topic, s.partition))) for s in stretches]
     if total > SMALL and is_here(spark.sparkContext.master):
         failed = spark.sparkContext.parallelize(stretches, len(stretches)).map(_read).collect()
     else:
