@@ -58,6 +58,16 @@ ANOMALIES: dict[str, Anomaly] = {
         "key and value do not match the CRC that the producer put into the record",
         "check.crcs=true on consumers; look at the disk and the network",
     ),
+    "misrouted_write": Anomaly(
+        "write",
+        "acknowledged in another partition than the producer's partitioner promises for its key or number",
+        "one partitioner for all producers of a topic, and no change of its number of partitions",
+    ),
+    "unnoticed_failure": Anomaly(
+        "write",
+        "failed, or never confirmed, and not in the log, of a producer that does not look at delivery reports",
+        "look at every delivery report, by a callback or by waiting for it",
+    ),
     # the read path, per group (subscribe) or per consumer (assign)
     "skipped_delivery": Anomaly(
         "read",

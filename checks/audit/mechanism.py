@@ -101,6 +101,18 @@ def _misplaced_write(f: Finding, e: Evidence, c: Context) -> str:
     return f"acked at {f['topic']}/{f['partition']} offset {e['acked_offset']}, found at {found}"
 
 
+def _misrouted_write(f: Finding, e: Evidence, c: Context) -> str:
+    of = f"key {e['key']}" if "key" in e else f"seq {f['seq']}"
+    return f"acked in {f['topic']}/{f['partition']}, though {of} belongs to partition {e['promised']} by {e['by']}"
+
+
+def _unnoticed_failure(f: Finding, e: Evidence, c: Context) -> str:
+    why = "the local queue refused it or every attempt failed" if e["outcome"] == "fail" else "no answer came in time"
+    return (
+        f"seq {f['seq']} was given to the client library and is not in the log: {why}, and the application never asked"
+    )
+
+
 def _duplicate_delivery(f: Finding, e: Evidence, c: Context) -> str:
     before = c.by_key.get(
         (e["first_consumer"], e["first_consumer_incarnation"], e["first_assignment"], f["topic"], f["partition"])
@@ -189,6 +201,8 @@ _RULES: dict[str, Callable[[Finding, Evidence, Context], str]] = {
     "duplicate_write": _duplicate_write,
     "reordered_write": _reordered_write,
     "misplaced_write": _misplaced_write,
+    "misrouted_write": _misrouted_write,
+    "unnoticed_failure": _unnoticed_failure,
     "phantom_write": lambda f, e, c: str(e["why"]),
     "corrupt_record": lambda f, e, c: "",
     "skipped_delivery": _skipped_delivery,

@@ -35,7 +35,7 @@ class Reader:
 def readers_of(scenario: Scenario) -> list[Reader]:
     """All readers of a scenario. Entries that share a group are one reader; it resets to earliest if all of them do."""
     readers: dict[str, Reader] = {}
-    for c in scenario.consumers:
+    for c in scenario.readers:
         reset = _reset(c.config)
         commits, auto = c.commit.when != "never", c.commit.kind == "auto"
         if c.mode == "subscribe":

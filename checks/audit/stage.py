@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,7 @@ from checks.audit.mechanism import Context, explain
 from checks.audit.ranges import Owed, owed
 from checks.audit.read_path import nonmonotonic_poll
 from checks.audit.readers import Reader, readers_of
+from checks.audit.routing import routes
 from checks.audit.tables import AUDIT_TABLES, write_tables
 from checks.session import tuned
 
@@ -49,6 +50,8 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
     with tuned(spark):
         small = _Small.collect(ledger)
         wanted = Wanted(run, times.injections(small.tables["faults"]), curves.cell_us(small.end_us - small.begin_us))
+        counts = Counter(topic for topic, _ in small.ranges)
+        wanted = replace(wanted, routes=routes(scenario, counts))
         tally = scan.survey(spark, ledger.files, wanted)
         settle(ledger, scan.rows_of_parts(tally))
         small.end_us = max(small.end_us, tally.get("max", "drive_end_us") or 0)
@@ -159,6 +162,7 @@ def _case(scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epoc
         questions=starts.questions(epochs, small.lives),
         injected=wanted.injected,
         cell_us=wanted.cell_us,
+        unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
     )
 
 

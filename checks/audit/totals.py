@@ -43,6 +43,8 @@ _EXAMINED = {
     "duplicate_write": "own",
     "reordered_write": "own",
     "misplaced_write": "located",
+    "misrouted_write": "routed",
+    "unnoticed_failure": "unwatched",
     "phantom_write": "in_log",
     "corrupt_record": "checked",
     "skipped_delivery": "in_range",

@@ -15,7 +15,7 @@ import numpy as np
 from checks.audit.findings import CAP, UNDETERMINED, finding
 from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, Ints, Mask, known
-from checks.audit.large.cut import OK
+from checks.audit.large.cut import OK, OUTCOMES
 from checks.audit.large.group import dense, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally
@@ -30,6 +30,7 @@ def judge_writes(producer: str, block: int, sends: Columns, copies: Columns, cas
     duplicate_write(b, tally)
     misplaced_write(b, tally)
     unsent(b, tally)
+    unnoticed_failure(b, sends["topic"], tally)
     reordered_write(producer, block, copies, case, tally)
 
 
@@ -187,6 +188,38 @@ def unsent(b: Block, tally: Tally) -> None:
             "",
             b.place(topic),
             len(mine),
+        )
+
+
+def unnoticed_failure(b: Block, topics: Ints, tally: Tally) -> None:
+    """Failed, or never answered, and not in the log, of a producer that looks at no delivery report. topics: of all
+    sends of the block."""
+    if b.producer.rpartition("/")[0] not in b.case.unwatched:
+        return
+    for (topic,), mine in sections(topics):
+        tally.add("sum", "unwatched", b.place(topic), value=len(mine))
+    lost = np.flatnonzero((b.sends["outcome"] != OK) & ~np.isin(b.sent, b.found))
+    words = {number: word for word, number in OUTCOMES.items()}
+    for (topic,), mine in sections(b.sends["topic"][lost]):
+        rows = mine.ints(lost)
+        tally.find(
+            (
+                finding(
+                    "unnoticed_failure",
+                    b.place(topic),
+                    at_us=int(b.sends["completed_us"][i]),
+                    **_of_send(b, i),
+                    evidence={
+                        "outcome": words[int(b.sends["outcome"][i])],
+                        "invoked_us": int(b.sends["invoked_us"][i]),
+                    },
+                )
+                for i in _first(rows, b.sends["seq"], b.sends["incarnation"])
+            ),
+            "unnoticed_failure",
+            "",
+            b.place(topic),
+            len(rows),
         )
 
 

@@ -56,7 +56,7 @@ def partitions(s: Scenario) -> int:
 def readers(s: Scenario) -> dict[str, str]:
     """Every reader and its mode: a group is one reader, and so is each assign-mode consumer."""
     found: dict[str, str] = {}
-    for c in s.consumers:
+    for c in s.readers:
         if c.mode == "subscribe":
             found[c.group] = c.mode
         else:

@@ -32,7 +32,7 @@ def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
 
     Generations are counted by their numbers, so one that no member lived to see counts too.
     """
-    if all(c.mode == "assign" for c in resolved.scenario.consumers if c.group == group):
+    if all(c.mode == "assign" for c in resolved.scenario.readers if c.group == group):
         return Seen(0, "0", "assign-mode consumers are in no group, so none can rebalance")
     columns = ["group", "mode", "generation", "at_us"]
     rows = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import Consumer, Scenario
+from checks.audit.routing import routes
 
 _OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")
 
@@ -23,6 +24,10 @@ def nothing_to_examine(s: Scenario, kind: str) -> str:
         return "no consumer commits to a group"
     if kind == "misplaced_write" and all(_acks(p.config) == "0" for p in s.producers):
         return "with acks=0 no acknowledged offset is known"
+    if kind == "misrouted_write" and not routes(s, {t.name: t.partitions for t in s.topics}):
+        return "no partitioner promises a partition"
+    if kind == "unnoticed_failure" and all(p.mode != "fire_and_forget" for p in s.producers):
+        return "every producer looks at its delivery reports"
     return ""
 
 

@@ -49,6 +49,20 @@ FINDINGS: dict[tuple[str, str], Words] = {
         "acknowledged records",
         "{n} acknowledged {records} {were} found at another offset",
     ),
+    ("misrouted_write", ""): Words(
+        "MisroutedWrites",
+        "Every record is in the partition that its partitioner promises",
+        "Records are in other partitions than their partitioner promises",
+        "acknowledged records of such partitioners",
+        "{n} {records} {were} acknowledged in another partition than promised",
+    ),
+    ("unnoticed_failure", ""): Words(
+        "UnnoticedFailures",
+        "No record fails without its producer being told",
+        "Records fail and their producer is not told",
+        "records of producers that look at no delivery report",
+        "{n} {records} failed without their producer noticing",
+    ),
     ("phantom_write", ""): Words(
         "PhantomWrites",
         "No record is in the log that nobody sent",

@@ -187,7 +187,7 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
 
 def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> dict[str, list[Lane]]:
     """By band title: the lanes of each group, then those of all assign-mode consumers."""
-    assign = {c.name for c in resolved.scenario.consumers if c.mode == "assign"}
+    assign = {c.name for c in resolved.scenario.readers if c.mode == "assign"}
     groups: dict[str, list[Row]] = defaultdict(list)
     readers: list[Row] = []
     for row in tables.ownership:

@@ -21,6 +21,8 @@ from chaos.scenario import Resolved, Scenario
 RUN_ID = "audit-tests"
 TOKEN = run_token(RUN_ID)
 STEP_US = 1_000
+OF_SENDING = {"misrouted_write", "unnoticed_failure"}
+"""Checks that hang on how the scenario's producers send; `test_sending` is theirs."""
 Rows = dict[str, list[dict[str, Any]]]
 
 

@@ -60,6 +60,8 @@ class Case:
     questions: dict[tuple[str, int], list[Question]]
     injected: dict[str, int] = field(default_factory=dict)
     cell_us: int = 500_000
+    unwatched: frozenset[str] = frozenset()
+    """Names of the scenario's producers that look at no delivery report."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topic_ids", {name: i for i, name in enumerate(self.topics)})

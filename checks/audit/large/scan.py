@@ -62,7 +62,7 @@ def survey(spark: SparkSession, files: Files, wanted: surveying.Wanted) -> Tally
         tally = Tally()
         for table, path, data in _files(batches):
             try:
-                part = Part(table, path, data, surveying.NEEDED[table])
+                part = Part(table, path, data, wanted.needed(table))
                 tally.add("max", "part_rows", table, path, value=part.rows)
                 surveying.survey(part, wanted, tally)
             except RunDirError as e:

@@ -20,6 +20,8 @@ from checks.audit.large.group import Rows, counted, grouped, runs, sections
 from checks.audit.large.segments import segments
 from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import BUCKET_US, bucket, heat, moments
+from checks.audit.routing import COLUMNS as routing_columns
+from checks.audit.routing import Routes, misrouted_write
 
 BLOCK_BITS = 20
 """A block spans 2^20 offsets of a partition, or 2^20 seqs of a producer."""
@@ -41,11 +43,19 @@ NEEDED = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a survey has to know. run: the run's token. injected: fault -> us. cell_us: columns of the heat map."""
+    """What a survey has to know.
+
+    run: the run's token. injected: fault -> us. cell_us: columns of the heat map. routes: what partitioners promise.
+    """
 
     run: str
     injected: dict[str, int] = field(default_factory=dict)
     cell_us: int = 500_000
+    routes: Routes = field(default_factory=dict)
+
+    def needed(self, table: str) -> tuple[str, ...]:
+        """The columns that are read of a table."""
+        return NEEDED[table] + (routing_columns if table == "sends" and self.routes else ())
 
 
 def survey(part: Part, wanted: Wanted, tally: Tally) -> None:
@@ -70,6 +80,8 @@ def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
     partition, offset = part.ints("partition"), part.ints("offset")
     invoked, completed = part.ints("invoked_us"), part.ints("completed_us")
     tally.add("max", "drive_end_us", value=int(completed.max()))
+    if wanted.routes:
+        misrouted_write(part, wanted.routes, tally)
     _backwards(tally, "sends", codes, producers, completed < invoked)
     starts = runs(topics, outcomes, partition, invoked, completed)
     lengths = np.diff(starts, append=part.rows)

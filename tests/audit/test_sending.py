@@ -1,0 +1,111 @@
+"""Unit: what hangs on how producers send: the partition that they promise, and failures that they do not notice."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from kafka.partitioner.default import murmur2
+
+from chaos.ledger import TABLES
+from checks.audit.large.case import Case
+from checks.audit.large.columns import NONE, Part
+from checks.audit.large.cut import FAIL, OK, UNKNOWN
+from checks.audit.large.pack import Columns
+from checks.audit.large.survey import NEEDED
+from checks.audit.large.tally import Tally
+from checks.audit.routing import COLUMNS, misrouted_write
+from checks.audit.write_path import judge_writes
+
+TURNS = {"turns": ("seq", 3), "java": ("murmur2", 3)}
+
+
+def sends(*rows: tuple[str, int, int | None, str, str | None]) -> Part:
+    """Rows of `sends`: producer, seq, partition, outcome, key."""
+    names = ("producer", "seq", "partition", "outcome", "key")
+    whole = [
+        dict(zip(names, row, strict=True))
+        | {"incarnation": 1, "topic": "orders", "offset": 9, "invoked_us": 1, "completed_us": 2}
+        for row in rows
+    ]
+    file = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(whole, TABLES["sends"]), file)
+    return Part("sends", "x", pa.py_buffer(file.getvalue()), [*NEEDED["sends"], *COLUMNS])
+
+
+def found(tally: Tally, check: str) -> tuple[int, list[int]]:
+    """How often a check found something, and the seqs that it shows."""
+    for key, (count, rows) in tally.each("findings"):
+        if key[0] == check and count:
+            return count, sorted(row["seq"] for row in rows)
+    return 0, []
+
+
+def misrouted(*rows: tuple[str, int, int | None, str, str | None]) -> tuple[int, list[int]]:
+    tally = Tally()
+    misrouted_write(sends(*rows), TURNS, tally)
+    return found(tally, "misrouted_write")
+
+
+def test_a_record_in_the_partition_that_was_promised_is_where_it_belongs() -> None:
+    assert misrouted(("turns/1", 4, 1, "ok", None), ("turns/2", 5, 2, "ok", None)) == (0, [])
+    assert misrouted(("java/1", 0, java_partition("k1"), "ok", "k1")) == (0, [])
+
+
+def test_a_record_in_another_partition_is_misrouted() -> None:
+    assert misrouted(("turns/1", 4, 1, "ok", None), ("turns/1", 6, 1, "ok", None)) == (1, [6])
+    assert misrouted(("java/1", 7, (java_partition("k1") + 1) % 3, "ok", "k1")) == (1, [7])
+
+
+def test_no_promise_and_no_partition_are_nothing_to_judge() -> None:
+    assert misrouted(("plain/1", 6, 1, "ok", None)) == (0, [])  # its partitioner promises nothing
+    assert misrouted(("turns/1", 6, 1, "unknown", None)) == (0, [])  # not acknowledged
+    assert misrouted(("turns/1", 6, None, "ok", None)) == (0, [])  # acknowledged nobody knows where
+    assert misrouted(("java/1", 6, 1, "ok", None)) == (0, [])  # without a key it may be anywhere
+
+
+def java_partition(key: str) -> int:
+    return int((murmur2(key.encode()) & 0x7FFFFFFF) % 3)
+
+
+def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[int, list[int]]:
+    """Sends of seq 0, 1, ... with these outcomes; the seqs that are in the log."""
+    n = len(outcomes)
+    same = {"incarnation": np.ones(n, np.int64), "topic": np.zeros(n, np.int64), "partition": np.zeros(n, np.int64)}
+    times = {"invoked_us": np.ones(n, np.int64), "completed_us": np.full(n, 2)}
+    offset = np.array([s if outcomes[s] == OK else NONE for s in range(n)], np.int64)
+    told: Columns = {"seq": np.arange(n), **same, "offset": offset, "outcome": np.array(outcomes), **times}
+    seqs = np.array(in_log, np.int64)
+    zeros = np.zeros(len(seqs), np.int64)
+    copies: Columns = {"seq": seqs, "incarnation": zeros + 1, "topic": zeros, "partition": zeros, "offset": seqs}
+    nothing: dict[str, Any] = {k: {} for k in ("later", "log_ends", "questions", "places", "epoch_ids", "heads")}
+    case = Case(
+        run="x",
+        topics=["orders"],
+        who=[(producer, 1)],
+        epochs=[],
+        ranges={("orders", 0): (0, n)},
+        compacted=frozenset(),
+        lives={(producer, 1): "stopped"},
+        committers=[],
+        unwatched=frozenset({"forgetful"}),
+        **nothing,
+    )
+    tally = Tally()
+    judge_writes(producer, 0, told, copies | {"timestamp": zeros}, case, tally)
+    return found(tally, "unnoticed_failure")
+
+
+def test_a_failure_that_nobody_looks_at_is_unnoticed() -> None:
+    assert unnoticed("forgetful/1", [OK, FAIL, UNKNOWN], [0]) == (2, [1, 2])
+
+
+def test_a_failure_that_a_callback_tells_of_is_noticed() -> None:
+    assert unnoticed("callback/1", [OK, FAIL, UNKNOWN], [0]) == (0, [])
+
+
+def test_what_is_in_the_log_has_not_failed() -> None:
+    assert unnoticed("forgetful/1", [OK, UNKNOWN], [0, 1]) == (0, [])
