@@ -180,3 +180,61 @@ def test_faults_of_containers_load_for_docker_and_are_refused_elsewhere(one):
 )
 def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, words):
     assert words in refusal(small(**changes))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        fault(kind="broker.wipe"),
+        fault(kind="log.truncate", target={"isr_of": "orders/0"}, records=100),
+        fault(kind="disk.limit", free="1MiB"),
+    ],
+    ids=lambda one: one["kind"],
+)
+def test_faults_of_plain_processes_are_refused_where_brokers_are_in_containers(one):
+    parse(small(faults=[one]), "mine.yaml")
+    assert f"{one['kind']} needs " in refusal(small(cluster=DOCKER, faults=[one]))
+
+
+LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"faults": [fault(kind="controller.kill")]}, "takes controller"),
+        ({"faults": [fault(kind="controller.kill", target={"controller": False})]}, "target.controller"),
+        ({"faults": [fault(kind="cluster.rolling_restart", target={"broker": 1})]}, "takes all_brokers"),
+        ({"faults": [fault(kind="broker.pause", cycle={"paused": "1s"})]}, "cycle.running"),
+        ({"faults": [fault(kind="log.truncate", target={"broker": 1})]}, "does not fit this fault"),
+        (
+            {"faults": [fault(kind="topic.add_partitions", target={"topic": "orders"}, to=2)]},
+            "has 2 partitions already",
+        ),
+        ({"faults": [fault(kind="topic.add_partitions", target={"topic": "oders"}, to=9)]}, "not one of the topics"),
+        ({"faults": [fault(kind="topic.create", target={"topic": "orders"})]}, "mark it later: true"),
+        ({"topics": LATER}, "no fault is a topic.create of it"),
+        ({"faults": [fault(kind="topic.delete_records", target={"topic": "orders"})]}, "exactly one of before, leave"),
+        ({"faults": [fault(kind="group.delete", target={"group": "biling"})]}, "no consumer has the group id"),
+        (
+            {"faults": [fault(kind="partition.reassign", target={"partition": "orders/0"}, to=[1, 9])]},
+            "brokers are numbered 1 to 3, not 9",
+        ),
+        ({"faults": [fault(kind="consumer.join", target={"random_member": "billing"})]}, "does not fit this fault"),
+    ],
+)
+def test_new_faults_that_do_not_fit_are_refused_in_one_line(changes, words):
+    (_, line) = refusal(small(**changes)).splitlines()
+    assert words in line
+
+
+def test_what_comes_later_is_counted_at_the_end():
+    faults = [
+        fault(kind="topic.add_partitions", target={"topic": "orders"}, to=5) | {"name": "more"},
+        fault(kind="topic.create", target={"topic": "returns"}) | {"name": "make"},
+        fault(kind="consumer.join", target={"member": "billing/1"}) | {"name": "join"},
+    ]
+    topics = [{"name": "orders", "partitions": 2}, {"name": "returns", "later": True}]
+    scenario = parse(small(topics=topics, faults=faults), "mine.yaml")
+    assert scenario.partitions_at_end() == {"orders": 5, "returns": 1}
+    assert scenario.held_back() == {"billing/1"}
