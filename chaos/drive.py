@@ -46,7 +46,9 @@ class Drive:
         self._before_load = before_load
         self._scenario = resolved.scenario
         self._limits = self._scenario.limits
-        self._partitions = [f"{t.name}/{p}" for t in self._scenario.topics for p in range(t.partitions)]
+        # what is there from the start; the observer knows what has come since
+        first = [t for t in self._scenario.topics if not t.later]
+        self._partitions = [f"{t.name}/{p}" for t in first for p in range(t.partitions)]
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._deaths = 0
@@ -69,19 +71,19 @@ class Drive:
             # a cluster that exists may have thousands of topics that are not the run's
             topics = [t.name for t in self._scenario.topics] if self._cluster.state.attached else None
             connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
-            observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups))
+            later = [t.name for t in self._scenario.topics if t.later]
+            observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups, later))
             fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))
             kafka = connect()
             rng = self._resolved.rng("faults")
-            # a connection for each fault: one that waits for the answer of a dead broker holds up no other
-            worlds = {
-                f.name: World(self._scenario, self._cluster, fleet, observer, connect(), rng, access)
-                for f in self._scenario.faults
-            }
-            for world in worlds.values():
-                stack.callback(world.kafka.close)
+
+            def world() -> World:  # several faults may be at work, each with questions of its own
+                asking = connect()
+                stack.callback(asking.close)
+                return World(self._scenario, self._cluster, fleet, observer, asking, rng, access)
+
             faults = {
-                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, worlds[f.name], writer, self._events, self._limits.proof)
+                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world(), writer, self._events, self._limits.proof)
                 for f in self._scenario.faults
             }
             for fault in faults.values():
@@ -96,9 +98,9 @@ class Drive:
             with self._events.stage("load"):
                 self._load(fleet, faults, observer)
             with self._events.stage("heal"):
-                self._heal(kafka, faults)
+                self._heal(kafka, faults, observer)
             with self._events.stage("drain"):
-                self._drain(kafka, fleet)
+                self._drain(kafka, fleet, observer.partitions())
             with self._events.stage("stop"):
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.emit("problem", words=f"{client} did not stop when ordered to and was killed")
@@ -109,7 +111,8 @@ class Drive:
         members: Counter[str] = Counter()
         for entry in self._scenario.consumers:
             if entry.mode == "subscribe":
-                members[entry.group] += entry.admitted_members
+                held_back = {c for c in self._scenario.held_back() if c.rpartition("/")[0] == entry.name}
+                members[entry.group] += entry.admitted_members - len(held_back)
 
         def missing() -> list[str]:
             found = []
@@ -191,24 +194,24 @@ class Drive:
         words = f"after {self._limits.drive:g} s (limits.drive) still waiting for: {'; '.join(missing) or 'a heal'}"
         self._events.emit("problem", words=words)
 
-    def _heal(self, kafka: Kafka, faults: Mapping[str, FaultRun]) -> None:
+    def _heal(self, kafka: Kafka, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Heal what is left, then wait for leaders and full ISRs: the log is read from a healed cluster."""
         for fault in faults.values():
             fault.finish(HEAL_TIMEOUT_S)
         try:
-            wait_until(lambda: not kafka.unhealthy(self._partitions), HEAL_TIMEOUT_S, "", every_s=0.2)
+            wait_until(lambda: not kafka.unhealthy(observer.partitions()), HEAL_TIMEOUT_S, "", every_s=0.2)
         except WaitTimeout:
-            missing = "; ".join(kafka.unhealthy(self._partitions))
+            missing = "; ".join(kafka.unhealthy(observer.partitions()))
             raise ClusterError(
                 f"the cluster did not heal within {HEAL_TIMEOUT_S:g} s: {missing}; look at {self._run.logs}"
             ) from None
 
-    def _drain(self, kafka: Kafka, fleet: Fleet) -> None:
+    def _drain(self, kafka: Kafka, fleet: Fleet, partitions: list[str]) -> None:
         """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail."""
         if not self._scenario.consumers:
             return
         ends = wait_until(
-            lambda: self._all_ends(kafka), HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered"
+            lambda: _all_ends(kafka, partitions), HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered"
         )
         deadline = time.monotonic() + self._limits.drain
         while behind := self._behind(ends, fleet):
@@ -219,11 +222,6 @@ class Drive:
                 return
             time.sleep(TICK_S)
         self._report(self._progress(fleet, {}), force=True)
-
-    def _all_ends(self, kafka: Kafka) -> dict[str, int]:
-        """The end offset of every partition, or nothing as long as one is not answered."""
-        ends = kafka.end_offsets(self._partitions)
-        return ends if len(ends) == len(self._partitions) else {}
 
     def _behind(self, ends: Mapping[str, int], fleet: Fleet) -> list[str]:
         """What each reader has yet to process, in words."""
@@ -239,6 +237,12 @@ class Drive:
                             f"{reader} is at {positions.get(partition, 'no position')} of {end} in {partition}"
                         )
         return found
+
+
+def _all_ends(kafka: Kafka, partitions: list[str]) -> dict[str, int]:
+    """The end offset of every partition, or nothing as long as one is not answered."""
+    ends = kafka.end_offsets(partitions)
+    return ends if len(ends) == len(partitions) else {}
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

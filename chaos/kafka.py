@@ -9,57 +9,40 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
+from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from chaos.access import Access
+from chaos.groups import UNKNOWN_GROUP, GroupState, of_classic, of_kip_848
 from chaos.schemas.groups import ConsumerGroupDescribeRequest
 from chaos.views import Metadata, PartitionState, Views
 from chaos.wire import Link, ask_versions
 
 NO_LEADER = -1
 NO_ERROR = 0
-UNKNOWN_GROUP = "Dead"
 CONSUMER_GROUP_DESCRIBE = 69
 """The key of that API."""
+LATEST, EARLIEST = -1, -2
+"""The timestamps by which ListOffsets means the ends of a log."""
 
 METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
+DESCRIBE_QUORUM, EPOCH_END = 0, 3
 """Version of each request."""
 
 SHUN_S = 2.0
 """How long a broker that did not answer is asked only if nobody else does."""
 
 _EndsOf = ListOffsetsRequest.ListOffsetsTopic
+_EpochOf = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
 _Named = MetadataRequest.MetadataRequestTopic
 
 
-@dataclass(frozen=True)
-class GroupMember:
-    """One member of a group as its coordinator shows it."""
-
-    member_id: str
-    client_id: str
-    host: str
-    partitions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class GroupState:
-    """A group as its coordinator shows it; one that nobody knows is `Dead` and has no members."""
-
-    state: str
-    coordinator: int
-    members: tuple[GroupMember, ...]
-
-
 class Kafka:
-    """Questions to a cluster, each broker over a connection of its own. One question at a time, from any thread.
+    """Questions to a cluster, each broker over a connection of its own; one question at a time.
 
     `topics` are all that its metadata is asked for: others may have thousands. None means every topic.
     """
@@ -68,7 +51,6 @@ class Kafka:
         self, bootstrap: str, timeout_s: float = 1.0, access: Access | None = None, topics: Sequence[str] | None = None
     ) -> None:
         self._timeout_s = timeout_s
-        self._asking = threading.RLock()
         self._access = access
         self._topics = None if topics is None else [_Named(name=name) for name in topics]
         self._order = addresses(bootstrap)
@@ -77,6 +59,8 @@ class Kafka:
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
         self._kip_848: dict[int, bool] = {}
+        self._kraft: bool | None = None  # not asked yet
+        self._asking = threading.RLock()
 
     def close(self) -> None:
         """Close all connections."""
@@ -104,6 +88,13 @@ class Kafka:
 
     def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
         """High watermarks of the partitions whose leaders answer."""
+        return self._offsets(partitions, LATEST)
+
+    def start_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
+        """Where the logs begin, of the partitions whose leaders answer."""
+        return self._offsets(partitions, EARLIEST)
+
+    def _offsets(self, partitions: Iterable[str], timestamp: int) -> dict[str, int]:
         metadata = self.metadata()
         if metadata is None:
             return {}
@@ -113,11 +104,11 @@ class Kafka:
                 by_leader.setdefault(state.leader, []).append(name)
         found: dict[str, int] = {}
         for leader, names in by_leader.items():
-            found.update(self._end_offsets_at(leader, names))
+            found.update(self._offsets_at(leader, names, timestamp))
         return found
 
-    def _end_offsets_at(self, leader: int, names: list[str]) -> dict[str, int]:
-        topics = [_ends_of(topic, numbers) for topic, numbers in _by_topic(names).items()]
+    def _offsets_at(self, leader: int, names: list[str], timestamp: int) -> dict[str, int]:
+        topics = [_offsets_of(topic, numbers, timestamp) for topic, numbers in _by_topic(names).items()]
         answer = self.ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
         if answer is None:
             return {}
@@ -128,13 +119,56 @@ class Kafka:
             if p.error_code == NO_ERROR
         }
 
+    def epoch_end(self, partition: str, epoch: int) -> int | None:
+        """Where a leader epoch ends in the log, as the partition's leader has it now; None where it gives no answer."""
+        metadata = self.metadata()
+        state = metadata.partitions.get(partition) if metadata else None
+        if state is None:
+            return None
+        topic, _, number = partition.rpartition("/")
+        one = _EpochOf.OffsetForLeaderPartition(partition=int(number), current_leader_epoch=-1, leader_epoch=epoch)
+        asked = [_EpochOf(topic=topic, partitions=[one])]
+        answer = self.ask(state.leader, OffsetForLeaderEpochRequest[EPOCH_END](replica_id=-1, topics=asked))
+        found = answer.topics[0].partitions[0] if answer and answer.topics else None
+        return int(found.end_offset) if found and found.error_code == NO_ERROR and found.end_offset >= 0 else None
+
     def coordinator(self, group: str) -> int | None:
         """The broker that a FindCoordinator request names; None where it is refused or nobody answers."""
-        answer = self.ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=group, key_type=0))
+        return self._coordinator(group, 0)
+
+    def transaction_coordinator(self, transactional_id: str) -> int | None:
+        """The broker that coordinates the transactions of an id; None where it is refused or nobody answers."""
+        return self._coordinator(transactional_id, 1)
+
+    def _coordinator(self, key: str, key_type: int) -> int | None:
+        answer = self.ask_any(FindCoordinatorRequest[FIND_COORDINATOR](key=key, key_type=key_type))
         if answer is None or answer.error_code != NO_ERROR:
             return None
         self._brokers.setdefault(answer.node_id, (answer.host, answer.port))
         return int(answer.node_id)
+
+    def controller(self) -> tuple[int, int] | None:
+        """The active controller and its epoch; None where nobody knows one.
+
+        In KRaft the leader of the quorum. With ZooKeeper, metadata names it, and its epoch (0 here) is not shown.
+        """
+        if self._kraft is None:
+            versions = self.ask_any(ask_versions())
+            if versions is None:
+                return None
+            self._kraft = any(api.api_key == DescribeQuorumRequest.API_KEY for api in versions.api_keys)
+        if not self._kraft:
+            metadata = self.metadata()
+            return (metadata.controller, 0) if metadata and metadata.controller >= 0 else None
+        topic = DescribeQuorumRequest.TopicData
+        asked = topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
+        answer = self.ask_any(DescribeQuorumRequest[DESCRIBE_QUORUM](topics=[asked]))
+        if answer is None or answer.error_code != NO_ERROR or not answer.topics:
+            return None
+        quorum = answer.topics[0].partitions[0]
+        if quorum.error_code != NO_ERROR or quorum.leader_id < 0:
+            return None
+        return int(quorum.leader_id), int(quorum.leader_epoch)
 
     def group(self, group: str) -> GroupState | None:
         """State and members of a group, from its coordinator."""
@@ -144,14 +178,10 @@ class Kafka:
         answer = self.ask(coordinator, DescribeGroupsRequest[DESCRIBE_GROUPS](groups=[group]))
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
-        described = answer.groups[0]
-        if described.group_state == UNKNOWN_GROUP and self._knows_kip_848(coordinator):
-            return self._group_of_kip_848(group, coordinator) or GroupState(UNKNOWN_GROUP, coordinator, ())
-        members = tuple(
-            GroupMember(m.member_id, m.client_id, m.client_host, _assigned(m.member_assignment))
-            for m in described.members
-        )
-        return GroupState(described.group_state, coordinator, members)
+        state = of_classic(answer.groups[0], coordinator)
+        if state.state == UNKNOWN_GROUP and self._knows_kip_848(coordinator):
+            return self._group_of_kip_848(group, coordinator) or state
+        return state
 
     def _knows_kip_848(self, broker: int) -> bool:
         """Whether a broker can describe groups of the `consumer` protocol; others would close the connection."""
@@ -167,17 +197,7 @@ class Kafka:
         answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
-        described = answer.groups[0]
-        members = tuple(
-            GroupMember(
-                m.member_id,
-                m.client_id,
-                m.client_host,
-                tuple(sorted(f"{t.topic_name}/{p}" for t in m.assignment.topic_partitions for p in t.partitions)),
-            )
-            for m in described.members
-        )
-        return GroupState(described.group_state, coordinator, members)
+        return of_kip_848(answer.groups[0], coordinator)
 
     def committed(self, group: str, partitions: Iterable[str]) -> dict[str, int] | None:
         """Committed offsets of a group by partition; partitions without one are left out."""
@@ -237,19 +257,19 @@ class Kafka:
             return answer
         return None
 
-    def ask(self, broker: int, request: Any) -> Any:
+    def ask(self, broker: int, request: Any, timeout_s: float | None = None) -> Any:
         """Ask this broker; None if it does not answer, or nobody knows where it is."""
         with self._asking:
-            return self._ask(broker, request)
+            return self._ask(broker, request, self._timeout_s if timeout_s is None else timeout_s)
 
-    def _ask(self, broker: int, request: Any) -> Any:
+    def _ask(self, broker: int, request: Any, timeout_s: float) -> Any:
         if broker not in self._brokers and self.metadata() is None:
             return None
         address = self._brokers.get(broker)
         if address is None:
             return None
         try:
-            return self._links.setdefault(address, Link(*address, self._access)).ask(request, self._timeout_s)
+            return self._links.setdefault(address, Link(*address, self._access)).ask(request, timeout_s)
         except OSError:
             return None
 
@@ -268,16 +288,7 @@ def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:
     return topics
 
 
-def _ends_of(topic: str, numbers: list[int]) -> Any:
-    parts = [_EndsOf.ListOffsetsPartition(partition_index=n, current_leader_epoch=-1, timestamp=-1) for n in numbers]
+def _offsets_of(topic: str, numbers: list[int], timestamp: int) -> Any:
+    kind = _EndsOf.ListOffsetsPartition
+    parts = [kind(partition_index=n, current_leader_epoch=-1, timestamp=timestamp) for n in numbers]
     return _EndsOf(name=topic, partitions=parts)
-
-
-def _assigned(data: Any) -> tuple[str, ...]:
-    """The partitions in a member's assignment, which is empty while the group rebalances."""
-    if not data:
-        return ()
-    assignment = (
-        data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
-    )
-    return tuple(sorted(f"{t.topic}/{p}" for t in assignment.assigned_partitions for p in t.partitions))

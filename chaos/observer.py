@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from chaos.events import now_us
-from chaos.kafka import GroupState, Kafka
+from chaos.groups import GroupState
+from chaos.kafka import Kafka
 from chaos.ledger import TableWriter
 from chaos.rundir import RunDir
 from chaos.views import Metadata, PartitionState
@@ -27,14 +28,21 @@ class Observer:
     """Samples while it is started; `metadata` and `groups` hold the latest answers."""
 
     def __init__(
-        self, run: RunDir, connect: Callable[[], Kafka], partitions: Sequence[str], groups: Sequence[str]
+        self,
+        run: RunDir,
+        connect: Callable[[], Kafka],
+        partitions: Sequence[str],
+        groups: Sequence[str],
+        later: Collection[str] = (),
     ) -> None:
+        """`partitions` are there from the start; `later` are topics that may appear, of which all are followed too."""
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
         self.broken: OSError | None = None
         """Why it can record no more, such as a full disk: the run is blind from then on."""
         self._connect = connect
         self._partitions = list(partitions)
+        self._topics = {name.rpartition("/")[0] for name in partitions} | set(later)
         self._group_ids = list(groups)
         self._writer = TableWriter(run.ledger, "cluster", "observer")
         self._known: dict[tuple[str, str], str] = {}
@@ -70,6 +78,10 @@ class Observer:
         """A partition as last seen."""
         return self.metadata.partitions.get(name) if self.metadata else None
 
+    def partitions(self, topics: Collection[str] | None = None) -> list[str]:
+        """All partitions of the run's topics, or of some of these, that have been seen: more may appear meanwhile."""
+        return [name for name in self._partitions if topics is None or name.rpartition("/")[0] in topics]
+
     def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
         kafka = self._connect()
         try:
@@ -89,6 +101,8 @@ class Observer:
             ("cluster", "answers", True),
             ("cluster", "brokers", list(metadata.brokers)),
         ]
+        new = [n for n in metadata.partitions if n.rpartition("/")[0] in self._topics and n not in self._partitions]
+        self._partitions = [*self._partitions, *new]  # a new list: the other threads go through the old one
         for name in self._partitions:
             if (state := metadata.partitions.get(name)) is not None:
                 seen += [(name, "leader", state.leader), (name, "isr", list(state.isr))]

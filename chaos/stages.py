@@ -89,7 +89,7 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
         )
         try:
             access = cluster.state.access()
-            _create_topics(cluster.bootstrap, scenario.topics, access)
+            _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if groups := [c.group for c in scenario.consumers if c.group]:
                 # the first question makes __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from chaos.clients.protocol import partition_name
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
-from chaos.clients.state import ClientState
+from chaos.clients.state import ClientState, UnexpectedExit
+from chaos.cluster import processes
 from chaos.cluster.processes import Identity, spawn
 from chaos.errors import ClientError
 from chaos.events import now_us
@@ -25,22 +24,6 @@ from chaos.scenario import Assign, Producer, Resolved, StartAt
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True)
-class UnexpectedExit:
-    """A client that ended without having been asked to."""
-
-    client: str
-    incarnation: int
-    exit_code: int | None
-    last_lines: tuple[str, ...]
-
-    def words(self) -> str:
-        """As a person reads it."""
-        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
-        last = f": {self.last_lines[-1]}" if self.last_lines else ""
-        return f"{self.client} (incarnation {self.incarnation}) ended by itself with {how}{last}"
 
 
 class Fleet:
@@ -85,11 +68,13 @@ class Fleet:
             self.order(client, {"do": "start"})
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
-        """Start the clients of these entries that have no process yet."""
-        for client in [c for e in entries for c in self.clients(e.name)]:
+        """Start the clients of these entries that have no process yet, but for those that join later."""
+        held_back = self._scenario.held_back()
+        clients = [c for e in entries for c in self.clients(e.name) if c not in held_back]
+        for client in clients:
             if client not in self._lives:  # it may have come with another one, in the same process
                 self._start(client)
-        self._wait_started([self.state(c) for e in entries for c in self.clients(e.name)])
+        self._wait_started([self.state(c) for c in clients])
 
     def clients(self, entry: str) -> list[str]:
         """The ids of an entry's clients."""
@@ -98,6 +83,11 @@ class Fleet:
         found = self._entries[entry]
         count = found.count if isinstance(found, Producer) else found.members
         return [f"{entry}/{number}" for number in range(1, count + 1)]
+
+    def present(self, entry: str) -> list[str]:
+        """The ids of an entry's clients that have been started: one that is to join later has not."""
+        with self._lock:
+            return [client for client in self.clients(entry) if client in self._lives]
 
     def _start(self, client: str) -> list[ClientState]:
         """Start the process of a client; returns the states of all that live in it."""
@@ -169,11 +159,11 @@ class Fleet:
         for entry in self._scenario.consumers:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
                 continue
-            held = {c: self.state(c).assigned() for c in self.clients(entry.name)}
+            held = {c: self.state(c).assigned() for c in self.present(entry.name)}
             wanted = sorted(
                 partition_name((t.name, p))
                 for t in self._scenario.topics
-                if entry.topics_among([t.name])
+                if not t.later and entry.topics_among([t.name])
                 for p in range(t.partitions)
             )
             if isinstance(entry, Assign):
@@ -224,7 +214,7 @@ class Fleet:
         A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim
         is as far as the one that is further back.
         """
-        clients = [reader] if "/" in reader else self.clients(reader)
+        clients = [reader] if "/" in reader else self.present(reader)
         found: dict[str, int] = {}
         for client in clients:
             state = self.state(client)
@@ -245,6 +235,31 @@ class Fleet:
             mate.killed_for = "crash"
             mate.asked_to_end = True
         state.kill(KILL_TIMEOUT_S)
+
+    def pause(self, client: str) -> None:
+        """SIGSTOP a client; returns when it stands still."""
+        state = self.state(client)
+        if not state.alive or not processes.pause(state.spawned.identity):
+            raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
+
+    def resume(self, client: str) -> None:
+        """SIGCONT; nothing to do for one that is not paused, or is gone."""
+        processes.cont(self.state(client).spawned.identity)
+
+    def leave(self, client: str, timeout_s: float) -> None:
+        """Order a client to stop, and wait until it has left in good order. Raises `ClientError` if it does not."""
+        state = self.state(client)
+        if not state.alive:
+            raise ClientError(f"{client} is gone already; see {state.log}")
+        self._order_to_stop(state)
+        if not state.gone.wait(timeout_s):
+            raise ClientError(f"{client} did not stop within {timeout_s:g} s; see {state.log}")
+
+    def join(self, client: str) -> None:
+        """Start a client that was held back; returns when it runs."""
+        if client in self._lives:
+            raise ClientError(f"{client} was started before")
+        self._wait_started(self._start(client))
 
     def restart(self, client: str) -> None:
         """Start the next life of a client that is gone; returns when it runs."""
@@ -292,15 +307,7 @@ class Fleet:
                 lines = tuple(state.last_lines())
                 detail |= {"unexpected": True, "last_lines": lines}
                 self._unexpected.append(UnexpectedExit(state.client, state.incarnation, state.exit_code, lines))
-            row = {
-                "client": state.client,
-                "role": state.role,
-                "incarnation": state.incarnation,
-                "event": "crashed",
-                "detail": json.dumps(detail),
-                "at_us": now_us(),
-            }
             try:
-                self._lifecycle.append_rows([row])
+                self._lifecycle.append_rows([state.crashed(detail)])
             except OSError as e:  # most likely what ended the client, too: the disk is full
                 state.errors.append(f"its end is not on record: {e}")

@@ -29,6 +29,7 @@ from chaos.errors import ClusterError, UsageError
 
 if TYPE_CHECKING:
     from chaos.cluster.cache import Progress
+    from chaos.cluster.logfiles import Tail
     from chaos.cluster.processes import Identity
     from chaos.cluster.settings import ClusterSpec
     from chaos.cluster.state import ClusterState
@@ -194,6 +195,36 @@ class FillDisk(Protocol):
         """Bytes that are free on it now."""
 
 
+@runtime_checkable
+class Wipe(Protocol):
+    """The disk of a broker that is down can be replaced by an empty one."""
+
+    def wipe_disk(self, broker: int) -> None:
+        """Take everything away but what a new disk is formatted with: who the broker is, and in which cluster."""
+
+    def replicas_on_disk(self, broker: int) -> int:
+        """How many replicas of partitions lie on its disk."""
+
+
+@runtime_checkable
+class CutLog(Protocol):
+    """The tail of a partition's log that was not flushed can be lost while its broker is down."""
+
+    def cut_log(self, broker: int, partition: str, records: int | None) -> Tail:
+        """Cut off at least so many records, None: all that were not flushed; says which offsets went."""
+
+
+@runtime_checkable
+class LimitDisk(Protocol):
+    """The files of a broker can be kept from growing."""
+
+    def limit_disk(self, broker: int, partition: str, free_bytes: int) -> int:
+        """Let no file grow beyond that partition's log and so many bytes; returns the limit in bytes."""
+
+    def unlimit_disk(self, broker: int) -> None:
+        """Let them grow again; nothing to do for one that is gone or has no limit."""
+
+
 CAPABILITIES: dict[str, type] = {
     "kill": Kill,
     "stop": Stop,
@@ -204,6 +235,9 @@ CAPABILITIES: dict[str, type] = {
     "throttle": Throttle,
     "exhaust_memory": ExhaustMemory,
     "fill_disk": FillDisk,
+    "wipe": Wipe,
+    "cut_log": CutLog,
+    "limit_disk": LimitDisk,
 }
 
 

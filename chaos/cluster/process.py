@@ -6,23 +6,27 @@ Traffic stays on 127.0.0.1. What outlives the platform's own process is ended by
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Self
 
-from chaos.cluster import deploy, processes, state, zookeeper
-from chaos.cluster.broker import BrokerDied, Starting, cluster_id, wait_ready
+from chaos.cluster import deploy, logfiles, processes, state, zookeeper
+from chaos.cluster.broker import BrokerDied, Starting, cluster_id, home, wait_ready
 from chaos.cluster.broker import job as broker_job
 from chaos.cluster.cache import Progress, silent
 from chaos.cluster.deployed import Deployed
 from chaos.cluster.jvm import start
 from chaos.cluster.leftovers import end_all
+from chaos.cluster.logfiles import Tail
 from chaos.cluster.marked import remove_data
 from chaos.cluster.processes import Identity, Spawned
 from chaos.cluster.release import Release, prepare
 from chaos.cluster.settings import ClusterSpec, on_this_host
 from chaos.cluster.state import BrokerState, BrokerStatus, ClusterState, ProcessState
+from chaos.cluster.storage import copy_storage
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.rundir import RunDir
 
@@ -142,6 +146,37 @@ class ProcessCluster(Deployed):
         """SIGCONT; nothing to do for one that is not paused. Raises `ClusterError` if it is gone."""
         self._act(broker, processes.cont, "running")
 
+    def wipe_disk(self, broker: int) -> None:
+        """Replace its disk by an empty one, formatted where Kafka wants that. Raises `ClusterError` while it runs."""
+        data = self._data_at_rest(broker)
+        storage = self._ready_release().storage
+        shutil.rmtree(data)
+        if storage is None:  # with ZooKeeper, a broker makes what it needs
+            data.mkdir()
+        else:
+            copy_storage(storage, data, broker, self.state.cluster_id)
+
+    def replicas_on_disk(self, broker: int) -> int:
+        """How many replicas of partitions lie on its disk, running or not."""
+        return sum(1 for path in self._data(broker).glob("*-*/partition.metadata"))
+
+    def cut_log(self, broker: int, partition: str, records: int | None) -> Tail:
+        """See `chaos.cluster.logfiles`. Raises `ClusterError` while the broker runs."""
+        return logfiles.cut_tail(self._data_at_rest(broker), partition, records)
+
+    def limit_disk(self, broker: int, partition: str, free_bytes: int) -> int:
+        """RLIMIT_FSIZE of the running process: a write beyond it fails, as on a full disk."""
+        active = logfiles.segments(logfiles.log_dir(self._data(broker), partition))[-1]
+        limit = active.stat().st_size + free_bytes
+        self._act(broker, lambda process: processes.limit_files(process, limit), "running")
+        return limit
+
+    def unlimit_disk(self, broker: int) -> None:
+        """Lift it; one that is gone starts without."""
+        process = self.state.broker(broker).process
+        if process is not None:
+            processes.limit_files(process.identity, None)
+
     def end_brokers(self) -> None:
         """End the brokers, with their ZooKeeper, and remove their data; clients and reaper go on."""
         server = self.state.zookeeper
@@ -171,6 +206,14 @@ class ProcessCluster(Deployed):
             server.process = ProcessState.of(spawned.identity)
             self.state.save(self.run.cluster)
         zookeeper.wait_ready(self.run, server, READY_TIMEOUT_S)
+
+    def _data(self, broker: int) -> Path:
+        return home(self.run, broker) / "data"
+
+    def _data_at_rest(self, broker: int) -> Path:
+        if self.broker_alive(broker):
+            raise ClusterError(f"broker {broker} runs, so its disk is not to be touched; see {self._log(broker)}")
+        return self._data(broker)
 
     @property
     def _owner(self) -> Identity | None:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from chaos.errors import ClusterError
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -230,6 +231,29 @@ def pause(process: Identity) -> bool:
 def cont(process: Identity) -> bool:
     """SIGCONT; False if it is gone."""
     return process.signal(signal.SIGCONT)
+
+
+def limit_files(process: Identity, most_bytes: int | None) -> bool:
+    """Let no file that the process writes grow beyond so many bytes (None: any size); False if it is gone.
+
+    Only the soft limit changes, so that it can be lifted again without privileges. Raises `ClusterError` where this
+    machine cannot do that to a running process.
+    """
+    if sys.platform != "linux":
+        raise ClusterError("the size of files can be limited in a running process on Linux only")
+    if not process.alive():
+        return False
+    import resource
+
+    try:
+        _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        soft = hard if most_bytes is None else most_bytes
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))
+    except ProcessLookupError:
+        return False
+    except (OSError, ValueError) as e:
+        raise ClusterError(f"the files of process {process.pid} could not be limited: {e}") from None
+    return True
 
 
 def _is_paused(process: Identity) -> bool:

@@ -12,19 +12,37 @@ A fault without proof makes a run inconclusive: a test that passes although its 
 
 from __future__ import annotations
 
-from chaos.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
-from chaos.faults.consumer import ConsumerCrash, ConsumerSlow
+from chaos.faults.broker import BrokerKill, BrokerPause, BrokerStop, ControllerKill, CoordinatorKill
+from chaos.faults.consumer import (
+    ConsumerChurn,
+    ConsumerCrash,
+    ConsumerJoin,
+    ConsumerLeave,
+    ConsumerPause,
+    ConsumerSlow,
+)
 from chaos.faults.consumer_seek import ConsumerSeek
+from chaos.faults.disk import BrokerWipe, DiskLimit, LogTruncate
 from chaos.faults.fault import Fault
+from chaos.faults.groups import DeleteGroup, DeleteOffsets, ResetOffsets
+from chaos.faults.leaders import ElectPreferred, ElectUnclean, Reassign
 from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
+from chaos.faults.restart import RollingRestart
 from chaos.faults.runner import FaultRun
+from chaos.faults.topics import AddPartitions, CreateTopic, DeleteRecords, DeleteTopic, TopicConfig
 from chaos.faults.world import World
 
 FAULTS: dict[str, type[Fault]] = {
     "broker.kill": BrokerKill,
     "broker.pause": BrokerPause,
     "coordinator.kill": CoordinatorKill,
+    "controller.kill": ControllerKill,
+    "broker.stop": BrokerStop,
+    "cluster.rolling_restart": RollingRestart,
+    "broker.wipe": BrokerWipe,
+    "log.truncate": LogTruncate,
+    "disk.limit": DiskLimit,
     "broker.isolate": BrokerIsolate,
     "broker.disconnect": BrokerDisconnect,
     "link.cut": LinkCut,
@@ -34,6 +52,21 @@ FAULTS: dict[str, type[Fault]] = {
     "consumer.slow": ConsumerSlow,
     "consumer.crash": ConsumerCrash,
     "consumer.seek": ConsumerSeek,
+    "consumer.pause": ConsumerPause,
+    "consumer.leave": ConsumerLeave,
+    "consumer.join": ConsumerJoin,
+    "consumer.churn": ConsumerChurn,
+    "topic.add_partitions": AddPartitions,
+    "topic.create": CreateTopic,
+    "topic.delete": DeleteTopic,
+    "topic.delete_records": DeleteRecords,
+    "topic.config": TopicConfig,
+    "group.delete_offsets": DeleteOffsets,
+    "group.reset_offsets": ResetOffsets,
+    "group.delete": DeleteGroup,
+    "election.preferred": ElectPreferred,
+    "election.unclean": ElectUnclean,
+    "partition.reassign": Reassign,
 }
 
 __all__ = ["FAULTS", "Fault", "FaultRun", "World"]

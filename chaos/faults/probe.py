@@ -50,3 +50,11 @@ def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
     except OSError:
         return False
     return False
+
+
+def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
+    """Seconds that a request to the broker waited for its answer; None where none came, for whatever reason."""
+    try:
+        return answer_s(*world.cluster.address(broker), timeout_s, world.access)
+    except OSError:
+        return None

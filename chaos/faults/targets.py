@@ -26,8 +26,16 @@ def brokers(target: Target, world: World) -> list[int]:
         return [world.rng.choice(world.cluster.broker_ids)]
     if kind == "coordinator_of":
         return [coordinator(value, world)]
-    state = _partition(value, world)
+    if kind == "transaction_coordinator_of":
+        return [transaction_coordinator(value, world)]
+    if kind == "controller":
+        return [controller(world)[0]]
+    if kind == "all_brokers":
+        return list(world.cluster.broker_ids)
+    state = partition(value, world)
     followers = sorted(set(state.replicas) - {state.leader})
+    if kind == "isr_of":
+        return sorted(state.isr)
     if kind == "leader_of":
         return [state.leader]
     if not followers:
@@ -55,7 +63,20 @@ def coordinator(group: str, world: World) -> int:
     return _answer(lambda: world.kafka.coordinator(group), f"no broker names a coordinator of {group}")
 
 
-def _partition(name: str, world: World) -> PartitionState:
+def transaction_coordinator(transactional_id: str, world: World) -> int:
+    """The broker that coordinates an id's transactions, asked now."""
+    why = f"no broker names a transaction coordinator of {transactional_id}"
+    return _answer(lambda: world.kafka.transaction_coordinator(transactional_id), why)
+
+
+def controller(world: World) -> tuple[int, int]:
+    """The active controller and its epoch, asked now."""
+    return _answer(world.kafka.controller, "no broker names an active controller")
+
+
+def partition(name: str, world: World) -> PartitionState:
+    """A partition that has a leader, asked now."""
+
     def led() -> PartitionState | None:
         metadata = world.kafka.metadata()
         state = metadata.partitions.get(name) if metadata else None

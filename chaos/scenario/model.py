@@ -71,12 +71,13 @@ class Cluster(Strict):
 
 
 class Topic(Strict):
-    """A topic, made before any client starts."""
+    """A topic, made before any client starts, or by a fault `topic.create`."""
 
     name: TopicName
     partitions: int = Field(1, ge=1, le=1000)
     replication_factor: int = Field(3, ge=1)
     config: Config = Field({}, description="topic settings by their Kafka names")
+    later: bool = Field(False, description="made by a fault topic.create, while clients run")
 
 
 class Producer(Strict):
@@ -127,3 +128,15 @@ class Scenario(Strict):
     def topic(self, name: str) -> Topic:
         """The topic of that name."""
         return next(t for t in self.topics if t.name == name)
+
+    def partitions_at_end(self) -> dict[str, int]:
+        """How many partitions each topic has when all faults are through: some add to them."""
+        found = {t.name: t.partitions for t in self.topics}
+        for fault in self.faults:
+            if fault.kind == "topic.add_partitions" and fault.target.topic is not None:
+                found[fault.target.topic] = max(found[fault.target.topic], fault.to)
+        return found
+
+    def held_back(self) -> set[str]:
+        """The members, such as billing/3, that a fault consumer.join lets start while the others run."""
+        return {f.target.member for f in self.faults if f.kind == "consumer.join" and f.target.member is not None}

@@ -1,4 +1,4 @@
-"""Names of things in the cluster: topics and groups. Whatever names one has one of these types.
+"""Names of things in the cluster: topics, groups and transactional ids. Whatever names one has one of these types.
 
 On a cluster that exists, all of them get the run's prefix; `chaos.scenario.prefix` finds them by their types, so a new
 key that names a topic or a group needs no more than the right type.
@@ -37,3 +37,4 @@ TopicPattern = Annotated[
 ]
 """A regular expression for whole names of topics, without alternatives: then what it matches begins with its text."""
 GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
+TransactionalId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]

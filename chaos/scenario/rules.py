@@ -169,7 +169,32 @@ def _faults(s: Scenario) -> Iterator[str]:
         yield from _trigger(s, f"faults[{i}].when", fault.when)
         if fault.heal and fault.heal.when:
             yield from _trigger(s, f"faults[{i}].heal.when", fault.heal.when)
+    yield from _appearing(s)
     yield from _cycles(s)
+
+
+def _appearing(s: Scenario) -> Iterator[str]:
+    """What comes while clients run: topics made, partitions added, members that join."""
+    made = {f.target.topic for f in s.faults if f.kind == "topic.create"}
+    for i, t in enumerate(s.topics):
+        if t.later and t.name not in made:
+            yield f"topics[{i}].later: {t.name} is never made: no fault is a topic.create of it"
+    if all(t.later for t in s.topics):
+        yield "topics: one of them must be there from the start"
+    joined: Counter[str] = Counter()
+    for i, fault in enumerate(s.faults):
+        topic = next((t for t in s.topics if t.name == fault.target.topic), None)
+        if fault.kind == "topic.create" and topic and not topic.later:
+            yield f"faults[{i}].target.topic: {topic.name} is there from the start; mark it later: true in topics"
+        if fault.kind == "topic.add_partitions" and topic and fault.to <= topic.partitions:
+            yield f"faults[{i}].to: {topic.name} has {topic.partitions} partitions already"
+        if fault.kind == "partition.reassign" and s.cluster.driver != "attached":
+            for broker in (b for b in fault.to or [] if not 1 <= b <= s.cluster.brokers):
+                yield f"faults[{i}].to: brokers are numbered 1 to {s.cluster.brokers}, not {broker}"
+        if fault.kind == "consumer.join":
+            joined[str(fault.target.member)] += 1
+            if joined[str(fault.target.member)] > 1:
+                yield f"faults[{i}].target.member: {fault.target.member} joins twice"
 
 
 def _words_of_lack(lacking: frozenset[str], driver: str, verbs: Mapping[str, str] | None) -> str:
@@ -181,12 +206,14 @@ def _words_of_lack(lacking: frozenset[str], driver: str, verbs: Mapping[str, str
 
 def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
     ((kind, value),) = target.given().items()
-    if kind in ("leader_of", "followers_of", "follower_of"):
+    if kind in ("leader_of", "followers_of", "follower_of", "isr_of", "partition"):
         wrong = list(_partition(s, f"{where}.{kind}", value))
         yield from wrong
-        if not wrong and kind != "leader_of" and s.topic(split_partition(value)[0]).replication_factor == 1:
+        if not wrong and "follower" in kind and s.topic(split_partition(value)[0]).replication_factor == 1:
             yield f"{where}.{kind}: {value} has one replica, so it has no follower"
-    elif kind == "coordinator_of":
+    elif kind == "topic" and value not in {t.name for t in s.topics}:
+        yield f"{where}.topic: {value!r} is not one of the topics ({', '.join(t.name for t in s.topics)})"
+    elif kind in ("coordinator_of", "group"):
         yield from _group(s, f"{where}.{kind}", value)
     elif kind == "broker" and value > s.cluster.brokers and s.cluster.driver != "attached":
         yield f"{where}.broker: brokers are numbered 1 to {s.cluster.brokers}, not {value}"

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from chaos.scenario.names import GroupId, InCluster
+from chaos.scenario.names import GroupId, InCluster, TopicName, TransactionalId
 from chaos.scenario.units import Duration, parse_duration
 
 Phase = Literal["injected", "proven", "healed"]
@@ -135,11 +135,20 @@ class Target(Strict):
     leader_of: Partition | None = Field(None, description="the broker that leads this partition, such as orders/0")
     followers_of: Partition | None = Field(None, description="all brokers that follow this partition")
     follower_of: Partition | None = Field(None, description="one follower of this partition, chosen by the seed")
+    isr_of: Partition | None = Field(None, description="all brokers that are in sync for this partition")
     coordinator_of: GroupId | None = Field(None, description="the broker that coordinates this group id")
+    transaction_coordinator_of: TransactionalId | None = Field(
+        None, description="the broker that coordinates the transactions of this transactional id"
+    )
+    controller: Literal[True] | None = Field(None, description="the active controller")
     broker: int | None = Field(None, ge=1, description="this broker")
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
     member: Member | None = Field(None, description="this client, such as billing/1")
     random_member: str | None = Field(None, description="a client of this entry, chosen by the seed")
+    all_brokers: Literal[True] | None = Field(None, description="every broker")
+    topic: TopicName | None = Field(None, description="this topic")
+    partition: Partition | None = Field(None, description="this partition, such as orders/0")
+    group: GroupId | None = Field(None, description="this group id")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:

@@ -160,7 +160,7 @@ class Conditions:
         )
 
     def _log(self) -> Seen:
-        wanted = {(t.name, p) for t in self._scenario.topics for p in range(t.partitions)}
+        wanted = {(topic, p) for topic, n in self._scenario.partitions_at_end().items() for p in range(n)}
         rows = ledger_rows(self._run, "log_range", ["topic", "partition"])
         missing = sorted(wanted - {(r["topic"], r["partition"]) for r in rows})
         names = listed([f"{topic}/{p}" for topic, p in missing])

@@ -50,7 +50,7 @@ def planned_sends(s: Scenario) -> int:
 
 def partitions(s: Scenario) -> int:
     """How many partitions the final log has."""
-    return sum(t.partitions for t in s.topics)
+    return sum(s.partitions_at_end().values())
 
 
 def readers(s: Scenario) -> dict[str, str]:

@@ -46,6 +46,8 @@ OTHER_TEXTS = {
     "Delivered": {"consumer"},
     "Trigger": {"after"},
     "Target": {"member", "random_member"},
+    "TopicConfig": {"name", "settings"},
+    "ResetOffsets": {"name", "to"},
 }
 FAULTS_TEXTS = {"name"}
 

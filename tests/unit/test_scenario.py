@@ -175,7 +175,7 @@ def test_faults_of_containers_load_for_docker_and_are_refused_elsewhere(one):
             {"cluster": DOCKER, "faults": [fault(kind="link.cut", other={"followers_of": "orders/0"})]},
             "followers_of does not name one broker",
         ),
-        ({"faults": [fault(kind="broker.kill", target={"followers_of": "orders/0"})]}, "does not fit this fault"),
+        ({"faults": [fault(kind="broker.kill", target={"all_brokers": True})]}, "does not fit this fault"),
     ],
 )
 def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, words):

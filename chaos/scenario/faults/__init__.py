@@ -9,9 +9,40 @@ from typing import Annotated
 
 from pydantic import Field
 
+from chaos.scenario.faults.admin import (
+    AddPartitions,
+    CreateTopic,
+    DeleteGroup,
+    DeleteOffsets,
+    DeleteRecords,
+    DeleteTopic,
+    ElectPreferred,
+    ElectUnclean,
+    Reassign,
+    ResetOffsets,
+    TopicConfig,
+)
 from chaos.scenario.faults.base import CLIENT_TARGETS, ONE_BROKER, FaultSpec, hits_brokers
-from chaos.scenario.faults.broker import BrokerKill, BrokerPause, CoordinatorKill
-from chaos.scenario.faults.consumer import ConsumerCrash, ConsumerSeek, ConsumerSlow
+from chaos.scenario.faults.broker import (
+    BrokerKill,
+    BrokerPause,
+    BrokerStop,
+    BrokerWipe,
+    ControllerKill,
+    CoordinatorKill,
+    DiskLimit,
+    LogTruncate,
+    RollingRestart,
+)
+from chaos.scenario.faults.consumer import (
+    ConsumerChurn,
+    ConsumerCrash,
+    ConsumerJoin,
+    ConsumerLeave,
+    ConsumerPause,
+    ConsumerSeek,
+    ConsumerSlow,
+)
 from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
 from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
 
@@ -21,6 +52,12 @@ Fault = Annotated[
     BrokerKill
     | BrokerPause
     | CoordinatorKill
+    | ControllerKill
+    | BrokerStop
+    | RollingRestart
+    | BrokerWipe
+    | LogTruncate
+    | DiskLimit
     | BrokerIsolate
     | LinkCut
     | BrokerDisconnect
@@ -29,6 +66,21 @@ Fault = Annotated[
     | DiskFill
     | ConsumerSlow
     | ConsumerCrash
-    | ConsumerSeek,
+    | ConsumerSeek
+    | ConsumerPause
+    | ConsumerLeave
+    | ConsumerJoin
+    | ConsumerChurn
+    | AddPartitions
+    | CreateTopic
+    | DeleteTopic
+    | DeleteRecords
+    | TopicConfig
+    | DeleteOffsets
+    | ResetOffsets
+    | DeleteGroup
+    | ElectPreferred
+    | ElectUnclean
+    | Reassign,
     Field(discriminator="kind"),
 ]

@@ -10,8 +10,13 @@ from chaos.scenario.triggers import Heal, Strict, Target, Trigger
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 
-ONE_BROKER = frozenset({"leader_of", "follower_of", "coordinator_of", "broker", "random_broker"})
-BROKER_TARGETS = ONE_BROKER | {"followers_of"}
+ONE_BROKER = frozenset(
+    {
+        *("leader_of", "follower_of", "coordinator_of", "transaction_coordinator_of", "controller"),
+        *("broker", "random_broker"),
+    }
+)
+BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers"}
 Direction = Annotated[
     Literal["both", "in", "out"],
     Field(description="as the broker sees it: in: what comes to it is lost"),

@@ -39,3 +39,33 @@ class ConsumerSeek(FaultSpec):
         if (self.offsets is None) == (self.ago is None):
             raise ValueError("give exactly one of offsets, ago")
         return self
+
+
+class ConsumerPause(FaultSpec):
+    """SIGSTOP a consumer past its session: a zombie that does not know; healed by SIGCONT."""
+
+    targets = CLIENT_TARGETS
+    kind: Literal["consumer.pause"]
+
+
+class ConsumerLeave(FaultSpec):
+    """Let a consumer leave its group in good order; healed by its next incarnation."""
+
+    targets = CLIENT_TARGETS
+    kind: Literal["consumer.leave"]
+
+
+class ConsumerJoin(FaultSpec):
+    """Start a member that was held back until then; it stays."""
+
+    targets = frozenset({"member"})
+    kind: Literal["consumer.join"]
+
+
+class ConsumerChurn(FaultSpec):
+    """Let a consumer leave in good order and join again, over and over; healed by its being there."""
+
+    targets = CLIENT_TARGETS
+    kind: Literal["consumer.churn"]
+    times: int = Field(5, ge=1, le=100, description="how often it leaves")
+    every: Duration = Field(1.0, description="how long it stays away, and then in the group")
