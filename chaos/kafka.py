@@ -7,23 +7,21 @@ that is news, not an error. Versions of requests are those that Kafka 2.8 to 4.3
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from chaos.access import Access
 from chaos.brokers import NO_LEADER, Brokers, addresses
+from chaos.groups import UNKNOWN_GROUP, GroupMember, GroupState, of_classic, of_kip_848
 from chaos.schemas.groups import ConsumerGroupDescribeRequest
 from chaos.wire import ask_versions
 
 __all__ = ["NO_LEADER", "GroupMember", "GroupState", "Kafka", "addresses"]
 
 NO_ERROR = 0
-UNKNOWN_GROUP = "Dead"
 CONSUMER_GROUP_DESCRIBE = 69
 """The key of that API."""
 LATEST, EARLIEST = -1, -2
@@ -37,25 +35,6 @@ DESCRIBE_QUORUM, EPOCH_END = 0, 3
 _EndsOf = ListOffsetsRequest.ListOffsetsTopic
 _EpochOf = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 _CommittedOf = OffsetFetchRequest.OffsetFetchRequestTopic
-
-
-@dataclass(frozen=True)
-class GroupMember:
-    """One member of a group as its coordinator shows it."""
-
-    member_id: str
-    client_id: str
-    host: str
-    partitions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class GroupState:
-    """A group as its coordinator shows it; one that nobody knows is `Dead` and has no members."""
-
-    state: str
-    coordinator: int
-    members: tuple[GroupMember, ...]
 
 
 class Kafka(Brokers):
@@ -173,14 +152,10 @@ class Kafka(Brokers):
         answer = self.ask(coordinator, DescribeGroupsRequest[DESCRIBE_GROUPS](groups=[group]))
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
-        described = answer.groups[0]
-        if described.group_state == UNKNOWN_GROUP and self._knows_kip_848(coordinator):
-            return self._group_of_kip_848(group, coordinator) or GroupState(UNKNOWN_GROUP, coordinator, ())
-        members = tuple(
-            GroupMember(m.member_id, m.client_id, m.client_host, _assigned(m.member_assignment))
-            for m in described.members
-        )
-        return GroupState(described.group_state, coordinator, members)
+        state = of_classic(answer.groups[0], coordinator)
+        if state.state == UNKNOWN_GROUP and self._knows_kip_848(coordinator):
+            return self._group_of_kip_848(group, coordinator) or state
+        return state
 
     def _knows_kip_848(self, broker: int) -> bool:
         """Whether a broker can describe groups of the `consumer` protocol; others would close the connection."""
@@ -196,17 +171,7 @@ class Kafka(Brokers):
         answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
         if answer is None or answer.groups[0].error_code != NO_ERROR:
             return None
-        described = answer.groups[0]
-        members = tuple(
-            GroupMember(
-                m.member_id,
-                m.client_id,
-                m.client_host,
-                tuple(sorted(f"{t.topic_name}/{p}" for t in m.assignment.topic_partitions for p in t.partitions)),
-            )
-            for m in described.members
-        )
-        return GroupState(described.group_state, coordinator, members)
+        return of_kip_848(answer.groups[0], coordinator)
 
     def committed(self, group: str, partitions: Iterable[str]) -> dict[str, int] | None:
         """Committed offsets of a group by partition; partitions without one are left out."""
@@ -237,13 +202,3 @@ def _offsets_of(topic: str, numbers: list[int], timestamp: int) -> Any:
     kind = _EndsOf.ListOffsetsPartition
     parts = [kind(partition_index=n, current_leader_epoch=-1, timestamp=timestamp) for n in numbers]
     return _EndsOf(name=topic, partitions=parts)
-
-
-def _assigned(data: Any) -> tuple[str, ...]:
-    """The partitions in a member's assignment, which is empty while the group rebalances."""
-    if not data:
-        return ()
-    assignment = (
-        data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
-    )
-    return tuple(sorted(f"{t.topic}/{p}" for t in assignment.assigned_partitions for p in t.partitions))

@@ -13,7 +13,8 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.events import now_us
-from chaos.kafka import GroupState, Kafka
+from chaos.groups import GroupState
+from chaos.kafka import Kafka
 from chaos.ledger import TableWriter
 from chaos.rundir import RunDir
 from chaos.views import Metadata, PartitionState

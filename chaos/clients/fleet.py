@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from chaos.clients.roster import Roster
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
-from chaos.clients.state import ClientState
+from chaos.clients.state import ClientState, UnexpectedExit
 from chaos.cluster import processes
 from chaos.cluster.processes import Identity, spawn
 from chaos.errors import ClientError
@@ -25,22 +23,6 @@ from chaos.scenario import Processor, Producer, Resolved
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True)
-class UnexpectedExit:
-    """A client that ended without having been asked to."""
-
-    client: str
-    incarnation: int
-    exit_code: int | None
-    last_lines: tuple[str, ...]
-
-    def words(self) -> str:
-        """As a person reads it."""
-        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
-        last = f": {self.last_lines[-1]}" if self.last_lines else ""
-        return f"{self.client} (incarnation {self.incarnation}) ended by itself with {how}{last}"
 
 
 class Fleet(Roster):
@@ -235,15 +217,7 @@ class Fleet(Roster):
                 lines = tuple(state.last_lines())
                 detail |= {"unexpected": True, "last_lines": lines}
                 self._unexpected.append(UnexpectedExit(state.client, state.incarnation, state.exit_code, lines))
-            row = {
-                "client": state.client,
-                "role": state.role,
-                "incarnation": state.incarnation,
-                "event": "crashed",
-                "detail": json.dumps(detail),
-                "at_us": now_us(),
-            }
             try:
-                self._lifecycle.append_rows([row])
+                self._lifecycle.append_rows([state.crashed(detail)])
             except OSError as e:  # most likely what ended the client, too: the disk is full
                 state.errors.append(f"its end is not on record: {e}")

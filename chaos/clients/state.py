@@ -6,13 +6,31 @@ import json
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from chaos.cluster.processes import Spawned
 from chaos.errors import ClientError
+from chaos.events import now_us
 
 LAST_LINES = 20
+
+
+@dataclass(frozen=True)
+class UnexpectedExit:
+    """A client that ended without having been asked to."""
+
+    client: str
+    incarnation: int
+    exit_code: int | None
+    last_lines: tuple[str, ...]
+
+    def words(self) -> str:
+        """As a person reads it."""
+        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
+        last = f": {self.last_lines[-1]}" if self.last_lines else ""
+        return f"{self.client} (incarnation {self.incarnation}) ended by itself with {how}{last}"
 
 
 class ClientState:
@@ -114,6 +132,17 @@ class ClientState:
         self.spawned.identity.signal(signal.SIGKILL)
         if not self.gone.wait(timeout_s):
             raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")
+
+    def crashed(self, detail: dict[str, Any]) -> dict[str, object]:
+        """The row of its end, which it could not write itself."""
+        return {
+            "client": self.client,
+            "role": self.role,
+            "incarnation": self.incarnation,
+            "event": "crashed",
+            "detail": json.dumps(detail),
+            "at_us": now_us(),
+        }
 
     def last_lines(self) -> list[str]:
         """The end of its log."""

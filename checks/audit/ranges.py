@@ -87,9 +87,14 @@ def _lost(e: Epoch) -> dict[str, Any] | None:
     begin = e.start if e.high is None else max(e.start, e.high + 1)
     if begin >= e.passed:
         return None
+    return lost_range(e, begin, e.passed)
+
+
+def lost_range(e: Epoch, begin: int, end: int) -> dict[str, Any]:
+    """What an epoch committed past without processing it, with who and how it ended."""
     return {
         "begin": begin,
-        "end": e.passed,
+        "end": end,
         "consumer": e.consumer,
         "incarnation": e.incarnation,
         "assignment": e.assignment,

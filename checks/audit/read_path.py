@@ -18,6 +18,7 @@ from checks.audit.large.group import Rows, runs, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import heat, moments
+from checks.audit.ranges import lost_range
 from checks.audit.read_block import Place, Reader
 
 
@@ -34,18 +35,19 @@ def judge_reads(
         mine = whose.get(owed.reader, Rows(np.zeros(1, np.int64), np.zeros(1, np.int64)))
         r = Reader(place, owed, {n: mine.ints(c) for n, c in deliveries.items()})
         tally.add("sum", "in_range", owed.reader, value=r.in_range())
-        undelivered(r, tally)
+        undelivered(r, gaps, tally)
         dirty_read(r, tally)
         duplicate_delivery(r, tally)
         _times(r, tally)
     poll_skip(place, deliveries, gaps, tally)
 
 
-def undelivered(r: Reader, tally: Tally) -> None:
+def undelivered(r: Reader, gaps: Columns, tally: Tally) -> None:
     """Log records in a reader's range that it never got: lost_processing, skipped_delivery or stalled_delivery.
 
-    lost_processing: some epoch began at or before it, delivered nothing after it, and committed past it. skipped: a
-    later record was delivered to the reader, or committed past. stalled: neither, the drain ended before it came.
+    lost_processing: some epoch began at or before it, delivered nothing after it (or polled it, and its workers died
+    before it was done), and committed past it. skipped: a later record was delivered to the reader, or committed past.
+    stalled: neither, the drain ended before it came.
     """
     got = np.zeros(len(r.place.row), np.bool_)
     got[r.at[r.same]] = True
@@ -58,7 +60,8 @@ def undelivered(r: Reader, tally: Tally) -> None:
     missing = missing[offset >= owed.range_start]
     offset = log["offset"][missing]
     passed_by = np.full(len(missing), NONE, np.int64)
-    for nth, gap in reversed(list(enumerate(owed.lost))):
+    lost = [*owed.lost, *_unfinished(r, gaps)]
+    for nth, gap in reversed(list(enumerate(lost))):
         passed_by[(offset >= gap["begin"]) & (offset < gap["end"])] = nth
     later = max((v for v in (owed.high, owed.passed) if v is not None), default=NONE)
     kinds = {
@@ -68,14 +71,25 @@ def undelivered(r: Reader, tally: Tally) -> None:
     }
     for check, which in kinds.items():
         rows = np.flatnonzero(which)
-        shown = [_missing(r, check, int(missing[i]), int(passed_by[i])) for i in rows[:CAP]]
+        shown = [_missing(r, check, int(missing[i]), lost, int(passed_by[i])) for i in rows[:CAP]]
         tally.find(shown, check, "", r.name, len(rows))
 
 
-def _missing(r: Reader, check: str, row: int, passed_by: int) -> Finding:
+def _unfinished(r: Reader, gaps: Columns) -> list[dict[str, Any]]:
+    """What epochs of the reader polled, did not get done, and committed past; as `ranges.Owed.lost`."""
+    found = []
+    for i in np.flatnonzero(gaps["polled"]).tolist():
+        e = r.case.epochs[int(gaps["epoch"][i])]
+        begin, end = int(gaps["begin"][i]), min(int(gaps["end"][i]), e.passed or 0)
+        if e.reader == r.name and begin < end:
+            found.append(lost_range(e, begin, end))
+    return found
+
+
+def _missing(r: Reader, check: str, row: int, lost: list[dict[str, Any]], passed_by: int) -> Finding:
     log, owed = r.place.log, r.owed
     producer, incarnation = r.case.who[int(log["who"][row])]
-    past = owed.lost[passed_by] if passed_by >= 0 else None
+    past = lost[passed_by] if passed_by >= 0 else None
     evidence = {
         "range_start": owed.range_start,
         "highest_delivered": owed.high,
@@ -178,6 +192,7 @@ def _instead(r: Reader, i: int) -> dict[str, Any]:
 
 def poll_skip(place: Place, deliveries: Columns, gaps: Columns, tally: Tally) -> None:
     """Inside an epoch, a log record between its start (or first delivery) and its highest delivery that it left out."""
+    gaps = {name: column[gaps["polled"] == 0] for name, column in gaps.items()}
     for (number,), mine in sections(gaps["epoch"]):
         epoch = place.case.epochs[number]
         begin, end = mine.ints(gaps["begin"]) - place.base, mine.ints(gaps["end"]) - place.base

@@ -17,7 +17,8 @@ class Reader:
     reset: what auto.offset.reset means where nothing is committed, earliest or latest. first: where it begins on a
     partition of which it never says where it began: earliest, or "" where that cannot be known. commits: whether it
     commits, auto: whether its client does so by itself. fresh_start: whether it begins again at its given start in
-    each incarnation, keeping no checkpoint.
+    each incarnation, keeping no checkpoint. pooled: whether workers process what one thread polls, so that a record may
+    be overtaken by later ones; a row's ordinal is that of the poll then.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Reader:
     commits: bool
     auto: bool = False
     fresh_start: bool = False
+    pooled: bool = False
 
 
 def readers_of(scenario: Scenario) -> list[Reader]:
@@ -47,8 +49,9 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 reset = reset if reset == known.reset else LATEST
                 commits, auto = commits or known.commits, auto or known.auto
             first = reset if reset == EARLIEST else ""
+            pooled = c.workers is not None or (known is not None and known.pooled)
             readers[c.group] = Reader(
-                c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto
+                c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto, pooled=pooled
             )
             continue
         first = _first(c.start, reset)

@@ -160,6 +160,7 @@ def _case(scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epoc
         log_ends=dict(survey.each("max", "log_end")),
         committers=sorted(survey.get("set", "committers") or set()),
         questions=starts.questions(epochs, small.lives),
+        pooled=frozenset(r.name for r in readers_of(scenario) if r.pooled),
         injected=wanted.injected,
         cell_us=wanted.cell_us,
         unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),

@@ -172,6 +172,34 @@ def left_out_between_two_owners(s: Story) -> None:
     s.rows["assignments"][-1]["source"] = "start"
 
 
+@story(duplicate_delivery__legal=1)
+def overtaken_in_a_pool_and_not_committed(s: Story) -> None:
+    s.consumer = {"workers": {}}
+    s.members = 2
+    first = s.wrote(0, 1, 2).assigned(1, generation=1).got(0)
+    s.ordinal += 1  # 1 was polled, and its worker died with it
+    first.got(2).commit(1)
+    s.life(s.reader(1), "crashed", role="consumer")
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(lost_processing=1)
+def overtaken_in_a_pool_and_committed(s: Story) -> None:
+    s.consumer = {"workers": {"tracking": "naive"}}
+    s.members = 2
+    first = s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0)
+    s.ordinal += 1
+    first.got(2).commit(3)
+    s.life(s.reader(1), "crashed", role="consumer")
+    s.assigned(2, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(skipped_delivery=1, poll_skip=1)
+def left_out_by_the_poll_of_a_pool(s: Story) -> None:
+    s.consumer = {"workers": {}}
+    s.wrote(0, 1, 2).assigned().got(0, 2).commit(3)
+
+
 @story()
 def gap_left_by_a_marker(s: Story) -> None:
     s.wrote(0).send(1, 2).log(2, 1)

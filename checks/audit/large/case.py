@@ -42,6 +42,7 @@ class Case:
     later: by (producer, incarnation, topic, partition), blocks of seqs and the lowest offset in any later block.
     log_ends: by (topic, partition), the offset behind the last record that is in the log.
     questions: by (topic, partition), the epochs that asked what was committed.
+    pooled: the readers whose records may be overtaken, see `readers.Reader`.
     """
 
     run: str
@@ -58,6 +59,7 @@ class Case:
     log_ends: dict[tuple[str, int], int]
     committers: list[Committer]
     questions: dict[tuple[str, int], list[Question]]
+    pooled: frozenset[str] = frozenset()
     injected: dict[str, int] = field(default_factory=dict)
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()

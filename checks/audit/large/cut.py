@@ -24,11 +24,12 @@ SEND = ("seq", "incarnation", "topic", "partition", "offset", "outcome", "invoke
 COPY = ("seq", "incarnation", "topic", "partition", "offset", "timestamp")
 RECORD = ("offset", "who", "seq", "timestamp")
 DELIVERY = ("epoch", "ordinal", "offset", "who", "seq", "sent_us", "processed_us")
-GAP = ("epoch", "begin", "end", "expected", "next_offset", "processed_us")
+GAP = ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled")
 COMMIT = ("committer", "offset", "kind", "outcome", "requested_us", "completed_us")
 DONE = ("epoch", "at_us", "done")
 RUN = ("first", "last")
-"""The columns of each kind of rows in a block; topics, `who`s and committers are numbers of those in `Case`."""
+"""The columns of each kind of rows in a block; topics, `who`s and committers are numbers of those in `Case`. `polled`:
+1 where what a gap lacks was polled and never done."""
 
 KINDS = ("sync", "async", "auto", "transaction")
 COMMITTED = {"ok": 0, "unknown": 1}
@@ -126,6 +127,10 @@ def _deliveries(part: Part, case: Case) -> Iterator[Piece]:
         numbers.append(np.full(len(mine.starts), epoch))
         ordinal, offset, at_us = (mine.ints(columns[n]) for n in ("ordinal", "offset", "processed_us"))
         found = _gaps(ordinal, offset, at_us, case.heads[part.path, epoch])
+        found["polled"] = np.zeros(len(found["begin"]), np.int64)
+        if case.epochs[epoch].reader in case.pooled and len(found["begin"]):
+            of_life = (consumers == consumer) & (keys[1] == life)
+            found["polled"] = _polled(found, ordinal, offset, columns["ordinal"][of_life])
         gaps += _within_log(found, epoch, topic, partition, case)
         if case.epochs[epoch].reader in case.committing:
             yield commit_block(*place), "done", pack(_done(epoch, offset, at_us))
@@ -191,6 +196,25 @@ def _gaps(ordinal: Ints, offset: Ints, processed_us: Ints, head: tuple[int, int]
     return {"begin": due[found], "next_offset": offset[found], "processed_us": processed_us[found]}
 
 
+def _polled(gaps: Columns, ordinal: Ints, offset: Ints, of_life: Ints) -> Ints:
+    """Whether what a gap lacks was polled, and died with its workers: 1 or 0.
+
+    Ordinals count what a life of the consumer polled. Where as many of them have no row as the gap has offsets, between
+    the deliveries on its two sides, the gap is theirs; a poll that left records out leaves no ordinals out.
+    """
+    order = np.argsort(ordinal, kind="stable")
+    ordinal, offset = ordinal[order], offset[order]
+    there = np.sort(of_life)
+    after = np.searchsorted(offset, gaps["next_offset"]) if (offset[1:] > offset[:-1]).all() else None
+    if after is None:  # it went back: nothing is excused
+        return np.zeros(len(gaps["begin"]), np.int64)
+    until = ordinal[after]
+    since = np.where(after > 0, ordinal[np.maximum(after - 1, 0)], -1)
+    rows = np.searchsorted(there, until, "left") - np.searchsorted(there, since, "right")
+    absent = until - since - 1 - rows
+    return (absent >= gaps["next_offset"] - gaps["begin"]).astype(np.int64)
+
+
 def _within_log(gaps: Columns, epoch: int, topic: int, partition: int, case: Case) -> list[Columns]:
     """Gaps as far as the log reaches, cut at the borders of blocks."""
     if not len(gaps["begin"]):
@@ -204,7 +228,7 @@ def _within_log(gaps: Columns, epoch: int, topic: int, partition: int, case: Cas
     which = np.repeat(np.arange(len(kept)), blocks)
     nth = np.arange(len(which)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
     first = (((begin >> BLOCK_BITS)[which] + nth) << BLOCK_BITS).astype(np.int64)
-    whole = {n: gaps[n][kept][which] for n in ("next_offset", "processed_us")}
+    whole = {n: gaps[n][kept][which] for n in ("next_offset", "processed_us", "polled")}
     whole |= {n: np.full(len(which), v, np.int64) for n, v in (("epoch", epoch), ("topic", topic))}
     whole |= {"partition": np.full(len(which), partition, np.int64), "expected": gaps["begin"][kept][which]}
     whole["begin"] = np.maximum(begin[which], first)

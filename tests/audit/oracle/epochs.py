@@ -14,7 +14,8 @@ Key = tuple[str, int, int, str, int]
 class Epoch:
     """One assignment of one partition to one incarnation. delivered: in the order of processing.
 
-    commits: those that were accepted or may have been. start and legal: see `starts`.
+    commits: those that were accepted or may have been. unfinished: polled by a pool, and never done.
+    start and legal: see `starts`.
     """
 
     key: Key
@@ -32,6 +33,7 @@ class Epoch:
     commits: list[Row] = field(default_factory=list)
     start: int | None = None
     legal: bool = False
+    unfinished: set[int] = field(default_factory=set)
 
     @property
     def consumer(self) -> str:
@@ -76,11 +78,27 @@ def reading_of(case: Case) -> Reading:
         if row["outcome"] == "ok" and key_of(row) in found:
             found[key_of(row)].commits.append(row)
     for epoch in found.values():
+        if (facts := case.readers.get(epoch.reader)) and facts.pooled:
+            epoch.unfinished = _unfinished(epoch, case)
         _end(epoch, list(found.values()), case)
     reading: Reading = defaultdict(list)
     for epoch in sorted(found.values(), key=lambda e: (e.begin_us, *e.key[:3])):
         reading[epoch.reader, epoch.topic, epoch.partition].append(epoch)
     return dict(reading)
+
+
+def _unfinished(epoch: Epoch, case: Case) -> set[int]:
+    """Offsets left out between two deliveries, where as many ordinals of that life are left out between the two."""
+    there = {row["ordinal"] for row in case.rows["deliveries"] if (row["consumer"], row["incarnation"]) == epoch.holder}
+    found: set[int] = set()
+    position = epoch.position if epoch.position is not None else epoch.offsets[0] if epoch.offsets else 0
+    before = {"offset": position - 1, "ordinal": -1}
+    for row in epoch.delivered:
+        left_out = range(before["offset"] + 1, row["offset"])
+        if len(set(range(before["ordinal"] + 1, row["ordinal"])) - there) >= len(left_out):
+            found |= set(left_out)
+        before = row
+    return found
 
 
 def _epoch(row: Row, begin_us: int) -> Epoch:

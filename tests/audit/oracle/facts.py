@@ -43,7 +43,8 @@ class ReaderFacts:
     """What the scenario says of a reader.
 
     resets_to_earliest: auto.offset.reset. begins_at_earliest: it reads a partition from its first record if it never
-    was there. auto: its client commits by itself. checkpoint: an assign consumer goes on where it was after a crash.
+    was there. auto: its client commits by itself. pooled: its records may overtake
+    each other. checkpoint: an assign consumer goes on where it was after a crash.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ReaderFacts:
     auto: bool = False
     checkpoint: bool = True
     grouped: bool = True
+    pooled: bool = False
 
 
 @dataclass
@@ -118,8 +120,11 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
             if same:
                 earliest &= same.resets_to_earliest
                 commits, auto = commits or same.commits, auto or same.auto
-            topics = frozenset(c.topics) | (same.topics if same else frozenset())
-            readers[c.group] = ReaderFacts(c.group, "subscribe", topics, earliest, earliest, commits, auto)
+            topics = frozenset(c.topics_among(t.name for t in scenario.topics)) | (same.topics if same else frozenset())
+            pooled = c.workers is not None or (same is not None and same.pooled)
+            readers[c.group] = ReaderFacts(
+                c.group, "subscribe", topics, earliest, earliest, commits, auto, pooled=pooled
+            )
         else:
             first = c.start == "earliest" or (c.start == "group" and earliest)
             for n in range(1, c.members + 1):

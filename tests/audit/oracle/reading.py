@@ -131,8 +131,9 @@ def _undelivered(
 
 
 def _lost_it(epoch: Epoch, passed: int, offset: int) -> bool:
-    """It began at or before the record, delivered nothing from it on, and committed past it."""
-    return epoch.start is not None and epoch.start <= offset < passed and all(o < offset for o in epoch.offsets)
+    """It began at or before the record, delivered nothing from it on or never got it done, and committed past it."""
+    behind = all(o < offset for o in epoch.offsets) or offset in epoch.unfinished
+    return epoch.start is not None and epoch.start <= offset < passed and behind
 
 
 def _again(scope: Scope, turns: list[Epoch], log: dict[int, Row], verdict: Judgement) -> None:
@@ -182,7 +183,7 @@ def _within_epoch(scope: Scope, epoch: Epoch, log: dict[int, Row], verdict: Judg
     first = epoch.offsets[0]
     begin = first if epoch.position is None else min(first, epoch.position)
     for offset, record in log.items():
-        if begin <= offset < max(epoch.offsets) and offset not in epoch.offsets:
+        if begin <= offset < max(epoch.offsets) and offset not in [*epoch.offsets, *epoch.unfinished]:
             who = record_identity(record)
             verdict.findings[_finding("poll_skip", scope, offset, who, epoch.consumer)] += 1
 
