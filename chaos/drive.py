@@ -20,7 +20,7 @@ from chaos.events import EventLog
 from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka import Kafka
 from chaos.ledger import TableWriter, seal
-from chaos.observer import Observer
+from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 from chaos.timeline import Progress, Step, hopeless, is_due, steps
@@ -67,7 +67,8 @@ class Drive:
             groups = sorted({c.group for c in self._scenario.consumers if c.group})
             access = self._cluster.state.access()
             # a cluster that exists may have thousands of topics that are not the run's
-            topics = [t.name for t in self._scenario.topics] if self._cluster.state.attached else None
+            named = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
+            topics = named if self._cluster.state.attached else None
             connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
             observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups))
             fleet = stack.enter_context(Fleet(self._run, self._resolved, self._cluster.bootstrap))

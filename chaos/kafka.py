@@ -22,6 +22,7 @@ from chaos.wire import Link
 
 NO_LEADER = -1
 NO_ERROR = 0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 METADATA, FIND_COORDINATOR, DESCRIBE_GROUPS, OFFSET_FETCH, LIST_OFFSETS = 8, 2, 4, 5, 5
 """Version of each request."""
@@ -97,21 +98,32 @@ class Kafka:
 
     def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
         """High watermarks of the partitions whose leaders answer."""
-        metadata = self.metadata()
-        if metadata is None:
-            return {}
-        by_leader: dict[int, list[str]] = {}
-        for name in partitions:
-            if (state := metadata.partitions.get(name)) is not None:
-                by_leader.setdefault(state.leader, []).append(name)
         found: dict[str, int] = {}
-        for leader, names in by_leader.items():
+        for leader, names in self._by_leader(partitions).items():
             found.update(self._end_offsets_at(leader, names))
         return found
 
-    def _end_offsets_at(self, leader: int, names: list[str]) -> dict[str, int]:
+    def stable_offsets(self, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """High watermark and last stable offset of the partitions whose leaders answer to both, asked in this order:
+        where no transaction is open the second is not below the first."""
+        found: dict[str, tuple[int, int]] = {}
+        for leader, names in self._by_leader(partitions).items():
+            ends = self._end_offsets_at(leader, names)
+            stable = self._end_offsets_at(leader, names, READ_COMMITTED) if ends else {}
+            found.update({name: (end, stable[name]) for name, end in ends.items() if name in stable})
+        return found
+
+    def _by_leader(self, partitions: Iterable[str]) -> dict[int, list[str]]:
+        metadata, by_leader = self.metadata(), dict[int, list[str]]()
+        for name in partitions:
+            if metadata is not None and (state := metadata.partitions.get(name)) is not None:
+                by_leader.setdefault(state.leader, []).append(name)
+        return by_leader
+
+    def _end_offsets_at(self, leader: int, names: list[str], isolation: int = READ_UNCOMMITTED) -> dict[str, int]:
         topics = [_ends_of(topic, numbers) for topic, numbers in _by_topic(names).items()]
-        answer = self.ask(leader, ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=0, topics=topics))
+        request = ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=isolation, topics=topics)
+        answer = self.ask(leader, request)
         if answer is None:
             return {}
         return {

@@ -17,7 +17,9 @@ class Reader:
     reset: what auto.offset.reset means where nothing is committed, earliest or latest. first: where it begins on a
     partition of which it never says where it began: earliest, or "" where that cannot be known. commits: whether it
     commits, auto: whether its client does so by itself. fresh_start: whether it begins again at its given start in
-    each incarnation, keeping no checkpoint.
+    each incarnation, keeping no checkpoint. committed_only: whether it sees committed records only
+    (isolation.level=read_committed). assignor: how its group spreads partitions, "" where its members
+    do not agree on that or on their topics.
     """
 
     name: str
@@ -30,13 +32,16 @@ class Reader:
     commits: bool
     auto: bool = False
     fresh_start: bool = False
+    committed_only: bool = True
+    assignor: str = ""
 
 
 def readers_of(scenario: Scenario) -> list[Reader]:
     """All readers of a scenario. Entries that share a group are one reader; it resets to earliest if all of them do."""
     readers: dict[str, Reader] = {}
     for c in scenario.consumers:
-        reset = _reset(c.config)
+        reset, committed_only = _reset(c.config), _committed_only(c.config)
+        assignor = assignor_of(c.config)
         commits, auto = c.commit.when != "never", c.commit.kind == "auto"
         if c.mode == "subscribe":
             topics, members, known = set(c.topics), c.members, readers.get(c.group)
@@ -45,9 +50,22 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 topics |= set(known.topics)
                 reset = reset if reset == known.reset else LATEST
                 commits, auto = commits or known.commits, auto or known.auto
+                committed_only = committed_only and known.committed_only
+                alike = assignor == known.assignor and topics == set(c.topics) == set(known.topics)
+                assignor = assignor if alike else ""
             first = reset if reset == EARLIEST else ""
             readers[c.group] = Reader(
-                c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto
+                c.group,
+                c.mode,
+                c.group,
+                tuple(sorted(topics)),
+                members,
+                reset,
+                first,
+                commits,
+                auto,
+                committed_only=committed_only,
+                assignor=assignor,
             )
             continue
         first = _first(c.start, reset)
@@ -64,6 +82,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 commits,
                 auto,
                 fresh_start=not c.checkpoint,
+                committed_only=committed_only,
             )
     return list(readers.values())
 
@@ -72,6 +91,18 @@ def _reset(config: dict[str, bool | int | float | str]) -> str:
     """auto.offset.reset in librdkafka's spellings; its default is latest."""
     value = str(config.get("auto.offset.reset", LATEST)).lower()
     return EARLIEST if value in ("earliest", "smallest", "beginning") else LATEST
+
+
+def assignor_of(config: dict[str, bool | int | float | str]) -> str:
+    """The assignor that members with these settings all support first; librdkafka's default is range,roundrobin."""
+    if str(config.get("group.protocol", "classic")).lower() == "consumer":
+        return str(config.get("group.remote.assignor") or "uniform")
+    return str(config.get("partition.assignment.strategy") or "range,roundrobin").split(",")[0].strip()
+
+
+def _committed_only(config: dict[str, bool | int | float | str]) -> bool:
+    """isolation.level; librdkafka's default is read_committed."""
+    return str(config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"
 
 
 def _first(start: str | StartAt, reset: str) -> str:

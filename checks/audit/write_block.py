@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
-from checks.audit.large.case import Case
+from checks.audit.large.case import ABORTED, COMMITTED, Case
 from checks.audit.large.columns import NONE, Ints
-from checks.audit.large.cut import OK
+from checks.audit.large.cut import FAIL, OK
 from checks.audit.large.pack import Columns
 from checks.audit.large.survey import BLOCK_BITS
 
@@ -29,8 +30,11 @@ def odd(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
     for name in ("partition", "offset"):
         told = sends[name][which]
         here &= (told == NONE) | (told == copies[name][of])
+    fine = np.where(sends["outcome"][which] == OK, here, sends["outcome"][which] != FAIL)
+    end, seen = sends["end"][which], copies["committed"][of]
+    fine &= np.where(end == COMMITTED, seen == 1, np.where(end == ABORTED, seen == 0, True))
     simple = np.zeros(size, np.bool_)
-    simple[sent[which[same & (here | (sends["outcome"][which] != OK))]]] = True
+    simple[sent[which[same & fine]]] = True
     return np.flatnonzero(~simple[sent]), np.flatnonzero(~simple[found])
 
 
@@ -69,6 +73,21 @@ class Block:
         mine = self.copies_of(int(self.sends["seq"][send]))
         found: Ints = mine.start + np.flatnonzero(self.found[mine] == self.sent[send])
         return found
+
+    def copies_told(self, send: int) -> Ints:
+        """Of the copies of a send's record the one at the acknowledged place, or all if none stands there."""
+        found, s, c = self.copies_of_send(send), self.sends, self.copies
+        here = np.ones(len(found), np.bool_)
+        for name in ("topic", "partition", "offset"):
+            here &= c[name][found] == s[name][send]
+        return found[here] if here.any() else found
+
+    def visible(self) -> Block:
+        """The same without the copies that read_committed readers do not see."""
+        seen, less = self.copies["committed"] != 0, copy(self)
+        less.copies = {name: column[seen] for name, column in self.copies.items()}
+        less.found = self.found[seen]
+        return less
 
     def place(self, topic: int) -> str:
         """A topic's name."""

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from checks.audit.findings import CAP, UNDETERMINED, finding
-from checks.audit.large.case import Case
+from checks.audit.large.case import ABORTED, COMMITTED, NO_TXN, UNDECIDED, Case
 from checks.audit.large.columns import NONE, Ints, Mask, known
-from checks.audit.large.cut import OK
+from checks.audit.large.cut import FAIL, OK
 from checks.audit.large.group import dense, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally
@@ -26,9 +26,12 @@ def judge_writes(producer: str, block: int, sends: Columns, copies: Columns, cas
     """All rules of the write path on one block. sends and copies: columns `cut.SEND` and `cut.COPY`."""
     odd_sends, odd_copies = odd(sends, copies)
     b = Block(producer, case, sends, in_log_order(copies, odd_copies), odd_sends)
+    _count_transactional(producer, sends, case, tally)
     lost_write(b, tally)
     duplicate_write(b, tally)
     misplaced_write(b, tally)
+    resurrected_write(b, tally)
+    torn_transaction(b, tally)
     unsent(b, tally)
     reordered_write(producer, block, copies, case, tally)
 
@@ -38,8 +41,10 @@ def lost_write(b: Block, tally: Tally) -> None:
 
     Evicted, and no loss: acknowledged below the log start of the read-back. Undetermined: acknowledged without an
     offset (acks=0) where the log no longer starts at 0, in a compacted topic, or in a partition that was not read back.
+    A record of a transaction that was aborted, or of which nobody knows the end, need not be there.
     """
-    absent = np.flatnonzero((b.sends["outcome"] == OK) & ~np.isin(b.sent, b.found))
+    owed = (b.sends["end"] == NO_TXN) | (b.sends["end"] == COMMITTED)
+    absent = np.flatnonzero((b.sends["outcome"] == OK) & owed & ~np.isin(b.sent, b.found))
     for (topic, partition), mine in sections(b.sends["topic"][absent], b.sends["partition"][absent]):
         rows = mine.ints(absent)
         evicted, undetermined = _fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
@@ -87,7 +92,12 @@ def _fates(offset: Ints, topic: str, partition: int, case: Case) -> tuple[Mask, 
 
 
 def duplicate_write(b: Block, tally: Tally) -> None:
-    """One (producer, seq) at two offsets, across incarnations too. Each copy after the first counts."""
+    """One (producer, seq) at two offsets, across incarnations too. Each copy after the first counts.
+
+    Copies that only a read_uncommitted reader sees do not count: their transaction was aborted.
+    """
+    if (b.copies["committed"] == 0).any():
+        b = b.visible()
     seq = b.copies["seq"]
     again = np.flatnonzero(seq[1:] == seq[:-1]) + 1
     for (topic,), mine in sections(b.copies["topic"][again]):
@@ -158,6 +168,86 @@ def misplaced_write(b: Block, tally: Tally) -> None:
             b.place(topic),
             len(rows),
         )
+
+
+def _count_transactional(producer: str, sends: Columns, case: Case, tally: Tally) -> None:
+    """How many acknowledged records were sent in transactions of known end, by topic."""
+    if not any(name == producer for name, _ in case.transactions):
+        return
+    inside = np.flatnonzero((sends["outcome"] == OK) & np.isin(sends["end"], (COMMITTED, ABORTED)))
+    for (topic,), mine in sections(sends["topic"][inside]):
+        tally.add("sum", "in_transactions", case.topics[topic], value=len(mine))
+
+
+def resurrected_write(b: Block, tally: Tally) -> None:
+    """Told to the producer as definitely failed, yet in the log of the same incarnation.
+
+    In a transaction only if read_committed readers see it; undetermined where it is not known whether they do. A record
+    that was sent again in the same incarnation, by a send that did not fail, is that send's.
+    """
+    s, c = b.sends, b.copies
+    failed = np.flatnonzero((s["outcome"] == FAIL) & np.isin(b.sent, b.found))
+    failed = failed[~np.isin(b.sent[failed], b.sent[s["outcome"] != FAIL])]
+    for (topic,), mine in sections(s["topic"][failed]):
+        found, unknown = [], 0
+        for i in mine.ints(failed).tolist():
+            copies = b.copies_of_send(i)
+            seen = c["committed"][copies]
+            if s["end"][i] == NO_TXN or (seen == 1).any():
+                found.append((i, int(copies[np.argmax(seen == 1)])))
+            else:
+                unknown += bool((seen == NONE).any())
+        tally.find([], "resurrected_write", UNDETERMINED, b.place(topic), unknown)
+        shown = [
+            finding(
+                "resurrected_write",
+                b.place(topic),
+                evidence={"invoked_us": int(s["invoked_us"][i]), "failed_us": int(s["completed_us"][i])},
+                **_of_copy(b, at),
+            )
+            for i, at in found
+        ]
+        tally.find(shown, "resurrected_write", "", b.place(topic), len(found))
+
+
+def torn_transaction(b: Block, tally: Tally) -> None:
+    """A record on the wrong side of its transaction: each acknowledged one of a committed transaction that
+    read_committed readers do not see (hidden, or absent and not evicted), each one of an aborted one that they do see.
+
+    Undetermined where it is not known what they see. What the client never learned the end of may be either.
+    """
+    s, c = b.sends, b.copies
+    inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
+    for (topic, partition), mine in sections(s["topic"][inside], s["partition"][inside]):
+        rows = mine.ints(inside)
+        gone, undetermined = _fates(s["offset"][rows], b.place(topic), partition, b.case)
+        found: list[tuple[int, str]] = []
+        unknown = 0
+        for i, evicted, unclear in zip(rows.tolist(), gone.tolist(), undetermined.tolist(), strict=True):
+            seen = c["committed"][b.copies_told(i)]
+            if len(seen) and not (seen == 1).any() and (seen == NONE).any():
+                unknown += 1
+            elif s["end"][i] == ABORTED:
+                found += [(i, "aborted, yet seen")] * bool((seen == 1).any())
+            elif len(seen):
+                found += [(i, "committed, yet hidden")] * (not (seen == 1).any())
+            elif unclear:
+                unknown += 1
+            elif not evicted:
+                found.append((i, "committed, yet absent"))
+        tally.find([], "torn_transaction", UNDETERMINED, b.place(topic), unknown)
+        why = dict(found)
+        shown = [
+            finding(
+                "torn_transaction",
+                b.place(topic),
+                at_us=int(s["completed_us"][i]),
+                evidence={"why": why[i], "invoked_us": int(s["invoked_us"][i])},
+                **_of_send(b, i),
+            )
+            for i in _first(np.array(list(why), np.int64), s["offset"], s["seq"])
+        ]
+        tally.find(shown, "torn_transaction", "", b.place(topic), len(found))
 
 
 def unsent(b: Block, tally: Tally) -> None:
