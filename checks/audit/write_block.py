@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from checks.audit.findings import CAP
 from checks.audit.large.case import ABORTED, COMMITTED, Case
-from checks.audit.large.columns import NONE, Ints
+from checks.audit.large.columns import NONE, Ints, Mask, known
 from checks.audit.large.cut import FAIL, OK
 from checks.audit.large.pack import Columns
 from checks.audit.large.survey import BLOCK_BITS
@@ -92,3 +94,39 @@ class Block:
     def place(self, topic: int) -> str:
         """A topic's name."""
         return self.case.topics[topic]
+
+
+def fates(offset: Ints, topic: str, partition: int, case: Case) -> tuple[Mask, Mask]:
+    """Of acknowledged records of one partition that are not in the log: which were evicted, which are undetermined."""
+    starts = [start for (name, _), (start, _) in case.ranges.items() if name == topic and start is not None]
+    log_start = case.ranges.get((topic, partition), (None, None))[0]
+    none = np.zeros(len(offset), np.bool_)
+    if not starts or (partition != NONE and log_start is None):
+        return none, ~none
+    evicted = (offset != NONE) & (offset < log_start) if log_start is not None else none
+    if topic in case.compacted:
+        return evicted, ~evicted
+    cut = (log_start if log_start is not None else max(starts)) > 0
+    return evicted, (offset == NONE) & cut
+
+
+def of_send(b: Block, i: int) -> dict[str, Any]:
+    """Place and identity of a row of sends."""
+    s = b.sends
+    place = {"topic": b.place(int(s["topic"][i])), "partition": known(s["partition"][i])}
+    who = {"producer": b.producer, "incarnation": int(s["incarnation"][i]), "seq": int(s["seq"][i])}
+    return {**place, "offset": known(s["offset"][i]), **who}
+
+
+def of_copy(b: Block, i: int) -> dict[str, Any]:
+    """Place, identity and time of a copy in the log."""
+    c = b.copies
+    place = {"topic": b.place(int(c["topic"][i])), "partition": int(c["partition"][i]), "offset": int(c["offset"][i])}
+    who = {"producer": b.producer, "incarnation": int(c["incarnation"][i]), "seq": int(c["seq"][i])}
+    return {**place, **who, "at_us": known(c["timestamp"][i])}
+
+
+def first(rows: Ints, *keys: Ints) -> list[int]:
+    """At most CAP of the rows, the lowest keys first."""
+    order = np.lexsort([key[rows] for key in reversed(keys)])
+    return [int(i) for i in rows[order[:CAP]]]

@@ -12,21 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.findings import CAP, UNDETERMINED, finding
-from checks.audit.large.case import ABORTED, COMMITTED, NO_TXN, UNDECIDED, Case
-from checks.audit.large.columns import NONE, Ints, Mask, known
-from checks.audit.large.cut import FAIL, OK
+from checks.audit.findings import UNDETERMINED, finding
+from checks.audit.large.case import COMMITTED, NO_TXN, Case
+from checks.audit.large.columns import NONE, known
+from checks.audit.large.cut import OK
 from checks.audit.large.group import dense, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally
-from checks.audit.write_block import Block, in_log_order, odd
+from checks.audit.write_block import Block, fates, first, in_log_order, odd, of_copy, of_send
+from checks.audit.write_ends import count_transactional, resurrected_write, torn_transaction
 
 
 def judge_writes(producer: str, block: int, sends: Columns, copies: Columns, case: Case, tally: Tally) -> None:
     """All rules of the write path on one block. sends and copies: columns `cut.SEND` and `cut.COPY`."""
     odd_sends, odd_copies = odd(sends, copies)
     b = Block(producer, case, sends, in_log_order(copies, odd_copies), odd_sends)
-    _count_transactional(producer, sends, case, tally)
+    count_transactional(producer, sends, case, tally)
     lost_write(b, tally)
     duplicate_write(b, tally)
     misplaced_write(b, tally)
@@ -47,7 +48,7 @@ def lost_write(b: Block, tally: Tally) -> None:
     absent = np.flatnonzero((b.sends["outcome"] == OK) & owed & ~np.isin(b.sent, b.found))
     for (topic, partition), mine in sections(b.sends["topic"][absent], b.sends["partition"][absent]):
         rows = mine.ints(absent)
-        evicted, undetermined = _fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
+        evicted, undetermined = fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
         tally.add("sum", "evicted", b.place(topic), value=int(evicted.sum()))
         tally.find([], "lost_write", UNDETERMINED, b.place(topic), int(undetermined.sum()))
         lost = rows[~(evicted | undetermined)]
@@ -58,7 +59,7 @@ def lost_write(b: Block, tally: Tally) -> None:
                     "lost_write",
                     b.place(topic),
                     at_us=int(b.sends["completed_us"][i]),
-                    **_of_send(b, i),
+                    **of_send(b, i),
                     evidence={
                         "acked_offset": known(b.sends["offset"][i]),
                         "invoked_us": int(b.sends["invoked_us"][i]),
@@ -68,27 +69,13 @@ def lost_write(b: Block, tally: Tally) -> None:
                         "other_copies": len(b.found[b.copies_of(int(b.sends["seq"][i]))]),
                     },
                 )
-                for i in _first(lost, b.sends["offset"], b.sends["seq"])
+                for i in first(lost, b.sends["offset"], b.sends["seq"])
             ),
             "lost_write",
             "",
             b.place(topic),
             len(lost),
         )
-
-
-def _fates(offset: Ints, topic: str, partition: int, case: Case) -> tuple[Mask, Mask]:
-    """Of acknowledged records of one partition that are not in the log: which were evicted, which are undetermined."""
-    starts = [start for (name, _), (start, _) in case.ranges.items() if name == topic and start is not None]
-    log_start = case.ranges.get((topic, partition), (None, None))[0]
-    none = np.zeros(len(offset), np.bool_)
-    if not starts or (partition != NONE and log_start is None):
-        return none, ~none
-    evicted = (offset != NONE) & (offset < log_start) if log_start is not None else none
-    if topic in case.compacted:
-        return evicted, ~evicted
-    cut = (log_start if log_start is not None else max(starts)) > 0
-    return evicted, (offset == NONE) & cut
 
 
 def duplicate_write(b: Block, tally: Tally) -> None:
@@ -118,8 +105,8 @@ def duplicate_write(b: Block, tally: Tally) -> None:
 
         tally.find(
             (
-                finding("duplicate_write", b.place(topic), evidence=told(i), **_of_copy(b, i))
-                for i in _first(rows, b.copies["partition"], b.copies["offset"])
+                finding("duplicate_write", b.place(topic), evidence=told(i), **of_copy(b, i))
+                for i in first(rows, b.copies["partition"], b.copies["offset"])
             ),
             "duplicate_write",
             "",
@@ -159,95 +146,15 @@ def misplaced_write(b: Block, tally: Tally) -> None:
                     b.place(topic),
                     at_us=int(s["completed_us"][i]),
                     evidence=told(i),
-                    **_of_send(b, i),
+                    **of_send(b, i),
                 )
-                for i in _first(rows, s["partition"], s["offset"])
+                for i in first(rows, s["partition"], s["offset"])
             ),
             "misplaced_write",
             "",
             b.place(topic),
             len(rows),
         )
-
-
-def _count_transactional(producer: str, sends: Columns, case: Case, tally: Tally) -> None:
-    """How many acknowledged records were sent in transactions of known end, by topic."""
-    if not any(name == producer for name, _ in case.transactions):
-        return
-    inside = np.flatnonzero((sends["outcome"] == OK) & np.isin(sends["end"], (COMMITTED, ABORTED)))
-    for (topic,), mine in sections(sends["topic"][inside]):
-        tally.add("sum", "in_transactions", case.topics[topic], value=len(mine))
-
-
-def resurrected_write(b: Block, tally: Tally) -> None:
-    """Told to the producer as definitely failed, yet in the log of the same incarnation.
-
-    In a transaction only if read_committed readers see it; undetermined where it is not known whether they do. A record
-    that was sent again in the same incarnation, by a send that did not fail, is that send's.
-    """
-    s, c = b.sends, b.copies
-    failed = np.flatnonzero((s["outcome"] == FAIL) & np.isin(b.sent, b.found))
-    failed = failed[~np.isin(b.sent[failed], b.sent[s["outcome"] != FAIL])]
-    for (topic,), mine in sections(s["topic"][failed]):
-        found, unknown = [], 0
-        for i in mine.ints(failed).tolist():
-            copies = b.copies_of_send(i)
-            seen = c["committed"][copies]
-            if s["end"][i] == NO_TXN or (seen == 1).any():
-                found.append((i, int(copies[np.argmax(seen == 1)])))
-            else:
-                unknown += bool((seen == NONE).any())
-        tally.find([], "resurrected_write", UNDETERMINED, b.place(topic), unknown)
-        shown = [
-            finding(
-                "resurrected_write",
-                b.place(topic),
-                evidence={"invoked_us": int(s["invoked_us"][i]), "failed_us": int(s["completed_us"][i])},
-                **_of_copy(b, at),
-            )
-            for i, at in found
-        ]
-        tally.find(shown, "resurrected_write", "", b.place(topic), len(found))
-
-
-def torn_transaction(b: Block, tally: Tally) -> None:
-    """A record on the wrong side of its transaction: each acknowledged one of a committed transaction that
-    read_committed readers do not see (hidden, or absent and not evicted), each one of an aborted one that they do see.
-
-    Undetermined where it is not known what they see. What the client never learned the end of may be either.
-    """
-    s, c = b.sends, b.copies
-    inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
-    for (topic, partition), mine in sections(s["topic"][inside], s["partition"][inside]):
-        rows = mine.ints(inside)
-        gone, undetermined = _fates(s["offset"][rows], b.place(topic), partition, b.case)
-        found: list[tuple[int, str]] = []
-        unknown = 0
-        for i, evicted, unclear in zip(rows.tolist(), gone.tolist(), undetermined.tolist(), strict=True):
-            seen = c["committed"][b.copies_told(i)]
-            if len(seen) and not (seen == 1).any() and (seen == NONE).any():
-                unknown += 1
-            elif s["end"][i] == ABORTED:
-                found += [(i, "aborted, yet seen")] * bool((seen == 1).any())
-            elif len(seen):
-                found += [(i, "committed, yet hidden")] * (not (seen == 1).any())
-            elif unclear:
-                unknown += 1
-            elif not evicted:
-                found.append((i, "committed, yet absent"))
-        tally.find([], "torn_transaction", UNDETERMINED, b.place(topic), unknown)
-        why = dict(found)
-        shown = [
-            finding(
-                "torn_transaction",
-                b.place(topic),
-                at_us=int(s["completed_us"][i]),
-                evidence={"why": why[i], "invoked_us": int(s["invoked_us"][i])},
-                **_of_send(b, i),
-            )
-            for i in _first(np.array(list(why), np.int64), s["offset"], s["seq"])
-        ]
-        tally.find(shown, "torn_transaction", "", b.place(topic), len(found))
 
 
 def unsent(b: Block, tally: Tally) -> None:
@@ -269,9 +176,9 @@ def unsent(b: Block, tally: Tally) -> None:
                     "phantom_write",
                     b.place(topic),
                     evidence={"why": why, "carried_run": b.case.run},
-                    **_of_copy(b, i),
+                    **of_copy(b, i),
                 )
-                for i in _first(mine.ints(rows), b.copies["partition"], b.copies["offset"])
+                for i in first(mine.ints(rows), b.copies["partition"], b.copies["offset"])
             ),
             "phantom_write",
             "",
@@ -309,7 +216,7 @@ def reordered_write(producer: str, block: int, copies: Columns, case: Case, tall
                     at_us=known(stamp[i]),
                     evidence={"after_seq": seq_at.get(int(lowest[i])), "after_offset": int(lowest[i])},
                 )
-                for i in _first(wrong, offset, seq)
+                for i in first(wrong, offset, seq)
             ),
             "reordered_write",
             "",
@@ -323,23 +230,3 @@ def _at_offset(b: Block, send: int) -> bool:
     mine = b.copies_of_send(send)
     c, s = b.copies, b.sends
     return bool(((c["topic"][mine] == s["topic"][send]) & (c["offset"][mine] == s["offset"][send])).any())
-
-
-def _of_send(b: Block, i: int) -> dict[str, Any]:
-    s = b.sends
-    place = {"topic": b.place(int(s["topic"][i])), "partition": known(s["partition"][i])}
-    who = {"producer": b.producer, "incarnation": int(s["incarnation"][i]), "seq": int(s["seq"][i])}
-    return {**place, "offset": known(s["offset"][i]), **who}
-
-
-def _of_copy(b: Block, i: int) -> dict[str, Any]:
-    c = b.copies
-    place = {"topic": b.place(int(c["topic"][i])), "partition": int(c["partition"][i]), "offset": int(c["offset"][i])}
-    who = {"producer": b.producer, "incarnation": int(c["incarnation"][i]), "seq": int(c["seq"][i])}
-    return {**place, **who, "at_us": known(c["timestamp"][i])}
-
-
-def _first(rows: Ints, *keys: Ints) -> list[int]:
-    """At most CAP of the rows, the lowest keys first."""
-    order = np.lexsort([key[rows] for key in reversed(keys)])
-    return [int(i) for i in rows[order[:CAP]]]
