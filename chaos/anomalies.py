@@ -68,6 +68,26 @@ ANOMALIES: dict[str, Anomaly] = {
         "failed, or never confirmed, and not in the log, of a producer that does not look at delivery reports",
         "look at every delivery report, by a callback or by waiting for it",
     ),
+    "resurrected_write": Anomaly(
+        "write",
+        "reported to the producer as definitely failed, yet in the log",
+        "nothing a setting can do: report it as a bug of the client or the broker",
+    ),
+    "offset_reuse": Anomaly(
+        "write",
+        "two different records were seen at one offset: acknowledged, delivered or in the log",
+        "unclean.leader.election.enable=false, acks=all with min.insync.replicas=2 or more",
+    ),
+    "torn_transaction": Anomaly(
+        "write",
+        "of a committed transaction an acknowledged record is not visible, or of an aborted one a record is",
+        "nothing a setting can do: report it as a bug of the transaction coordinator or the broker",
+    ),
+    "hanging_transaction": Anomaly(
+        "write",
+        "the last stable offset stood still below the end of the partition, and no live transaction explains it",
+        "a shorter transaction.timeout.ms; the same transactional.id after a restart, which aborts what was left open",
+    ),
     # the read path, per group (subscribe) or per consumer (assign)
     "skipped_delivery": Anomaly(
         "read",
@@ -105,6 +125,21 @@ ANOMALIES: dict[str, Anomaly] = {
         "delivered, yet not in the final log",
         "unclean.leader.election.enable=false, min.insync.replicas=2 or more",
     ),
+    "evicted_delivery": Anomaly(
+        "read",
+        "acknowledged and owed to the reader, but removed from the log before it was delivered",
+        "retention.ms and retention.bytes above the longest lag; no delete-records before all groups have read",
+    ),
+    "aborted_read": Anomaly(
+        "read",
+        "a read_committed reader was given a record of an aborted transaction",
+        "nothing a setting can do: report it as a bug of the client or the broker",
+    ),
+    "precommitted_read": Anomaly(
+        "read",
+        "a read_committed reader was given a record before its transaction can have been committed",
+        "nothing a setting can do: report it as a bug of the client or the broker",
+    ),
     # groups
     "overcommit": Anomaly(
         "group",
@@ -126,12 +161,29 @@ ANOMALIES: dict[str, Anomaly] = {
         "a reader resumed at an offset that another job's commit had put there",
         "one group id per job",
     ),
+    "zombie_commit": Anomaly(
+        "group",
+        "a commit was accepted from a member whose partition another member had taken over",
+        "commit through the group's own member, with its generation; stop workers when partitions are revoked",
+    ),
+    "unbalanced_assignment": Anomaly(
+        "group",
+        "a settled group's partitions are not spread as its assignor promises",
+        "the same partition.assignment.strategy in all members",
+    ),
+    "misplaced_coordinator": Anomaly(
+        "group",
+        "the group's coordinator is not the leader of its partition of __consumer_offsets",
+        "nothing a setting can do: report it as a bug of the broker",
+    ),
 }
 
 METRICS: dict[str, str] = {
     "produce_unavailability": "from a fault to the first success of a send invoked after it, less the usual gap",
     "consume_unavailability": "from a fault to the first delivery of a record sent after it, less the usual gap",
     "rebalance_duration": "from the first partition given up to the last one assigned in the next generation",
+    "isr_recovery": "from a fault's heal (else its injection) until the ISR of every partition that it shrank is full",
+    "election_time": "from a fault's injection until another leader of a higher epoch was seen (sampled every 150 ms)",
     "ack_latency": "from the call of produce to its delivery report",
     "end_to_end_latency": "from the call of produce to the record's processing",
     "commit_latency": "from the request of an offset commit to its answer",

@@ -20,7 +20,7 @@ from chaos.events import EventLog
 from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka import Kafka
 from chaos.ledger import TableWriter, seal
-from chaos.observer import Observer
+from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.proxy.control import Proxy
 from chaos.readable import Isolation, readable_ends
 from chaos.rundir import RunDir
@@ -74,7 +74,8 @@ class Drive:
             groups = sorted({c.group for c in self._scenario.readers if c.group})
             access = self._cluster.state.access()
             # a cluster that exists may have thousands of topics that are not the run's
-            topics = [t.name for t in self._scenario.topics] if self._cluster.state.attached else None
+            named = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
+            topics = named if self._cluster.state.attached else None
             connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
             later = [t.name for t in self._scenario.topics if t.later]
             observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups, later))

@@ -22,6 +22,7 @@ from chaos.views import Metadata, PartitionState
 METADATA_EVERY_S = 0.15
 GROUPS_EVERY_S = 0.3
 OFFSETS_EVERY_S = 0.5
+OFFSETS_TOPIC = "__consumer_offsets"
 
 
 class Observer:
@@ -107,6 +108,8 @@ class Observer:
             if (state := metadata.partitions.get(name)) is not None:
                 seen += [(name, "leader", state.leader), (name, "isr", list(state.isr))]
                 seen.append((name, "leader_epoch", state.leader_epoch))
+        if self._group_ids:
+            seen += _offsets_topic(metadata)
         self._record(seen)
         self.metadata = metadata
 
@@ -129,7 +132,14 @@ class Observer:
             self.groups[group] = state
 
     def _sample_offsets(self, kafka: Kafka) -> None:
-        self._record([(name, "end_offset", offset) for name, offset in kafka.end_offsets(self._partitions).items()])
+        found = kafka.stable_offsets(self._partitions)
+        seen: list[tuple[str, str, Any]] = []
+        for name in self._partitions:
+            seen.append((name, "offsets_answer", name in found))
+            if name in found:
+                end, stable = found[name]
+                seen += [(name, "end_offset", end), (name, "last_stable_offset", stable)]
+        self._record(seen)
 
     def _record(self, seen: list[tuple[str, str, Any]]) -> None:
         """Write what changed since it was last seen."""
@@ -142,3 +152,11 @@ class Observer:
                     rows.append({"at_us": at, "entity": entity, "key": key, "value": text})
             if rows:
                 self._writer.append_rows(rows)
+
+
+def _offsets_topic(metadata: Metadata) -> list[tuple[str, str, Any]]:
+    """How many partitions `__consumer_offsets` has and who leads them: group coordinators hang on that."""
+    mine = {name: p for name, p in metadata.partitions.items() if name.rpartition("/")[0] == OFFSETS_TOPIC}
+    if not mine:
+        return []
+    return [(OFFSETS_TOPIC, "partitions", len(mine)), *((name, "leader", p.leader) for name, p in mine.items())]

@@ -100,8 +100,10 @@ TABLES: dict[str, pa.Schema] = {
     "lifecycle": _table(client=_str, role=_str, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
     # One row per step of a fault: injecting, injected, proven, healing, healed, failed. `evidence` is a JSON object.
     "faults": _table(fault=_str, kind=_str, target=_str, phase=_str, evidence=_str, at_us=_i64),
-    # One row per observed change. entity is `orders/0` (keys leader, isr, leader_epoch, log_start, end_offset),
-    # `group:billing` (coordinator, members, state), `group:billing/orders/0` (committed), `cluster` (brokers).
+    # One row per observed change. entity is `orders/0` (keys leader, isr, leader_epoch, end_offset, last_stable_offset,
+    # offsets_answer: whether its leader told the last two), `group:billing` (coordinator, members, state),
+    # `group:billing/orders/0` (committed), `cluster` (brokers), `__consumer_offsets` (partitions),
+    # `__consumer_offsets/7` (leader).
     # `value` is JSON.
     "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
 }

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from checks.audit.epochs import Question
+from checks.audit.epochs import Epoch, Question
 from checks.audit.findings import CAP, UNDETERMINED, finding
 from checks.audit.large.case import Case, Committer
 from checks.audit.large.columns import NONE, Ints
@@ -109,27 +109,30 @@ def _last(made: _History, which: np.ndarray, keys: tuple[str, ...]) -> dict[str,
 
 
 def judge_commits(
-    topic: str, partition: int, commits: Columns, done: Columns, log: Columns, case: Case, tally: Tally
+    topic: str, partition: int, commits: Columns, done: Columns, logs: dict[str, Columns], case: Case, tally: Tally
 ) -> None:
-    """All rules about commits on one block; columns `cut.COMMIT`, `cut.DONE` and `cut.RUN`."""
+    """All rules about commits on one block; columns `cut.COMMIT`, `cut.DONE` and, of the log, `cut.RUN`.
+
+    logs: `runs` of all records, and `committed_runs` of those that a read_committed reader sees.
+    """
     if not len(commits["offset"]):
         return
     history = _History.of(topic, partition, commits, case)
     made = history.where(history["outcome"] == OK)
-    overcommit(topic, partition, made, done, log, case, tally)
+    overcommit(topic, partition, made, done, logs, case, tally)
     commit_rewind(topic, partition, made, case, tally)
+    zombie_commit(topic, partition, made, case, tally)
 
 
 def overcommit(
-    topic: str, partition: int, made: _History, done: Columns, log: Columns, case: Case, tally: Tally
+    topic: str, partition: int, made: _History, done: Columns, logs: dict[str, Columns], case: Case, tally: Tally
 ) -> None:
-    """A commit beyond what its epoch had processed when it was requested, with log records between.
+    """A commit beyond what its epoch had processed when it was requested, with log records between that it may see.
 
     Where the epoch had processed nothing its start counts, and for an automatic commit the time at which the client was
     told. A commit of no known epoch cannot be judged.
     """
-    order = np.argsort(log["first"], kind="stable")
-    firsts, lasts = log["first"][order], log["last"][order]
+    stretches = {kind: _stretches(log) for kind, log in logs.items()}
     processed = {
         epoch: (mine.ints(done["at_us"]), mine.ints(done["done"])) for (epoch,), mine in sections(done["epoch"])
     }
@@ -140,6 +143,7 @@ def overcommit(
         reached = _reached(processed, case, committer, topic, partition, at_us)
         tally.find([], "overcommit", UNDETERMINED, committer.reader, int((reached == NONE).sum()))
         committed = made["offset"][rows]
+        firsts, lasts = stretches["runs" if committer.reader in case.sees_all else "committed_runs"]
         at = np.searchsorted(lasts, reached)
         between = at < len(firsts)
         between[between] = firsts[at[between]] < committed[between]
@@ -164,6 +168,12 @@ def overcommit(
             for i in broken[np.lexsort((at_us[broken], committed[broken]))[:CAP]].tolist()
         ]
         tally.find(shown, "overcommit", "", committer.reader, len(broken))
+
+
+def _stretches(log: Columns) -> tuple[Ints, Ints]:
+    """First and last offsets of the runs, ascending."""
+    order = np.argsort(log["first"], kind="stable")
+    return log["first"][order], log["last"][order]
 
 
 def _reached(
@@ -243,6 +253,60 @@ def _by_reader(made: _History, committers: list[Committer]) -> Iterator[tuple[st
     if len(made):
         for (key,), mine in sections(whose[made["committer"]]):
             yield keys[key][0], mine.index
+
+
+def zombie_commit(topic: str, partition: int, made: _History, case: Case, tally: Tally) -> None:
+    """A commit of a subscribe member, accepted although another member had begun on the partition before it was
+    requested: one of a later generation, or, where generations are not known, after the committer had given it up.
+
+    An automatic commit counts only if even the earliest time at which it may have been made is after that.
+    """
+    for (number,), mine in sections(made["committer"]):
+        committer = case.committers[number]
+        epoch = case.epoch_of(committer, topic, partition)
+        if epoch is None or epoch.mode != "subscribe":
+            continue
+        owners = [e for e in case.successors.get(epoch.place, []) if _took_over(epoch, e)]
+        if not owners:
+            continue
+        rows = mine.index
+        next_owner = min(owners, key=lambda e: e.begin_us)
+        broken = np.flatnonzero(made["from_us"][rows] > next_owner.begin_us)
+        order = broken[np.lexsort((made["from_us"][rows][broken], made["offset"][rows][broken]))[:CAP]]
+        shown = [
+            finding(
+                "zombie_commit",
+                committer.reader,
+                topic=topic,
+                partition=partition,
+                offset=int(made["offset"][rows[i]]),
+                consumer=committer.consumer,
+                at_us=int(made["to_us"][rows[i]]),
+                evidence={
+                    "requested_us": int(made["from_us"][rows[i]]),
+                    "kind": KINDS[int(made["kind"][rows[i]])],
+                    "assignment": committer.assignment,
+                    "consumer_incarnation": committer.incarnation,
+                    "generation": epoch.generation,
+                    "held_until_us": epoch.end_us,
+                    "end_reason": epoch.end_reason,
+                    "owner": next_owner.consumer,
+                    "owner_since_us": next_owner.begin_us,
+                    "owner_generation": next_owner.generation,
+                },
+            )
+            for i in order.tolist()
+        ]
+        tally.find(shown, "zombie_commit", "", committer.reader, len(broken))
+
+
+def _took_over(old: Epoch, new: Epoch) -> bool:
+    """Whether an epoch is of another member that took the partition over from the one of the other epoch."""
+    if new.holder == old.holder or new.turn < old.turn:
+        return False
+    if old.generation is not None and new.generation is not None:
+        return new.generation > old.generation
+    return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
 
 
 def _sought(case: Case, committer: Committer, topic: str, partition: int, offset: int) -> bool:

@@ -6,7 +6,7 @@ import json
 
 from checks.audit.commits import judge_commits, known_of_commits
 from checks.audit.large.case import Case
-from checks.audit.large.cut import COMMIT, COPY, DELIVERY, DONE, GAP, RECORD, RUN, SEND
+from checks.audit.large.cut import ACK, COMMIT, COPY, DELIVERY, DONE, GAP, RECORD, RUN, SEND
 from checks.audit.large.pack import Columns
 from checks.audit.large.scan import columns_of
 from checks.audit.large.tally import Tally
@@ -22,12 +22,14 @@ def judge_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: 
         judge_writes(producer, number, columns_of(kinds, "sends", SEND), columns_of(kinds, "log", COPY), case, tally)
     elif what == "commits":
         topic, partition = place
-        rows = [columns_of(kinds, k, c) for k, c in (("commits", COMMIT), ("done", DONE), ("runs", RUN))]
-        judge_commits(topic, partition, rows[0], rows[1], rows[2], case, tally)
+        commits, done = columns_of(kinds, "commits", COMMIT), columns_of(kinds, "done", DONE)
+        logs = {k: columns_of(kinds, k, RUN) for k in ("runs", "committed_runs")}
+        judge_commits(topic, partition, commits, done, logs, case, tally)
     else:
         topic, partition, _ = place
-        rows = [columns_of(kinds, k, c) for k, c in (("records", RECORD), ("deliveries", DELIVERY), ("gaps", GAP))]
-        judge_reads(topic, partition, rows[0], rows[1], rows[2], case, tally)
+        log, deliveries = columns_of(kinds, "records", RECORD), columns_of(kinds, "deliveries", DELIVERY)
+        gaps, acks = columns_of(kinds, "gaps", GAP), columns_of(kinds, "acks", ACK)
+        judge_reads(topic, partition, log, deliveries, gaps, acks, case, tally)
 
 
 def know_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: Tally) -> None:

@@ -16,8 +16,8 @@ from chaos.rundir import RunDir
 from checks.audit.large.columns import check_schema
 from checks.remote import LARGE, Mirror
 
-AUDITED = {name: TABLES[name] for name in TABLES if name != "transactions"}
-"""The tables that are looked at; transactional clients come with a later version."""
+AUDITED = TABLES
+"""The tables that are looked at: all that are written while driving."""
 
 NO_ASSIGNMENT = -1
 """Stands for a missing assignment number, so that it can be compared as any other."""
@@ -27,10 +27,10 @@ NO_ASSIGNMENT = -1
 class Ledger:
     """The tables of one run, columns as in `chaos.ledger.schemas`.
 
-    small: those that are small whatever the load: assignments, lifecycle, faults, cluster, log_range. rows and
-    torn_bytes are by table: rows as the Parquet files say, bytes as the seal says. files: the parts of the tables that
-    are as large as the load (sends, deliveries, commits, log), which the driver never reads. seal: what is still to be
-    compared with the rows of those parts (see `settle`); None where the driver could look at them itself.
+    small: those that are small beside the load: assignments, lifecycle, faults, cluster, transactions, log_range. rows
+    and torn_bytes are by table: rows as the Parquet files say, bytes as the seal says. files: the parts of the tables
+    that are as large as the load (sends, deliveries, commits, log), which the driver never reads. seal: what is still
+    to be compared with the rows of those parts (see `settle`); None where the driver could look at them itself.
     """
 
     small: dict[str, pa.Table]

@@ -192,6 +192,87 @@ def _foreign_commit(f: Finding, e: Evidence, c: Context) -> str:
     return f"{f['consumer']} resumed at {e['resumed_at']}, committed by {', '.join(e['committed_by'])}; {mine}"
 
 
+def _resurrected_write(f: Finding, e: Evidence, c: Context) -> str:
+    return f"its send had been reported as failed, yet it stands at {f['topic']}/{f['partition']} offset {f['offset']}"
+
+
+def _offset_reuse(f: Finding, e: Evidence, c: Context) -> str:
+    first, second = (
+        f"seq {r['seq']} of {r['producer']} incarnation {r['incarnation']} ({', '.join(r['seen'])})"
+        for r in e["records"][:2]
+    )
+    began = e["records"][0]["first_us"]
+    before, after = (
+        c.leadership.at(f["topic"], f["partition"], began),
+        c.leadership.next(f["topic"], f["partition"], began),
+    )
+    e |= _present(leader=before.broker, leader_epoch=before.epoch, isr=before.isr)
+    words = f"offset {f['offset']} was {first}, and also {second}"
+    if after is None or after.broker is None:
+        return f"{words}; no later leader was seen"
+    fault = c.faults.last_before(after.at_us)
+    e |= _present(next_leader=after.broker, next_leader_epoch=after.epoch, fault=fault or None)
+    return f"{words}; broker {after.broker} became leader in epoch {after.epoch} in between or since" + (
+        f", after fault {fault}" if fault else ""
+    )
+
+
+def _torn_transaction(f: Finding, e: Evidence, c: Context) -> str:
+    return f"its transaction was {e['why']} by read_committed readers of the final log"
+
+
+def _hanging_transaction(f: Finding, e: Evidence, c: Context) -> str:
+    e |= _present(fault=c.faults.last_before(e["stood_from_us"]) or None)
+    stood = f"the last stable offset stood at {f['offset']} for {e['unexplained_for_us'] / 1e6:.1f} s"
+    stood += f" below the end {e['end_offset']} with no transaction on record that was still going on"
+    after = f"; the last fault before was {e['fault']}" if "fault" in e else ""
+    return stood + (", to the end of the drive" if e["at_the_end"] else ", then it moved on") + after
+
+
+def _evicted_delivery(f: Finding, e: Evidence, c: Context) -> str:
+    turns = [t for t in c.by_place.get((f["scope"], f["topic"], f["partition"]), []) if t.rows]
+    behind = max((t.high for t in turns if t.high is not None and t.high < f["offset"]), default=None)
+    reached = f"had delivered to {behind}" if behind is not None else f"had begun at {e['begun_at']}"
+    went_on = min((t.low for t in turns if t.low is not None and t.low > f["offset"]), default=None)
+    more = f" and went on at {went_on}" if went_on is not None else ""
+    return f"{f['scope']} {reached}{more}; the log now begins at {e['log_start']} (retention or delete-records)"
+
+
+def _aborted_read(f: Finding, e: Evidence, c: Context) -> str:
+    how = [
+        *["the producer was told that its transaction was aborted"] * e["told_aborted"],
+        *["a read_committed reader of the final log does not see it"] * e["hidden_in_log"],
+    ]
+    return f"{f['consumer']} delivered it under read_committed, though {' and '.join(how)}"
+
+
+def _precommitted_read(f: Finding, e: Evidence, c: Context) -> str:
+    early = (e["still_sent_us"] - e["polled_us"]) / 1e3
+    return f"{f['consumer']} polled it {early:.1f} ms before the last send to its transaction"
+
+
+def _zombie_commit(f: Finding, e: Evidence, c: Context) -> str:
+    late = (e["requested_us"] - e["owner_since_us"]) / 1e3
+    generation = f" in generation {e['owner_generation']}" if "owner_generation" in e else ""
+    own = f" of generation {e['generation']}" if "generation" in e else ""
+    e |= _present(fault=c.faults.last_before(e["requested_us"]) or None)
+    words = (
+        f"{f['consumer']}{own} asked to commit {f['offset']} ({e['kind']}) {late:.1f} ms after {e['owner']} had begun"
+    )
+    return f"{words}{generation}, and it was accepted; its own epoch ended as {e['end_reason']}"
+
+
+def _unbalanced_assignment(f: Finding, e: Evidence, c: Context) -> str:
+    return f"{e['why']}, though the assignor is {e['assignor']}"
+
+
+def _misplaced_coordinator(f: Finding, e: Evidence, c: Context) -> str:
+    seconds = (e["until_us"] - e["from_us"]) / 1e6
+    e |= _present(fault=c.faults.last_before(e["from_us"]) or None)
+    leader = f"broker {e['leader']} led {e['coordinated_in']}"
+    return f"broker {e['coordinator']} coordinated it for {seconds:.1f} s while {leader}"
+
+
 def _present(**values: Any) -> Evidence:
     return {name: value for name, value in values.items() if value is not None}
 
@@ -218,4 +299,14 @@ _RULES: dict[str, Callable[[Finding, Evidence, Context], str]] = {
     "commit_rewind": _commit_rewind,
     "double_ownership": _double_ownership,
     "foreign_commit": _foreign_commit,
+    "resurrected_write": _resurrected_write,
+    "offset_reuse": _offset_reuse,
+    "torn_transaction": _torn_transaction,
+    "hanging_transaction": _hanging_transaction,
+    "evicted_delivery": _evicted_delivery,
+    "aborted_read": _aborted_read,
+    "precommitted_read": _precommitted_read,
+    "zombie_commit": _zombie_commit,
+    "unbalanced_assignment": _unbalanced_assignment,
+    "misplaced_coordinator": _misplaced_coordinator,
 }

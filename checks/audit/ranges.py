@@ -19,7 +19,8 @@ class Owed:
 
     range_start: the first offset it has to deliver, None where that is not known. high: the highest delivered.
     passed: the highest offset committed. lost: the ranges that an epoch committed past without processing them.
-    epochs: in how many epochs it held the partition.
+    epochs: in how many epochs it held the partition. begun_at: where it first began to read, whatever has been evicted
+    since; None where that is not known. committed_only: whether uncommitted records are none of its business.
     """
 
     reader: str
@@ -32,6 +33,8 @@ class Owed:
     passed: int | None = None
     epochs: int = 0
     lost: list[dict[str, Any]] = field(default_factory=list)
+    begun_at: int | None = None
+    committed_only: bool = True
 
 
 def owed(
@@ -46,6 +49,8 @@ def owed(
         turns = by_place.get((name, topic, partition), [])
         start, end = ranges.get((topic, partition), (None, None))
         place = Owed(name, topic, partition, start, end, epochs=len(turns))
+        place.begun_at = _begun_at(turns)
+        place.committed_only = by_name[name].committed_only if name in by_name else True
         place.range_start = _range_start(turns, by_name.get(name), start)
         place.high = max((e.high for e in turns if e.high is not None), default=None)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
@@ -66,6 +71,13 @@ def _range_start(turns: list[Epoch], reader: Reader | None, log_start: int | Non
         return log_start
     if first.start is not None:
         return first.start
+    return min((e.low for e in turns if e.low is not None), default=None)
+
+
+def _begun_at(turns: list[Epoch]) -> int | None:
+    """The position of the first epoch; without one on record, the lowest offset that was ever delivered."""
+    if turns and turns[0].position is not None:
+        return turns[0].position
     return min((e.low for e in turns if e.low is not None), default=None)
 
 

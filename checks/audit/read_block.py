@@ -29,14 +29,21 @@ class Place:
     """By number of `Case.who`: whether there is a producer's name."""
 
     @classmethod
-    def of(cls, topic: str, partition: int, log: Columns, deliveries: Columns, case: Case) -> Place:
+    def of(cls, topic: str, partition: int, log: Columns, deliveries: Columns, acks: Columns, case: Case) -> Place:
         """Lay the log out by offset."""
-        offsets = [c["offset"] for c in (log, deliveries) if len(c["offset"])]
+        offsets = [c["offset"] for c in (log, deliveries, acks) if len(c["offset"])]
         base = min((int(o.min()) for o in offsets), default=0)
         row = np.full(max((int(o.max()) for o in offsets), default=-1) - base + 1, NONE, np.int32)
         row[log["offset"] - base] = np.arange(len(log["offset"]))
         named = np.array([name is not None for name, _ in case.who] or [False])
         return cls(topic, partition, log, case, base, row, named)
+
+    def committed(self, at: Ints) -> Ints:
+        """Whether read_committed readers see the record there (offsets less base): 1, 0, or NONE."""
+        if not len(self.log["offset"]):
+            return np.full(len(at), NONE, np.int64)
+        row = self.row[at]
+        return np.where(row >= 0, self.log["committed"][row], NONE)
 
 
 class Reader:
@@ -55,10 +62,15 @@ class Reader:
             equal = np.zeros(len(self.at), np.bool_)
         self.same = equal | ~self.named
 
+    def visible(self) -> Mask:
+        """Of the records in the log of the block, those that it sees by its isolation level."""
+        committed = self.place.log["committed"]
+        return committed != 0 if self.owed.committed_only else np.ones(len(committed), np.bool_)
+
     def in_range(self) -> int:
         """Log records of the block that it has to deliver; none where its range is not known."""
         start = self.owed.range_start
-        return 0 if start is None else int((self.place.log["offset"] >= start).sum())
+        return 0 if start is None else int(((self.place.log["offset"] >= start) & self.visible()).sum())
 
     def delivery(self, i: int) -> dict[str, Any]:
         """Place and identity of a delivery."""

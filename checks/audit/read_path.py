@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from checks.audit.epochs import Epoch, Key
+from checks.audit.evicted import evicted_delivery
 from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
+from checks.audit.isolation import aborted_read, precommitted_read
 from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, known
 from checks.audit.large.group import Rows, runs, sections
@@ -20,13 +22,21 @@ from checks.audit.large.tally import Tally, histogram
 from checks.audit.large.times import heat, moments
 from checks.audit.ranges import lost_range
 from checks.audit.read_block import Place, Reader
+from checks.audit.reuse import offset_reuse
 
 
 def judge_reads(
-    topic: str, partition: int, log: Columns, deliveries: Columns, gaps: Columns, case: Case, tally: Tally
+    topic: str,
+    partition: int,
+    log: Columns,
+    deliveries: Columns,
+    gaps: Columns,
+    acks: Columns,
+    case: Case,
+    tally: Tally,
 ) -> None:
-    """All rules of the read path on one block. The columns are `cut.RECORD`, `cut.DELIVERY` and `cut.GAP`."""
-    place = Place.of(topic, partition, log, deliveries, case)
+    """All rules of the read path on one block. The columns are `cut.RECORD`, `DELIVERY`, `GAP` and `ACK`."""
+    place = Place.of(topic, partition, log, deliveries, acks, case)
     names = sorted({e.reader for e in case.epochs})
     number = {name: i for i, name in enumerate(names)}
     reader_of = np.array([number[e.reader] for e in case.epochs] or [0], np.int64)
@@ -38,7 +48,11 @@ def judge_reads(
         undelivered(r, gaps, tally)
         dirty_read(r, tally)
         duplicate_delivery(r, tally)
+        evicted_delivery(r, acks, tally)
+        aborted_read(r, acks, tally)
+        precommitted_read(r, acks, tally)
         _times(r, tally)
+    offset_reuse(place, deliveries, acks, tally)
     poll_skip(place, deliveries, gaps, tally)
 
 
@@ -47,12 +61,13 @@ def undelivered(r: Reader, gaps: Columns, tally: Tally) -> None:
 
     lost_processing: some epoch began at or before it, delivered nothing after it (or polled it, and its workers died
     before it was done), and committed past it. skipped: a later record was delivered to the reader, or committed past.
-    stalled: neither, the drain ended before it came.
+    stalled: neither, the drain ended before it came. A read_committed reader has to get no records but those that such
+    a reader of the final log sees.
     """
     got = np.zeros(len(r.place.row), np.bool_)
     got[r.at[r.same]] = True
     log, owed = r.place.log, r.owed
-    missing = np.flatnonzero(~got[log["offset"] - r.place.base])
+    missing = np.flatnonzero(~got[log["offset"] - r.place.base] & r.visible())
     offset = log["offset"][missing]
     if owed.range_start is None:
         tally.find([], "stalled_delivery", UNDETERMINED, r.name, len(missing))
@@ -201,6 +216,8 @@ def poll_skip(place: Place, deliveries: Columns, gaps: Columns, tally: Tally) ->
         np.add.at(edges, np.clip(begin, 0, size), 1)
         np.add.at(edges, np.clip(end, 0, size), -1)
         left_out = (np.cumsum(edges[:-1]) > 0) & (place.row >= 0)
+        if epoch.reader not in place.case.sees_all:
+            left_out &= place.committed(np.arange(size)) != 0
         left_out[deliveries["offset"][deliveries["epoch"] == number] - place.base] = False
         found = np.flatnonzero(left_out)
         order = np.argsort(begin, kind="stable")

@@ -18,7 +18,9 @@ class Reader:
     partition of which it never says where it began: earliest, or "" where that cannot be known. commits: whether it
     commits, auto: whether its client does so by itself. fresh_start: whether it begins again at its given start in
     each incarnation, keeping no checkpoint. pooled: whether workers process what one thread polls, so that a record may
-    be overtaken by later ones; a row's ordinal is that of the poll then.
+    be overtaken by later ones; a row's ordinal is that of the poll then. committed_only: whether it sees committed
+    records only (isolation.level=read_committed). assignor: how its group spreads partitions, "" where its members do
+    not agree on that or on their topics.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Reader:
     auto: bool = False
     fresh_start: bool = False
     pooled: bool = False
+    committed_only: bool = True
+    assignor: str = ""
 
 
 def readers_of(scenario: Scenario) -> list[Reader]:
@@ -39,7 +43,8 @@ def readers_of(scenario: Scenario) -> list[Reader]:
     readers: dict[str, Reader] = {}
     names = [t.name for t in scenario.topics]
     for c in scenario.readers:
-        reset = _reset(c.config)
+        reset, committed_only = _reset(c.config), _committed_only(c.config)
+        assignor = assignor_of(c.config)
         commits, auto = c.commit.when != "never" or c.commit.on_revoke, c.commit.kind == "auto"
         if c.mode == "subscribe":
             topics, members, known = set(c.topics_among(names)), c.admitted_members, readers.get(c.group)
@@ -48,10 +53,24 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 topics |= set(known.topics)
                 reset = reset if reset == known.reset else LATEST
                 commits, auto = commits or known.commits, auto or known.auto
+                committed_only = committed_only and known.committed_only
+                alike = assignor == known.assignor and topics == set(c.topics_among(names)) == set(known.topics)
+                assignor = assignor if alike else ""
             first = reset if reset == EARLIEST else ""
             pooled = c.workers is not None or (known is not None and known.pooled)
             readers[c.group] = Reader(
-                c.group, c.mode, c.group, tuple(sorted(topics)), members, reset, first, commits, auto, pooled=pooled
+                c.group,
+                c.mode,
+                c.group,
+                tuple(sorted(topics)),
+                members,
+                reset,
+                first,
+                commits,
+                auto,
+                pooled=pooled,
+                committed_only=committed_only,
+                assignor=assignor,
             )
             continue
         first = _first(c.start, reset)
@@ -68,6 +87,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 commits,
                 auto,
                 fresh_start=not c.checkpoint,
+                committed_only=committed_only,
             )
     return list(readers.values())
 
@@ -76,6 +96,18 @@ def _reset(config: dict[str, bool | int | float | str]) -> str:
     """auto.offset.reset in librdkafka's spellings; its default is latest."""
     value = str(config.get("auto.offset.reset", LATEST)).lower()
     return EARLIEST if value in ("earliest", "smallest", "beginning") else LATEST
+
+
+def assignor_of(config: dict[str, bool | int | float | str]) -> str:
+    """The assignor that members with these settings all support first; librdkafka's default is range,roundrobin."""
+    if str(config.get("group.protocol", "classic")).lower() == "consumer":
+        return str(config.get("group.remote.assignor") or "uniform")
+    return str(config.get("partition.assignment.strategy") or "range,roundrobin").split(",")[0].strip()
+
+
+def _committed_only(config: dict[str, bool | int | float | str]) -> bool:
+    """isolation.level; librdkafka's default is read_committed."""
+    return str(config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"
 
 
 def _first(start: str | StartAt, reset: str) -> str:

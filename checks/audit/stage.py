@@ -28,6 +28,13 @@ from checks.audit.large.survey import Wanted
 from checks.audit.large.tally import Tally
 from checks.audit.load import Ledger, load, settle
 from checks.audit.mechanism import Context, explain
+from checks.audit.observed import (
+    Observed,
+    count_observed,
+    hanging_transaction,
+    misplaced_coordinator,
+    unbalanced_assignment,
+)
 from checks.audit.ranges import Owed, owed
 from checks.audit.read_path import nonmonotonic_poll
 from checks.audit.readers import Reader, readers_of
@@ -72,6 +79,14 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
         nonmonotonic_poll(key, by_key[key], count, fallen, tally)
     for row in [*groups.double_ownership(epochs), *groups.foreign_commit(epochs, known)]:
         tally.find([row], row["check"], row["split"], row["scope"], 1)
+    observed = Observed(small.tables["cluster"], small.end_us)
+    for row in [
+        *hanging_transaction(observed, small.tables["transactions"]),
+        *misplaced_coordinator(observed, sorted({r.group for r in readers if r.group is not None})),
+        *unbalanced_assignment(observed, readers),
+    ]:
+        tally.find([row], row["check"], row["split"], row["scope"], 1)
+    count_observed(observed, readers, tally)
     return _tables(tally, ledger, scenario, small, epochs, places, readers, wanted)
 
 
@@ -135,7 +150,8 @@ class _Small:
     def collect(cls, ledger: Ledger) -> _Small:
         tables: dict[str, list[Row]] = {name: table.to_pylist() for name, table in ledger.small.items()}
         ranges = {(r["topic"], r["partition"]): (r["start"], r["end"]) for r in tables.pop("log_range")}
-        ends = [row["at_us"] for rows in tables.values() for row in rows]
+        ends = [row["at_us"] for rows in tables.values() for row in rows if "at_us" in row]
+        ends += [row["ended_us"] for row in tables["transactions"] if row["ended_us"] is not None]
         begin_us = min((row["at_us"] for row in tables["lifecycle"]), default=max(ends, default=0))
         return cls(tables, lives(tables["lifecycle"]), ranges, begin_us, max(ends, default=0))
 
@@ -161,6 +177,9 @@ def _case(scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epoc
         committers=sorted(survey.get("set", "committers") or set()),
         questions=starts.questions(epochs, small.lives),
         pooled=frozenset(r.name for r in readers_of(scenario) if r.pooled),
+        transactions=cases.transactions(survey, small.tables["transactions"]),
+        contested=cases.contested(survey),
+        sees_all=frozenset(r.name for r in readers_of(scenario) if not r.committed_only),
         injected=wanted.injected,
         cell_us=wanted.cell_us,
         unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),

@@ -30,6 +30,9 @@ def sums(tally: Tally, counted: dict[tuple[Any, ...], int]) -> Totals:
     for (check, _, scope), count in counted.items():
         if check == "duplicate_delivery":
             found["redelivered", scope] = found.get(("redelivered", scope), 0) + count
+    for whole, parts in (("sighted", ("located", "delivered_of")), ("owed", ("in_range", "evictable"))):
+        for name, scope in [key for key in found if key[0] in parts]:
+            found[whole, scope] = found.get((whole, scope), 0) + found[name, scope]
     return found
 
 
@@ -58,7 +61,18 @@ _EXAMINED = {
     "commit_rewind": "committed",
     "double_ownership": "epochs",
     "foreign_commit": "epochs",
+    "resurrected_write": "own",
+    "offset_reuse": "sighted",
+    "torn_transaction": "in_transactions",
+    "hanging_transaction": "stable_offsets",
+    "evicted_delivery": "owed",
+    "aborted_read": "read_of_transactions",
+    "precommitted_read": "read_of_transactions",
+    "zombie_commit": "committed",
+    "unbalanced_assignment": "settled",
+    "misplaced_coordinator": "coordinators",
 }
+_AMONG = ("lost_write", "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment")
 assert set(_EXAMINED) == set(ANOMALIES), "every check has to say what it looks at"
 
 
@@ -78,6 +92,13 @@ def scopes_of(check: str, topics: list[str], readers: list[Reader]) -> list[str]
         return [r.name for r in readers if r.mode == "subscribe"]
     if check == "foreign_commit":
         return [r.name for r in readers if r.group is not None and r.commits]
+    if check in ("zombie_commit", "unbalanced_assignment"):
+        wanted = (r for r in readers if r.mode == "subscribe")
+        return [r.name for r in wanted if r.commits or check == "unbalanced_assignment"]
+    if check == "misplaced_coordinator":
+        return sorted({r.group for r in readers if r.group is not None})
+    if check in ("aborted_read", "precommitted_read"):
+        return [r.name for r in readers if r.committed_only]
     if check in ("overcommit", "commit_rewind"):
         return [r.name for r in readers if r.commits]
     return [r.name for r in readers]
@@ -103,7 +124,7 @@ def summary_rows(
     for check, split, scope in sorted(wanted, key=lambda k: (list(ANOMALIES).index(k[0]), k[1], k[2])):
         undetermined = counted.get((check, UNDETERMINED, scope), 0)
         seen = examined(check, scope, totals)
-        if check in ("lost_write", "overcommit", "dirty_read"):  # their undetermined rows are among those counted
+        if check in _AMONG:  # their undetermined rows are among those counted
             seen -= undetermined
         count = counted.get((check, split, scope), 0)
         rows.append(

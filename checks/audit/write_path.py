@@ -12,23 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.findings import CAP, UNDETERMINED, finding
-from checks.audit.large.case import Case
-from checks.audit.large.columns import NONE, Ints, Mask, known
+from checks.audit.findings import UNDETERMINED, finding
+from checks.audit.large.case import COMMITTED, NO_TXN, Case
+from checks.audit.large.columns import NONE, Ints, known
 from checks.audit.large.cut import OK, OUTCOMES
 from checks.audit.large.group import dense, sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally
-from checks.audit.write_block import Block, in_log_order, odd
+from checks.audit.write_block import Block, fates, first, in_log_order, odd, of_copy, of_send
+from checks.audit.write_ends import count_transactional, resurrected_write, torn_transaction
 
 
 def judge_writes(producer: str, block: int, sends: Columns, copies: Columns, case: Case, tally: Tally) -> None:
     """All rules of the write path on one block. sends and copies: columns `cut.SEND` and `cut.COPY`."""
     odd_sends, odd_copies = odd(sends, copies)
     b = Block(producer, case, sends, in_log_order(copies, odd_copies), odd_sends)
+    count_transactional(producer, sends, case, tally)
     lost_write(b, tally)
     duplicate_write(b, tally)
     misplaced_write(b, tally)
+    resurrected_write(b, tally)
+    torn_transaction(b, tally)
     unsent(b, tally)
     unnoticed_failure(b, sends["topic"], tally)
     reordered_write(producer, block, copies, case, tally)
@@ -39,11 +43,13 @@ def lost_write(b: Block, tally: Tally) -> None:
 
     Evicted, and no loss: acknowledged below the log start of the read-back. Undetermined: acknowledged without an
     offset (acks=0) where the log no longer starts at 0, in a compacted topic, or in a partition that was not read back.
+    A record of a transaction that was aborted, or of which nobody knows the end, need not be there.
     """
-    absent = np.flatnonzero((b.sends["outcome"] == OK) & ~np.isin(b.sent, b.found))
+    owed = (b.sends["end"] == NO_TXN) | (b.sends["end"] == COMMITTED)
+    absent = np.flatnonzero((b.sends["outcome"] == OK) & owed & ~np.isin(b.sent, b.found))
     for (topic, partition), mine in sections(b.sends["topic"][absent], b.sends["partition"][absent]):
         rows = mine.ints(absent)
-        evicted, undetermined = _fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
+        evicted, undetermined = fates(b.sends["offset"][rows], b.place(topic), partition, b.case)
         tally.add("sum", "evicted", b.place(topic), value=int(evicted.sum()))
         tally.find([], "lost_write", UNDETERMINED, b.place(topic), int(undetermined.sum()))
         lost = rows[~(evicted | undetermined)]
@@ -54,7 +60,7 @@ def lost_write(b: Block, tally: Tally) -> None:
                     "lost_write",
                     b.place(topic),
                     at_us=int(b.sends["completed_us"][i]),
-                    **_of_send(b, i),
+                    **of_send(b, i),
                     evidence={
                         "acked_offset": known(b.sends["offset"][i]),
                         "invoked_us": int(b.sends["invoked_us"][i]),
@@ -64,7 +70,7 @@ def lost_write(b: Block, tally: Tally) -> None:
                         "other_copies": len(b.found[b.copies_of(int(b.sends["seq"][i]))]),
                     },
                 )
-                for i in _first(lost, b.sends["offset"], b.sends["seq"])
+                for i in first(lost, b.sends["offset"], b.sends["seq"])
             ),
             "lost_write",
             "",
@@ -73,22 +79,13 @@ def lost_write(b: Block, tally: Tally) -> None:
         )
 
 
-def _fates(offset: Ints, topic: str, partition: int, case: Case) -> tuple[Mask, Mask]:
-    """Of acknowledged records of one partition that are not in the log: which were evicted, which are undetermined."""
-    starts = [start for (name, _), (start, _) in case.ranges.items() if name == topic and start is not None]
-    log_start = case.ranges.get((topic, partition), (None, None))[0]
-    none = np.zeros(len(offset), np.bool_)
-    if not starts or (partition != NONE and log_start is None):
-        return none, ~none
-    evicted = (offset != NONE) & (offset < log_start) if log_start is not None else none
-    if topic in case.compacted:
-        return evicted, ~evicted
-    cut = (log_start if log_start is not None else max(starts)) > 0
-    return evicted, (offset == NONE) & cut
-
-
 def duplicate_write(b: Block, tally: Tally) -> None:
-    """One (producer, seq) at two offsets, across incarnations too. Each copy after the first counts."""
+    """One (producer, seq) at two offsets, across incarnations too. Each copy after the first counts.
+
+    Copies that only a read_uncommitted reader sees do not count: their transaction was aborted.
+    """
+    if (b.copies["committed"] == 0).any():
+        b = b.visible()
     seq = b.copies["seq"]
     again = np.flatnonzero(seq[1:] == seq[:-1]) + 1
     for (topic,), mine in sections(b.copies["topic"][again]):
@@ -109,8 +106,8 @@ def duplicate_write(b: Block, tally: Tally) -> None:
 
         tally.find(
             (
-                finding("duplicate_write", b.place(topic), evidence=told(i), **_of_copy(b, i))
-                for i in _first(rows, b.copies["partition"], b.copies["offset"])
+                finding("duplicate_write", b.place(topic), evidence=told(i), **of_copy(b, i))
+                for i in first(rows, b.copies["partition"], b.copies["offset"])
             ),
             "duplicate_write",
             "",
@@ -150,9 +147,9 @@ def misplaced_write(b: Block, tally: Tally) -> None:
                     b.place(topic),
                     at_us=int(s["completed_us"][i]),
                     evidence=told(i),
-                    **_of_send(b, i),
+                    **of_send(b, i),
                 )
-                for i in _first(rows, s["partition"], s["offset"])
+                for i in first(rows, s["partition"], s["offset"])
             ),
             "misplaced_write",
             "",
@@ -180,9 +177,9 @@ def unsent(b: Block, tally: Tally) -> None:
                     "phantom_write",
                     b.place(topic),
                     evidence={"why": why, "carried_run": b.case.run},
-                    **_of_copy(b, i),
+                    **of_copy(b, i),
                 )
-                for i in _first(mine.ints(rows), b.copies["partition"], b.copies["offset"])
+                for i in first(mine.ints(rows), b.copies["partition"], b.copies["offset"])
             ),
             "phantom_write",
             "",
@@ -208,13 +205,13 @@ def unnoticed_failure(b: Block, topics: Ints, tally: Tally) -> None:
                     "unnoticed_failure",
                     b.place(topic),
                     at_us=int(b.sends["completed_us"][i]),
-                    **_of_send(b, i),
+                    **of_send(b, i),
                     evidence={
                         "outcome": words[int(b.sends["outcome"][i])],
                         "invoked_us": int(b.sends["invoked_us"][i]),
                     },
                 )
-                for i in _first(rows, b.sends["seq"], b.sends["incarnation"])
+                for i in first(rows, b.sends["seq"], b.sends["incarnation"])
             ),
             "unnoticed_failure",
             "",
@@ -252,7 +249,7 @@ def reordered_write(producer: str, block: int, copies: Columns, case: Case, tall
                     at_us=known(stamp[i]),
                     evidence={"after_seq": seq_at.get(int(lowest[i])), "after_offset": int(lowest[i])},
                 )
-                for i in _first(wrong, offset, seq)
+                for i in first(wrong, offset, seq)
             ),
             "reordered_write",
             "",
@@ -266,23 +263,3 @@ def _at_offset(b: Block, send: int) -> bool:
     mine = b.copies_of_send(send)
     c, s = b.copies, b.sends
     return bool(((c["topic"][mine] == s["topic"][send]) & (c["offset"][mine] == s["offset"][send])).any())
-
-
-def _of_send(b: Block, i: int) -> dict[str, Any]:
-    s = b.sends
-    place = {"topic": b.place(int(s["topic"][i])), "partition": known(s["partition"][i])}
-    who = {"producer": b.producer, "incarnation": int(s["incarnation"][i]), "seq": int(s["seq"][i])}
-    return {**place, "offset": known(s["offset"][i]), **who}
-
-
-def _of_copy(b: Block, i: int) -> dict[str, Any]:
-    c = b.copies
-    place = {"topic": b.place(int(c["topic"][i])), "partition": int(c["partition"][i]), "offset": int(c["offset"][i])}
-    who = {"producer": b.producer, "incarnation": int(c["incarnation"][i]), "seq": int(c["seq"][i])}
-    return {**place, **who, "at_us": known(c["timestamp"][i])}
-
-
-def _first(rows: Ints, *keys: Ints) -> list[int]:
-    """At most CAP of the rows, the lowest keys first."""
-    order = np.lexsort([key[rows] for key in reversed(keys)])
-    return [int(i) for i in rows[order[:CAP]]]

@@ -20,6 +20,7 @@ from checks.expectations.words import FINDINGS, duration, listed, of, tell
 CLIENT_FAULTS = "consumer."
 
 BY_TIME = {"duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"}
+BY_TIME |= {"zombie_commit", "precommitted_read", "hanging_transaction"}
 """The checks that ask what had happened before what: with a clock that ran backwards they cannot say."""
 
 

@@ -31,7 +31,7 @@ def all_is_well(s: Story) -> None:
     s.assigned(generation=1).got(0, 1).commit(2).got(2).commit(3).revoked()
 
 
-@story(lost_write=1)
+@story(lost_write=1, offset_reuse=1)
 def acked_and_gone(s: Story) -> None:
     s.observed("leader", 2).observed("leader_epoch", 3).observed("isr", "[1, 2, 3]")
     s.producer_config = {"acks": "1"}
@@ -69,7 +69,7 @@ def compacted_away(s: Story) -> None:
     s.send(0, 0).wrote(1)
 
 
-@story(lost_write=1)
+@story(lost_write=1, offset_reuse=1)
 def another_incarnation_does_not_stand_for_it(s: Story) -> None:
     s.life(s.producer, "started", "crashed")
     s.send(0, 0).log(0, 0, incarnation=2).send(0, 0, incarnation=2).life(
@@ -489,7 +489,7 @@ def without_identity_and_not_in_the_log(s: Story) -> None:
     s.wrote(0).assigned().got(0).got(1, seq=lambda _: None).commit(1)
 
 
-@story(dirty_read=1, skipped_delivery=1)
+@story(dirty_read=1, skipped_delivery=1, offset_reuse=1)
 def another_record_stands_there_now(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 77).got(2).commit(3)
 
@@ -633,3 +633,338 @@ def the_clock_stepped_back(s: Story) -> None:
     s.wrote(0)
     s.now -= 500_000
     s.wrote(1).assigned().got(0, 1).commit(2)
+
+
+# --- offsets that were given away twice, or evicted
+
+
+@story(resurrected_write=1)
+def failed_and_there(s: Story) -> None:
+    s.wrote(0).send(1, outcome="fail").log(1, 1)
+
+
+@story()
+def failed_and_sent_again(s: Story) -> None:
+    """Two sends of one record: the one that did not fail put it there."""
+    s.wrote(0).send(1, outcome="fail").wrote(1)
+
+
+@story()
+def failed_in_a_transaction_and_hidden(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=False)
+
+
+@story(resurrected_write__undetermined=1)
+def failed_in_a_transaction_and_nobody_knows_who_sees_it(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=None)
+
+
+@story(resurrected_write=1)
+def failed_in_a_transaction_and_seen(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).send(1, outcome="fail", txn=1).log(1, 1)
+
+
+@story(offset_reuse=1, lost_write=1)
+def acked_where_another_record_stands(s: Story) -> None:
+    s.observed("leader", 2).observed("leader_epoch", 3)
+    s.wrote(0).send(1, 1)
+    s.fault("injected").observed("leader", 1).observed("leader_epoch", 4)
+    s.send(2, 1).log(1, 2)
+
+
+@story(offset_reuse=1, dirty_read=1, skipped_delivery=1)
+def delivered_where_another_record_stands(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 7).got(2).commit(3)
+
+
+@story(offset_reuse=1, dirty_read=2)
+def two_readers_got_different_records(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.wrote(0)
+    s.assigned(1, source="start").got(0).got(1, seq=lambda _: 7)
+    s.assigned(2, source="start").got(0).got(1, seq=lambda _: 8)
+
+
+@story(duplicate_write=1)
+def the_same_record_acked_and_delivered_at_one_offset(s: Story) -> None:
+    s.send(0, 0).log(0, 0).send(1, 1).log(1, 0).rows["sends"].pop()
+    s.assigned().got(0).got(1, seq=lambda _: 0).commit(2)
+
+
+@story(evicted_delivery=2)
+def removed_before_it_was_read(s: Story) -> None:
+    s.log_start = 3
+    s.send(0, 0).send(1, 1).send(2, 2).wrote(3)
+    s.assigned().got(0).commit(1).got(3).commit(4)
+
+
+@story()
+def removed_after_it_was_read(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).assigned().got(0, 1, 2).commit(3)
+
+
+@story()
+def removed_before_the_range_of_the_reader(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).assigned(position=2).got(2).commit(3)
+
+
+@story(evicted_delivery__undetermined=1)
+def removed_from_a_partition_that_was_never_held(s: Story) -> None:
+    s.partitions, s.log_start = 2, 1
+    s.send(0, 0).wrote(1).send(2, 0, partition=1)
+    s.assigned(position=1).got(1).commit(2)
+
+
+@story()
+def removed_without_ever_having_been_acknowledged(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, outcome="unknown").wrote(1).assigned().got(1).commit(2)
+
+
+@story()
+def removed_of_an_aborted_transaction(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0, txn=1).transaction(1, "aborted", s.now).wrote(1).assigned().got(1).commit(2)
+
+
+# --- transactions
+
+
+@story()
+def a_transaction_committed_and_one_aborted(s: Story) -> None:
+    s.in_transaction(1, "committed", 0, 1).in_transaction(2, "aborted", 2, 3).in_transaction(3, "committed", 4)
+    s.assigned().got(0, 1, 4).commit(5)
+
+
+@story()
+def read_uncommitted_gets_everything(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"}
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1)
+    s.assigned().got(0, 1).commit(2)
+
+
+@story(stalled_delivery=1)
+def read_uncommitted_lacks_what_was_aborted(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"}
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1)
+    s.assigned().got(0).commit(1)
+
+
+@story(aborted_read=1)
+def an_aborted_record_delivered(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1)
+    s.assigned().got(0, 1).commit(2)
+
+
+@story(aborted_read=1)
+def a_hidden_record_delivered_whose_transaction_nobody_ended(s: Story) -> None:
+    s.life(s.producer, "started").in_transaction(1, "committed", 0)
+    s.send(1, 1, txn=2).log(1, 1, committed=False).life(s.producer, "crashed")
+    s.assigned().got(0, 1).commit(2)
+
+
+@story()
+def acked_in_an_aborted_transaction_and_not_there(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).send(1, 1, txn=2).transaction(2, "aborted", s.now)
+
+
+@story()
+def acked_in_a_transaction_that_a_crash_cut_off(s: Story) -> None:
+    s.life(s.producer, "started").in_transaction(1, "committed", 0).send(1, 1, txn=2).life(s.producer, "crashed")
+
+
+@story()
+def written_again_after_its_transaction_was_aborted(s: Story) -> None:
+    s.send(0, 0, txn=1).log(0, 0, committed=False).transaction(1, "aborted", s.now - 2_000)
+    s.send(0, 1, txn=2).log(1, 0).transaction(2, "committed", s.now - 2_000)
+    s.assigned().got(1, seq=lambda _: 0).commit(2)
+
+
+@story(torn_transaction=1)
+def part_of_a_committed_transaction_is_hidden(s: Story) -> None:
+    s.in_transaction(1, "committed", 0, 1).rows["log"][-1]["committed"] = False
+
+
+@story(torn_transaction=1, lost_write=1)
+def part_of_a_committed_transaction_is_absent(s: Story) -> None:
+    s.in_transaction(1, "committed", 0, 1).rows["log"].pop()
+
+
+@story(torn_transaction=1)
+def part_of_an_aborted_transaction_is_seen(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0, 1).rows["log"][-1]["committed"] = True
+
+
+@story()
+def a_transaction_of_unknown_end_is_seen(s: Story) -> None:
+    s.in_transaction(1, "unknown", 0, seen=True).in_transaction(2, "unknown", 1, seen=False)
+
+
+@story(torn_transaction__undetermined=1)
+def nobody_knows_who_sees_a_committed_record(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).rows["log"][-1]["committed"] = None
+
+
+@story(precommitted_read=1)
+def delivered_while_the_transaction_was_still_sent_to(s: Story) -> None:
+    epoch = s.assigned()
+    s.send(0, 0, txn=1).log(0, 0)
+    epoch.got(0)
+    s.send(1, 1, txn=1).log(1, 1).transaction(1, "committed", s.now - 5_000)
+    epoch.got(1).commit(2)
+
+
+@story()
+def delivered_before_the_producer_knew_of_its_commit(s: Story) -> None:
+    epoch = s.assigned()
+    s.send(0, 0, txn=1).log(0, 0)
+    epoch.got(0, polled_us=s.now)
+    s.transaction(1, "committed", s.now - 5_000)
+    epoch.commit(1)
+
+
+@story(hanging_transaction=1)
+def stood_still_at_the_end_of_the_drive(s: Story) -> None:
+    s.life(s.producer, "started").wrote(0).stood(1, 1).send(1, 1, txn=1).log(1, 1, committed=False)
+    s.life(s.producer, "crashed").stood(1, 2)
+
+
+@story(hanging_transaction=1)
+def stood_still_until_the_broker_gave_up(s: Story) -> None:
+    s.wrote(0).stood(0, 1).tick(10_002_000)
+    s.stood(1, 1)
+
+
+@story()
+def stood_still_while_a_transaction_was_going_on(s: Story) -> None:
+    s.stood(0, 0)
+    began = s.now
+    s.send(0, 0, txn=1).log(0, 0).stood(0, 1).tick(30_000_000)
+    s.transaction(1, "committed", began).stood(1, 1)
+
+
+@story()
+def stood_still_for_a_short_time(s: Story) -> None:
+    s.wrote(0).stood(0, 1).tick(9_000_000)
+    s.stood(1, 1)
+
+
+@story()
+def stood_still_while_nobody_answered(s: Story) -> None:
+    s.wrote(0).stood(0, 1).observed("offsets_answer", "false").tick(30_000_000)
+    s.observed("offsets_answer", "true").stood(1, 1)
+
+
+# --- commits, owners and coordinators
+
+
+@story(zombie_commit=1)
+def committed_after_another_had_begun(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=1).got(0, 1)
+    new = s.assigned(2, generation=2)
+    s.tick()
+    old.commit(2)
+    new.revoked()
+    old.lost(generation=1)
+
+
+@story(zombie_commit=1)
+def committed_after_another_had_begun_without_generations(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1).got(0, 1).revoked()
+    s.assigned(2)
+    s.tick()
+    old.commit(2)
+
+
+@story()
+def committed_while_it_was_revoked(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=1).got(0)
+    old.commit(1, completed_us=s.now + 9_000).revoked()
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
+
+
+@story()
+def refused_after_another_had_begun(s: Story) -> None:
+    s.members = 2
+    s.wrote(0)
+    old = s.assigned(1, generation=1)
+    s.assigned(2, generation=2).got(0).commit(1)
+    old.commit(0, "fail").lost(generation=1)
+
+
+def _members(s: Story, *held: str) -> list[dict[str, object]]:
+    return [
+        {"member_id": f"m{n}", "client_id": s.reader(n), "partitions": [f"{s.name}/{p}" for p in partitions]}
+        for n, partitions in enumerate(held, 1)
+    ]
+
+
+def _settled(s: Story, *held: str, us: int = 3_000_000) -> None:
+    s.partitions, s.members = 4, 2
+    s.wrote(0).assigned().got(0).commit(1).revoked()
+    s.group_seen(state="Stable", members=_members(s, *held)).tick(us)
+    s.group_seen(state="PreparingRebalance")
+
+
+@story(unbalanced_assignment=1)
+def three_partitions_against_one(s: Story) -> None:
+    _settled(s, "012", "3")
+
+
+@story(unbalanced_assignment=1)
+def partitions_that_are_not_neighbours(s: Story) -> None:
+    _settled(s, "02", "13")
+
+
+@story()
+def two_partitions_each(s: Story) -> None:
+    _settled(s, "01", "23")
+
+
+@story()
+def partitions_that_need_not_be_neighbours(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "cooperative-sticky"}
+    _settled(s, "02", "13")
+
+
+@story()
+def three_partitions_against_one_for_a_moment(s: Story) -> None:
+    _settled(s, "012", "3", us=1_000_000)
+
+
+@story(unbalanced_assignment__undetermined=1)
+def spread_by_an_assignor_that_promises_nothing(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "my-own"}
+    _settled(s, "012", "3")
+
+
+def _coordinated(s: Story, coordinator: int, us: int) -> None:
+    s.wrote(0).assigned().got(0).commit(1).revoked()
+    s.observed("partitions", 50, "__consumer_offsets")
+    for n in range(50):
+        s.observed("leader", 1, f"__consumer_offsets/{n}")
+    s.group_seen(coordinator=coordinator).tick(us)
+    s.group_seen(coordinator=1)
+
+
+@story(misplaced_coordinator=1)
+def coordinated_by_another_broker(s: Story) -> None:
+    _coordinated(s, 2, 3_000_000)
+
+
+@story()
+def coordinated_by_the_leader(s: Story) -> None:
+    _coordinated(s, 1, 3_000_000)
+
+
+@story()
+def coordinated_by_another_broker_during_an_election(s: Story) -> None:
+    _coordinated(s, 2, 1_000_000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -93,6 +94,30 @@ class Story:
     def observed(self, key: str, value: Any, entity: str | None = None) -> Story:
         entity = entity or f"{self.name}/0"
         self.rows["cluster"].append({"at_us": self.tick(), "entity": entity, "key": key, "value": str(value)})
+        return self
+
+    def transaction(self, txn: int, outcome: str, began_us: int, **more: Any) -> Story:
+        row = {"producer": self.producer, "incarnation": 1, "txn": txn, "outcome": outcome, "began_us": began_us}
+        self.rows["transactions"].append(row | {"ended_us": self.tick()} | more)
+        return self
+
+    def in_transaction(self, txn: int, outcome: str, *seqs: int, seen: bool | None = None) -> Story:
+        """Acknowledged in one transaction, which then ended; seen: by read_committed readers."""
+        began = self.now
+        for seq in seqs:
+            self.wrote(seq, txn=txn)
+            self.rows["log"][-1].pop("txn")
+            self.rows["log"][-1]["committed"] = outcome == "committed" if seen is None else seen
+        return self.transaction(txn, outcome, began)
+
+    def stood(self, stable: int, end: int) -> Story:
+        """What the observer saw of partition 0."""
+        return self.observed("end_offset", end).observed("last_stable_offset", stable)
+
+    def group_seen(self, **values: Any) -> Story:
+        """What the observer saw of the group."""
+        for key, value in values.items():
+            self.observed(key, json.dumps(value), f"group:{self.name}")
         return self
 
     def saw_committed(self, offset: int) -> Story:

@@ -33,6 +33,26 @@ class Committer:
         return self.group if self.mode == "subscribe" else self.consumer
 
 
+NO_TXN, COMMITTED, ABORTED, UNDECIDED = 0, 1, 2, 3
+"""What became of the transaction that a record was sent in."""
+ENDS = {"committed": COMMITTED, "aborted": ABORTED}
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """Those of one producer incarnation, by number, ascending; last_us: when the last send to each was invoked."""
+
+    numbers: Ints
+    ends: Ints
+    last_us: Ints
+
+    def at(self, txn: Ints) -> tuple[Ints, Ints]:
+        """End and last send of some sends' transactions, given by number; NONE is none."""
+        found = np.minimum(np.searchsorted(self.numbers, txn), len(self.numbers) - 1)
+        inside = txn != NONE
+        return np.where(inside, self.ends[found], NO_TXN), np.where(inside, self.last_us[found], NONE)
+
+
 @dataclass(frozen=True)
 class Case:
     """The facts of a run that go to every executor.
@@ -43,6 +63,8 @@ class Case:
     log_ends: by (topic, partition), the offset behind the last record that is in the log.
     questions: by (topic, partition), the epochs that asked what was committed.
     pooled: the readers whose records may be overtaken, see `readers.Reader`.
+    transactions: by producer and incarnation, those it sent to. sees_all: the readers with read_uncommitted.
+    contested: (topic, partition, block) in which acknowledgements and log differ, or where transactions were written.
     """
 
     run: str
@@ -60,6 +82,9 @@ class Case:
     committers: list[Committer]
     questions: dict[tuple[str, int], list[Question]]
     pooled: frozenset[str] = frozenset()
+    transactions: dict[Who, Transactions] = field(default_factory=dict)
+    contested: frozenset[tuple[str, int, int]] = frozenset()
+    sees_all: frozenset[str] = frozenset()
     injected: dict[str, int] = field(default_factory=dict)
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()
@@ -69,6 +94,10 @@ class Case:
         object.__setattr__(self, "topic_ids", {name: i for i, name in enumerate(self.topics)})
         object.__setattr__(self, "who_ids", {who: i for i, who in enumerate(self.who)})
         object.__setattr__(self, "committer_ids", {c: i for i, c in enumerate(self.committers)})
+        successors: dict[tuple[str, str, int], list[Epoch]] = {}
+        for epoch in self.epochs:
+            successors.setdefault(epoch.place, []).append(epoch)
+        object.__setattr__(self, "successors", successors)
         object.__setattr__(self, "committing", frozenset(c.reader for c in self.committers))
 
     topic_ids: dict[str, int] = field(init=False, repr=False)
@@ -76,6 +105,8 @@ class Case:
     committer_ids: dict[Committer, int] = field(init=False, repr=False)
     committing: frozenset[str] = field(init=False, repr=False)
     """The readers that commit."""
+    successors: dict[tuple[str, str, int], list[Epoch]] = field(init=False, repr=False)
+    """The epochs of each reader on each partition, in turn."""
 
     def epoch_of(self, committer: Committer, topic: str, partition: int) -> Epoch | None:
         """The epoch in which a consumer commits for a partition; None if there is none on record."""
@@ -98,6 +129,32 @@ def later_lowest(survey: Tally) -> dict[tuple[str, int, str, int], tuple[Ints, I
         key: (blocks, np.minimum.accumulate(lowest[::-1])[::-1])
         for key, (blocks, lowest) in survey.each("lowest", "lowest")
     }
+
+
+def transactions(survey: Tally, rows: list[dict[str, Any]]) -> dict[Who, Transactions]:
+    """Those that were sent to. rows: of table `transactions`; one without a row was cut off by a crash: undecided."""
+    ends: dict[Who, dict[int, int]] = {}
+    for row in rows:
+        told = ends.setdefault((row["producer"], row["incarnation"]), {})
+        end = ENDS.get(row["outcome"], UNDECIDED)
+        told[row["txn"]] = end if told.get(row["txn"], end) == end else UNDECIDED
+    found = {}
+    for (producer, incarnation), (numbers, last) in survey.each("highest", "last_invoked"):
+        told = ends.get((producer, incarnation), {})
+        known = np.array([told.get(n, UNDECIDED) for n in numbers.tolist()], np.int64)
+        found[producer, incarnation] = Transactions(numbers, known, last)
+    return found
+
+
+def contested(survey: Tally) -> frozenset[tuple[str, int, int]]:
+    """See `Case.contested`."""
+    in_log = {tuple(key): digest for key, digest in survey.each("digest", "stands_at")}
+    written = survey.get("set", "transactional") or set()
+    return frozenset(
+        (topic, partition, block)
+        for (topic, partition, block), digest in survey.each("digest", "acked_at")
+        if (topic, partition) in written or in_log.get((topic, partition, block)) != digest
+    )
 
 
 def heads(survey: Tally, epochs: Epochs) -> dict[tuple[str, int], tuple[int, int]]:

@@ -20,27 +20,31 @@ from checks.audit.large.survey import BLOCK_BITS, committers
 OK, FAIL, UNKNOWN = 0, 1, 2
 OUTCOMES = {"ok": OK, "fail": FAIL, "unknown": UNKNOWN}
 
-SEND = ("seq", "incarnation", "topic", "partition", "offset", "outcome", "invoked_us", "completed_us")
-COPY = ("seq", "incarnation", "topic", "partition", "offset", "timestamp")
-RECORD = ("offset", "who", "seq", "timestamp")
-DELIVERY = ("epoch", "ordinal", "offset", "who", "seq", "sent_us", "processed_us")
+SEND = ("seq", "incarnation", "topic", "partition", "offset", "outcome", "end", "invoked_us", "completed_us")
+COPY = ("seq", "incarnation", "topic", "partition", "offset", "timestamp", "committed")
+RECORD = ("offset", "who", "seq", "timestamp", "committed")
+DELIVERY = ("epoch", "ordinal", "offset", "who", "seq", "sent_us", "polled_us", "processed_us")
+ACK = ("offset", "who", "seq", "end", "last_us", "completed_us")
 GAP = ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled")
 COMMIT = ("committer", "offset", "kind", "outcome", "requested_us", "completed_us")
 DONE = ("epoch", "at_us", "done")
 RUN = ("first", "last")
-"""The columns of each kind of rows in a block; topics, `who`s and committers are numbers of those in `Case`. `polled`:
-1 where what a gap lacks was polled and never done."""
+"""The columns of each kind of rows in a block; topics, `who`s and committers are numbers of those in `Case`.
+
+`end` is what became of the transaction (`case.NO_TXN`, …), `last_us` when the last send to it was invoked, `committed`
+1, 0, or NONE where it is not known, and `polled` 1 where what a gap lacks was polled and never done.
+"""
 
 KINDS = ("sync", "async", "auto", "transaction")
 COMMITTED = {"ok": 0, "unknown": 1}
 NOT_COMMITTED = 2
 
 NEEDED = {
-    "sends": ("producer", *SEND),
-    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq"),
+    "sends": ("producer", "txn", *(name for name in SEND if name != "end")),
+    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed"),
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
-        *("producer", "producer_incarnation", "seq", "sent_us", "processed_us"),
+        *("producer", "producer_incarnation", "seq", "sent_us", "polled_us", "processed_us"),
     ),
     "commits": (
         *("consumer", "incarnation", "group", "mode", "assignment", "topic", "partition", "offset", "kind", "outcome"),
@@ -77,17 +81,44 @@ def commit_block(topic: str, partition: int) -> str:
 def _sends(part: Part, case: Case) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     outcomes, words = part.codes("outcome")
-    columns = {name: part.ints(name) for name in SEND if name not in ("topic", "outcome")}
+    columns = {name: part.ints(name) for name in SEND if name not in ("topic", "outcome", "end")}
     columns["topic"] = _topics(part, case)
     columns["outcome"] = np.array([OUTCOMES.get(word, UNKNOWN) for word in words], np.int64)[outcomes]
+    columns["end"], last_us = _ends(part, codes, producers, case)
     for (code, block), mine in sections(codes, columns["seq"] >> BLOCK_BITS):
-        yield write_block(producers[code], block), "sends", pack({n: mine.ints(c) for n, c in columns.items()})
+        yield write_block(producers[code], block), "sends", pack({n: mine.ints(columns[n]) for n in SEND})
+    if case.contested:
+        columns["last_us"], columns["who"] = last_us, _who(codes, producers, columns["incarnation"], case)
+        yield from _acks(columns, case)
+
+
+def _ends(part: Part, codes: Ints, producers: list[str], case: Case) -> tuple[Ints, Ints]:
+    """What became of each send's transaction, and when the last send to it was invoked."""
+    ends, last_us = np.zeros(part.rows, np.int64), np.full(part.rows, NONE, np.int64)
+    txn = part.ints("txn") if case.transactions else np.full(part.rows, NONE, np.int64)
+    inside = np.flatnonzero(txn != NONE)
+    for (code, life), mine in sections(codes[inside], part.ints("incarnation")[inside]):
+        rows = mine.ints(inside)
+        ends[rows], last_us[rows] = case.transactions[producers[code], life].at(txn[rows].astype(np.int64))
+    return ends, last_us
+
+
+def _acks(columns: Columns, case: Case) -> Iterator[Piece]:
+    """What was acknowledged where, of the blocks of offsets in which that has to be looked at."""
+    placed = np.flatnonzero((columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE))
+    kept = {n: columns[n][placed] for n in (*ACK, "topic", "partition")}
+    for (topic, partition, block), mine in sections(kept["topic"], kept["partition"], kept["offset"] >> BLOCK_BITS):
+        if (case.topics[topic], partition, block) in case.contested:
+            packed = pack({n: mine.ints(kept[n]) for n in ACK})
+            yield read_block(case.topics[topic], partition, block), "acks", packed
 
 
 def _log(part: Part, case: Case) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp")}
     columns["topic"] = _topics(part, case)
+    committed, told = part.flags("committed")
+    columns["committed"] = np.where(told, committed.astype(np.int64), NONE)
     own = np.flatnonzero(part.own_records(case.run))
     whole = len(own) == part.rows
     kept = columns if whole else {n: c[own] for n, c in columns.items()}
@@ -101,18 +132,27 @@ def _log(part: Part, case: Case) -> Iterator[Piece]:
 
 def _runs_of_log(columns: Columns, case: Case) -> Iterator[Piece]:
     """The log as runs of contiguous offsets, for the commits on each partition."""
+    yield from _runs(columns, "runs", case)
+    if len(seen := np.flatnonzero(columns["committed"] != 0)) < len(columns["offset"]):
+        yield from _runs({n: columns[n][seen] for n in ("topic", "partition", "offset")}, "committed_runs", case)
+    else:
+        yield from _runs(columns, "committed_runs", case)
+
+
+def _runs(columns: Columns, kind: str, case: Case) -> Iterator[Piece]:
     for (topic, partition), mine in sections(columns["topic"], columns["partition"]):
         offset = mine.ints(columns["offset"])
         if (offset[1:] < offset[:-1]).any():
             offset = np.sort(offset)
         starts = runs(offset - np.arange(len(offset)))
         lasts = offset[np.append(starts[1:], len(offset)) - 1]
-        yield commit_block(case.topics[topic], partition), "runs", pack({"first": offset[starts], "last": lasts})
+        yield commit_block(case.topics[topic], partition), kind, pack({"first": offset[starts], "last": lasts})
 
 
 def _deliveries(part: Part, case: Case) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     columns = {n: part.ints(n) for n in ("ordinal", "partition", "offset", "seq", "sent_us", "processed_us")}
+    columns["polled_us"] = part.ints("polled_us") if case.transactions else np.full(part.rows, NONE, np.int64)
     columns["topic"] = _topics(part, case)
     columns["who"] = _who(codes, producers, part.ints("producer_incarnation"), case)
     starts: list[Ints] = []

@@ -16,6 +16,7 @@ import numpy as np
 from checks.audit.findings import CAP, finding
 from checks.audit.large.case import Committer
 from checks.audit.large.columns import NONE, Ints, Mask, Part, known
+from checks.audit.large.digest import note_places
 from checks.audit.large.group import Rows, counted, grouped, runs, sections
 from checks.audit.large.segments import segments
 from checks.audit.large.tally import Tally, histogram
@@ -27,7 +28,10 @@ BLOCK_BITS = 20
 """A block spans 2^20 offsets of a partition, or 2^20 seqs of a producer."""
 
 NEEDED = {
-    "sends": ("producer", "incarnation", "topic", "partition", "offset", "outcome", "invoked_us", "completed_us"),
+    "sends": (
+        *("producer", "incarnation", "seq", "topic", "partition", "offset", "outcome", "txn"),
+        *("invoked_us", "completed_us"),
+    ),
     "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "crc_ok"),
     "deliveries": (
         *("consumer", "incarnation", "group", "mode", "assignment", "ordinal", "topic", "partition", "offset"),
@@ -83,6 +87,9 @@ def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
     if wanted.routes:
         misrouted_write(part, wanted.routes, tally)
     _backwards(tally, "sends", codes, producers, completed < invoked)
+    placed = np.flatnonzero(np.isin(outcomes, [n for n, word in enumerate(words) if word == "ok"]) & (offset >= 0))
+    note_places(part, "acked_at", BLOCK_BITS, placed, tally)
+    _transactions(part, codes, producers, topics, names, tally)
     starts = runs(topics, outcomes, partition, invoked, completed)
     lengths = np.diff(starts, append=part.rows)
     located = np.add.reduceat((offset >= 0).astype(np.int64), starts)
@@ -108,6 +115,20 @@ def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
         heat(tally, "ack", topic, done, took, count, wanted.cell_us)
         tally.add("counts", "acked_curve", topic, value=counted(bucket(done), count))
         _reached(tally, "acked_reached", (topic,), places, done, reached)
+
+
+def _transactions(part: Part, codes: Ints, producers: list[str], topics: Ints, names: list[str], tally: Tally) -> None:
+    """When each transaction was still being sent to, and which partitions have records of transactions."""
+    txn = part.ints("txn")
+    inside = np.flatnonzero(txn != NONE)
+    if not len(inside):
+        return
+    lives, partition, invoked = (part.ints(n)[inside] for n in ("incarnation", "partition", "invoked_us"))
+    for (code, life), mine in sections(codes[inside], lives):
+        numbers, (last,) = grouped(mine.ints(txn[inside]), (np.maximum, mine.ints(invoked)))
+        tally.add("highest", "last_invoked", producers[code], life, value=(numbers, last))
+    for (code, place), _ in sections(topics[inside], partition):
+        tally.add("set", "transactional", value={(names[code], place)})
 
 
 def _backwards(tally: Tally, table: str, codes: Ints, clients: list[str], wrong: Mask) -> None:
@@ -143,6 +164,7 @@ def _log(part: Part, wanted: Wanted, tally: Tally) -> None:
     crc_ok, crc_known = part.flags("crc_ok")
     _note_who(codes, producers, incarnation, tally)
     own = part.own_records(wanted.run)
+    note_places(part, "stands_at", BLOCK_BITS, np.flatnonzero(own), tally)
     for (code, place), mine in sections(topics, partition):
         topic = names[code]
         tally.add("set", "topics", value={topic})
@@ -206,6 +228,7 @@ def _deliveries(part: Part, wanted: Wanted, tally: Tally) -> None:
         tally.add("all", "segments", *key, value=[segment])
         tally.add("sum", "delivered", reader, value=segment["rows"])
         _moved(tally, reader, key[3], key[4], mine, processed, offset)
+        tally.add("sum", "delivered_of", key[3], value=segment["rows"])
     tally.add("set", "topics", value=set(names))
 
 

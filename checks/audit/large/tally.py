@@ -40,8 +40,11 @@ def _findings(a: tuple[int, list[Finding]], b: tuple[int, list[Finding]]) -> tup
     return a[0] + b[0], cap([*a[1], *b[1]])
 
 
+_DIGEST = (1 << 66) - 1
+
 MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "sum": lambda a, b: a + b,
+    "digest": lambda a, b: (a + b) & _DIGEST,
     "max": max,
     "min": min,
     "counts": _sparse(np.add),

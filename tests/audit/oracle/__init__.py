@@ -1,8 +1,8 @@
 """A second audit, in plain Python over the rows of one small history: slow, and plain enough to be read as the rules.
 
 It is written from DESIGN ("What the words of the checks mean exactly") and shares no code with `checks.audit`. `facts`
-is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `reading` and `groups` the
-checks.
+is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `reading`, `groups`,
+`places` and `watching` the checks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from chaos.scenario import Scenario
 from tests.audit.oracle.epochs import reading_of
 from tests.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
 from tests.audit.oracle.groups import judge_groups
+from tests.audit.oracle.places import judge_places
 from tests.audit.oracle.reading import count_examined, judge_reading
 from tests.audit.oracle.starts import commits_of, judge_starts
+from tests.audit.oracle.watching import judge_watching
 from tests.audit.oracle.writing import judge_writing
 
 __all__ = ["Finding", "Judgement", "Row", "Rows", "judge"]
@@ -27,5 +29,7 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     known = judge_starts(case, reading, commits)
     judge_reading(case, reading, commits, verdict)
     judge_groups(case, reading, commits, known, verdict)
+    judge_places(case, reading, verdict)
+    judge_watching(case, verdict)
     count_examined(case, reading, verdict)
     return verdict

@@ -57,6 +57,13 @@ class ReaderFacts:
     checkpoint: bool = True
     grouped: bool = True
     pooled: bool = False
+    sees_uncommitted: bool = False
+    assignor: str = ""
+    group: str | None = None
+
+    def sees(self, record: Row) -> bool:
+        """Whether its isolation level lets it see a record of the log."""
+        return self.sees_uncommitted or record["committed"] is not False
 
 
 @dataclass
@@ -88,6 +95,22 @@ class Case:
                 return row["start"], row["end"]
         return None
 
+    def facts(self, reader: str) -> ReaderFacts:
+        """What the scenario says of a reader; of one that it does not know, nothing."""
+        return self.readers.get(reader, ReaderFacts(reader, "", frozenset()))
+
+    def fate(self, send: Row) -> str:
+        """What became of the transaction of a send: "" if it had none, committed, aborted, or unknown."""
+        if send["txn"] is None:
+            return ""
+        key = send["producer"], send["incarnation"], send["txn"]
+        ends = {
+            row["outcome"]
+            for row in self.rows["transactions"]
+            if (row["producer"], row["incarnation"], row["txn"]) == key
+        }
+        return str(ends.pop()) if len(ends) == 1 and ends <= {"committed", "aborted"} else "unknown"
+
     def is_own(self, record: Row) -> bool:
         """Whether a log record carries a whole identity of this run."""
         return record["run"] == self.run and None not in (record["producer"], record["incarnation"], record["seq"])
@@ -95,11 +118,15 @@ class Case:
 
 @dataclass
 class Judgement:
-    """What is wrong with a history, and by (check, scope) what cannot be decided and how much was looked at."""
+    """What is wrong with a history, and by (check, scope) what cannot be decided and how much was looked at.
+
+    looked_at: (check, scope) of each row that a rule met on its way, for `reading.count_examined` to count.
+    """
 
     findings: Counter[Finding] = field(default_factory=Counter)
     undetermined: Counter[tuple[str, str]] = field(default_factory=Counter)
     examined: Counter[tuple[str, str]] = field(default_factory=Counter)
+    looked_at: list[tuple[str, str]] = field(default_factory=list)
 
     def counts(self) -> Counter[tuple[str, str, str]]:
         """Findings by check, split and scope."""
@@ -114,23 +141,50 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
     readers: dict[str, ReaderFacts] = {}
     for c in scenario.consumers:
         earliest = str(c.config.get("auto.offset.reset", "latest")).lower() in ("earliest", "smallest", "beginning")
+        uncommitted = str(c.config.get("isolation.level", "read_committed")) == "read_uncommitted"
+        assignor = str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(",")[0]
+        if c.config.get("group.protocol") == "consumer":
+            assignor = str(c.config.get("group.remote.assignor", "uniform"))
         commits, auto = c.commit.when != "never", c.commit.kind == "auto"
         if c.mode == "subscribe":
             same = readers.get(c.group)
+            mine = frozenset(c.topics_among(t.name for t in scenario.topics))
             if same:
                 earliest &= same.resets_to_earliest
                 commits, auto = commits or same.commits, auto or same.auto
-            topics = frozenset(c.topics_among(t.name for t in scenario.topics)) | (same.topics if same else frozenset())
+                uncommitted = uncommitted or same.sees_uncommitted
+                assignor = assignor if (assignor, set(mine)) == (same.assignor, set(same.topics)) else ""
+            topics = mine | (same.topics if same else frozenset())
             pooled = c.workers is not None or (same is not None and same.pooled)
             readers[c.group] = ReaderFacts(
-                c.group, "subscribe", topics, earliest, earliest, commits, auto, pooled=pooled
+                c.group,
+                "subscribe",
+                topics,
+                earliest,
+                earliest,
+                commits,
+                auto,
+                pooled=pooled,
+                sees_uncommitted=uncommitted,
+                assignor=assignor,
+                group=c.group,
             )
         else:
             first = c.start == "earliest" or (c.start == "group" and earliest)
             for n in range(1, c.members + 1):
                 name, topics = f"{c.name}/{n}", frozenset(c.topics)
                 readers[name] = ReaderFacts(
-                    name, "assign", topics, earliest, first, commits, auto, c.checkpoint, c.group is not None
+                    name,
+                    "assign",
+                    topics,
+                    earliest,
+                    first,
+                    commits,
+                    auto,
+                    c.checkpoint,
+                    c.group is not None,
+                    sees_uncommitted=uncommitted,
+                    group=c.group,
                 )
     return readers
 

@@ -18,6 +18,7 @@ def judge_groups(
     for commit in sure:
         _overcommit(case, commit, epochs.get(key_of(commit.row)), verdict)
         _rewind(commit, sure, epochs.get(key_of(commit.row)), verdict)
+        _zombie(commit, epochs.get(key_of(commit.row)), reading, verdict)
     for (reader, _, _), turns in reading.items():
         if turns[0].mode == "subscribe":
             _owners(reader, turns, verdict)
@@ -41,6 +42,7 @@ def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgem
         return
     for record in case.rows["log"]:
         here = (record["topic"], record["partition"]) == (row["topic"], row["partition"])
+        here = here and case.facts(reader_name(row)).sees(record)
         if here and reached <= record["offset"] < row["offset"]:
             verdict.findings[_finding("overcommit", row)] += 1
             return
@@ -68,6 +70,24 @@ def _rewind(commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Ju
     sought = epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= commit.offset
     if commit.offset < in_force.offset and not sought:
         verdict.findings[_finding("commit_rewind", commit.row)] += 1
+
+
+def _zombie(commit: Commit, epoch: Epoch | None, reading: Reading, verdict: Judgement) -> None:
+    """zombie_commit: another member had surely begun there before it was asked for, in a later generation (or, where
+    generations are not known, after the committer had given the partition up)."""
+    if epoch is None or epoch.mode != "subscribe":
+        return
+    turns = reading[epoch.reader, epoch.topic, epoch.partition]
+    for later in turns[turns.index(epoch) + 1 :]:
+        if later.holder == epoch.holder or later.begin_us >= commit.from_us:
+            continue
+        if epoch.generation is not None and later.generation is not None:
+            taken = later.generation > epoch.generation
+        else:
+            taken = epoch.end in ("revoked", "lost") and epoch.end_us <= later.begin_us
+        if taken:
+            verdict.findings[_finding("zombie_commit", commit.row)] += 1
+            return
 
 
 def _owners(reader: str, turns: list[Epoch], verdict: Judgement) -> None:

@@ -17,11 +17,12 @@ def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: 
         turns = reading.get((reader, topic, partition), [])
         log = {r["offset"]: r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)}
         scope = reader, topic, partition
-        _undelivered(case, scope, turns, log, commits, verdict)
+        seen = {offset: record for offset, record in log.items() if case.facts(reader).sees(record)}
+        _undelivered(case, scope, turns, seen, commits, verdict)
         _again(scope, turns, log, verdict)
         _dirty(case, scope, turns, log, verdict)
         for epoch in turns:
-            _within_epoch(scope, epoch, log, verdict)
+            _within_epoch(scope, epoch, seen, verdict)
 
 
 def places(case: Case, reading: Reading) -> list[Scope]:
@@ -195,16 +196,19 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         if send["outcome"] == "ok":
             looked["lost_write", send["topic"]] += 1
             looked["misplaced_write", send["topic"]] += send["offset"] is not None
+            looked["offset_reuse", send["topic"]] += send["offset"] is not None
+            looked["torn_transaction", send["topic"]] += case.fate(send) in ("committed", "aborted")
     for record in case.rows["log"]:
         looked["phantom_write", record["topic"]] += 1
         looked["corrupt_record", record["topic"]] += record["crc_ok"] is not None
-        for check in ("duplicate_write", "reordered_write"):
+        for check in ("duplicate_write", "reordered_write", "resurrected_write"):
             looked[check, record["topic"]] += case.is_own(record)
     for row in case.rows["deliveries"]:
+        looked["offset_reuse", row["topic"]] += 1
         for check in ("duplicate_delivery", "nonmonotonic_poll", "poll_skip", "dirty_read"):
             looked[check, reader_name(row)] += 1
     for row in case.rows["commits"]:
-        for check in ("overcommit", "commit_rewind"):
+        for check in ("overcommit", "commit_rewind", "zombie_commit"):
             looked[check, reader_name(row)] += row["outcome"] == "ok"
     for reader, topic, partition in places(case, reading):
         turns = reading.get((reader, topic, partition), [])
@@ -212,9 +216,13 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         for record in case.rows["log"]:
             here = (record["topic"], record["partition"]) == (topic, partition)
             for check in ("skipped_delivery", "stalled_delivery", "lost_processing"):
-                looked[check, reader] += here and begin is not None and record["offset"] >= begin
+                seen = here and case.facts(reader).sees(record)
+                looked[check, reader] += seen and begin is not None and record["offset"] >= begin
         for check in ("double_ownership", "foreign_commit"):
             looked[check, reader] += len(turns)
+        looked["evicted_delivery", reader] = looked["skipped_delivery", reader]
+    for row in verdict.looked_at:
+        looked[row] += 1
     for (check, scope), number in verdict.undetermined.items():
-        if check in ("lost_write", "overcommit", "dirty_read"):
+        if check in ("lost_write", "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"):
             looked[check, scope] -= number

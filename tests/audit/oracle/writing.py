@@ -29,6 +29,8 @@ def _acknowledged(case: Case, verdict: Judgement) -> None:
         if send["outcome"] != "ok":
             continue
         found = [r for r in case.rows["log"] if case.is_own(r) and _identity(r) == _identity(send)]
+        if not found and case.fate(send) in ("aborted", "unknown"):
+            continue
         if not found:
             fate = _fate(case, send)
             if fate == "lost":
@@ -68,10 +70,11 @@ def _fate(case: Case, send: Row) -> str:
 
 
 def _copies(case: Case, verdict: Judgement) -> None:
-    """duplicate_write: every record of one (producer, seq) but the earliest, whatever its incarnation."""
+    """duplicate_write, of what read_committed readers see: every record of one (producer, seq) but the
+    earliest, whatever its incarnation."""
     copies: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for record in case.rows["log"]:
-        if case.is_own(record):
+        if case.is_own(record) and record["committed"] is not False:
             copies[record["producer"], record["seq"]].append(record)
     for same in copies.values():
         same.sort(key=lambda r: (r["timestamp"], r["topic"], r["partition"], r["offset"], r["incarnation"]))

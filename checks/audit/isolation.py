@@ -1,0 +1,97 @@
+"""What a read_committed reader got that it must not see: records of transactions that were aborted, or still open."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checks.audit.findings import CAP, finding
+from checks.audit.large.case import ABORTED, NO_TXN
+from checks.audit.large.columns import NONE, Ints
+from checks.audit.large.pack import Columns
+from checks.audit.large.tally import Tally
+from checks.audit.read_block import Reader
+
+
+def aborted_read(r: Reader, acks: Columns, tally: Tally) -> None:
+    """Delivered to a read_committed reader, though the record's transaction was aborted: its producer was told so, or
+    a read_committed reader of the final log does not see the record."""
+    if not r.owed.committed_only or not len(r.at):
+        return
+    ack = _acked(r, acks)
+    end = np.where(ack >= 0, acks["end"][ack], NO_TXN) if len(acks["offset"]) else np.full(len(r.at), NO_TXN)
+    hidden = (r.place.committed(r.at) == 0) & r.same
+    tally.add("sum", "read_of_transactions", r.name, value=int(((end != NO_TXN) | hidden).sum()))
+    rows = np.flatnonzero(hidden | (end == ABORTED))
+    order = rows[np.argsort(r.rows["offset"][rows], kind="stable")[:CAP]]
+    shown = [
+        finding(
+            "aborted_read",
+            r.name,
+            evidence={
+                "told_aborted": bool(end[i] == ABORTED),
+                "hidden_in_log": bool(hidden[i]),
+                "assignment": r.epoch(i).assignment,
+                "polled_us": _time(r.rows["polled_us"][i]),
+            },
+            consumer=r.epoch(i).consumer,
+            **r.delivery(i),
+        )
+        for i in order.tolist()
+    ]
+    tally.find(shown, "aborted_read", "", r.name, len(rows))
+
+
+def precommitted_read(r: Reader, acks: Columns, tally: Tally) -> None:
+    """Polled by a read_committed reader before the last send of the record's transaction was invoked: its commit cannot
+    have been requested then. Polled between that and the client's learning of the end is as it should be, for brokers
+    know before the client does. What was aborted is an `aborted_read`."""
+    if not r.owed.committed_only or not len(r.at) or not len(acks["offset"]):
+        return
+    ack = _acked(r, acks)
+    early = (ack >= 0) & (r.rows["polled_us"] < acks["last_us"][ack]) & (r.rows["polled_us"] != NONE)
+    early &= (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
+    early &= ~((r.place.committed(r.at) == 0) & r.same)
+    rows = np.flatnonzero(early)
+    order = rows[np.argsort(r.rows["offset"][rows], kind="stable")[:CAP]]
+    shown = [
+        finding(
+            "precommitted_read",
+            r.name,
+            evidence={
+                "polled_us": _time(r.rows["polled_us"][i]),
+                "still_sent_us": int(acks["last_us"][ack[i]]),
+                "assignment": r.epoch(i).assignment,
+            },
+            consumer=r.epoch(i).consumer,
+            **r.delivery(i),
+        )
+        for i in order.tolist()
+    ]
+    tally.find(shown, "precommitted_read", "", r.name, len(rows))
+
+
+def _acked(r: Reader, acks: Columns) -> Ints:
+    """For each delivery the acknowledgement of that record at that offset; NONE where there is none."""
+    if not len(acks["offset"]):
+        return np.full(len(r.at), NONE, np.int64)
+    order = np.lexsort((acks["last_us"], acks["end"], acks["seq"], acks["who"], acks["offset"]))
+    keys = [acks[n][order] for n in ("offset", "who", "seq")]
+    count = len(order)
+    sides = [np.concatenate([key, r.rows[n]]) for key, n in zip(keys, ("offset", "who", "seq"), strict=True)]
+    whole = np.lexsort((np.arange(len(sides[0])), sides[2], sides[1], sides[0]))
+    same = np.ones(len(whole), np.bool_)
+    for side in sides:
+        same[1:] &= side[whole][1:] == side[whole][:-1]
+    same[0] = False
+    group = np.cumsum(~same)
+    first = np.full(int(group[-1]) + 1, NONE, np.int64)
+    is_ack = whole < count
+    first[group[is_ack][::-1]] = order[whole[is_ack]][::-1]
+    found = np.empty(len(r.at), np.int64)
+    found[whole[~is_ack] - count] = first[group[~is_ack]]
+    found[~r.named] = NONE
+    return found
+
+
+def _time(value: int) -> int | None:
+    return None if value == NONE else int(value)
