@@ -78,7 +78,7 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
         tally.find([row], row["check"], row["split"], row["scope"], 1)
     observed = Observed(small.tables["cluster"], small.end_us)
     for row in [
-        *hanging_transaction(observed, small.tables["transactions"]),
+        *hanging_transaction(observed, small.tables["transactions"], tally.get("set", "transactional") or set()),
         *misplaced_coordinator(observed, sorted({r.group for r in readers if r.group is not None})),
         *unbalanced_assignment(observed, readers),
     ]:
