@@ -24,6 +24,8 @@ ELECTION_US = 2_000_000
 SETTLED_US = 2_000_000
 """A group that kept its members and their partitions for so long has settled."""
 OFFSETS_TOPIC = "__consumer_offsets"
+Writer = tuple[str, int, str, int]
+"""Topic, partition, producer and incarnation."""
 
 
 @dataclass(frozen=True)
@@ -94,18 +96,24 @@ def joined(stretches: Iterable[Stretch], key: str) -> Iterator[tuple[Any, Stretc
         yield current
 
 
-def hanging_transaction(observed: Observed, transactions: list[Row]) -> Iterator[Finding]:
+def hanging_transaction(observed: Observed, transactions: list[Row], writers: set[Writer]) -> Iterator[Finding]:
     """The last stable offset of a partition stood still below its end for more than `HANGS_US` after the end of every
     transaction that was open when it came to stand, or was still standing at the end of the drive.
 
-    Only while the partition's leader answered. A transaction without a known end explains nothing.
+    Only while the partition's leader answered. Of the transactions those count whose producer wrote in transactions to
+    the partition; one without a known end explains nothing.
     """
-    ended = [(t["began_us"], t["ended_us"]) for t in transactions if t["outcome"] in ("committed", "aborted")]
+    ended = [t for t in transactions if t["outcome"] in ("committed", "aborted")]
     for entity in observed.entities("last_stable_offset"):
         topic, _, partition = entity.rpartition("/")
         keys = ("last_stable_offset", "end_offset", "offsets_answer")
         for lso, s in joined(_stuck(observed.stretches(*((entity, key) for key in keys))), "stuck"):
-            until = [end for began, end in ended if began <= s.begin_us < end]
+            until = [
+                t["ended_us"]
+                for t in ended
+                if t["began_us"] <= s.begin_us < t["ended_us"]
+                and (topic, int(partition), t["producer"], t["incarnation"]) in writers
+            ]
             explained_us = min(max(until, default=s.begin_us), s.end_us)
             stood = s.end_us - explained_us
             if stood > HANGS_US or (s.open and stood > 0):

@@ -38,6 +38,7 @@ from checks.audit.observed import (
 from checks.audit.ranges import Owed, owed
 from checks.audit.read_path import nonmonotonic_poll
 from checks.audit.readers import Reader, readers_of
+from checks.audit.recovery import recoveries
 from checks.audit.routing import routes
 from checks.audit.tables import AUDIT_TABLES, write_tables
 from checks.session import tuned
@@ -81,7 +82,7 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
         tally.find([row], row["check"], row["split"], row["scope"], 1)
     observed = Observed(small.tables["cluster"], small.end_us)
     for row in [
-        *hanging_transaction(observed, small.tables["transactions"]),
+        *hanging_transaction(observed, small.tables["transactions"], tally.get("set", "transactional") or set()),
         *misplaced_coordinator(observed, sorted({r.group for r in readers if r.group is not None})),
         *unbalanced_assignment(observed, readers),
     ]:
@@ -118,6 +119,7 @@ def _tables(
     sums = totals.sums(tally, counted) | totals.epoch_totals(epochs) | totals.small_totals(small.tables, small.ranges)
     single = times.unavailability(tally, places, small.end_us, wanted.injected)
     single += times.rebalances(readers, epochs, Counter(topic for topic, _ in small.ranges))
+    single += recoveries(Observed(small.tables["cluster"], small.end_us), small.tables["faults"])
     metrics, unrecovered = times.statistics(single, times.distributions(tally))
     leaders = [r for r in small.tables["cluster"] if r["key"] in ("leader", "leader_epoch", "isr")]
     context = Context(scenario, Leadership(leaders), Faults(small.tables["faults"]), epochs)

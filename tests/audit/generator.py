@@ -20,6 +20,7 @@ from tests.audit.mutations import disturb
 from tests.audit.oracle import Row
 from tests.audit.planting import PLANTED
 from tests.audit.simulation import Brokers, Partition, Producer
+from tests.audit.transacting import transact, watch
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class Plan:
     planted: tuple[str, ...]
     noise: int
     parts: int
+    transactions: str
+    watched: bool
+    settings: tuple[tuple[str, str], ...]
 
 
 _numbers = st.sampled_from([0] * 12 + [(1 << bits) - below for bits in (20, 20, 31, 40) for below in (1, 2, 4, 7)])
@@ -75,6 +79,18 @@ plans = st.builds(
     planted=st.lists(st.sampled_from(sorted(PLANTED)), max_size=2).map(tuple),
     noise=st.sampled_from([0, 0, 0, 1, 2, 5]),
     parts=st.integers(1, 3),
+    transactions=st.sampled_from(["none", "none", "none", "sound", "leaking"]),
+    watched=st.booleans(),
+    settings=st.sampled_from(
+        [
+            (),
+            (),
+            (("isolation.level", "read_uncommitted"),),
+            (("partition.assignment.strategy", "roundrobin"),),
+            (("partition.assignment.strategy", "mine"),),
+            (("group.protocol", "consumer"),),
+        ]
+    ),
 )
 
 
@@ -116,6 +132,10 @@ class Run:
             self._step()
         self._end()
         rows = defaultdict(list, {table: list(told) for table, told in self.brokers.rows.items()})
+        if self.plan.transactions != "none":
+            transact(self.rng, rows, hide=self.plan.transactions == "sound")
+        if self.plan.watched:
+            watch(self.rng, rows, self.plan.partitions, "g" if self.plan.members else None)
         for name in self.plan.planted:
             PLANTED[name](self.rng, rows)
         disturb(self.rng, rows, self.plan.noise)
@@ -158,7 +178,7 @@ class Run:
 
     def _history(self, rows: dict[str, list[Row]]) -> History:
         plan = self.plan
-        reset = {"auto.offset.reset": "earliest" if plan.earliest else "latest"}
+        reset = {"auto.offset.reset": "earliest" if plan.earliest else "latest"} | dict(plan.settings)
         entries: list[dict[str, Any]] = []
         if plan.members:
             commit = {"when": plan.when, "kind": plan.kind}

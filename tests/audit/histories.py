@@ -25,6 +25,15 @@ PART = "part"
 """Beside the columns of a row: in which file of its table it lies, if not in the first."""
 
 
+END_US = 10**12
+WHOLE_RUN: list[Row] = [
+    {"at_us": 0, "entity": "__consumer_offsets", "key": "partitions", "value": "1"},
+    {"at_us": 0, "entity": "__consumer_offsets/0", "key": "leader", "value": "1"},
+    {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
+]
+"""What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
+
+
 @dataclass(frozen=True)
 class History:
     """The rows of one run on one topic, and the scenario's entries about it."""
@@ -56,6 +65,8 @@ def unlabelled(name: str) -> tuple[str, int] | None:
 
 def _entity(entity: str, number: int | str) -> str:
     """Of the observer: `t/0` is a partition, `group:g/t/0` what a group has committed there."""
+    if entity.startswith("__"):
+        return entity
     if not entity.startswith("group:"):
         return str(labelled(entity, number))
     group, slash, place = entity.removeprefix("group:").partition("/")
@@ -87,6 +98,7 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
                 if "entity" in row:
                     names["entity"] = _entity(row["entity"], n)
                 rows[table].append(row | names)
+    rows["cluster"] += WHOLE_RUN
     return rows
 
 
@@ -97,7 +109,8 @@ def _files(rows: Mapping[str, list[Row]]) -> list[dict[str, list[Row]]]:
 
 
 def by_oracle(history: History) -> Judgement:
-    return judge(history.rows, scenario_of({"": history}), TOKEN)
+    rows = {**history.rows, "cluster": [*history.rows.get("cluster", []), *WHOLE_RUN]}
+    return judge(rows, scenario_of({"": history}), TOKEN)
 
 
 def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Row]]]:

@@ -181,3 +181,56 @@ def same_moment(rng: random.Random, rows: Rows) -> None:
     if row := _one(rng, rows, table):
         commit = _one(rng, rows, "commits")
         row[column] = min(commit["completed_us"], row.get("completed_us", 1 << 60)) if commit else row[column]
+
+
+@planted
+def resurrected_write(rng: random.Random, rows: Rows) -> None:
+    if send := _one(rng, rows, "sends"):
+        send["outcome"] = "fail"
+
+
+@planted
+def offset_reuse(rng: random.Random, rows: Rows) -> None:
+    if send := _one(rng, rows, "sends", outcome="ok"):
+        rows["sends"].append(send | {"seq": 997, "completed_us": send["completed_us"] + rng.randint(0, 2_000)})
+
+
+@planted
+def torn_transaction(rng: random.Random, rows: Rows) -> None:
+    if record := _one(rng, rows, "log"):
+        record["committed"] = rng.choice([True, False, None])
+
+
+@planted
+def precommitted_read(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        row["polled_us"] -= rng.choice([10, 1_500, 9_000])
+
+
+@planted
+def evicted_delivery(rng: random.Random, rows: Rows) -> None:
+    """The log is cut off at some offset, and perhaps a delivery of what stood below is missing."""
+    place = _one(rng, rows, "log_range")
+    if place is None:
+        return
+    place["start"] = min(place["end"], place["start"] + rng.randint(1, 3))
+    here = [r for r in rows["log"] if r["partition"] == place["partition"] and r["offset"] < place["start"]]
+    rows["log"] = [r for r in rows["log"] if not any(r is gone for gone in here)]
+    if here and rng.random() < 0.6:
+        gone = rng.choice(here)["offset"], place["partition"]
+        rows["deliveries"] = [r for r in rows["deliveries"] if (r["offset"], r["partition"]) != gone]
+
+
+@planted
+def zombie_commit(rng: random.Random, rows: Rows) -> None:
+    """A member commits once more when another one has just begun, or is about to."""
+    commit = _one(rng, rows, "commits", outcome="ok", mode="subscribe")
+    begun = [
+        r["at_us"]
+        for r in rows.get("assignments", [])
+        if commit and r["event"] == "assigned" and r["mode"] == "subscribe"
+        if r["partition"] == commit["partition"] and r["consumer"] != commit["consumer"]
+    ]
+    if commit and begun:
+        at_us = rng.choice(begun) + rng.choice([-1, 0, 1, 500])
+        rows["commits"].append(commit | {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)})

@@ -48,10 +48,28 @@ def a_rebalance(s: Story) -> None:
     s.assigned(2, position=1, source="committed", generation=3)
 
 
+def an_election(s: Story) -> None:
+    """Injected; a follower leaves the ISR; another leader 300 ms later; healed; the ISR is full after 700 ms."""
+    s.wrote(0).observed("isr", "[1, 2, 3]").observed("leader", 1).observed("leader_epoch", 4)
+    s.fault("injected").tick(299 * MS)
+    s.observed("isr", "[2, 3]").observed("leader", 2).observed("leader_epoch", 5)
+    s.fault("healed").tick(699 * MS)
+    s.observed("isr", "[1, 2, 3]").observed("leader_epoch", 6)
+
+
+def a_shrunken_isr(s: Story) -> None:
+    """It never became full again, and its epoch rose without an election."""
+    s.wrote(0).observed("isr", "[1, 2]").observed("leader", 1).observed("leader_epoch", 4)
+    s.fault("injected").tick(99 * MS)
+    s.observed("isr", "[1]").observed("leader_epoch", 5)
+
+
 TOLD: list[Callable[[Story], None]] = [
     many_lost,
     an_outage,
     a_rebalance,
+    an_election,
+    a_shrunken_isr,
     *(
         stories.STORIES[name][0]
         for name in (
@@ -208,3 +226,17 @@ def test_the_curves_add_up(tables: Tables) -> None:
     cells = [r for r in tables["latency"] if (r["series"], r["scope"]) == ("ack", "an_outage")]
     assert sum(r["count"] for r in cells) == 11
     assert max(r["bin_us"] for r in cells) == 316_227
+
+
+def test_isr_recovery_and_election_are_timed(tables: Tables, told: dict[str, Story]) -> None:
+    fault = f"f{told['an_election'].number}"
+    assert metric(tables, "isr_recovery", "an_election", fault)["max"] == 700 * MS
+    assert metric(tables, "election_time", "an_election", fault)["max"] in range(300 * MS, 304 * MS)
+
+
+def test_an_isr_that_stays_small_is_timed_to_the_end(tables: Tables, told: dict[str, Story]) -> None:
+    s = told["a_shrunken_isr"]
+    fault = f"f{s.number}"
+    assert metric(tables, "isr_recovery", "a_shrunken_isr", fault)["max"] >= 100 * MS
+    assert counts(tables, f"{fault}:a_shrunken_isr")["isr_recovery_unrecovered"] == 1
+    assert metric(tables, "election_time", "a_shrunken_isr", fault) == {}

@@ -149,7 +149,7 @@ def transactions(survey: Tally, rows: list[dict[str, Any]]) -> dict[Who, Transac
 def contested(survey: Tally) -> frozenset[tuple[str, int, int]]:
     """See `Case.contested`."""
     in_log = {tuple(key): digest for key, digest in survey.each("digest", "stands_at")}
-    written = survey.get("set", "transactional") or set()
+    written = {(topic, partition) for topic, partition, *_ in survey.get("set", "transactional") or ()}
     return frozenset(
         (topic, partition, block)
         for (topic, partition, block), digest in survey.each("digest", "acked_at")

@@ -118,7 +118,7 @@ def _sends(part: Part, wanted: Wanted, tally: Tally) -> None:
 
 
 def _transactions(part: Part, codes: Ints, producers: list[str], topics: Ints, names: list[str], tally: Tally) -> None:
-    """When each transaction was still being sent to, and which partitions have records of transactions."""
+    """When each transaction was still being sent to, and who wrote to which partitions in transactions."""
     txn = part.ints("txn")
     inside = np.flatnonzero(txn != NONE)
     if not len(inside):
@@ -127,8 +127,8 @@ def _transactions(part: Part, codes: Ints, producers: list[str], topics: Ints, n
     for (code, life), mine in sections(codes[inside], lives):
         numbers, (last,) = grouped(mine.ints(txn[inside]), (np.maximum, mine.ints(invoked)))
         tally.add("highest", "last_invoked", producers[code], life, value=(numbers, last))
-    for (code, place), _ in sections(topics[inside], partition):
-        tally.add("set", "transactional", value={(names[code], place)})
+    for (code, life, topic, place), _ in sections(codes[inside], lives, topics[inside], partition):
+        tally.add("set", "transactional", value={(names[topic], place, producers[code], life)})
 
 
 def _backwards(tally: Tally, table: str, codes: Ints, clients: list[str], wrong: Mask) -> None:

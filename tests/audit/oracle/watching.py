@@ -69,6 +69,12 @@ def _hanging(case: Case, entity: str, end_us: int, verdict: Judgement) -> None:
             t["ended_us"]
             for t in case.rows["transactions"]
             if t["outcome"] in ("committed", "aborted") and t["began_us"] <= at < t["ended_us"]
+            if any(
+                s["txn"] is not None
+                and (s["producer"], s["incarnation"]) == (t["producer"], t["incarnation"])
+                and f"{s['topic']}/{s['partition']}" == entity
+                for s in case.rows["sends"]
+            )
         ]
         stood = until - min(until, max(open_then, default=at))
         if stood > 10 * SECOND or (last and stood > 0):
