@@ -42,19 +42,18 @@ class AssignmentLog:
 
     def assigned(self, beginnings: Mapping[Partition, Beginning]) -> None:
         """A grant of partitions, all under the next running number."""
+        self._begin("assigned", beginnings)
+
+    def _begin(self, event: Literal["assigned", "seek"], beginnings: Mapping[Partition, Beginning]) -> None:
         self._count += 1
         for partition, beginning in beginnings.items():
             self.numbers[partition] = self.last_numbers[partition] = self._count
             self.positions[partition] = beginning.position
-        self._write("assigned", beginnings)
+        self._write(event, beginnings)
 
     def sought(self, beginnings: Mapping[Partition, Beginning]) -> None:
-        """Reading goes on elsewhere in partitions that are held, under the next running number."""
-        self._count += 1
-        for partition, beginning in beginnings.items():
-            self.numbers[partition] = self.last_numbers[partition] = self._count
-            self.positions[partition] = beginning.position
-        self._write("seek", beginnings)
+        """A seek: it begins a new epoch of each partition, under the next running number."""
+        self._begin("seek", beginnings)
 
     def ended(self, event: Literal["revoked", "lost"], partitions: Iterable[Partition]) -> None:
         """The end of a grant."""
