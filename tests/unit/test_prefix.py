@@ -44,7 +44,7 @@ OTHER_TEXTS = {
     "Delivered": {"consumer"},
     "Trigger": {"after"},
     "Target": {"member", "random_member"},
-    **dict.fromkeys(["WireDrop", "WireDelay", "WireCut"], {"name", "client"}),
+    **{model: {"name", "client"} for model in ("WireDrop", "WireDelay", "WireCut")},
 }
 FAULTS_TEXTS = {"name"}
 
