@@ -72,7 +72,8 @@ class _OfFrames(_OfARule):
 
     def _frames(self) -> str:
         assert isinstance(self.spec, FrameFaultSpec)
-        kind = f"{self.spec.api or 'any'} {'requests' if self.spec.side == 'request' else 'answers'}"
+        frames = "requests" if self.spec.side == "request" else "answers"
+        kind = f"{self.spec.api} {frames}" if self.spec.api else frames
         whose = "" if self.spec.client == "*" else f" of {self.spec.client}"
         return f"{kind}{whose} at {self.resolved}"
 

@@ -101,6 +101,8 @@ class Pipe(asyncio.Protocol):
 
     def go_on_reading(self, why: str) -> None:
         """That reason is gone."""
+        if why not in self._stopped_for:
+            return
         self._stopped_for.discard(why)
         if not self._stopped_for and not self._ended and not self.source.is_closing():
             self.source.resume_reading()

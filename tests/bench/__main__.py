@@ -10,11 +10,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import bench_clients, bench_cluster, bench_runs
+from tests.bench import bench_clients, bench_cluster, bench_proxy, bench_runs
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cluster": bench_cluster.measure,
     "clients": bench_clients.measure_here,
+    "proxy": bench_proxy.measure,
     "runs": bench_runs.measure,
 }
 

@@ -1,0 +1,91 @@
+"""What the wire proxy costs while no rule is active: bare clients at full speed, directly and through it, in turns.
+
+Run: python -m tests.bench.bench_proxy [RECORDS]
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster.process import ProcessCluster
+from chaos.cluster.processes import Identity
+from chaos.cluster.settings import ClusterSpec
+from chaos.proxy import control
+from chaos.rundir import RunDir
+
+VALUE_BYTES = 100
+PARTITIONS = 3
+
+
+def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
+    """Records a second of one producer and of one consumer, medians of interleaved rounds, and the ratios."""
+    with tempfile.TemporaryDirectory() as directory:
+        run = RunDir.create(Path(directory), "bench")
+        cluster = ProcessCluster.deploy(run, ClusterSpec(1), Identity.current(), 900)
+        try:
+            control.start(run, {b: cluster.address(b) for b in cluster.broker_ids}, Identity.current())
+            with control.Proxy.attach(run) as proxy:
+                ways = {"direct": cluster.bootstrap, "proxy": proxy.bootstrap}
+                return _compare(ways, cluster.bootstrap, Path(directory), records, rounds)
+        finally:
+            cluster.destroy()
+
+
+def _compare(ways: dict[str, str], bootstrap: str, folder: Path, records: int, rounds: int) -> dict[str, Any]:
+    rates: dict[str, dict[str, list[float]]] = {"produce": {}, "consume": {}}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for number in range(rounds + 1):
+        for way in list(ways) if number % 2 else list(reversed(ways)):
+            topic = f"bench-{number}-{way}"
+            admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
+            for what, spec in (("produce", _producer(topic)), ("consume", _consumer(topic))):
+                took = _run(folder, {**spec, "bootstrap": ways[way], "records": records, "gc": False})
+                if number > 0:  # the first round warms the broker up
+                    rates[what].setdefault(way, []).append(round(records / took))
+            admin.delete_topics([topic])[topic].result(30)
+    middle: Callable[[str, str], float] = lambda what, way: statistics.median(rates[what][way])  # noqa: E731
+    return {
+        "records": records,
+        "value_bytes": VALUE_BYTES,
+        "records_per_s": rates,
+        "ratio": {what: round(middle(what, "proxy") / middle(what, "direct"), 3) for what in rates},
+    }
+
+
+def _producer(topic: str) -> dict[str, Any]:
+    config = {"acks": "all", "enable.idempotence": True, "linger.ms": 20}
+    return {"topic": topic, "value_size": VALUE_BYTES, "config": config}
+
+
+def _consumer(topic: str) -> dict[str, Any]:
+    return {
+        "group": topic,
+        "topics": [topic],
+        "max_poll_records": 5000,
+        "look": False,
+        "commit": {"when": "never", "kind": "sync"},
+        "config": {"auto.offset.reset": "earliest", "fetch.queue.backoff.ms": 10},
+    }
+
+
+def _run(folder: Path, spec: dict[str, Any]) -> float:
+    """Seconds that the bare loop took."""
+    path = folder / "spec.json"
+    path.write_text(json.dumps(spec))
+    argv = [sys.executable, "-m", "tests.bench.bare_clients", str(path)]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300)
+    told = [json.loads(line) for line in ended.stdout.splitlines()]
+    return next(float(line["took_s"]) for line in told if "took_s" in line)
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*map(int, sys.argv[1:])), indent=2))

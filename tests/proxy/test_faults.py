@@ -1,0 +1,129 @@
+"""The wire's faults: what they ask of the proxy, what they take for proof, how they heal whatever became of them."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.errors import ClusterError, FaultError, ScenarioError
+from chaos.faults import FAULTS
+from chaos.scenario import parse
+
+SCENARIO = """
+title: t
+topics: [{{name: orders}}]
+producers: [{{name: shop, topic: orders}}]
+faults: [{{name: f, target: {{broker: 2}}, when: {{at: 1s}}, {0}}}]
+"""
+
+
+def fault(text):
+    spec = parse(SCENARIO.format(text), "t.yaml").faults[0]
+    return FAULTS[spec.kind](spec)
+
+
+class Proxy:
+    """Keeps the rules that it is given; refuses them when it is told to."""
+
+    def __init__(self, refuses=False):
+        self.rules, self.removed, self.hits, self.refuses = [], [], 0, refuses
+
+    def add(self, rule):
+        if self.refuses:
+            raise ClusterError("the wire proxy is gone")
+        self.rules.append(rule)
+        return len(self.rules)
+
+    def matches(self, rule):
+        return self.hits
+
+    def remove(self, rule):
+        self.removed.append(rule)
+        return self.hits
+
+
+def world(proxy):
+    return SimpleNamespace(proxy=proxy)
+
+
+def test_a_fault_asks_for_the_frames_that_the_scenario_names():
+    proxy = Proxy()
+    lost = fault("kind: wire.cut, api: Produce, client: shop/*, side: response, count: 3")
+    assert lost.inject(world(proxy)) == (
+        "from now on the first 3 Produce answers of shop/* at broker 2 are lost with their connection"
+    )
+    (rule,) = proxy.rules
+    assert (rule.act, rule.broker, rule.api, rule.client, rule.side, rule.count) == (
+        "cut",
+        2,
+        "Produce",
+        "shop/*",
+        "response",
+        3,
+    )
+
+
+def test_a_rule_that_hit_nothing_is_no_proof():
+    proxy = Proxy()
+    late = fault("kind: wire.delay, delay: 250ms")
+    late.inject(world(proxy))
+    assert proxy.rules[0].delay_s == 0.25
+    assert late.proof(world(proxy)) is None
+    proxy.hits = 4
+    assert late.proof(world(proxy)) == "4 requests at broker 2 were delayed so far"
+
+
+@pytest.mark.parametrize("text", ["kind: wire.drop", "kind: wire.delay, delay: 1s", "kind: wire.cut"])
+def test_healing_again_is_harmless_and_a_failed_injection_leaves_nothing_to_heal(text):
+    proxy, broken = Proxy(), Proxy(refuses=True)
+    one = fault(text)
+    one.inject(world(proxy))
+    assert one.heal(world(proxy)) == one.heal(world(proxy))
+    assert set(proxy.removed) == {1}
+    half = fault(text)
+    with pytest.raises(ClusterError):
+        half.inject(world(broken))
+    assert half.heal(world(broken)) == "nothing to heal"
+
+
+def test_without_a_proxy_nothing_is_injected():
+    with pytest.raises(FaultError, match="no wire proxy"):
+        fault("kind: wire.drop").inject(world(None))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("kind: wire.drop, api: Prodcue", "api"),
+        ("kind: wire.drop, api: Produce, side: both", "side"),
+        ("kind: wire.drop, count: 0", "count"),
+        ("kind: wire.delay, delay: -1s", "delay"),
+        ("kind: wire.delay, delay: 0s", "delay"),
+        ("kind: wire.delay", "delay"),
+        ("kind: wire.slow", "give latency, bandwidth or both"),
+        ("kind: wire.slow, bandwidth: 0", "bandwidth"),
+        ("kind: wire.cut, target: {member: shop/1}", "target"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_load_in_one_line(text, words):
+    shape = SCENARIO.replace("target: {{broker: 2}}, ", "") if "target" in text else SCENARIO
+    with pytest.raises(ScenarioError, match=words) as refused:
+        parse(shape.format(text), "t.yaml")
+    assert str(refused.value).strip().count("\n") == 1, "a heading, and one line for the one problem"
+
+
+ATTACHED = """
+title: t
+cluster: {{driver: attached, bootstrap: "h:1", security: {0}}}
+topics: [{{name: orders}}]
+producers: [{{name: shop, topic: orders}}]
+faults: [{{name: f, kind: wire.drop, target: {{leader_of: orders/0}}, when: {{at: 1s}}}}]
+"""
+
+
+def test_a_cluster_that_exists_needs_no_leave_for_it_for_its_brokers_are_left_alone():
+    assert parse(ATTACHED.format("{}"), "t.yaml").proxied
+
+
+def test_tls_is_refused_for_it_cannot_be_read_on_its_way():
+    with pytest.raises(ScenarioError, match=r"wire.drop needs the wire proxy, which cannot read SSL"):
+        parse(ATTACHED.format("{protocol: SSL}"), "t.yaml")
