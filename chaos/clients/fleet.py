@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from chaos.clients.exits import UnexpectedExit
 from chaos.clients.protocol import partition_name
 from chaos.clients.specs import MODULES, Entry, SpecBuilder
 from chaos.clients.state import ClientState
@@ -26,22 +26,6 @@ from chaos.scenario import Assign, Producer, Resolved, StartAt
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True)
-class UnexpectedExit:
-    """A client that ended without having been asked to."""
-
-    client: str
-    incarnation: int
-    exit_code: int | None
-    last_lines: tuple[str, ...]
-
-    def words(self) -> str:
-        """As a person reads it."""
-        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
-        last = f": {self.last_lines[-1]}" if self.last_lines else ""
-        return f"{self.client} (incarnation {self.incarnation}) ended by itself with {how}{last}"
 
 
 class Fleet:
