@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.access import Access
-from chaos.cluster import Cluster, state
+from chaos.cluster import Cluster, lending, state
 from chaos.cluster import driver as driver_of
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.drive import Drive
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, UsageError
 from chaos.events import EventLog, now_us
 from chaos.kafka import Kafka
 from chaos.rundir import RunDir, new_run_id
-from chaos.scenario import Resolved, Topic, find, load, read, resolve, save
+from chaos.scenario import Resolved, Scenario, Topic, find, load, read, resolve, save
 from chaos.scenario.load import SHIPPED, all_overrides
 from chaos.scenario.resolve import check_owner
 from chaos.wait import wait_until
@@ -33,29 +34,44 @@ AUDIT_MARGIN_S = 1800.0
 """What a run may take beyond its own limits (start, audit, report) before its deadline ends it."""
 
 
-def prepare(
-    scenario: str,
-    *,
-    runs_dir: Path,
-    seed: int | None = None,
-    kafka: str | None = None,
-    driver: str | None = None,
-    bootstrap: str | None = None,
-    overrides: list[str] | None = None,
-    i_own_this_cluster: bool = False,
-    run_id: str | None = None,
-) -> RunDir:
-    """Load and resolve a scenario and make its run directory; nothing is started."""
-    path = find(scenario)
-    loaded = load(path, all_overrides(overrides, kafka, driver, bootstrap))
-    check_owner(loaded, i_own_this_cluster)
+@dataclass(frozen=True)
+class Given:
+    """A scenario, by name or file, and what its user says otherwise."""
+
+    scenario: str
+    seed: int | None = None
+    kafka: str | None = None
+    driver: str | None = None
+    bootstrap: str | None = None
+    sets: tuple[str, ...] = ()
+    i_own_this_cluster: bool = False
+
+    def load(self, variant: str = "") -> Scenario:
+        """The scenario, or one variant of it, with all of that in it."""
+        overrides = all_overrides(self.sets, self.kafka, self.driver, self.bootstrap)
+        return load(find(self.scenario), overrides, variant)
+
+
+def prepare(given: Given, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> RunDir:
+    """Load and resolve a scenario, or one variant of it, and make its run directory; nothing is started."""
+    path, loaded = find(given.scenario), given.load(variant)
+    if loaded.variants:
+        known = ", ".join(loaded.variants)
+        raise UsageError(f"{given.scenario} has variants, and a run is of one of them: --variant {known}")
+    check_owner(loaded, given.i_own_this_cluster)
     run = RunDir.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path)
-    save(
-        run,
-        resolve(loaded, run_id=run.run_id, name=name, created_us=now_us(), seed=seed, overrides=overrides or []),
+    resolved = resolve(
+        loaded,
+        run_id=run.run_id,
+        name=name,
+        created_us=now_us(),
+        seed=given.seed,
+        overrides=list(given.sets),
+        variant=variant,
     )
+    save(run, resolved)
     return run
 
 
@@ -65,28 +81,12 @@ def deadline_s(resolved: Resolved) -> float:
     return limits.drive + limits.drain + 2 * limits.clients + AUDIT_MARGIN_S
 
 
-def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
-    """Start the brokers and make the topics. A failure leaves nothing running."""
+def deploy(run: RunDir, events: EventLog, owner: Identity | None, lender: RunDir | None = None) -> Cluster:
+    """Start the brokers, or borrow those of a lender, and make the topics. A failure leaves nothing running."""
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy"):
-        cluster = driver_of(scenario.cluster.driver).deploy(
-            run,
-            ClusterSpec(
-                brokers=scenario.cluster.brokers,
-                kafka=scenario.cluster.kafka,
-                metadata=scenario.cluster.metadata,
-                config=scenario.cluster.config,
-                heap_bytes=scenario.cluster.heap,
-                cpus=scenario.cluster.cpus,
-                memory_bytes=scenario.cluster.memory,
-                disk_bytes=scenario.cluster.disk,
-                existing=_existing(resolved),
-            ),
-            owner=owner,
-            deadline_s=deadline_s(resolved),
-            on_progress=lambda words: events.emit("note", words=words),
-        )
+        cluster = _own(run, resolved, owner, events) if lender is None else _lent(run, resolved, owner, lender)
         try:
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
@@ -94,9 +94,43 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None) -> Cluster:
                 # the first question makes __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
         except BaseException:
-            cluster.destroy()
+            if lender is None:
+                cluster.destroy()
+            end_all(run.path)
             raise
     return cluster
+
+
+def _own(run: RunDir, resolved: Resolved, owner: Identity | None, events: EventLog) -> Cluster:
+    return driver_of(resolved.scenario.cluster.driver).deploy(
+        run,
+        cluster_spec(resolved),
+        owner=owner,
+        deadline_s=deadline_s(resolved),
+        on_progress=lambda words: events.emit("note", words=words),
+    )
+
+
+def _lent(run: RunDir, resolved: Resolved, owner: Identity | None, lender: RunDir) -> Cluster:
+    cluster = attach(lender)
+    lending.lend(cluster, run, owner, deadline_s(resolved))
+    return cluster
+
+
+def cluster_spec(resolved: Resolved) -> ClusterSpec:
+    """What a driver has to deploy for a scenario. Scenarios with the same may use one cluster after another."""
+    cluster = resolved.scenario.cluster
+    return ClusterSpec(
+        brokers=cluster.brokers,
+        kafka=cluster.kafka,
+        metadata=cluster.metadata,
+        config=cluster.config,
+        heap_bytes=cluster.heap,
+        cpus=cluster.cpus,
+        memory_bytes=cluster.memory,
+        disk_bytes=cluster.disk,
+        existing=_existing(resolved),
+    )
 
 
 def _existing(resolved: Resolved) -> Existing | None:
@@ -110,8 +144,9 @@ def _existing(resolved: Resolved) -> Existing | None:
 
 
 def attach(run: RunDir) -> Cluster:
-    """The cluster that was deployed for a run."""
-    return driver_of(state.load(run).driver).attach(run)
+    """The cluster that was deployed for a run, or lent to it."""
+    found = state.load(run)
+    return driver_of(found.driver).attach(lending.home(run, found))
 
 
 def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
@@ -125,6 +160,8 @@ def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambd
 
 def end_brokers(run: RunDir, events: EventLog) -> None:
     """The final log has been read: end the brokers, so that the audit has the machine to itself; the rest goes on."""
+    if lending.is_borrowed(run):
+        return
     with events.stage("destroy"):
         try:
             attach(run).end_brokers()

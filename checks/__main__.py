@@ -3,6 +3,9 @@
 RUN_DIR is a directory, or the URI of one on any file system that Hadoop knows (see `remote`). Standard output carries
 one JSON line per event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a stage that broke off, 2 not a
 run directory.
+
+Without RUN_DIR, run directories are read from standard input, a line each, and judged one after another by one Spark
+session; an event `judged` (run_dir, code) ends each.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ def main(argv: list[str] | None = None) -> int:
     options = _options(argv)
     tell = _event_lines()
     wanted = [stage for stage in STAGES if not options.only or stage in options.only]
+    if options.run_dir is None:
+        return _serve(wanted, options.spark_master, tell)
     with contextlib.ExitStack() as stack:
         try:
             if options.spark_master:
@@ -98,20 +103,42 @@ def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: stages.
     return INCONCLUSIVE if broken else PASS
 
 
+def _serve(wanted: list[str], spark_master: str | None, tell: stages.Listener) -> int:
+    """Judge every run directory that is named on standard input, until that ends."""
+    _import_ahead()
+    _warm(spark_master, tell)
+    for line in sys.stdin:
+        code = INCONCLUSIVE
+        try:
+            run = RunDir.open(Path(line.strip()))
+            scenario.read(run)
+            code = _run(run, wanted, spark_master, tell)
+        except AftershockError as e:
+            tell({"kind": "problem", "words": str(e)})
+        tell({"kind": "judged", "run_dir": line.strip(), "code": code})
+    return PASS
+
+
 def _told_to_begin(spark_master: str | None, tell: stages.Listener) -> bool:
     """Start Spark while others still work, say `ready`, and wait for the word; False if it never comes."""
+    _warm(spark_master, tell)
+    return bool(sys.stdin.readline())
+
+
+def _warm(spark_master: str | None, tell: stages.Listener) -> None:
     from checks.audit.large.scan import warm
     from checks.session import spark_session
 
     with contextlib.suppress(AftershockError):  # the first stage meets it again, and puts it on record
         warm(spark_session(spark_master))
     tell({"kind": "ready"})
-    return bool(sys.stdin.readline())
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m checks", description="Audit a run directory and give its verdict.")
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="a directory, or the URI of one, such as hdfs://host/runs/x")
+    parser.add_argument(
+        "run_dir", metavar="RUN_DIR", nargs="?", help="a directory, or the URI of one, such as hdfs://host/runs/x"
+    )
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the working copy of a URI is made and left")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
     parser.add_argument("--when-told", action="store_true", help="get ready, then wait for a line on standard input")

@@ -3,6 +3,10 @@
     deploy -> drive -> audit -> validate -> report -> verdict
                                                  \\-> destroy      deploy's teardown: it runs whatever happened
 
+One with variants (A/B) has such a row of tasks for each, in a group of its name, one after another:
+
+    prepare -> variant a -> variant b -> compare -> verdict
+
 Clients and faults belong in one task, for `airflow dags test` runs tasks one after another. `drive` is never retried: a
 second try would hide what the first one saw. The verdict is a leaf and raises unless it is a pass, so that no DAG run
 is green that did not prove something. XCom carries the run directory's path and nothing else.
@@ -26,7 +30,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))  # Airflow puts only the DAG folder on the path, whichever Airflow it is
 
-from airflow.sdk import DAG, Param, task  # noqa: E402
+from airflow.sdk import DAG, Param, TaskGroup, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException  # noqa: E402
 
 from chaos.scenario import parse, shipped  # noqa: E402
@@ -55,20 +59,42 @@ def deploy(scenario: str, params: dict[str, Any]) -> str:
     from chaos.cluster.processes import Identity
     from chaos.events import EventLog
 
-    existing = existing_cluster(params["kafka_conn_id"])
-    run = stages.prepare(
-        scenario,
-        runs_dir=Path(params["runs_dir"]),
-        seed=params["seed"],
-        kafka=params["kafka"],
-        driver=params["driver"],
-        bootstrap=params["bootstrap"],
-        overrides=[*params["overrides"], *existing],
-        i_own_this_cluster=params["i_own_this_cluster"],
-        run_id=params["run_id"],
-    )
+    given = given_by(scenario, params)
+    run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
     stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
+
+
+@task
+def prepare(scenario: str, params: dict[str, Any]) -> str:
+    """Resolve every variant of an A/B scenario, and hand on the directory of the whole."""
+    from chaos import variants
+
+    given = given_by(scenario, params)
+    return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)
+
+
+@task
+def deploy_side(whole: str, variant: str, params: dict[str, Any]) -> str:
+    """Start the cluster of one variant, and hand on its run directory."""
+    from chaos import stages, variants
+    from chaos.cluster.processes import Identity
+    from chaos.events import EventLog
+    from chaos.rundir import RunDir
+
+    existing_cluster(params["kafka_conn_id"])
+    run = RunDir.open(Path(whole) / variants.side_id(Path(whole).name, variant))
+    stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
+    return str(run.path)
+
+
+@task
+def compare(whole: str) -> None:
+    """Put the results of all variants side by side."""
+    from chaos.rundir import RunDir
+    from checks.report.compare import write
+
+    write(RunDir(Path(whole)))
 
 
 @task(retries=0)
@@ -124,6 +150,17 @@ def verdict(run_dir: str) -> None:
         raise AirflowFailException(f"{result.verdict}: {result.sentence} See {run_dir}/report.html")
 
 
+@task(task_id="verdict", retries=0)
+def verdict_of_sides(whole: str) -> None:
+    """Raise unless every variant keeps its own contract."""
+    from chaos.rundir import RunDir
+    from checks.comparison import read
+
+    found = read(RunDir(Path(whole)))
+    if found.verdict != "pass":
+        raise AirflowFailException(f"{found.verdict}: {found.sentence} See {whole}/report.html")
+
+
 @task
 def destroy(run_dir: str, params: dict[str, Any]) -> None:
     """End everything of the run."""
@@ -134,6 +171,21 @@ def destroy(run_dir: str, params: dict[str, Any]) -> None:
     existing_cluster(params["kafka_conn_id"])
     run = RunDir(Path(run_dir))
     stages.destroy(run, EventLog(run))
+
+
+def given_by(scenario: str, params: dict[str, Any]) -> Any:
+    """What a DAG run's params say of a scenario."""
+    from chaos.stages import Given
+
+    return Given(
+        scenario,
+        seed=params["seed"],
+        kafka=params["kafka"],
+        driver=params["driver"],
+        bootstrap=params["bootstrap"],
+        sets=(*params["overrides"], *existing_cluster(params["kafka_conn_id"])),
+        i_own_this_cluster=params["i_own_this_cluster"],
+    )
 
 
 def existing_cluster(conn_id: str) -> list[str]:
@@ -160,20 +212,40 @@ def spark_master(conn_id: str) -> str | None:
     return from_connection(connection.host, connection.port)
 
 
-def build(name: str, title: str) -> DAG:
+def judged(run_dir: Any) -> tuple[Any, Any]:
+    """The tasks of a run that is deployed: the last one that judges, and the one that ends it."""
+    end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
+    done = report(run_dir)
+    run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
+    return done, end
+
+
+def build(name: str, title: str, sides: list[str]) -> DAG:
     """The DAG of one scenario."""
     with DAG(
         f"resilience.{name}", description=title, schedule=None, catchup=False, params=PARAMS, tags=["resilience"]
     ) as dag:
-        run_dir = deploy(name)
-        end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
-        done = report(run_dir)
-        run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
-        # both are leaves: a task above a teardown that may fail the run is no leaf, and its own failure would not count
-        done >> [verdict(run_dir), end]
+        if not sides:
+            run_dir = deploy(name)
+            done, end = judged(run_dir)
+            # both are leaves: a task above a teardown that may fail the run is no leaf, and its own failure would
+            # not count
+            done >> [verdict(run_dir), end]
+            return dag
+        whole = prepare(name)
+        before: Any = whole
+        for side in sides:
+            with TaskGroup(side):
+                run_dir = deploy_side(whole, side)
+                done, end = judged(run_dir)
+                done >> end
+            before >> run_dir
+            before = done  # the next one starts beside this one's end: it takes nothing but ports that are free
+        both = compare(whole)
+        before >> both >> verdict_of_sides(whole)
     return dag
 
 
 for scenario_name, scenario_path in shipped().items():
     scenario = parse(scenario_path.read_text(), str(scenario_path))
-    globals()[f"resilience_{scenario_name}"] = build(scenario_name, scenario.title)
+    globals()[f"resilience_{scenario_name}"] = build(scenario_name, scenario.title, list(scenario.variants))

@@ -12,7 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from chaos.cli.run import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets, show_result
+from chaos.cli.run import (
+    RUNS_DIR,
+    Bootstrap,
+    Driver,
+    Json,
+    Kafka,
+    Owned,
+    RunsDir,
+    Seed,
+    Sets,
+    show_comparison,
+    show_result,
+)
 from chaos.cli.view import View
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
@@ -49,8 +61,9 @@ def dag(
     """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
     if scenario not in shipped():
         raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
+    loaded = load(find(scenario), all_overrides(sets, kafka, driver, bootstrap))
     if kafka_conn_id is None:  # else only Airflow knows the cluster
-        check_owner(load(find(scenario), all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
+        check_owner(loaded, i_own_this_cluster)
     run = RunDir(runs_dir.absolute() / new_run_id(scenario))
     env = airflow_environment()
     with View() as view:
@@ -67,6 +80,8 @@ def dag(
             "overrides": sets,
         }
         _test(scenario, _conf(run, given), env, log, run, view)
+    if loaded.variants and run.result.exists():
+        raise typer.Exit(show_comparison(run, as_json))
     show_result(run, as_json)
     if not run.result.exists():
         raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")
@@ -116,7 +131,8 @@ def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: RunDir,
     try:
         while True:
             ended = child.poll() is not None
-            events = read_events(run)
+            # those of an A/B scenario's sides, which run one after another, are below it
+            events = [event for one in (run, *_sides(run)) for event in read_events(one)]
             for event in events[shown:]:
                 view(event)
             shown = len(events)
@@ -127,7 +143,14 @@ def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: RunDir,
         if child.poll() is None:
             child.kill()
             child.wait()
-        end_all(run.path)
+        for one in (run, *_sides(run)):
+            end_all(one.path)
+
+
+def _sides(run: RunDir) -> list[RunDir]:
+    """The runs of an A/B scenario, in the order in which they began."""
+    found = [RunDir(path.parent) for path in run.path.glob("*/events.jsonl")]
+    return sorted(found, key=lambda one: read_events(one)[0]["at_us"])
 
 
 def _airflow(*arguments: str) -> list[str]:

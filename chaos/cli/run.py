@@ -39,6 +39,7 @@ Sets = Annotated[
         "--set", metavar="PATH=VALUE", help="Override a value, e.g. producers.shop.config.acks=1. Repeatable."
     ),
 ]
+Variant = Annotated[str, typer.Option(help="Only this side of an A/B scenario; all of them when left out.")]
 RunsDir = Annotated[Path, typer.Option(help="Where run directories are made.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
 Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]
@@ -58,38 +59,49 @@ def run(
     i_own_this_cluster: Owned = False,
     seed: Seed = None,
     sets: Sets = None,
+    variant: Variant = "",
     runs_dir: RunsDir = RUNS_DIR,
     spark_master: Master = None,
     as_json: Json = False,
 ) -> None:
-    """Run a scenario: deploy a cluster, break it under load, audit every record, tell the verdict."""
-    from chaos import stages  # on use: `list` and `--help` need no Kafka client
+    """Run a scenario: deploy a cluster, break it under load, audit every record, tell the verdict.
+
+    One with variants is run once for each, with the same seed, and ends with what set them apart.
+    """
+    from chaos import stages, variants  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
-    directory = stages.prepare(
-        scenario,
-        runs_dir=runs_dir,
-        seed=seed,
-        kafka=kafka,
-        driver=driver,
-        bootstrap=bootstrap,
-        overrides=sets,
-        i_own_this_cluster=i_own_this_cluster,
-    )
+    given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster)
+    if not variant and variants.of(given):
+        whole = variants.prepare(given, runs_dir)
+        with View() as view:
+            view.say(f"run directory: {whole.run.path}")
+            for name, side in whole.sides.items():
+                view.say(f"[bold]variant {name}[/]")
+                _one(side, view, spark_master)
+        raise typer.Exit(show_comparison(whole.run, as_json))
+    directory = stages.prepare(given, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {directory.path}")
-        events = EventLog(directory, view)
-        try:
-            stages.deploy(directory, events, Identity.current())
-            with Checks(directory, view, spark_master, when_told=True) as checks:
-                # a drive that broke off is judged all the same: what it recorded may show a loss, and is never a pass
-                with contextlib.suppress(AftershockError):
-                    stages.drive(directory, events, before_load=checks.wait_ready)
-                code = checks.judge(after_readback=lambda: stages.end_brokers(directory, events))
-        finally:
-            stages.destroy(directory, events)
+        code = _one(directory, view, spark_master)
     show_result(directory, as_json)
     raise typer.Exit(code)
+
+
+def _one(directory: RunDir, view: View, spark_master: str | None) -> int:
+    """Drive and judge one run; the exit code of its verdict."""
+    from chaos import stages
+
+    events = EventLog(directory, view)
+    try:
+        stages.deploy(directory, events, Identity.current())
+        with Checks(directory, view, spark_master, when_told=True) as checks:
+            # a drive that broke off is judged all the same: what it recorded may show a loss, and is never a pass
+            with contextlib.suppress(AftershockError):
+                stages.drive(directory, events, before_load=checks.wait_ready)
+            return checks.judge(after_readback=lambda: stages.end_brokers(directory, events))
+    finally:
+        stages.destroy(directory, events)
 
 
 def audit(
@@ -124,3 +136,9 @@ def show_result(run: RunDir, as_json: bool) -> None:
         sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
     else:
         subprocess.run([sys.executable, "-m", "checks.report", str(run.path)], check=False)
+
+
+def show_comparison(run: RunDir, as_json: bool) -> int:
+    """Put the variants side by side, print that, and return the exit code."""
+    argv = [sys.executable, "-m", "checks.report.compare", str(run.path), *(["--json"] if as_json else [])]
+    return subprocess.run(argv, check=False).returncode

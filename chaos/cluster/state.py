@@ -111,6 +111,7 @@ class ClusterState(BaseModel):
     gateway: str | None = None  # the address from which clients reach containers
     keeper: str | None = None  # see chaos.cluster.docker.disk
     attached: Attachment | None = None
+    lender: str | None = None  # the run directory whose cluster this is, where it is not this run's own
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
     brokers: list[BrokerState]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import re
@@ -14,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.scenario.model import Scenario
+from chaos.scenario.model import Scenario, Variant
 
 SHIPPED = Path(__file__).parent.parent / "scenarios"
 
@@ -40,13 +41,16 @@ def find(name_or_file: str) -> Path:
     return known[name_or_file]
 
 
-def load(path: Path, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario file and apply `path=value` overrides, such as `producers.shop.config.acks=1`."""
+def load(path: Path, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
+    """Read a scenario file and apply `path=value` overrides, such as `producers.shop.config.acks=1`.
+
+    variant: the side of an A/B scenario that is wanted, as a scenario without variants.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise ScenarioError(f"{path} cannot be read: {e}") from None
-    return parse(text, str(path), overrides)
+    return parse(text, str(path), overrides, variant)
 
 
 def all_overrides(
@@ -63,8 +67,8 @@ def all_overrides(
     return [*(sets or ()), *(f"{path}={json.dumps(value)}" for path, value in given.items() if value)]
 
 
-def parse(text: str, where: str, overrides: Iterable[str] = ()) -> Scenario:
-    """Read a scenario from YAML text; `where` names its origin in errors."""
+def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
+    """Read a scenario from YAML text; `where` names its origin in errors. All variants are read, to find mistakes."""
     try:
         raw = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as e:
@@ -75,6 +79,33 @@ def parse(text: str, where: str, overrides: Iterable[str] = ()) -> Scenario:
         raise ScenarioError(f"{where} is not a scenario: it must be a mapping with title, topics, producers, …")
     for override in overrides:
         _apply(raw, override)
+    scenario = _validated(raw, where)
+    sides = {name: _validated(_side(raw, name, side), f"{where}, variant {name}") for name, side in _sides(scenario)}
+    if not variant:
+        return scenario
+    if variant not in sides:
+        known = ", ".join(sides) or "it has none"
+        raise ScenarioError(f"{where} has no variant {variant!r}{_nearest(variant, sides)} (known: {known})")
+    return sides[variant]
+
+
+def _sides(scenario: Scenario) -> list[tuple[str, Variant]]:
+    return list(scenario.variants.items())
+
+
+def _side(raw: dict[str, Any], name: str, side: Variant) -> dict[str, Any]:
+    """The scenario as one variant has it: without variants, and with what this one changes."""
+    changed = copy.deepcopy(raw)
+    given = changed.pop("variants")[name] or {}
+    changed["title"] = f"{raw['title']} ({name})"
+    for path, value in side.set.items():
+        _apply(changed, f"{path}={json.dumps(value)}")
+    if given.get("expect") is not None:
+        changed["expect"] = given["expect"]
+    return changed
+
+
+def _validated(raw: dict[str, Any], where: str) -> Scenario:
     try:
         return Scenario.model_validate(raw)
     except ValidationError as e:

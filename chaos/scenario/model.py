@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -105,6 +105,16 @@ class Limits(Strict):
     clients: Duration = Field(30.0, description="for clients to start, groups to form, and clients to stop")
 
 
+VariantName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
+
+
+class Variant(Strict):
+    """One side of an A/B scenario: what it changes, and what is then expected."""
+
+    set: dict[str, Any] = Field({}, description="values by path, as of --set: producers.shop.config.acks: 1")
+    expect: Expect | None = Field(None, description="the contract of this side; the scenario's when left out")
+
+
 class Scenario(Strict):
     """A whole scenario. Every default is visible in `resolved.json` and in `python -m chaos show`."""
 
@@ -118,6 +128,9 @@ class Scenario(Strict):
     faults: list[Fault] = []
     expect: Expect = Expect()
     limits: Limits = Limits()
+    variants: dict[VariantName, Variant] = Field(
+        {}, description="A/B: each is a run with the same seed and timeline; the report puts them side by side"
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

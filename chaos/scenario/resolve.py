@@ -28,6 +28,8 @@ class Resolved(BaseModel):
     overrides: list[str] = []
     versions: dict[str, str]
     created_us: int
+    variant: str = ""
+    """The side of an A/B scenario; empty for any other."""
     prefix: str = ""
     """Of all topics and groups, on a cluster that existed before the run; empty on one of the run's own."""
 
@@ -38,6 +40,7 @@ class Resolved(BaseModel):
     def command(self) -> str:
         """The command that makes this run again."""
         sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
+        sets += f" --variant {self.variant}" if self.variant else ""
         cluster = self.scenario.cluster
         if cluster.driver == "attached":
             owned = " --i-own-this-cluster" if cluster.allow_faults else ""
@@ -47,7 +50,14 @@ class Resolved(BaseModel):
 
 
 def resolve(
-    scenario: Scenario, *, run_id: str, name: str, created_us: int, seed: int | None, overrides: list[str]
+    scenario: Scenario,
+    *,
+    run_id: str,
+    name: str,
+    created_us: int,
+    seed: int | None,
+    overrides: list[str],
+    variant: str = "",
 ) -> Resolved:
     """Fill in what is still open. `seed` wins over the scenario's own; without either one is drawn."""
     if seed is None:
@@ -73,6 +83,7 @@ def resolve(
         overrides=overrides,
         versions=versions,
         created_us=created_us,
+        variant=variant,
         prefix=prefix,
     )
 

@@ -21,7 +21,16 @@ JVM_BYTES = 160 * 2**20
 
 def problems(s: Scenario) -> list[str]:
     """Everything that does not fit together; empty for a sound scenario."""
-    return [*_names(s), *_cluster(s), *_topics(s), *_clients(s), *_faults(s), *_expect(s)]
+    return [*_names(s), *_cluster(s), *_topics(s), *_clients(s), *_faults(s), *_expect(s), *_variants(s)]
+
+
+def _variants(s: Scenario) -> Iterator[str]:
+    if len(s.variants) == 1:
+        yield "variants: one alone can be compared with nothing; give two or more, or put it into the scenario"
+    for name, variant in s.variants.items():
+        for path in variant.set:
+            if path.split(".")[0].split("[")[0] in ("variants", "seed", "expect"):
+                yield f"variants.{name}.set: {path} cannot be set there; all sides share the seed, and expect has a key"
 
 
 def _names(s: Scenario) -> Iterator[str]:

@@ -49,7 +49,7 @@ def render(run: RunDir, result: Result, resolved: Resolved) -> str:
     moments, more_moments = storyline(tables, picture)
     script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "timeline.js"))
     text = (
-        _environment(clock)
+        environment(clock)
         .get_template("report.html.j2")
         .render(
             result=result,
@@ -77,8 +77,9 @@ def render(run: RunDir, result: Result, resolved: Resolved) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _environment(clock: Clock) -> Environment:
-    environment = Environment(
+def environment(clock: Clock) -> Environment:
+    """Where the templates are, and what they can call."""
+    made = Environment(
         loader=FileSystemLoader(PAGE),
         autoescape=True,
         finalize=words.visible,
@@ -95,9 +96,9 @@ def _environment(clock: Clock) -> Environment:
         "wall": clock.wall,
         "evidence": clock.evidence,
     }
-    environment.filters.update(filters)
-    environment.globals.update(anomalies=ANOMALIES, metrics=METRICS)
-    return environment
+    made.filters.update(filters)
+    made.globals.update(anomalies=ANOMALIES, metrics=METRICS)
+    return made
 
 
 def _data_docs(run: RunDir) -> str:

@@ -35,7 +35,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 
 # texts of a scenario that name nothing in the cluster: what is new belongs here, or gets a type of chaos.scenario.names
 OTHER_TEXTS = {
-    "Scenario": {"title", "description"},
+    "Scenario": {"title", "description", "variants"},
     "Cluster": {"kafka", "bootstrap", "config"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
     "Verbs": {"kill", "start", "stop", "pause", "resume"},
@@ -48,6 +48,7 @@ OTHER_TEXTS = {
     "Target": {"member", "random_member"},
     "TopicConfig": {"name", "settings"},
     "ResetOffsets": {"name", "to"},
+    "Variant": {"set"},  # applied before names get their prefix; a resolved scenario has no variants
 }
 FAULTS_TEXTS = {"name"}
 

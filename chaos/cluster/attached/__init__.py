@@ -6,6 +6,6 @@ by the reaper if need be. Brokers are broken only where the scenario says `allow
 `--i-own-this-cluster`, and a command is given for it; those that a run took down are brought back before it lets go.
 
 - `driver` is the cluster as the platform sees it, `entry` how it is found, `verbs` how commands are run,
-  `cleanup` how the cluster is left, `connection` how it is told by Airflow's connections.
+  `connection` how it is told by Airflow's connections.
 - `cluster.json` is written before the first topic is made, so that whatever is made can be found and removed.
 """

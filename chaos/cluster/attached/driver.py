@@ -10,8 +10,8 @@ from functools import cached_property, partial
 from typing import Self
 
 from chaos.access import Access
-from chaos.cluster import deploy, state
-from chaos.cluster.attached import cleanup, entry, verbs
+from chaos.cluster import deploy, emptying, state
+from chaos.cluster.attached import entry, verbs
 from chaos.cluster.cache import Progress, silent
 from chaos.cluster.deployed import Deployed
 from chaos.cluster.leftovers import end_all
@@ -93,7 +93,9 @@ class AttachedCluster(Deployed):
             verbs.end_and_wait(command.identity)
         problems = AttachedCluster(run, found)._bring_back()
         try:
-            cleanup.remove(found.bootstrap, attached.prefix, found.access())
+            if not attached.prefix:
+                raise ClusterError("a run without a prefix has nothing on a cluster that exists")
+            emptying.remove(found.bootstrap, lambda name: name.startswith(attached.prefix), found.access())
         except AftershockError as e:
             again = f"remove what begins with {attached.prefix}, or try again: python -m chaos down {run.path}"
             raise type(e)(f"{e}; {again}") from None

@@ -1,7 +1,7 @@
-"""Leaving a cluster as it was: brokers that the run took down are back, topics and groups with its prefix are gone.
+"""Leaving a cluster as it was: the topics and groups of a run are removed from it.
 
-It goes by `cluster.json` alone, so that any process can do it (the platform, a DAG's teardown, the reaper, `down`). The
-requests are made by `chaos.kafka`: librdkafka's Admin API may end the process where a coordinator moves.
+It needs no more than an address, so that any process can do it (the platform, a DAG's teardown, the reaper, `down`).
+The requests are made by `chaos.kafka`: librdkafka's Admin API may end the process where a coordinator moves.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ _NEVER = {29: "no right to delete it", 30: "no right to delete it", 73: "the bro
 _Leaving = LeaveGroupRequest.MemberIdentity
 
 
-def remove(bootstrap: str, prefix: str, access: Access | None) -> None:
-    """Remove all topics and groups that begin with `prefix`. Raises `ClusterError` if some are left."""
-    if not prefix:
-        raise ClusterError("a run without a prefix has nothing on a cluster that exists")
+Wanted = Callable[[str], bool]
+"""Whether a name is that of something to be removed."""
+
+
+def remove(bootstrap: str, wanted: Wanted, access: Access | None) -> None:
+    """Remove all topics and groups whose names are wanted. Raises `ClusterError` if some are left."""
     kafka = Kafka(bootstrap, ANSWER_S, access)
     deadline = time.monotonic() + GONE_S
     try:
-        _until_none("groups", lambda: _groups(kafka, prefix), lambda names: _delete_groups(kafka, names), deadline)
-        _until_none("topics", lambda: _topics(kafka, prefix), lambda names: _delete_topics(kafka, names), deadline)
+        _until_none("groups", lambda: _groups(kafka, wanted), lambda names: _delete_groups(kafka, names), deadline)
+        _until_none("topics", lambda: _topics(kafka, wanted), lambda names: _delete_topics(kafka, names), deadline)
     finally:
         kafka.close()
 
@@ -58,12 +60,12 @@ def _until_none(
         time.sleep(AGAIN_S)
 
 
-def _topics(kafka: Kafka, prefix: str) -> list[str] | None:
+def _topics(kafka: Kafka, wanted: Wanted) -> list[str] | None:
     metadata = kafka.metadata()
     if metadata is None:
         return None
     topics = {partition.rpartition("/")[0] for partition in metadata.partitions}
-    return sorted(t for t in topics if t.startswith(prefix))
+    return sorted(t for t in topics if wanted(t))
 
 
 def _delete_topics(kafka: Kafka, names: list[str]) -> str:
@@ -77,7 +79,7 @@ def _delete_topics(kafka: Kafka, names: list[str]) -> str:
     return _why(codes, (NO_ERROR, _UNKNOWN_TOPIC))
 
 
-def _groups(kafka: Kafka, prefix: str) -> list[str] | None:
+def _groups(kafka: Kafka, wanted: Wanted) -> list[str] | None:
     """The groups that every broker knows; None as long as one does not tell."""
     metadata = kafka.metadata()
     if metadata is None:
@@ -87,7 +89,7 @@ def _groups(kafka: Kafka, prefix: str) -> list[str] | None:
         answer = kafka.ask(broker, ListGroupsRequest[LIST_GROUPS]())
         if answer is None or answer.error_code != NO_ERROR:
             return None
-        found.update(g.group_id for g in answer.groups if g.group_id.startswith(prefix))
+        found.update(g.group_id for g in answer.groups if wanted(g.group_id))
     return sorted(found)
 
 

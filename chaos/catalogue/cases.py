@@ -1,0 +1,99 @@
+"""What there is to run, and what came of it."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chaos.errors import INCONCLUSIVE, UsageError
+from chaos.rundir import RunDir, read_json
+from chaos.scenario import Scenario, load, shipped
+from chaos.scenario.expect import Expect
+
+NOTHING = "none"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run to come: a scenario, the variant of an A/B scenario (or empty), and the how-manieth time, from 1."""
+
+    scenario: str
+    variant: str
+    repetition: int
+
+    @property
+    def name(self) -> str:
+        """As a person reads it: `leader-kill`, `retry-duplicate/idempotent`."""
+        return f"{self.scenario}/{self.variant}" if self.variant else self.scenario
+
+    @property
+    def run_id(self) -> str:
+        """A name for its run directory."""
+        return "-".join(filter(None, [self.scenario, self.variant, str(self.repetition)]))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case. `seen`: the anomalies found, with counts; `seconds`: until its log was read."""
+
+    case: Case
+    expected: str
+    seen: str
+    verdict: str
+    code: int
+    seconds: float
+    run_dir: Path
+    sentence: str
+
+
+def cases(only: Iterable[str] = (), repeat: int = 1) -> list[Case]:
+    """All shipped scenarios and their variants, or those that a pattern names. Raises `UsageError` if that is none."""
+    patterns = list(only) or ["*"]
+    named = [
+        (name, variant)
+        for name, path in shipped().items()
+        for variant in load(path).variants or [""]
+        if any(fnmatch.fnmatchcase(text, p) for p in patterns for text in (name, f"{name}/{variant}"))
+    ]
+    if not named:
+        raise UsageError(f"no shipped scenario is named {' or '.join(patterns)}; `python -m chaos list` shows them")
+    return [Case(name, variant, n) for n in range(1, repeat + 1) for name, variant in named]
+
+
+def expected(scenario: Scenario) -> str:
+    """What has to appear, in the contract's own words; `none` where nothing has to."""
+    return must(scenario.expect)
+
+
+def must(expect: Expect) -> str:
+    """The anomalies that a contract demands."""
+    demanded = [
+        f"{_kind(kind, split)} {bound.words()}" for (kind, split), bound in expect.counts().items() if bound.min > 0
+    ]
+    return ", ".join(demanded) or NOTHING
+
+
+def outcome(case: Case, expects: str, run: RunDir, code: int, seconds: float, trouble: str = "") -> Outcome:
+    """What the run directory tells of a case."""
+    if not run.result.exists():
+        return Outcome(case, expects, "", "inconclusive", INCONCLUSIVE, seconds, run.path, trouble or "no result")
+    result: dict[str, Any] = read_json(run.result, "result")
+    return Outcome(
+        case, expects, seen(result["totals"]), result["verdict"], code, seconds, run.path, result["sentence"]
+    )
+
+
+def seen(totals: Iterable[dict[str, Any]]) -> str:
+    """The anomalies that were found, added up over scopes: `lost_write 812, duplicate_delivery legal 40`."""
+    sums: dict[str, int] = {}
+    for row in totals:
+        name = _kind(row["check"], row["split"])
+        sums[name] = sums.get(name, 0) + row["count"]
+    return ", ".join(f"{name} {count:,}" for name, count in sums.items() if count) or NOTHING
+
+
+def _kind(check: str, split: str) -> str:
+    return f"{check} {split}" if split else check

@@ -1,0 +1,191 @@
+"""Runs cases, `jobs` at a time, each worker with a cluster of its own that it lends to one case after another."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from chaos import stages
+from chaos.catalogue.cases import Case, Outcome, expected, outcome
+from chaos.catalogue.judge import Judge, Judging
+from chaos.cluster import driver as driver_of
+from chaos.cluster import lending
+from chaos.cluster.leftovers import end_all
+from chaos.cluster.processes import Identity
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import AftershockError, ClusterError
+from chaos.events import Event, EventLog
+from chaos.rundir import RunDir
+from chaos.scenario import Resolved, read
+
+LENDER_S = 12 * 3600.0
+"""When a cluster that is lent ends at the latest; it ends with this process before."""
+
+
+class Told(Protocol):
+    """Whoever is told what goes on; called from several threads."""
+
+    def began(self, case: Case) -> None:
+        """A case was begun."""
+
+    def event(self, case: Case, event: Event) -> None:
+        """Something happened in a case."""
+
+    def driven(self, case: Case) -> None:
+        """A case needs its cluster no more."""
+
+    def ended(self, outcome: Outcome) -> None:
+        """A case has its verdict."""
+
+
+@dataclass
+class _Worker:
+    number: int
+    lender: RunDir | None = None
+    spec: ClusterSpec | None = None
+    clusters: int = 0
+    run: RunDir | None = None
+    """The case that is being driven."""
+
+
+@dataclass
+class Catalogue:
+    """One pass over some cases; `run` is all there is to call."""
+
+    folder: Path
+    cases: list[Case]
+    jobs: int
+    seed: int | None
+    told: Told
+    outcomes: list[Outcome] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _broken: list[BaseException] = field(default_factory=list)
+
+    def run(self) -> list[Outcome]:
+        """Run every case once; however it ends, nothing of it is left running."""
+        waiting = self._resolved()
+        workers = [_Worker(n) for n in range(1, self.jobs + 1)]
+        with Judge(RunDir(self.folder)) as judge:
+            threads = [
+                threading.Thread(target=self._guarded, args=(w, waiting, judge), name=f"worker-{w.number}", daemon=True)
+                for w in workers
+            ]
+            try:
+                for thread in threads:
+                    thread.start()
+                for thread in threads:
+                    while thread.is_alive():
+                        thread.join(0.2)
+            finally:
+                for worker in workers:
+                    self._end(worker)
+        if self._broken:
+            raise self._broken[0]
+        return sorted(self.outcomes, key=lambda o: self.cases.index(o.case))
+
+    def _resolved(self) -> list[tuple[Case, RunDir, Resolved]]:
+        """Every case with its run directory, made before anything starts: a mistake shows at once.
+
+        Those that can share a cluster follow one another.
+        """
+        found = []
+        for case in self.cases:
+            given = stages.Given(case.scenario, seed=self.seed)
+            run = stages.prepare(given, runs_dir=self.folder, variant=case.variant, run_id=case.run_id)
+            found.append((case, run, read(run)))
+        groups: list[ClusterSpec] = []
+        for _, _, resolved in found:
+            if (spec := stages.cluster_spec(resolved)) not in groups:
+                groups.append(spec)
+        return sorted(found, key=lambda one: groups.index(stages.cluster_spec(one[2])))
+
+    def _guarded(self, worker: _Worker, waiting: list[tuple[Case, RunDir, Resolved]], judge: Judge) -> None:
+        judged: list[threading.Thread] = []
+        try:
+            judge.wait_ready()
+            while (one := self._next(worker, waiting)) is not None:
+                judged.append(self._one(worker, judge, *one))
+            for thread in judged:
+                thread.join()
+        except BaseException as e:  # noqa: BLE001 - raised again by `run`, in the thread that can be seen
+            self._broken.append(e)
+
+    def _next(
+        self, worker: _Worker, waiting: list[tuple[Case, RunDir, Resolved]]
+    ) -> tuple[Case, RunDir, Resolved] | None:
+        """The next case, if there is one that the worker's cluster suits, and any other else."""
+        with self._lock:
+            if not waiting or self._broken:
+                return None
+            suits = (i for i, one in enumerate(waiting) if stages.cluster_spec(one[2]) == worker.spec)
+            return waiting.pop(next(suits, 0))
+
+    def _one(self, worker: _Worker, judge: Judge, case: Case, run: RunDir, resolved: Resolved) -> threading.Thread:
+        """Drive a case; its verdict comes later, in a thread that is returned."""
+        began, trouble = time.monotonic(), ""
+        self.told.began(case)
+        events = EventLog(run, lambda event: self.told.event(case, event))
+        worker.run = run
+        try:
+            stages.deploy(run, events, Identity.current(), self._lender(worker, resolved, events))
+            with contextlib.suppress(AftershockError):  # what it recorded is judged all the same
+                stages.drive(run, events)
+        except AftershockError as e:
+            trouble = str(e)
+        judging = judge.take(run)
+        judging.read.wait()
+        seconds = time.monotonic() - began
+        stages.destroy(run, events)
+        self._take_back(worker)
+        self.told.driven(case)
+        thread = threading.Thread(
+            target=self._judged, args=(case, resolved, judging, seconds, trouble), name=case.run_id, daemon=True
+        )
+        thread.start()
+        return thread
+
+    def _judged(self, case: Case, resolved: Resolved, judging: Judging, seconds: float, trouble: str) -> None:
+        judging.done.wait()
+        found = outcome(case, expected(resolved.scenario), judging.run, judging.code, seconds, trouble)
+        with self._lock:
+            self.outcomes.append(found)
+        self.told.ended(found)
+
+    def _lender(self, worker: _Worker, resolved: Resolved, events: EventLog) -> RunDir | None:
+        """The cluster that a case can have; None where it brings its own."""
+        spec, driver = stages.cluster_spec(resolved), resolved.scenario.cluster.driver
+        if driver != "process":
+            return None
+        if worker.lender is None or worker.spec != spec:
+            self._end(worker)
+            worker.clusters += 1
+            lender = RunDir.create(self.folder, f"cluster-{worker.number}-{worker.clusters}")
+            worker.lender, worker.spec = lender, spec
+            try:
+                driver_of(driver).deploy(
+                    lender, spec, Identity.current(), LENDER_S, lambda words: events.emit("note", words=words)
+                )
+            except BaseException:
+                worker.lender = worker.spec = None
+                raise
+        return worker.lender
+
+    def _take_back(self, worker: _Worker) -> None:
+        """Empty the cluster for the next case. One that is not well is never lent again."""
+        worker.run = None
+        if worker.lender is None:
+            return
+        try:
+            lending.give_back(stages.attach(worker.lender))
+        except ClusterError:
+            self._end(worker)
+
+    def _end(self, worker: _Worker) -> None:
+        """End what a worker has running."""
+        for run in filter(None, (worker.run, worker.lender)):
+            end_all(run.path)
+        worker.run = worker.lender = worker.spec = None

@@ -1,0 +1,58 @@
+"""The catalogue: what is in it, what is expected, and how it ends."""
+
+import json
+
+import pytest
+
+from chaos.catalogue.cases import Case, cases, expected, outcome, seen
+from chaos.cli.catalogue import _exit_code
+from chaos.errors import UsageError
+from chaos.rundir import RunDir
+from chaos.scenario import load, shipped
+
+
+def test_it_is_every_shipped_scenario_with_every_variant():
+    found = cases()
+    assert {case.scenario for case in found} == set(shipped())
+    for name, path in shipped().items():
+        assert [c.variant for c in found if c.scenario == name] == (list(load(path).variants) or [""])
+
+
+def test_patterns_choose_scenarios_or_variants_and_repetitions_follow_one_another():
+    assert {c.name for c in cases(["acks1-*"])} == {"acks1-leader-kill/acks-1", "acks1-leader-kill/acks-all"}
+    assert [c.run_id for c in cases(["*/acks-all", "clean-run"], repeat=2)] == [
+        "acks1-leader-kill-acks-all-1",
+        "clean-run-1",
+        "acks1-leader-kill-acks-all-2",
+        "clean-run-2",
+    ]
+    with pytest.raises(UsageError, match="no shipped scenario is named nothing-like-it"):
+        cases(["nothing-like-it"])
+
+
+def test_expected_is_what_must_appear():
+    path = shipped()["acks1-leader-kill"]
+    assert expected(load(path, variant="acks-1")) == "lost_write at least 1"
+    assert expected(load(path, variant="acks-all")) == "none"
+
+
+def test_seen_adds_scopes_up_and_leaves_out_what_is_not_there():
+    rows = [("lost_write", "", 0), ("duplicate_delivery", "legal", 40), ("duplicate_delivery", "legal", 2)]
+    assert seen({"check": c, "split": s, "count": n} for c, s, n in rows) == "duplicate_delivery legal 42"
+    assert seen([]) == "none"
+
+
+def test_a_case_without_a_result_is_inconclusive_and_says_why(tmp_path):
+    run = RunDir.create(tmp_path, "x-1")
+    case = Case("x", "", 1)
+    assert outcome(case, "none", run, 0, 1.0, "no broker").verdict == "inconclusive"
+    run.result.write_text(json.dumps({"totals": [], "verdict": "pass", "sentence": "well."}))
+    assert outcome(case, "none", run, 0, 1.0).verdict == "pass"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [(["pass"], 0), (["pass", "fail", "inconclusive"], 1), (["pass", "inconclusive"], 3), ([], 3)],
+)
+def test_the_exit_code_is_that_of_the_worst(verdicts, code):
+    assert _exit_code(verdicts) == code
