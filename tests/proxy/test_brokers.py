@@ -21,7 +21,7 @@ from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.faults import FAULTS
-from chaos.kafka import METADATA, Kafka
+from chaos.brokers import METADATA, Kafka
 from chaos.proxy import control
 from chaos.proxy.control import Proxy
 from chaos.proxy.rules import Rule
