@@ -33,11 +33,11 @@ class Told:
 
     def number(self, record: Row) -> int | None:
         """The transaction that a record was sent in."""
-        return next((s["txn"] for s in self.rows["sends"] if _sent(s) == _sent(record)), None)
+        return next((s.get("txn") for s in self.rows["sends"] if _sent(s) == _sent(record)), None)
 
     def end(self, record: Row) -> str:
         """What became of that transaction."""
-        mine = [t for t in self.rows["transactions"] if t["txn"] == self.number(record)]
+        mine = [t for t in self.rows.get("transactions", []) if t["txn"] == self.number(record)]
         return str(mine[0]["outcome"]) if mine else ""
 
     def acked(self, record: Row) -> bool:
@@ -128,7 +128,7 @@ def _unsent(row: Row, told: Told) -> set[str]:
 
 def _acked_as_another(row: Row, told: Told) -> set[str]:
     must = _unsent(row, told) | when(row["outcome"] == "ok" and not told.evicted(row), "lost_write")
-    return must - when(row["txn"] is not None, "lost_write")  # sent in a transaction, or in one of nobody's
+    return must - when(row.get("txn") is not None, "lost_write")  # sent in a transaction, or in one of nobody's
 
 
 def _acked_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
@@ -237,7 +237,7 @@ Must = Callable[[Row, Told], set[str]]
 def _failed(row: Row, told: Told) -> set[str]:
     """Its send is said to have failed, yet its record is there."""
     record = told.record(row)
-    in_doubt = row["txn"] is not None and record and not record["committed"]
+    in_doubt = row.get("txn") is not None and record and not record["committed"]
     return when(record and not in_doubt, "resurrected_write")
 
 
@@ -259,7 +259,7 @@ def _aborted_after_all(row: Row, told: Told) -> set[str]:
 
 def _polled_early(row: Row, told: Told) -> set[str]:
     acked = [s for s in told.rows["sends"] if _place(s) == _place(row) and s["outcome"] == "ok"]
-    return when(any(s["txn"] is not None for s in acked), "precommitted_read")
+    return when(any(s.get("txn") is not None for s in acked), "precommitted_read")
 
 
 def always(*checks: str) -> Must:
