@@ -155,3 +155,26 @@ def two_jobs_with_one_group_id(s: Story) -> None:
     s.assigned(1, 1, "committed", incarnation=2).got(1, 2).commit(3)
     s.life(s.reader(1), "stopped", incarnation=2, role="consumer")
     _lives(s, s.reader(2))
+
+
+@clean
+def in_transactions_under_observation(s: Story) -> None:
+    """Two transactions are committed, one is aborted; the first record is evicted after it was read. The observer sees
+    the last stable offset wait for them, a settled group and its coordinator.
+    """
+    s.partitions, s.members, s.log_start = 2, 2, 1
+    s.life(s.producer, "started").life(s.reader(1), "started", role="consumer").stood(0, 0)
+    began = s.now
+    s.send(0, 0, txn=1).send(1, 1, txn=1).log(1, 1).stood(0, 2).transaction(1, "committed", began).stood(2, 2)
+    began = s.now
+    s.send(2, 2, txn=2).log(2, 2, committed=False).transaction(2, "aborted", began)
+    s.in_transaction(3, "committed", 3).life(s.producer, "stopped")
+    s.group_seen(coordinator=1, state="Stable", members=[{"member_id": "a", "partitions": [f"{TOPIC}/0"]}])
+    held = [{"member_id": m, "partitions": [f"{TOPIC}/{n}"]} for n, m in enumerate("ab")]
+    s.group_seen(members=held).tick(3_000_000)
+    s.group_seen(state="Empty")
+    first = s.assigned(1, generation=1).got(0, 1).commit(2)
+    first.revoked()
+    s.life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 2, "committed", generation=2).got(3).commit(4).revoked()
+    _lives(s, s.reader(1), s.reader(2))

@@ -13,9 +13,11 @@ from tests.audit.mutations import FAR, Rows
 from tests.audit.oracle import Row
 
 ILLEGAL = "duplicate_delivery.illegal"
-NOT_DELIVERED = "skipped_delivery|lost_processing|stalled_delivery"
+NOT_DELIVERED = "skipped_delivery|lost_processing|stalled_delivery|evicted_delivery"
 MISSING = frozenset({"skipped_delivery", "lost_processing", "stalled_delivery", "poll_skip", "overcommit"})
 UNJUDGED = "overcommit.undetermined"
+HANGS = frozenset({"hanging_transaction"})
+"""Where the row is what ended the wait of the last stable offset."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,15 @@ class Told:
         """The record of a send."""
         same = [r for r in self.rows["log"] if _sent(r) == _sent(row)]
         return same[0] if same else None
+
+    def number(self, record: Row) -> int | None:
+        """The transaction that a record was sent in."""
+        return next((s.get("txn") for s in self.rows["sends"] if _sent(s) == _sent(record)), None)
+
+    def end(self, record: Row) -> str:
+        """What became of that transaction."""
+        mine = [t for t in self.rows.get("transactions", []) if t["txn"] == self.number(record)]
+        return str(mine[0]["outcome"]) if mine else ""
 
     def acked(self, record: Row) -> bool:
         return any(_sent(s) == _sent(record) and s["outcome"] == "ok" for s in self.rows["sends"])
@@ -55,15 +66,19 @@ class Told:
         return len([d for d in mine if d["mode"] == "subscribe" or d["consumer"] == delivery["consumer"]]) == 1
 
     def in_log(self, partition: int, first: int, last: int) -> bool:
-        return any(r["partition"] == partition and first <= r["offset"] <= last for r in self.rows["log"])
+        return any(
+            r["partition"] == partition and first <= r["offset"] <= last and r["committed"] for r in self.rows["log"]
+        )
 
     def epoch(self, row: Row, table: str) -> list[Row]:
         """The rows of the same epoch."""
         return [r for r in self.rows[table] if _epoch(r) == _epoch(row)]
 
     def went_on(self, delivery: Row) -> bool:
-        """Its epoch delivered something after it."""
-        return any(d["offset"] > delivery["offset"] for d in self.epoch(delivery, "deliveries"))
+        """Its epoch delivered something after it, and the log still has it."""
+        return not self.evicted(delivery) and any(
+            d["offset"] > delivery["offset"] for d in self.epoch(delivery, "deliveries")
+        )
 
     def last_before_a_commit(self, delivery: Row) -> bool:
         """Its epoch committed it with nothing after it processed by then."""
@@ -112,7 +127,8 @@ def _unsent(row: Row, told: Told) -> set[str]:
 
 
 def _acked_as_another(row: Row, told: Told) -> set[str]:
-    return _unsent(row, told) | when(row["outcome"] == "ok" and not told.evicted(row), "lost_write")
+    must = _unsent(row, told) | when(row["outcome"] == "ok" and not told.evicted(row), "lost_write")
+    return must - when(row.get("txn") is not None, "lost_write")  # sent in a transaction, or in one of nobody's
 
 
 def _acked_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
@@ -123,8 +139,14 @@ def _acked_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
     return must
 
 
+def _lost(row: Row, told: Told) -> set[str]:
+    """An acknowledged record, unless its transaction was aborted."""
+    must = when(told.acked(row) and told.end(row) != "aborted", "lost_write")
+    return must | when(told.end(row) == "committed", "torn_transaction")
+
+
 def _gone(row: Row, told: Told) -> set[str]:
-    return when(told.acked(row), "lost_write") | when(told.delivered(row), "dirty_read")
+    return _lost(row, told) | when(told.delivered(row), "dirty_read")
 
 
 def _moved(row: Row, told: Told) -> set[str]:
@@ -132,12 +154,17 @@ def _moved(row: Row, told: Told) -> set[str]:
 
 
 def _another_record(row: Row, told: Told) -> set[str]:
-    must = when(told.acked(row), "lost_write") | when(told.delivered(row), "dirty_read", NOT_DELIVERED)
+    must = _lost(row, told) | when(told.delivered(row), "dirty_read", NOT_DELIVERED) | {"offset_reuse"}
+    must -= when(not told.acked_with_offset(row) and not told.delivered(row), "offset_reuse")
     return must | when(told.all_on_record(row), "phantom_write")
 
 
 def _stranger(row: Row, told: Told) -> set[str]:
     return _another_record(row, told) | {"phantom_write"}
+
+
+def _nameless(row: Row, told: Told) -> set[str]:
+    return _stranger(row, told) - {"offset_reuse"}
 
 
 def _not_delivered(row: Row, told: Told) -> set[str]:
@@ -150,6 +177,13 @@ def _delivered_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
         return when(not told.evicted(row, by), "dirty_read") | when(told.only_once(row), NOT_DELIVERED)
 
     return must
+
+
+def _another_delivered(row: Row, told: Told) -> set[str]:
+    """Another record than the one that stands there, or stood there."""
+    if told.evicted(row):
+        return {"offset_reuse"}
+    return {"offset_reuse", "dirty_read"} | when(told.only_once(row), NOT_DELIVERED)
 
 
 def _in_another_epoch(row: Row, told: Told) -> set[str]:
@@ -200,6 +234,34 @@ def _began_lower(row: Row, told: Told) -> set[str]:
 Must = Callable[[Row, Told], set[str]]
 
 
+def _failed(row: Row, told: Told) -> set[str]:
+    """Its send is said to have failed, yet its record is there."""
+    record = told.record(row)
+    in_doubt = row.get("txn") is not None and record and not record["committed"]
+    return when(record and not in_doubt, "resurrected_write")
+
+
+def _hidden(row: Row, told: Told) -> set[str]:
+    """A record is made invisible to read_committed readers."""
+    return when(row["committed"] and told.delivered(row), "aborted_read") | when(
+        told.end(row) == "committed", "torn_transaction"
+    )
+
+
+def _shown(row: Row, told: Told) -> set[str]:
+    return when(told.end(row) == "aborted", "torn_transaction") | when(not told.delivered(row), NOT_DELIVERED)
+
+
+def _aborted_after_all(row: Row, told: Told) -> set[str]:
+    inside = [r for r in told.rows["log"] if told.number(r) == row["txn"]]
+    return when(inside, "torn_transaction") | when(any(told.delivered(r) for r in inside), "aborted_read")
+
+
+def _polled_early(row: Row, told: Told) -> set[str]:
+    acked = [s for s in told.rows["sends"] if _place(s) == _place(row) and s["outcome"] == "ok"]
+    return when(any(s.get("txn") is not None for s in acked), "precommitted_read")
+
+
 def always(*checks: str) -> Must:
     return lambda row, told: set(checks)
 
@@ -207,42 +269,62 @@ def always(*checks: str) -> Must:
 NOTHING = always()
 EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "sends: left out": (_unsent, frozenset()),
-    "sends: offset + 1": (_acked_elsewhere(1), frozenset()),
-    "sends: offset - 1": (_acked_elsewhere(-1), frozenset()),
-    "sends: offset not told": (NOTHING, frozenset({"lost_write.undetermined"})),
+    "sends: offset + 1": (_acked_elsewhere(1), frozenset({"offset_reuse", "torn_transaction"})),
+    "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),
+    "sends: offset not told": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
     "sends: another partition": (
         lambda row, told: when(row["offset"] is not None and told.record(row), "misplaced_write"),
-        frozenset(),
+        frozenset({"offset_reuse", "evicted_delivery.undetermined"}),
     ),
-    "sends: another seq": (_acked_as_another, frozenset()),
-    "sends: another incarnation": (_acked_as_another, frozenset()),
+    "sends: another seq": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
+    "sends: another incarnation": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
     "sends: unknown made ok": (lambda row, told: when(not told.record(row), "lost_write"), frozenset()),
     "sends: fail made ok": (lambda row, told: when(not told.record(row), "lost_write"), frozenset()),
     "log: left out": (_gone, frozenset()),
-    "log: once more behind the end": (always("duplicate_write"), MISSING - {"poll_skip"}),
+    "log: once more behind the end": (
+        lambda row, told: when(row["committed"], "duplicate_write"),
+        MISSING - {"poll_skip"},
+    ),
     "log: moved behind the end": (_moved, MISSING | {"reordered_write"}),
     "log: another partition": (_moved, MISSING | {"reordered_write"}),
     "log: another seq": (_another_record, MISSING | {"reordered_write"}),
     "log: another incarnation": (_stranger, frozenset()),
-    "log: without identity": (_stranger, frozenset()),
+    "log: without identity": (_nameless, frozenset()),
     "log: of another run": (
-        lambda row, told: {"phantom_write"} | when(told.acked(row), "lost_write"),
+        lambda row, told: {"phantom_write"} | _lost(row, told),
         frozenset(),
     ),
+    "sends: ok made fail": (_failed, frozenset()),
+    "sends: later": (NOTHING, frozenset({"precommitted_read"})),
+    "log: not committed": (_hidden, frozenset()),
+    "log: made committed": (_shown, MISSING),
+    "log: committed or not is not known": (
+        lambda row, told: when(told.end(row), "torn_transaction.undetermined"),
+        frozenset({"poll_skip", "skipped_delivery"}),
+    ),
+    "transactions: committed made aborted": (_aborted_after_all, frozenset()),
+    "transactions: aborted made committed": (always("torn_transaction"), frozenset()),
+    "deliveries: polled before everything": (_polled_early, frozenset()),
+    "cluster: last stable offset - 1": (NOTHING, HANGS),
+    "cluster: left out": (NOTHING, HANGS),
+    "cluster: later": (NOTHING, HANGS),
+    "cluster: another coordinator": (always("misplaced_coordinator"), frozenset()),
+    "cluster: all partitions to one member": (NOTHING, frozenset({"unbalanced_assignment"})),
+    "commits: fail made ok": (NOTHING, frozenset({"zombie_commit"})),
     "log: CRC wrong": (always("corrupt_record"), frozenset()),
     "deliveries: left out": (_not_delivered, MISSING),
     "deliveries: repeated": (always(ILLEGAL, "nonmonotonic_poll"), frozenset()),
     "deliveries: again": (always(ILLEGAL, "nonmonotonic_poll"), frozenset()),
-    "deliveries: offset + 1": (_delivered_elsewhere(1), MISSING | {"nonmonotonic_poll"}),
-    "deliveries: offset - 1": (_delivered_elsewhere(-1), MISSING | {"nonmonotonic_poll"}),
-    "deliveries: offset beyond the end": (_delivered_elsewhere(FAR), MISSING | {"nonmonotonic_poll"}),
-    "deliveries: another partition": (_delivered_elsewhere(0), MISSING | {"double_ownership"}),
+    "deliveries: offset + 1": (_delivered_elsewhere(1), MISSING | {"nonmonotonic_poll", "offset_reuse"}),
+    "deliveries: offset - 1": (_delivered_elsewhere(-1), MISSING | {"nonmonotonic_poll", "offset_reuse"}),
+    "deliveries: offset beyond the end": (_delivered_elsewhere(FAR), MISSING | {"nonmonotonic_poll", "offset_reuse"}),
+    "deliveries: another partition": (_delivered_elsewhere(0), MISSING | {"double_ownership", "offset_reuse"}),
     "deliveries: another seq": (
-        lambda row, told: {"dirty_read"} | when(told.only_once(row), NOT_DELIVERED),
+        _another_delivered,
         frozenset(),
     ),
     "deliveries: another producer incarnation": (
-        lambda row, told: {"dirty_read"} | when(told.only_once(row), NOT_DELIVERED),
+        _another_delivered,
         frozenset(),
     ),
     "deliveries: last in order": (
@@ -264,14 +346,14 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "commits: offset 0": (_committed_zero, frozenset({ILLEGAL})),
     "commits: ok made fail": (NOTHING, frozenset({ILLEGAL})),
     "commits: requested before everything": (_committed_at_once, frozenset()),
-    "commits: later": (_committed_last, frozenset({ILLEGAL})),
+    "commits: later": (_committed_last, frozenset({ILLEGAL, "zombie_commit"})),
     "commits: another partition": (_commit_of_no_epoch, frozenset({"commit_rewind"})),
     "commits: under no assignment": (_commit_of_no_epoch, frozenset()),
     "commits: under another assignment": (_commit_of_no_epoch, frozenset()),
     "commits: by another consumer": (_commit_of_no_epoch, frozenset({"commit_rewind", "foreign_commit"})),
     "assignments: left out": (NOTHING, frozenset({"double_ownership"})),
     "assignments: position + 1": (NOTHING, frozenset({ILLEGAL})),
-    "assignments: position - 1": (_began_lower, frozenset({ILLEGAL})),
+    "assignments: position - 1": (_began_lower, frozenset({ILLEGAL, "evicted_delivery"})),
     "assignments: said to be a reset": (NOTHING, frozenset({ILLEGAL})),
     "assignments: generation + 1": (NOTHING, frozenset({"double_ownership"})),
     "assignments: generation - 1": (NOTHING, frozenset({"double_ownership"})),

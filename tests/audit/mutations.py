@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -86,6 +87,16 @@ def _by_another(row: Row, rows: Rows) -> list[Row]:
     return [row | {"consumer": others[0] if others else row["consumer"] + "0"}]
 
 
+def _lower(row: Row, rows: Rows) -> list[Row]:
+    return [row | {"value": str(max(0, int(row["value"]) - 1))}]
+
+
+def _all_to_one(row: Row, rows: Rows) -> list[Row]:
+    """And another member has none."""
+    held = [{"member_id": "a", "partitions": ["t/0", "t/1"]}, {"member_id": "b", "partitions": []}]
+    return [row | {"value": json.dumps(held)}]
+
+
 def has(**columns: Any) -> Callable[[Row], bool]:
     """Rows with these values; `...` means any value but null."""
 
@@ -101,7 +112,7 @@ def above_zero(column: str) -> Callable[[Row], bool]:
     return lambda row: bool((row.get(column) or 0) > 0)
 
 
-TABLES = ("sends", "log", "deliveries", "commits", "assignments", "lifecycle", "cluster", "faults")
+TABLES = ("transactions", "sends", "log", "deliveries", "commits", "assignments", "lifecycle", "cluster", "faults")
 NO_IDENTITY = {"run": None, "producer": None, "incarnation": None, "seq": None, "crc_ok": None}
 
 CHANGES: list[Change] = [
@@ -118,7 +129,15 @@ CHANGES: list[Change] = [
     Change("sends", "unknown made ok", put(outcome="ok"), has(outcome="unknown")),
     Change("sends", "fail made ok", put(outcome="ok"), has(outcome="fail")),
     Change("sends", "later", plus(LATE_US, "invoked_us", "completed_us")),
-    Change("sends", "another key and error", put(key="k", error="e", txn=1)),
+    Change("sends", "another key and error", put(key="k", error="e")),
+    Change("sends", "in no transaction", put(txn=None), has(txn=...)),
+    Change("sends", "in a transaction that nobody ended", put(txn=FAR)),
+    Change("transactions", "committed made aborted", put(outcome="aborted"), has(outcome="committed")),
+    Change("transactions", "aborted made committed", put(outcome="committed"), has(outcome="aborted")),
+    Change("transactions", "made unknown", put(outcome="unknown")),
+    Change("transactions", "ended before everything", put(ended_us=1)),
+    Change("log", "committed or not is not known", put(committed=None)),
+    Change("log", "made committed", put(committed=True), has(committed=False)),
     Change("log", "once more behind the end", _copied),
     Change("log", "moved behind the end", _to_the_end),
     Change("log", "another partition", _elsewhere),
@@ -141,6 +160,7 @@ CHANGES: list[Change] = [
     Change("deliveries", "last in order", plus(FAR, "ordinal")),
     Change("deliveries", "processed late", plus(LATE_US, "processed_us")),
     Change("deliveries", "polled early", plus(-500, "polled_us")),
+    Change("deliveries", "polled before everything", put(polled_us=0)),
     Change("deliveries", "under another assignment", plus(FAR, "assignment"), has(assignment=...)),
     Change("deliveries", "under no assignment", put(assignment=None)),
     Change("deliveries", "by another incarnation", plus(FAR, "incarnation")),
@@ -184,6 +204,9 @@ CHANGES: list[Change] = [
     Change("lifecycle", "later", plus(LATE_US, "at_us")),
     Change("cluster", "committed + 1", put(value=lambda row: str(int(row["value"]) + 1)), has(key="committed")),
     Change("cluster", "committed - 1", put(value=lambda row: str(int(row["value"]) - 1)), has(key="committed")),
+    Change("cluster", "last stable offset - 1", _lower, has(key="last_stable_offset")),
+    Change("cluster", "another coordinator", put(value="2"), has(key="coordinator")),
+    Change("cluster", "all partitions to one member", _all_to_one, has(key="members")),
     Change("cluster", "later", plus(LATE_US, "at_us")),
     Change("faults", "later", plus(LATE_US, "at_us")),
 ]
