@@ -15,13 +15,14 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.metadata import MetadataRequest
 
+from chaos.brokers import METADATA
 from chaos.cluster.marked import end_run, find_marked
 from chaos.cluster.process import ProcessCluster
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.faults import FAULTS
-from chaos.brokers import METADATA, Kafka
+from chaos.kafka import Kafka
 from chaos.proxy import control
 from chaos.proxy.control import Proxy
 from chaos.proxy.rules import Rule

@@ -139,7 +139,7 @@ class Judgement:
 def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
     """A subscribe group is one reader; each assign consumer is one. Entries of one group are taken together."""
     readers: dict[str, ReaderFacts] = {}
-    for c in scenario.consumers:
+    for c in scenario.readers:
         earliest = str(c.config.get("auto.offset.reset", "latest")).lower() in ("earliest", "smallest", "beginning")
         uncommitted = str(c.config.get("isolation.level", "read_committed")) == "read_uncommitted"
         assignor = str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(",")[0]
