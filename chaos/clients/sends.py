@@ -60,6 +60,9 @@ class SendLog:
         self._waiting = 0
         self._refused: list[dict[str, object]] = []
         self._next_write = 0.0
+        # with acks=0 no broker tells an offset, but librdkafka counts up from OFFSET_INVALID (-1001) within a batch, so
+        # that records behind the first 1,001 of one seem to have offsets
+        self._told_offsets = str(spec.config.get("acks", spec.config.get("request.required.acks"))) != "0"
         self.acked = self.failed = self.unknown = 0
         self.txn: int | None = None
         """The transaction that all records are of whose reports come in; to be changed only right after a `write`."""
@@ -142,8 +145,8 @@ class SendLog:
                 seqs,
                 pa.repeat(self._spec.topic, n),
                 pa.array(records.partitions.astype(np.int32)),
-                # none with acks=0, nor where the answer to a later batch of an idempotent producer implied this one
-                nullable(records.offsets, np.int64),
+                # none where the answer to a later batch of an idempotent producer implied this one
+                nullable(records.offsets, np.int64) if self._told_offsets else pa.nulls(n, pa.int64()),
                 pa.repeat("ok", n),
                 nothing,
                 nothing if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),

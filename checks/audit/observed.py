@@ -185,11 +185,14 @@ def offsets_partition(observed: Observed, group: str) -> str | None:
 
 
 def java_hash(text: str) -> int:
-    """`Utils.abs(text.hashCode())` of Java: over UTF-16 code units, in 32 bits, with the sign bit taken off."""
+    """`Utils.abs(text.hashCode())` of Kafka: Java's hash over UTF-16 code units in 32 bits, without its sign.
+
+    It is `Math.abs` (0 for the lowest number), not `Utils.toPositive`, which takes the sign bit off.
+    """
     units, value = text.encode("utf-16-be", "surrogatepass"), 0
     for i in range(0, len(units), 2):
         value = (31 * value + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
-    return value & 0x7FFFFFFF
+    return abs(value - 2**32 if value >= 2**31 else value) % 2**31
 
 
 def unbalanced_assignment(observed: Observed, readers: list[Reader]) -> Iterator[Finding]:

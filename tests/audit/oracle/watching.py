@@ -89,7 +89,8 @@ def _coordinator(case: Case, group: str, end_us: int, verdict: Judgement) -> Non
     value = 0
     for letter in group:  # of the basic plane in all histories: one UTF-16 unit each
         value = (31 * value + ord(letter)) % 2**32
-    number = value % 2**31 % json.loads(max(counts, key=lambda r: r["at_us"])["value"])
+    signed = value - 2**32 if value >= 2**31 else value
+    number = (0 if signed == -(2**31) else abs(signed)) % json.loads(max(counts, key=lambda r: r["at_us"])["value"])
     place, me = f"__consumer_offsets/{number}", f"group:{group}"
     if not any((r["entity"], r["key"]) == (place, "leader") for r in case.rows["cluster"]):
         return
