@@ -53,7 +53,6 @@ SEEN_S = 60.0
 
 DRIVERS = [
     *itertools.product(("process", "docker"), ("4.3.1", "3.9.2")),
-    ("process", "2.8.2"),
     ("attached", "4.3.1"),
 ]
 
