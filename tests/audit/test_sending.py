@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from kafka.partitioner.default import murmur2
 
 from chaos.ledger import TABLES
-from checks.audit.large.case import Case
+from checks.audit.large.case import NO_TXN, Case
 from checks.audit.large.columns import NONE, Part
 from checks.audit.large.cut import FAIL, OK, UNKNOWN
 from checks.audit.large.pack import Columns
@@ -78,6 +78,7 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
     times = {"invoked_us": np.ones(n, np.int64), "completed_us": np.full(n, 2)}
     offset = np.array([s if outcomes[s] == OK else NONE for s in range(n)], np.int64)
     told: Columns = {"seq": np.arange(n), **same, "offset": offset, "outcome": np.array(outcomes), **times}
+    told["end"] = np.full(n, NO_TXN)
     seqs = np.array(in_log, np.int64)
     zeros = np.zeros(len(seqs), np.int64)
     copies: Columns = {"seq": seqs, "incarnation": zeros + 1, "topic": zeros, "partition": zeros, "offset": seqs}
@@ -95,7 +96,7 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
         **nothing,
     )
     tally = Tally()
-    judge_writes(producer, 0, told, copies | {"timestamp": zeros}, case, tally)
+    judge_writes(producer, 0, told, copies | {"timestamp": zeros, "committed": zeros + 1}, case, tally)
     return found(tally, "unnoticed_failure")
 
 
