@@ -21,8 +21,10 @@ HANGS_US = 10_000_000
 """So long the last stable offset may stand still after the end of every transaction that can explain it."""
 ELECTION_US = 2_000_000
 """So long coordinator and leader may differ: one of them was seen before, the other after an election."""
-SETTLED_US = 2_000_000
-"""A group that kept its members and their partitions for so long has settled."""
+SETTLED_US = 300_000
+"""A group that is Stable and kept its members and their partitions for so long has settled: about one look at it."""
+SETTLED_IN_STEPS_US = 2_000_000
+"""The same, where a rebalance takes two steps (cooperative-sticky, KIP-848) and the group is Stable in between."""
 OFFSETS_TOPIC = "__consumer_offsets"
 Writer = tuple[str, int, str, int]
 """Topic, partition, producer and incarnation."""
@@ -196,7 +198,7 @@ def java_hash(text: str) -> int:
 
 
 def unbalanced_assignment(observed: Observed, readers: list[Reader]) -> Iterator[Finding]:
-    """A settled group (Stable, the same members and partitions for `SETTLED_US`) whose partitions are not spread as its
+    """A settled group (Stable, the same members and partitions for long enough) whose partitions are not spread as its
     assignor promises; each such time counts once.
 
     range: of each topic every member has neighbouring partitions, and as many as the others or one more. roundrobin,
@@ -205,7 +207,7 @@ def unbalanced_assignment(observed: Observed, readers: list[Reader]) -> Iterator
     """
     for reader in readers:
         if reader.mode == "subscribe":
-            for s in settled(observed, reader.name):
+            for s in settled(observed, reader):
                 members: list[dict[str, Any]] = s.values["members"]
                 why = unbalanced(reader.assignor, members)
                 if why:
@@ -215,14 +217,15 @@ def unbalanced_assignment(observed: Observed, readers: list[Reader]) -> Iterator
                     yield finding("unbalanced_assignment", reader.name, split, evidence, at_us=s.begin_us)
 
 
-def settled(observed: Observed, group: str) -> list[Stretch]:
+def settled(observed: Observed, reader: Reader) -> list[Stretch]:
     """The times in which the group was Stable with the same members holding the same partitions, long enough."""
-    keys = [(f"group:{group}", key) for key in ("members", "state", "answers")]
+    keys = [(f"group:{reader.name}", key) for key in ("members", "state", "answers")]
+    at_once = reader.assignor in ("range", "roundrobin")
     found = []
     for s in observed.stretches(*keys):
         members = s.values["members"]
         quiet = s.values["state"] == "Stable" and s.values["answers"] is not False and isinstance(members, list)
-        if quiet and members and s.end_us - s.begin_us > SETTLED_US:
+        if quiet and members and s.end_us - s.begin_us > (SETTLED_US if at_once else SETTLED_IN_STEPS_US):
             found.append(s)
     return found
 
@@ -265,4 +268,4 @@ def count_observed(observed: Observed, readers: list[Reader], tally: Tally) -> N
             tally.add("sum", "coordinators", group, value=observed.count(f"group:{group}", "coordinator"))
     for reader in readers:
         if reader.mode == "subscribe":
-            tally.add("sum", "settled", reader.name, value=len(settled(observed, reader.name)))
+            tally.add("sum", "settled", reader.name, value=len(settled(observed, reader)))

@@ -937,7 +937,7 @@ def partitions_that_need_not_be_neighbours(s: Story) -> None:
 
 @story()
 def three_partitions_against_one_for_a_moment(s: Story) -> None:
-    _settled(s, "012", "3", us=1_000_000)
+    _settled(s, "012", "3", us=200_000)
 
 
 @story(unbalanced_assignment__undetermined=1)

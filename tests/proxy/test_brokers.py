@@ -43,7 +43,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     try:
         deployed = ProcessCluster.deploy(run, ClusterSpec(2), Identity.current(), 900)
         admin = AdminClient({"bootstrap.servers": deployed.bootstrap})
-        admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("moving", 1, replica_assignment=[[1]])])[TOPIC].result(30)
+        made = admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("moving", 1, replica_assignment=[[1]])])
+        for future in made.values():
+            future.result(30)
+        del admin  # its connections would look like ways around the proxy
+        wait_until(lambda: not own_connections(deployed), 30, "a connection of the test's own stays open")
         control.start(run, {b: deployed.address(b) for b in deployed.broker_ids}, Identity.current())
         yield deployed
     finally:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.kafka
 
 
 def test_a_run_whose_proxy_dies_is_inconclusive_and_says_so(tmp_path):
-    process = start("run", "gray-leader-link", "--runs-dir", tmp_path, "--json")
+    process = start("run", "gray-leader", "--runs-dir", tmp_path, "--json")
 
     def proxy_under_load():
         assert process.poll() is None, process.stderr.read()[-2000:]

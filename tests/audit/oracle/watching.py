@@ -111,10 +111,11 @@ def _coordinator(case: Case, group: str, end_us: int, verdict: Judgement) -> Non
 def _members(case: Case, group: str, assignor: str, end_us: int, verdict: Judgement) -> None:
     """A settled group in which somebody has two partitions more than another, or (range) not neighbouring ones."""
     me = f"group:{group}"
+    long = 300_000 if assignor in ("range", "roundrobin") else 2 * SECOND  # others move partitions in two steps
     for at, until, _, values in _moments(case, end_us, (me, "members"), (me, "state"), (me, "answers")):
         members = values.get("members")
         quiet = values.get("state") == "Stable" and values.get("answers", True)
-        if not members or not quiet or until - at <= 2 * SECOND:
+        if not members or not quiet or until - at <= long:
             continue
         verdict.looked_at.append(("unbalanced_assignment", group))
         held = [sorted(int(p.rpartition("/")[2]) for p in m["partitions"]) for m in members]  # of the one topic
