@@ -37,7 +37,7 @@ def test_ctrl_c_ends_everything(tmp_path):
 
 
 def test_sigkill_of_the_platform_leaves_nothing_after_its_reaper_acted(tmp_path):
-    process = start("run", "acks1-leader-kill", "--runs-dir", tmp_path)
+    process = start("run", "acks1-leader-kill", "--variant", "acks-1", "--runs-dir", tmp_path)
     under_way(tmp_path, process)
     process.kill()
     process.communicate(timeout=30)

@@ -21,7 +21,6 @@ PART = {
     "acks1-leader-kill/acks-all",
     "assign-commit-race",
     "assign-same-group",
-    "assignors",
     "auto-commit-crash/default",
     "clean-run",
     "controller-loss",

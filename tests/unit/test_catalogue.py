@@ -32,7 +32,7 @@ def test_patterns_choose_scenarios_or_variants_and_repetitions_follow_one_anothe
 
 def test_expected_is_what_must_appear():
     path = shipped()["acks1-leader-kill"]
-    assert expected(load(path, variant="acks-1")) == "lost_write at least 1"
+    assert expected(load(path, variant="acks-1")) == "lost_write at least 1, offset_reuse at least 1"
     assert expected(load(path, variant="acks-all")) == "none"
 
 
