@@ -19,25 +19,25 @@ _OF_SUBSCRIBERS = ("double_ownership", "zombie_commit", "unbalanced_assignment")
 
 def nothing_to_examine(s: Scenario, kind: str) -> str:
     """Why this kind has nothing to look at in this scenario; empty where it should have something."""
-    if ANOMALIES[kind].path != "write" and not s.consumers:
+    if ANOMALIES[kind].path != "write" and not s.readers:
         return "the scenario has no consumers"
-    if kind in _OF_COMMITS and not any(_commits(c) for c in s.consumers):
+    if kind in _OF_COMMITS and not any(_commits(c) for c in s.readers):
         return "no consumer commits offsets"
-    if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.consumers):
+    if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.readers):
         return "no consumer commits to a group"
     if kind in _OF_TRANSACTIONS and not transactional(s):
         return "no producer uses transactions"
-    if kind in _OF_COMMITTED and not any(_read_committed(c) for c in s.consumers):
+    if kind in _OF_COMMITTED and not any(_read_committed(c) for c in s.readers):
         return "no consumer reads with isolation.level=read_committed"
-    if kind in _OF_SUBSCRIBERS and not any(c.mode == "subscribe" for c in s.consumers):
+    if kind in _OF_SUBSCRIBERS and not any(c.mode == "subscribe" for c in s.readers):
         return "no consumer subscribes"
-    if kind == "zombie_commit" and not any(c.mode == "subscribe" and _commits(c) for c in s.consumers):
+    if kind == "zombie_commit" and not any(c.mode == "subscribe" and _commits(c) for c in s.readers):
         return "no subscribing consumer commits offsets"
-    if kind == "misplaced_coordinator" and not any(c.group for c in s.consumers):
+    if kind == "misplaced_coordinator" and not any(c.group for c in s.readers):
         return "no consumer has a group id"
-    if kind == "unbalanced_assignment" and all(_unseen(c) for c in s.consumers):
+    if kind == "unbalanced_assignment" and all(_unseen(c) for c in s.readers):
         return "brokers show no classic members of groups with group.protocol=consumer"
-    if kind == "offset_reuse" and not s.consumers and all(_acks(p.config) == "0" for p in s.producers):
+    if kind == "offset_reuse" and not s.readers and all(_acks(p.config) == "0" for p in s.producers):
         return "with acks=0 no acknowledged offset is known, and nobody reads"
     if kind == "misplaced_write" and all(_acks(p.config) == "0" for p in s.producers):
         return "with acks=0 no acknowledged offset is known"

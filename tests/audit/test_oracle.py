@@ -20,7 +20,7 @@ from tests.audit.shrinking import compare, shrink, written
 from tests.audit.stories import STORIES
 from tests.audit.story import OF_SENDING, TOKEN, Story, rows_of, scenario_of
 
-HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "3000"))
+HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "2000"))
 SEED = int(os.environ.get("AUDIT_SEED", "0"))
 AN_AUDIT = 1_000
 """Histories to one audit."""
