@@ -188,7 +188,7 @@ def _sentence(
         reasons = " ".join(results[name].sentence for name in unsure)
         return f"Nothing can be compared: {' and '.join(unsure)} proved nothing. {reasons}"
     deciding = [row for row in anomalies if row.decides]
-    words = [f"{row.name.replace('_', ' ')}: {_per_side(row.values)}." for row in deciding]
+    words = [f"{row.name.replace('_', ' ').capitalize()}: {_per_side(row.values)}." for row in deciding]
     if not deciding:
         words.append(f"All of {' and '.join(results)} show the same kinds of anomalies.")
     words.append(_cause(differences, bool(deciding)))

@@ -144,7 +144,7 @@ def test_threads_of_one_process_are_members_and_die_together(fleet: MakeFleet, r
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
-producers: [{{name: shop, topic: {t}, records: 300}}]
+producers: [{{name: shop, topic: {t}, records: 300, keys: 100}}]
 consumers:
   - {{mode: subscribe, name: billing, group: g{t}, members: 3, threads: 2, topics: [{t}], config: {{{CALM}}}}}
 """)
@@ -181,7 +181,7 @@ def test_partitions_move_one_by_one_and_the_group_is_seen(
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 4, replication_factor: 1}}]
-producers: [{{name: shop, topic: {t}, records: 400}}]
+producers: [{{name: shop, topic: {t}, records: 400, keys: 100}}]
 consumers: [{{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [{t}], config: {{{settings}}}}}]
 """)
     f.start_consumers()

@@ -48,7 +48,7 @@ def test_the_one_setting_that_differs_made_the_difference(whole):
     found = comparison.compare(whole(weak={"acks": "1", "lost": 812}, safe={"acks": "all"}))
     assert [d.path for d in found.differences] == ["producers.shop.config.acks"]
     assert found.sentence == (
-        "lost write: 812 with weak, none with safe. The one setting that differs is producers.shop.config.acks "
+        "Lost write: 812 with weak, none with safe. The one setting that differs is producers.shop.config.acks "
         "(weak: 1, safe: all): it made the difference."
     )
     assert found.verdict == "pass"
