@@ -61,9 +61,8 @@ def dag(
     """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
     if scenario not in shipped():
         raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
-    loaded = load(find(scenario), all_overrides(sets, kafka, driver, bootstrap))
     if kafka_conn_id is None:  # else only Airflow knows the cluster
-        check_owner(loaded, i_own_this_cluster)
+        check_owner(load(find(scenario), all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
     run = RunDir(runs_dir.absolute() / new_run_id(scenario))
     env = airflow_environment()
     with View() as view:
@@ -80,7 +79,7 @@ def dag(
             "overrides": sets,
         }
         _test(scenario, _conf(run, given), env, log, run, view)
-    if loaded.variants and run.result.exists():
+    if load(find(scenario)).variants and run.result.exists():
         raise typer.Exit(show_comparison(run, as_json))
     show_result(run, as_json)
     if not run.result.exists():
