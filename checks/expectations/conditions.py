@@ -75,6 +75,13 @@ class Conditions:
             return "the audit did not take in every row of the ledger, so what it misses may be there"
         return ""
 
+    def undrained(self) -> str:
+        """Why what was not delivered may have had no chance to be; empty where consumers were waited for."""
+        drained = any(e.get("stage") == "drain" and e.get("state") == "end" for e in self._events)
+        if broken_off(self._events, DRIVING) and not drained:
+            return "the drive broke off before its drain, so nobody waited for consumers to reach the end of the log"
+        return ""
+
     def _holes(self) -> str:
         """Offsets without a record in topics that keep every record, and nothing but records.
 

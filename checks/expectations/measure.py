@@ -59,6 +59,8 @@ class Measure:
             return unseen("not counted", self._distrust)
         if term.check in BY_TIME and (why := self._conditions.clock()):
             return unseen("not counted", why)
+        if term.check == "stalled_delivery" and (why := self._conditions.undrained()):
+            return unseen("not counted", why)
         total = self._total(term)
         if total is None and nothing_to_examine(self._scenario, term.check):
             return self._nothing(term)

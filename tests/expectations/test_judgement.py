@@ -287,12 +287,27 @@ def test_a_reader_that_is_not_counted_got_nothing(fake):
     assert "replay/1" in judged(run)["something_happened", "delivered", ""].why
 
 
-@pytest.mark.parametrize(
-    "stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")], []]
-)
-def test_a_drive_that_broke_off_is_inconclusive(fake, stages):
+@pytest.mark.parametrize("stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")]])
+def test_a_drive_that_broke_off_is_inconclusive_and_what_was_not_delivered_had_no_chance_to_be(fake, stages):
     run = fake()
     run.stages = stages
+    run.found("stalled_delivery", count=60)
+    terms = judged(run)
+    assert others_pass(terms, ("drive_completed", "", ""), ("stalled_delivery", "", ""))
+    assert terms["stalled_delivery", "", ""].verdict == "inconclusive"
+    assert "broke off before its drain" in terms["stalled_delivery", "", ""].why
+
+
+def test_what_was_not_delivered_when_the_drain_ended_counts_whatever_came_later(fake):
+    run = fake()
+    run.stages = [("load", "end"), ("drain", "end"), ("stop", "failed")]
+    run.found("stalled_delivery", count=60)
+    assert judged(run)["stalled_delivery", "", ""].verdict == "fail"
+
+
+def test_a_drive_that_nothing_tells_of_is_inconclusive(fake):
+    run = fake()
+    run.stages = []
     assert others_pass(judged(run), ("drive_completed", "", ""))
 
 
