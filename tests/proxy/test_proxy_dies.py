@@ -9,7 +9,7 @@ from chaos.cluster.marked import find_marked
 from chaos.wait import wait_until
 from tests.system.platform import left_running, start
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 
 def test_a_run_whose_proxy_dies_is_inconclusive_and_says_so(tmp_path):
@@ -25,9 +25,9 @@ def test_a_run_whose_proxy_dies_is_inconclusive_and_says_so(tmp_path):
         ]
         return acked and [m for m in find_marked() if m.role == "proxy" and tmp_path in m.run_dir.parents]
 
-    (proxy,) = wait_until(proxy_under_load, 120, "no record was ever acknowledged")
+    (proxy,) = wait_until(proxy_under_load, 300, "no record was ever acknowledged")
     proxy.identity.signal(signal.SIGKILL)
-    out, err = process.communicate(timeout=240)
+    out, err = process.communicate(timeout=400)
     assert process.returncode == 3, err[-2000:]
     assert json.loads(out)["verdict"] == "inconclusive"
     assert "the wire proxy ended in the middle of the run" in err
