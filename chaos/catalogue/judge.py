@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from chaos.cluster.marked import end_run
 from chaos.cluster.processes import Identity, spawn
 from chaos.errors import INCONCLUSIVE
 from chaos.rundir import RunDir
@@ -31,6 +32,7 @@ class Judge:
 
     def __init__(self, home: RunDir) -> None:
         home.logs.mkdir(parents=True, exist_ok=True)
+        self._home = home
         self._waiting: deque[Judging] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
@@ -52,6 +54,7 @@ class Judge:
         if self._child.poll() is None:
             self._child.kill()
         self._child.wait()
+        end_run(self._home.path)  # Spark's JVM and workers are its children, and would end only by and by
 
     def wait_ready(self) -> None:
         """Return when it has started, so that its start does not disturb what is measured; also if it died."""

@@ -24,9 +24,10 @@ from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.rundir import RunDir
 
 
-def test_the_process_driver_can_kill_stop_start_and_pause_and_docker_can_do_all() -> None:
-    assert capabilities("process") == {"kill", "stop", "start", "pause"}
-    assert capabilities("docker") == CAPABILITIES.keys()
+def test_only_processes_lose_their_logs_and_only_containers_their_network() -> None:
+    of_processes = {"wipe", "cut_log", "limit_disk"}
+    assert capabilities("process") == {"kill", "stop", "start", "pause"} | of_processes
+    assert capabilities("docker") == CAPABILITIES.keys() - of_processes
 
 
 def test_the_attached_driver_can_do_what_commands_are_given_for() -> None:
