@@ -35,16 +35,20 @@ _TOPIC_RESOURCE, _SET, _DELETE, _OF_TOPIC = 2, 0, 1, 1
 _LATER = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
 """Error codes that may pass: unknown topic, no leader or another one, timed out, coordinator or controller moves, no
 replica to elect yet."""
-_UNKNOWN_TOPIC, _NOT_NEEDED = 3, 84
+_UNKNOWN_TOPIC, _TOPIC_EXISTS, _NOT_NEEDED = 3, 36, 84
 
 
 def create_topic(kafka: Kafka, name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
-    """Make a topic."""
+    """Make a topic; one that is there already is left as it is, for the answer to an earlier request may be lost."""
     kind = CreateTopicsRequest.CreatableTopic
     configs = [kind.CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
     topic = kind(name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=configs)
     request = CreateTopicsRequest[4](topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=False)
-    _at_controller(kafka, request, lambda answer: [(t.name, t.error_code) for t in answer.topics], f"create {name}")
+
+    def errors(answer: Any) -> list[tuple[str, int]]:
+        return [(t.name, t.error_code) for t in answer.topics if t.error_code != _TOPIC_EXISTS]
+
+    _at_controller(kafka, request, errors, f"create {name}")
 
 
 def add_partitions(kafka: Kafka, topic: str, to: int) -> None:

@@ -59,6 +59,8 @@ class CreateTopic(Lasting):
     def inject(self, world: World) -> str:
         """Make it as the scenario describes it."""
         name = str(self.spec.target.topic)
+        if _partitions(name, world):
+            raise FaultError(f"{name} is there already")
         create(name, world)
         self.resolved = name
         return f"made {name}"
