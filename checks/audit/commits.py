@@ -193,14 +193,17 @@ def _reached(
 
 
 def commit_rewind(topic: str, partition: int, made: _History, case: Case, tally: Tally) -> None:
-    """A commit below the one in force, with no seek of its epoch to explain it.
+    """A commit below the one in force, where its epoch does not begin below that for a reason.
 
     In force is, of those that had been completed before this one was requested, the one requested last: of the whole
-    group in subscribe mode, of the same consumer in assign mode. Commits in flight at once rewind nothing.
+    group in subscribe mode, of the same consumer in assign mode. Commits in flight at once rewind nothing. A reason is
+    a seek, or, in assign mode, that another consumer's commit had lowered the offset at which the epoch began: that is
+    a foreign_commit.
     """
     for reader, rows in _by_reader(made, case.committers):
         begins, ends, offset, number = (made[n][rows] for n in ("from_us", "to_us", "offset", "committer"))
-        names = np.array([case.committers[c].consumer for c in number.tolist()])
+        makers = [case.committers[c] for c in number.tolist()]
+        names = np.array([maker.consumer for maker in makers])
         rank = np.empty(len(rows), np.int64)
         by_request = np.lexsort((np.unique(names, return_inverse=True)[1], offset, ends, begins))
         rank[by_request] = np.arange(len(rows))
@@ -215,11 +218,11 @@ def commit_rewind(topic: str, partition: int, made: _History, case: Case, tally:
         broken = [
             (int(i), int(f))
             for i, f in zip(asked[lower].tolist(), in_force[lower].tolist(), strict=True)
-            if not _sought(case, case.committers[int(number[i])], topic, partition, int(offset[i]))
+            if not _began_below(case, makers[i], makers[f], (topic, partition), int(offset[i]))
         ]
         shown = []
         for i, f in sorted(broken, key=lambda pair: (offset[pair[0]], ends[pair[0]]))[:CAP]:
-            committer, other = case.committers[int(number[i])], case.committers[int(number[f])]
+            committer, other = makers[i], makers[f]
             epoch = case.epoch_of(committer, topic, partition)
             shown.append(
                 finding(
@@ -309,7 +312,13 @@ def _took_over(old: Epoch, new: Epoch) -> bool:
     return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
 
 
-def _sought(case: Case, committer: Committer, topic: str, partition: int, offset: int) -> bool:
-    """Whether a seek began the epoch of the commit at or below what it committed."""
-    epoch = case.epoch_of(committer, topic, partition)
-    return epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= offset
+def _began_below(case: Case, committer: Committer, in_force: Committer, place: tuple[str, int], offset: int) -> bool:
+    """Whether the epoch of a commit began at or below what it committed: by a seek, or, after the epoch of the commit
+    in force, at what the group had committed by then."""
+    epoch = case.epoch_of(committer, *place)
+    if epoch is None:
+        return False
+    if epoch.source == "seek":
+        return (epoch.position or 0) <= offset
+    again = committer.mode == "assign" and committer != in_force and epoch.source == "committed" and epoch.legal
+    return again and epoch.start is not None and epoch.start <= offset

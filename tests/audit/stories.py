@@ -610,6 +610,32 @@ def moved_by_another_job(s: Story) -> None:
     s.assigned(1, position=2, source="committed", incarnation=2).got(2).commit(3)
 
 
+def _moved_back(s: Story) -> Epoch:
+    """A job that had committed 3 begins again at 1, which another job of its group committed."""
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "shared", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2)
+    a = s.assigned(1, position=0).got(0, 1, 2).commit(3).died()
+    s.assigned(2, position=0).got(0).commit(1).got(1, 2)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    return s.assigned(1, position=1, source="committed", incarnation=2)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2)
+def moved_back_by_another_job(s: Story) -> None:
+    _moved_back(s).got(1).commit(2).got(2).commit(3)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2, commit_rewind=1)
+def moved_back_by_another_job_and_then_back_by_itself(s: Story) -> None:
+    _moved_back(s).got(1, 2).commit(3).commit(2)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2, commit_rewind=1)
+def committed_below_where_another_job_had_moved_it(s: Story) -> None:
+    _moved_back(s).commit(0).got(1, 2).commit(3)
+
+
 @story()
 def resumed_at_its_own_commit(s: Story) -> None:
     s.mode, s.consumer = "assign", {"group": "own", "commit": {"when": "after_batch"}, "start": "group"}

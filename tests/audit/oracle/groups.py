@@ -52,7 +52,8 @@ def _rewind(commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Ju
     """Below the commit in force: of those answered before this one was requested, the one requested last.
 
     Counted over the group in subscribe mode, over the consumer in assign mode. A seek of its epoch to that offset or
-    below explains it.
+    below explains it; so does, in assign mode, that a later epoch than that of the commit in force began there or
+    below, at the offset that the group had committed by then.
     """
 
     def belongs_to(c: Commit) -> tuple[str, str | None, str, int]:
@@ -68,7 +69,9 @@ def _rewind(commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Ju
         return
     in_force = max(answered, key=lambda c: (c.from_us, c.to_us, c.offset))
     sought = epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= commit.offset
-    if commit.offset < in_force.offset and not sought:
+    resumed = epoch is not None and epoch.mode == "assign" and key_of(in_force.row) != epoch.key
+    resumed = resumed and epoch.source == "committed" and epoch.legal and (epoch.start or 0) <= commit.offset
+    if commit.offset < in_force.offset and not sought and not resumed:
         verdict.findings[_finding("commit_rewind", commit.row)] += 1
 
 
