@@ -12,6 +12,7 @@ help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 setup: $(READY) ## make .venv, install the pinned requirements, look for Java 17+
+	@$(BIN)/python -m compileall -q chaos checks dags # a run starts dozens of Python processes: none should compile
 	@$(BIN)/python -m chaos java --install
 
 $(READY): requirements.txt
@@ -21,7 +22,7 @@ $(READY): requirements.txt
 		{ echo "Python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
 	@echo "installing the pinned requirements into .venv (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt
 	@touch $@
 
 airflow-up: ## Airflow for a team, in containers, at 127.0.0.1:8080
