@@ -120,6 +120,11 @@ class RunDir:
         return self.path / "result.json"
 
     @property
+    def comparison(self) -> Path:
+        """Of an A/B run: the variants and their run directories, which are next to it."""
+        return self.path / "comparison.json"
+
+    @property
     def brokers(self) -> Path:
         """The brokers' data; removed with the cluster."""
         return self.path / "brokers"

@@ -17,8 +17,6 @@ from chaos import stages
 from chaos.rundir import RunDir, make_folder, new_run_id, write_atomically
 from chaos.scenario import find
 
-INDEX = "comparison.json"
-
 
 @dataclass(frozen=True)
 class Whole:
@@ -64,4 +62,4 @@ def index(run: RunDir, title: str, given: stages.Given, folders: dict[str, str])
         "command": f"python -m chaos run {name} --seed {given.seed}{kafka}{sets}",
         "variants": folders,
     }
-    write_atomically(run.path / INDEX, json.dumps(data, indent=1) + "\n")
+    write_atomically(run.comparison, json.dumps(data, indent=1) + "\n")

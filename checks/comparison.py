@@ -20,8 +20,6 @@ from chaos.scenario import read as resolved_of
 from checks.expectations.words import FINDINGS
 from checks.result import Result, Verdict, merge
 
-INDEX = "comparison.json"
-"""Names the variants and their run directories; written by whoever runs them, next to those."""
 _NOT_COMPARED = frozenset({"title", "description", "expect", "variants"})
 
 
@@ -77,7 +75,7 @@ class _Judged:
 
 def compare(run: RunDir) -> Comparison:
     """Read what the variants' runs left. Raises `RunDirError` if one has no result."""
-    index = read_json(run.path / INDEX, "index of the variants")
+    index = read_json(run.comparison, "index of the variants")
     found = [_judged(name, RunDir(run.path / folder)) for name, folder in index["variants"].items()]
     results = {one.name: one.result for one in found}
     differences = list(_differences({one.name: _flat(one.resolved) for one in found}))
