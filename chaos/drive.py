@@ -25,6 +25,7 @@ from chaos.proxy.control import Proxy
 from chaos.readable import Isolation, readable_ends
 from chaos.rundir import RunDir
 from chaos.scenario import Consumer, Resolved
+from chaos.scenario.consumers import reads_committed
 from chaos.timeline import Progress, Step, hopeless, is_due, steps
 from chaos.wait import wait_until
 
@@ -267,8 +268,7 @@ class Drive:
         """What each reader has yet to process, in words."""
         found = []
         for entry in entries:
-            uncommitted = entry.config.get("isolation.level") == "read_uncommitted"
-            ends = all_ends["read_uncommitted" if uncommitted else "read_committed"]
+            ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
             topics = entry.topics_among({partition.rpartition("/")[0] for partition in ends})
             own = {partition: end for partition, end in ends.items() if partition.rpartition("/")[0] in topics}
             for reader in [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name):

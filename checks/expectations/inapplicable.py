@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import Consumer, Scenario
+from chaos.scenario.consumers import reads_committed
 from checks.audit.routing import routes
 
 _OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")
@@ -25,7 +26,7 @@ def nothing_to_examine(s: Scenario, kind: str) -> str:
         return "no consumer commits to a group"
     if kind in _OF_TRANSACTIONS and not s.transactional:
         return "no producer uses transactions"
-    if kind in _OF_COMMITTED and not any(_read_committed(c) for c in s.readers):
+    if kind in _OF_COMMITTED and not any(reads_committed(c) for c in s.readers):
         return "no consumer reads with isolation.level=read_committed"
     if kind in _OF_SUBSCRIBERS and not any(c.mode == "subscribe" for c in s.readers):
         return "no consumer subscribes"
@@ -44,10 +45,6 @@ def nothing_to_examine(s: Scenario, kind: str) -> str:
     if kind == "unnoticed_failure" and all(p.mode != "fire_and_forget" for p in s.producers):
         return "every producer looks at its delivery reports"
     return ""
-
-
-def _read_committed(consumer: Consumer) -> bool:
-    return str(consumer.config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"
 
 
 def _unseen(consumer: Consumer) -> bool:
