@@ -99,7 +99,8 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None, lender: RunDir
         except BaseException:
             if lender is None:
                 cluster.destroy()
-            end_all(run.path)
+            else:  # what the run has of its own; the cluster stays
+                end_all(run.path)
             raise
     return cluster
 
