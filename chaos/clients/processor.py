@@ -132,13 +132,6 @@ class Processor(Sender):
                 if not error.retriable() or error.txn_requires_abort() or self._giving_up():
                     return False
 
-    def _serve(self, timeout_s: float = 0.0) -> None:
-        self._kafka.poll(timeout_s)
-        self._log.served()
-        self._log.write()
-        if self._channel.progress_due():
-            self._progress()
-
     def _progress(self) -> None:
         sends = self._log
         self._channel.progress(

@@ -171,16 +171,6 @@ class Producer(Sender):
         self._log.refused_at_once(seq, invoked_us, error)
         self._on_error(error)
 
-    def _serve(self, timeout_s: float) -> None:
-        if self._channel.deaf:
-            time.sleep(timeout_s)
-        else:
-            self._kafka.poll(timeout_s)
-        self._log.served()
-        self._log.write()
-        if self._channel.progress_due():
-            self._progress()
-
     def _progress(self) -> None:
         log, sent = self._log, self._next - self._first
         done = self._next >= self._spec.records and log.rows == sent and not (self._txns and self._txns.open)

@@ -48,6 +48,17 @@ class Sender(ABC):
     def _progress(self) -> None:
         """Tell how far it is."""
 
+    def _serve(self, timeout_s: float = 0.0) -> None:
+        """Look at delivery reports, for so long at the most, and write and tell what is due."""
+        if self._channel.deaf:
+            time.sleep(timeout_s)
+        else:
+            self._kafka.poll(timeout_s)
+        self._log.served()
+        self._log.write()
+        if self._channel.progress_due():
+            self._progress()
+
     def _on_error(self, error: KafkaError) -> None:
         log(f"{error.name()}: {error.str()}")
         if error.fatal() and not self._fatal:  # an idempotent producer that can promise nothing any more
