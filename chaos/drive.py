@@ -25,6 +25,7 @@ from chaos.proxy.control import Proxy
 from chaos.readable import Isolation, readable_ends
 from chaos.rundir import RunDir
 from chaos.scenario import Consumer, Resolved
+from chaos.scenario.consumers import reads_committed
 from chaos.timeline import Progress, Step, hopeless, is_due, steps
 from chaos.wait import wait_until
 
@@ -50,6 +51,7 @@ class Drive:
         self._before_load = before_load
         self._scenario = resolved.scenario
         self._limits = self._scenario.limits
+        self._readers = self._scenario.readers
         # what is there from the start; the observer knows what has come since
         first = [t for t in self._scenario.topics if not t.later]
         self._partitions = [f"{t.name}/{p}" for t in first for p in range(t.partitions)]
@@ -71,7 +73,7 @@ class Drive:
     def _drive(self) -> None:
         with ExitStack() as stack:
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
-            groups = sorted({c.group for c in self._scenario.readers if c.group})
+            groups = sorted({c.group for c in self._readers if c.group})
             access = self._cluster.state.access()
             # a cluster that exists may have thousands of topics that are not the run's
             named = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
@@ -118,10 +120,10 @@ class Drive:
     def _wait_groups(self, observer: Observer) -> None:
         """Wait until each group is stable with all of its members: one that holds everything alone is not the group."""
         members: Counter[str] = Counter()
-        for entry in self._scenario.readers:
+        later = Counter(client.rpartition("/")[0] for client in self._scenario.held_back())
+        for entry in self._readers:
             if entry.mode == "subscribe":
-                held_back = {c for c in self._scenario.held_back() if c.rpartition("/")[0] == entry.name}
-                members[entry.group] += entry.admitted_members - len(held_back)
+                members[entry.group] += entry.admitted_members - later[entry.name]
 
         def missing() -> list[str]:
             found = []
@@ -178,7 +180,7 @@ class Drive:
             for phase, at in fault.phases.copy().items()
             if phase in ("injected", "proven", "healed")
         }
-        delivered = {c.name: fleet.delivered(c.name) for c in self._scenario.readers}
+        delivered = {c.name: fleet.delivered(c.name) for c in self._readers}
         return Progress(time.monotonic() - self._started, fleet.total_acked(), delivered, phases)  # type: ignore[arg-type]
 
     def _report(self, progress: Progress, force: bool = False) -> None:
@@ -222,16 +224,15 @@ class Drive:
 
         What processors write is there to be read only when they are through themselves, one after another.
         """
-        readers = self._scenario.readers
-        if not readers:
+        if not self._readers:
             return
         deadline = time.monotonic() + self._limits.drain
-        processors = [entry for entry in readers if entry.name in {p.name for p in self._scenario.processors}]
+        processors = [entry for entry in self._readers if entry.name in {p.name for p in self._scenario.processors}]
         ends = self._ends(kafka, partitions, deadline)
         while processors and self._drained(processors, ends, fleet, deadline):
             if ends == (ends := self._ends(kafka, partitions, deadline)):
                 break
-        if self._drained(readers, ends, fleet, deadline):
+        if self._drained(self._readers, ends, fleet, deadline):
             self._report(self._progress(fleet, {}), force=True)
 
     def _drained(self, readers: Sequence[Consumer], ends: Ends, fleet: Fleet, deadline: float) -> bool:
@@ -267,14 +268,13 @@ class Drive:
         """What each reader has yet to process, in words."""
         found = []
         for entry in entries:
-            uncommitted = entry.config.get("isolation.level") == "read_uncommitted"
-            ends = all_ends["read_uncommitted" if uncommitted else "read_committed"]
-            readers = [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name)
-            for reader in readers:
+            ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
+            topics = entry.topics_among({partition.rpartition("/")[0] for partition in ends})
+            own = {partition: end for partition, end in ends.items() if partition.rpartition("/")[0] in topics}
+            for reader in [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name):
                 positions = fleet.positions(reader)
-                topics = entry.topics_among({partition.rpartition("/")[0] for partition in ends})
-                for partition, end in ends.items():
-                    if partition.rpartition("/")[0] in topics and positions.get(partition, 0) < end:
+                for partition, end in own.items():
+                    if positions.get(partition, 0) < end:
                         found.append(
                             f"{reader} is at {positions.get(partition, 'no position')} of {end} in {partition}"
                         )

@@ -102,7 +102,8 @@ class Observer:
             ("cluster", "answers", True),
             ("cluster", "brokers", list(metadata.brokers)),
         ]
-        new = [n for n in metadata.partitions if n.rpartition("/")[0] in self._topics and n not in self._partitions]
+        known = set(self._partitions)
+        new = [n for n in metadata.partitions if n not in known and n.rpartition("/")[0] in self._topics]
         self._partitions = [*self._partitions, *new]  # a new list: the other threads go through the old one
         for name in self._partitions:
             if (state := metadata.partitions.get(name)) is not None:

@@ -41,14 +41,7 @@ class RunDir:
     def create(cls, runs_dir: Path, run_id: str) -> RunDir:
         """Make the directory of a new run; an existing one is refused, a run is never overwritten."""
         run = cls(runs_dir.absolute() / run_id)
-        try:
-            run.path.mkdir(parents=True)
-            run.logs.mkdir()
-            run.ledger.mkdir()
-        except FileExistsError:
-            raise RunDirError(f"{run.path} exists already; choose another --runs-dir or run id") from None
-        except OSError as e:
-            raise RunDirError(f"cannot create {run.path}: {e.strerror}; choose another --runs-dir") from None
+        make_folder(run.path, run.logs, run.ledger)
         return run
 
     @classmethod
@@ -127,9 +120,26 @@ class RunDir:
         return self.path / "result.json"
 
     @property
+    def comparison(self) -> Path:
+        """Of an A/B run: the variants and their run directories, which are next to it."""
+        return self.path / "comparison.json"
+
+    @property
     def brokers(self) -> Path:
         """The brokers' data; removed with the cluster."""
         return self.path / "brokers"
+
+
+def make_folder(path: Path, *below: Path) -> None:
+    """Make a new folder among the runs, with folders below it. Raises `RunDirError` where it exists, or cannot be."""
+    try:
+        path.mkdir(parents=True)
+        for folder in below:
+            folder.mkdir()
+    except FileExistsError:
+        raise RunDirError(f"{path} exists already; choose another --runs-dir or run id") from None
+    except OSError as e:
+        raise RunDirError(f"cannot create {path}: {e.strerror}; choose another --runs-dir") from None
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -5,7 +5,6 @@ prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdic
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from chaos.rundir import RunDir, new_run_id
 from chaos.scenario import Resolved, Scenario, Topic, find, load, read, resolve, save
 from chaos.scenario.load import SHIPPED, all_overrides
 from chaos.scenario.resolve import check_owner
+from chaos.scenario.settings import as_text
 from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0
@@ -99,7 +99,8 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None, lender: RunDir
         except BaseException:
             if lender is None:
                 cluster.destroy()
-            end_all(run.path)
+            else:  # what the run has of its own; the cluster stays
+                end_all(run.path)
             raise
     return cluster
 
@@ -182,7 +183,7 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | Non
     """Make the topics, and wait until every partition has a leader and a full ISR."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **(access.librdkafka() if access else {})})
     wanted = [
-        NewTopic(t.name, t.partitions, t.replication_factor, config={k: _text(v) for k, v in t.config.items()})
+        NewTopic(t.name, t.partitions, t.replication_factor, config={k: as_text(v) for k, v in t.config.items()})
         for t in topics
     ]
     for name, future in admin.create_topics(wanted, operation_timeout=TOPICS_TIMEOUT_S).items():
@@ -198,8 +199,3 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | Non
         lambda: f"the topics are not ready: {'; '.join(kafka.unhealthy(partitions))}",
     )
     kafka.close()
-
-
-def _text(value: bool | int | float | str) -> str:
-    """A setting as Kafka reads it."""
-    return value if isinstance(value, str) else json.dumps(value)

@@ -14,11 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos import stages
-from chaos.errors import RunDirError
-from chaos.rundir import RunDir, new_run_id, write_atomically
+from chaos.rundir import RunDir, make_folder, new_run_id, write_atomically
 from chaos.scenario import find
-
-INDEX = "comparison.json"
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,7 @@ def prepare(given: stages.Given, runs_dir: Path, run_id: str | None = None) -> W
     seed = given.seed if given.seed is not None else scenario.seed
     seeded = replace(given, seed=secrets.randbelow(2**31) if seed is None else seed)
     run = RunDir(runs_dir.absolute() / (run_id or new_run_id(find(given.scenario).stem)))
-    try:
-        run.path.mkdir(parents=True)
-    except FileExistsError:
-        raise RunDirError(f"{run.path} exists already; choose another --runs-dir or run id") from None
-    except OSError as e:
-        raise RunDirError(f"cannot create {run.path}: {e.strerror}; choose another --runs-dir") from None
+    make_folder(run.path)
     sides = {
         name: stages.prepare(seeded, runs_dir=run.path, variant=name, run_id=side_id(run.run_id, name))
         for name in scenario.variants
@@ -70,4 +62,4 @@ def index(run: RunDir, title: str, given: stages.Given, folders: dict[str, str])
         "command": f"python -m chaos run {name} --seed {given.seed}{kafka}{sets}",
         "variants": folders,
     }
-    write_atomically(run.path / INDEX, json.dumps(data, indent=1) + "\n")
+    write_atomically(run.comparison, json.dumps(data, indent=1) + "\n")

@@ -18,10 +18,8 @@ from chaos.rundir import RunDir, read_json
 from chaos.scenario import Resolved
 from chaos.scenario import read as resolved_of
 from checks.expectations.words import FINDINGS
-from checks.result import Result, Verdict, merge
+from checks.result import Judged, Result, Verdict, merge
 
-INDEX = "comparison.json"
-"""Names the variants and their run directories; written by whoever runs them, next to those."""
 _NOT_COMPARED = frozenset({"title", "description", "expect", "variants"})
 
 
@@ -50,17 +48,9 @@ class Row(BaseModel):
     """Whether one variant has none and another has some."""
 
 
-class Comparison(BaseModel):
+class Comparison(Judged):
     """`result.json` of an A/B scenario."""
 
-    run_id: str
-    run_dir: str
-    scenario: str
-    title: str
-    verdict: Verdict
-    sentence: str
-    seed: int
-    command: str
     sides: list[Side]
     differences: list[Difference]
     anomalies: list[Row]
@@ -68,7 +58,7 @@ class Comparison(BaseModel):
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Variant:
     name: str
     run: RunDir
     resolved: Resolved
@@ -77,7 +67,7 @@ class _Judged:
 
 def compare(run: RunDir) -> Comparison:
     """Read what the variants' runs left. Raises `RunDirError` if one has no result."""
-    index = read_json(run.path / INDEX, "index of the variants")
+    index = read_json(run.comparison, "index of the variants")
     found = [_judged(name, RunDir(run.path / folder)) for name, folder in index["variants"].items()]
     results = {one.name: one.result for one in found}
     differences = list(_differences({one.name: _flat(one.resolved) for one in found}))
@@ -110,9 +100,9 @@ def read(run: RunDir) -> Comparison:
         raise RunDirError(f"{run.result} is not one of this version ({e.error_count()} errors)") from None
 
 
-def _judged(name: str, run: RunDir) -> _Judged:
+def _judged(name: str, run: RunDir) -> _Variant:
     result = Result.model_validate(read_json(run.result, f"result of variant {name}"))
-    return _Judged(name, run, resolved_of(run), result)
+    return _Variant(name, run, resolved_of(run), result)
 
 
 def _flat(resolved: Resolved) -> dict[str, str]:

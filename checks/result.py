@@ -111,8 +111,8 @@ class Metric(BaseModel):
     value_us: int
 
 
-class Result(BaseModel):
-    """Everything a person or a script wants to know of a run."""
+class Judged(BaseModel):
+    """What is judged, whether one run or several side by side: which, how it ended, and how it is run again."""
 
     run_id: str
     run_dir: str
@@ -122,6 +122,11 @@ class Result(BaseModel):
     sentence: str
     seed: int
     command: str
+
+
+class Result(Judged):
+    """`result.json` of a run: everything a person or a script wants to know of it."""
+
     versions: dict[str, str]
     began_us: int
     ended_us: int

@@ -11,7 +11,6 @@ from typing import Any
 from chaos.errors import INCONCLUSIVE, UsageError
 from chaos.rundir import RunDir, read_json
 from chaos.scenario import Scenario, load, shipped
-from chaos.scenario.expect import Expect
 
 NOTHING = "none"
 
@@ -64,15 +63,9 @@ def cases(only: Iterable[str] = (), repeat: int = 1) -> list[Case]:
 
 
 def expected(scenario: Scenario) -> str:
-    """What has to appear, in the contract's own words; `none` where nothing has to."""
-    return must(scenario.expect)
-
-
-def must(expect: Expect) -> str:
-    """The anomalies that a contract demands."""
-    demanded = [
-        f"{_kind(kind, split)} {bound.words()}" for (kind, split), bound in expect.counts().items() if bound.min > 0
-    ]
+    """The anomalies that have to appear, in the contract's own words; `none` where none has to."""
+    counts = scenario.expect.counts()
+    demanded = [f"{_kind(kind, split)} {bound.words()}" for (kind, split), bound in counts.items() if bound.min > 0]
     return ", ".join(demanded) or NOTHING
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from chaos import checking
 from chaos.cluster.marked import end_run
-from chaos.cluster.processes import Identity, spawn
 from chaos.errors import INCONCLUSIVE
 from chaos.rundir import RunDir
 
@@ -31,29 +28,18 @@ class Judge:
     """Starts at once, so that Spark is there when the first run is; leaving the context ends it."""
 
     def __init__(self, home: RunDir) -> None:
-        home.logs.mkdir(parents=True, exist_ok=True)
         self._home = home
         self._waiting: deque[Judging] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._child = spawn(
-            [sys.executable, "-m", "checks"],
-            run=home,
-            role="checks",
-            owner=Identity.current(),
-            log=home.logs / "checks.log",
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ).popen
+        self._child = checking.start(home)
         threading.Thread(target=self._listen, name="judge", daemon=True).start()
 
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._child.poll() is None:
-            self._child.kill()
-        self._child.wait()
+        checking.end(self._child)
         end_run(self._home.path)  # Spark's JVM and workers are its children, and would end only by and by
 
     def wait_ready(self) -> None:
@@ -74,9 +60,7 @@ class Judge:
         return one
 
     def _listen(self) -> None:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
-            event = json.loads(line)
+        for event in checking.heard(self._child):
             if event["kind"] == "ready":
                 self._ready.set()
             elif event["kind"] == "stage" and event["stage"] == "readback" and event["state"] != "begin":

@@ -42,6 +42,16 @@ class Told(Protocol):
         """A case has its verdict."""
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A case that is resolved and has its run directory, and the cluster that it needs."""
+
+    case: Case
+    run: RunDir
+    resolved: Resolved
+    spec: ClusterSpec
+
+
 @dataclass
 class _Worker:
     number: int
@@ -87,7 +97,7 @@ class Catalogue:
             raise self._broken[0]
         return sorted(self.outcomes, key=lambda o: self.cases.index(o.case))
 
-    def _resolved(self) -> list[tuple[Case, RunDir, Resolved]]:
+    def _resolved(self) -> list[_Ready]:
         """Every case with its run directory, made before anything starts: a mistake shows at once.
 
         Those that can share a cluster follow one another.
@@ -96,42 +106,39 @@ class Catalogue:
         for case in self.cases:
             given = stages.Given(case.scenario, seed=self.seed)
             run = stages.prepare(given, runs_dir=self.folder, variant=case.variant, run_id=case.run_id)
-            found.append((case, run, read(run)))
-        groups: list[ClusterSpec] = []
-        for _, _, resolved in found:
-            if (spec := stages.cluster_spec(resolved)) not in groups:
-                groups.append(spec)
-        return sorted(found, key=lambda one: groups.index(stages.cluster_spec(one[2])))
+            resolved = read(run)
+            found.append(_Ready(case, run, resolved, stages.cluster_spec(resolved)))
+        specs = [one.spec for one in found]
+        return sorted(found, key=lambda one: specs.index(one.spec))
 
-    def _guarded(self, worker: _Worker, waiting: list[tuple[Case, RunDir, Resolved]], judge: Judge) -> None:
+    def _guarded(self, worker: _Worker, waiting: list[_Ready], judge: Judge) -> None:
         judged: list[threading.Thread] = []
         try:
             judge.wait_ready()
             while (one := self._next(worker, waiting)) is not None:
-                judged.append(self._one(worker, judge, *one))
+                judged.append(self._one(worker, judge, one))
             for thread in judged:
                 thread.join()
         except BaseException as e:  # noqa: BLE001 - raised again by `run`, in the thread that can be seen
             self._broken.append(e)
 
-    def _next(
-        self, worker: _Worker, waiting: list[tuple[Case, RunDir, Resolved]]
-    ) -> tuple[Case, RunDir, Resolved] | None:
+    def _next(self, worker: _Worker, waiting: list[_Ready]) -> _Ready | None:
         """The next case, if there is one that the worker's cluster suits, and any other else."""
         with self._lock:
             if not waiting or self._broken:
                 return None
-            suits = (i for i, one in enumerate(waiting) if stages.cluster_spec(one[2]) == worker.spec)
+            suits = (i for i, one in enumerate(waiting) if one.spec == worker.spec)
             return waiting.pop(next(suits, 0))
 
-    def _one(self, worker: _Worker, judge: Judge, case: Case, run: RunDir, resolved: Resolved) -> threading.Thread:
+    def _one(self, worker: _Worker, judge: Judge, one: _Ready) -> threading.Thread:
         """Drive a case; its verdict comes later, in a thread that is returned."""
+        case, run = one.case, one.run
         began, trouble = time.monotonic(), ""
         self.told.began(case)
         events = EventLog(run, lambda event: self.told.event(case, event))
         worker.run = run
         try:
-            stages.deploy(run, events, Identity.current(), self._lender(worker, resolved, events))
+            stages.deploy(run, events, Identity.current(), self._lender(worker, one, events))
             with contextlib.suppress(AftershockError):  # what it recorded is judged all the same
                 stages.drive(run, events)
         except AftershockError as e:
@@ -143,21 +150,21 @@ class Catalogue:
         self._take_back(worker)
         self.told.driven(case)
         thread = threading.Thread(
-            target=self._judged, args=(case, resolved, judging, seconds, trouble), name=case.run_id, daemon=True
+            target=self._judged, args=(one, judging, seconds, trouble), name=case.run_id, daemon=True
         )
         thread.start()
         return thread
 
-    def _judged(self, case: Case, resolved: Resolved, judging: Judging, seconds: float, trouble: str) -> None:
+    def _judged(self, one: _Ready, judging: Judging, seconds: float, trouble: str) -> None:
         judging.done.wait()
-        found = outcome(case, expected(resolved.scenario), judging.run, judging.code, seconds, trouble)
+        found = outcome(one.case, expected(one.resolved.scenario), judging.run, judging.code, seconds, trouble)
         with self._lock:
             self.outcomes.append(found)
         self.told.ended(found)
 
-    def _lender(self, worker: _Worker, resolved: Resolved, events: EventLog) -> RunDir | None:
+    def _lender(self, worker: _Worker, one: _Ready, events: EventLog) -> RunDir | None:
         """The cluster that a case can have; None where it brings its own."""
-        spec, driver = stages.cluster_spec(resolved), resolved.scenario.cluster.driver
+        spec, driver = one.spec, one.resolved.scenario.cluster.driver
         if driver != "process":
             return None
         if worker.lender is None or worker.spec != spec:

@@ -17,9 +17,9 @@ from rich.status import Status
 from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR, RunsDir, Seed
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, RunDirError
+from chaos.errors import FAIL, INCONCLUSIVE, PASS
 from chaos.events import Event
-from chaos.rundir import new_run_id, write_atomically
+from chaos.rundir import make_folder, new_run_id, write_atomically
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
     from chaos.catalogue.cases import Case, Outcome
@@ -53,10 +53,7 @@ def catalogue(
 
     wanted = cases(only or (), repeat)
     folder = runs_dir.absolute() / new_run_id("catalogue")
-    try:
-        folder.mkdir(parents=True)
-    except OSError as e:
-        raise RunDirError(f"cannot create {folder}: {e.strerror}; choose another --runs-dir") from None
+    make_folder(folder)
     began = time.monotonic()
     with _Progress(len(wanted)) as progress:
         progress.say(f"{len(wanted)} runs, in {folder}")

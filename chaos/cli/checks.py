@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from chaos import checking
 from chaos.cli.view import View
-from chaos.cluster.processes import Identity, spawn
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
-from chaos.events import Event
 from chaos.rundir import RunDir
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -38,31 +36,20 @@ class Checks:
     def __init__(
         self, run: RunDir, view: View, master: str | None, *, when_told: bool = False, uri: str | None = None
     ) -> None:
-        run.logs.mkdir(exist_ok=True)
-        self._view, self._log, self._when_told = view, run.logs / "checks.log", when_told
+        self._view, self._log, self._when_told = view, run.logs / checking.LOG, when_told
         what = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
-        argv = [sys.executable, "-m", "checks", *what, *(["--spark-master", master] if master else [])]
-        self._child = spawn(
-            [*argv, *(["--when-told"] if when_told else [])],
-            run=run,
-            role="checks",
-            owner=Identity.current(),
-            log=self._log,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ).popen
+        master_given = ["--spark-master", master] if master else []
+        self._child = checking.start(run, *what, *master_given, *(["--when-told"] if when_told else []))
 
     def __enter__(self) -> Checks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if self._child.poll() is None:
-            self._child.kill()
-            self._child.wait()
+        checking.end(self._child)
 
     def wait_ready(self) -> None:
         """Return when it has started, so that its start does not disturb what is measured; also if it died."""
-        for event in self._events():
+        for event in checking.heard(self._child):
             if event["kind"] == "ready":
                 return
 
@@ -72,7 +59,7 @@ class Checks:
         if self._when_told and self._child.poll() is None:
             self._child.stdin.write(b"begin\n")
         self._child.stdin.close()
-        for event in self._events():
+        for event in checking.heard(self._child):
             self._view(event)
             if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end":
                 after_readback()
@@ -80,8 +67,3 @@ class Checks:
         if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
             raise AftershockError(f"the checks died with {code}, so there is no verdict; their log is {self._log}")
         return code
-
-    def _events(self) -> Iterator[Event]:
-        assert self._child.stdout is not None
-        for line in self._child.stdout:
-            yield json.loads(line)

@@ -63,7 +63,8 @@ class Fleet(Roster):
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
         """Start the clients of these entries that have no process yet, but for those that join later."""
-        wanted = [c for e in entries for c in self.clients(e.name) if c not in self._scenario.held_back()]
+        later = self._scenario.held_back()
+        wanted = [c for e in entries for c in self.clients(e.name) if c not in later]
         for client in wanted:
             if client not in self._lives:  # it may have come with another one, in the same process
                 self._start(client)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from chaos.clients.channel import Channel
+from chaos.clients.protocol import ClientSpec
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
 
@@ -44,6 +47,18 @@ class Lifecycle:
         self.event("error", error=words, **detail)
         self.channel.tell("error", detail=words)
         log(words)
+
+
+@contextmanager
+def life(spec: ClientSpec, role: Literal["producer", "consumer"], channel: Channel) -> Iterator[Lifecycle]:
+    """One life of a client; an error that ends it is on record before it goes on its way."""
+    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
+    lifecycle = Lifecycle(writer, channel, spec.client, role, spec.incarnation)
+    try:
+        yield lifecycle
+    except Exception as e:
+        lifecycle.error(f"{type(e).__name__}: {e}")
+        raise
 
 
 def log(words: str) -> None:

@@ -10,47 +10,37 @@ are given up. What it has processed moves its position only when the transaction
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.channel import Channel
 from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.identity import ValueFactory
 from chaos.clients.lifecycle import Lifecycle, log
-from chaos.clients.outcomes import single_attempt
 from chaos.clients.protocol import ProcessorSpec
-from chaos.clients.sends import SendLog
+from chaos.clients.sender import Sender, run_sender
 from chaos.clients.source import TICK_S, Source
 from chaos.clients.transactions import CALL_S, Transactions
 from chaos.events import now_us
-from chaos.ledger.writer import TableWriter
 
 IDLE_S = 0.1
 """How long there has to be nothing to read for a transaction to end before it is full."""
 
 
-class Processor:
+class Processor(Sender):
     """One incarnation of a processor."""
 
     def __init__(self, spec: ProcessorSpec, channel: Channel, lifecycle: Lifecycle) -> None:
-        self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        super().__init__(spec, channel, lifecycle)
+        self._spec = spec
         self._values = ValueFactory(spec.run_token, spec.client, spec.incarnation, spec.value_size)
-        self._sends = SendLog(TableWriter(spec.ledger, "sends", spec.writer), spec, None, single_attempt(spec.config))
         self._source = Source(spec, self._on_error, self._end)
-        self._producer = KafkaProducer(
-            {**spec.connection(), "error_cb": self._on_error, **spec.config, **spec.transactions.settings()}
-        )
-        self._txns = Transactions(self._producer, spec, spec.transactions, self._giving_up)
-        self._next = self._first = spec.first_seq
+        self._txns = Transactions(self._kafka, spec, spec.transactions, self._giving_up)
         self._records = 0
         self._failures = 0
         self._last_read_s = 0.0
-        self._fatal = False
-        self._stop_by: float | None = None
 
     def run(self) -> int:
         """Read, transform and write until the order to stop; returns the exit code."""
@@ -69,8 +59,8 @@ class Processor:
         if batch:
             polled_us = now_us()
             if not self._txns.open:
-                self._sends.txn = self._txns.begin()
-                self._failures = self._sends.failed + self._sends.unknown
+                self._log.txn = self._txns.begin()
+                self._failures = self._log.failed + self._log.unknown
             self._last_read_s = time.monotonic()
             count = self._source.deliver(batch, polled_us)
             self._records += count
@@ -90,35 +80,35 @@ class Processor:
             values = self._values.make(self._next, chunk, invoked_us)
             for value in values:
                 try:
-                    self._producer.produce(self._spec.topic, value, on_delivery=self._sends.on_delivery)
+                    self._kafka.produce(self._spec.topic, value, on_delivery=self._log.on_delivery)
                 except BufferError:  # the local queue is full: the same seq comes again
                     self._serve(TICK_S)
                     break
                 except KafkaException as e:
-                    self._sends.refused_at_once(self._next, invoked_us, e.args[0])
+                    self._log.refused_at_once(self._next, invoked_us, e.args[0])
                     self._on_error(e.args[0])
                 self._next += 1
 
     def _must_abort(self) -> bool:
         """Whether a record of the open transaction failed."""
-        return self._txns.open and self._sends.failed + self._sends.unknown > self._failures
+        return self._txns.open and self._log.failed + self._log.unknown > self._failures
 
     def _end(self, going_on: bool = True) -> None:
         """End the open transaction, with what it read, and go back if it was aborted and partitions are still held."""
         if not self._txns.open:
             return
-        while len(self._producer) and not (self._fatal or self._giving_up()):
+        while len(self._kafka) and not (self._fatal or self._giving_up()):
             self._serve(TICK_S)
         held_until = time.monotonic() + self._spec.transactions.hold_s
         while time.monotonic() < held_until and not (self._channel.stopping or self._must_abort()):
             self._serve(TICK_S)
-        self._sends.write(now=True)
+        self._log.write(now=True)
         requested_us = now_us()
         sent = not self._must_abort() and self._send_offsets()
         ended = self._txns.end(self._txns.wanted() if sent else "aborted")
-        self._sends.served()
-        self._sends.write(now=True)
-        self._sends.txn = None
+        self._log.served()
+        self._log.write(now=True)
+        self._log.txn = None
         self._source.done(ended, requested_us if sent else None)
         self._records = 0
         if self._txns.failed is not None:
@@ -134,7 +124,7 @@ class Processor:
         while True:
             try:
                 group = self._source.consumer.consumer_group_metadata()
-                self._producer.send_offsets_to_transaction(offsets, group, CALL_S)
+                self._kafka.send_offsets_to_transaction(offsets, group, CALL_S)
                 return True
             except KafkaException as e:
                 error: KafkaError = e.args[0]
@@ -142,21 +132,8 @@ class Processor:
                 if not error.retriable() or error.txn_requires_abort() or self._giving_up():
                     return False
 
-    def _on_error(self, error: KafkaError) -> None:
-        log(f"{error.name()}: {error.str()}")
-        if error.fatal() and not self._fatal:
-            self._fatal = True
-            self._lifecycle.error(f"{error.name()}: {error.str()}", fatal=True)
-
-    def _serve(self, timeout_s: float = 0.0) -> None:
-        self._producer.poll(timeout_s)
-        self._sends.served()
-        self._sends.write()
-        if self._channel.progress_due():
-            self._progress()
-
     def _progress(self) -> None:
-        sends = self._sends
+        sends = self._log
         self._channel.progress(
             sent=self._next - self._first,
             acked=sends.acked,
@@ -166,43 +143,14 @@ class Processor:
         )
 
     def _giving_up(self) -> bool:
-        """Whether the order to stop came so long ago that nothing is waited for any more."""
-        if self._channel.orphaned:
-            return True
-        if (self._channel.stopping or self._fatal) and self._stop_by is None:
-            self._stop_by = time.monotonic() + self._spec.stop_within_s
-        return self._stop_by is not None and time.monotonic() > self._stop_by
-
-    def _finish(self) -> int:
-        if len(self._producer):
-            self._producer.purge()
-            self._producer.flush(1)
-        self._sends.served()
-        self._sends.write(now=True)
-        self._progress()
-        if missing := self._next - self._first - self._sends.rows:
-            self._lifecycle.error(f"{missing} records have no delivery report", missing=missing)
-            return 1
-        if self._channel.orphaned or self._fatal:
-            return 1
-        self._lifecycle.event("stopped")
-        return 0
+        if self._fatal:  # as good as the order to stop
+            self._limit()
+        return super()._giving_up()
 
 
 def main(argv: list[str]) -> int:
     """Run a processor; returns the exit code."""
-    spec = ProcessorSpec.load(argv[1])
-    channel = Channel()
-    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
-    lifecycle = Lifecycle(writer, channel, spec.client, "producer", spec.incarnation)
-    try:
-        processor = Processor(spec, channel, lifecycle)
-        lifecycle.event("started", first_seq=spec.first_seq)
-        gc.disable()  # messages by the hundred thousand, none in a cycle
-        return processor.run()
-    except Exception as e:
-        lifecycle.error(f"{type(e).__name__}: {e}")
-        raise
+    return run_sender(ProcessorSpec.load(argv[1]), Processor)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ stood. A transaction that had to be aborted is not repeated.
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from collections import deque
@@ -24,19 +23,17 @@ from operator import length_hint
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.channel import Channel
 from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.identity import ValueFactory
-from chaos.clients.lifecycle import Lifecycle, log
-from chaos.clients.outcomes import single_attempt
+from chaos.clients.lifecycle import Lifecycle
 from chaos.clients.partitioners import chooser
 from chaos.clients.protocol import ProducerSpec
-from chaos.clients.sends import Keys, SendLog
+from chaos.clients.sender import Sender, run_sender
+from chaos.clients.sends import Keys
 from chaos.clients.transactions import Transactions
 from chaos.events import now_us
-from chaos.ledger.writer import TableWriter
 
 TICK_S = 0.01
 CHUNK = 500
@@ -70,26 +67,20 @@ class Pacer:
         self._sent += count
 
 
-class Producer:
+class Producer(Sender):
     """One incarnation of a producer."""
 
     def __init__(self, spec: ProducerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
-        self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        self._spec = spec
         self._keys = Keys(spec.keys, spec.seed) if spec.keys else None
         key_bytes = self._keys.bytes if self._keys else ()
         self._values = ValueFactory(spec.run_token, spec.client, spec.incarnation, spec.value_size, key_bytes)
-        writer = TableWriter(spec.ledger, "sends", spec.writer)
-        self._log = SendLog(writer, spec, self._keys, single_attempt(spec.config))
-        transactions = spec.transactions.settings() if spec.transactions else {}
-        self._kafka = KafkaProducer({**spec.connection(), "error_cb": self._on_error, **spec.config, **transactions})
+        super().__init__(spec, channel, lifecycle, self._keys)
         self._choose = chooser(spec.partitioner, spec.partitions)
         self._txns: Transactions | None = None
         if spec.transactions:
             self._txns = Transactions(self._kafka, spec, spec.transactions, self._giving_up)
-        self._next = self._first = spec.first_seq
         self._unanswered = 0
-        self._fatal = False
-        self._stop_by: float | None = None
 
     def run(self) -> int:
         """Send everything, then wait for the order to stop; returns the exit code."""
@@ -149,14 +140,6 @@ class Producer:
         """Whether a record of the open transaction failed: librdkafka takes no more and commits nothing of it."""
         return bool(self._txns and self._txns.open and self._log.failed + self._log.unknown > self._unanswered)
 
-    def _giving_up(self) -> bool:
-        """Whether the order to stop came so long ago that nothing is waited for any more."""
-        if self._channel.orphaned:
-            return True
-        if self._channel.stopping and self._stop_by is None:
-            self._stop_by = time.monotonic() + self._spec.stop_within_s
-        return self._stop_by is not None and time.monotonic() > self._stop_by
-
     def _send(self, due: int) -> int:
         """Send up to `due` records with one time stamp; returns how many were taken or refused."""
         first = self._next
@@ -188,61 +171,21 @@ class Producer:
         self._log.refused_at_once(seq, invoked_us, error)
         self._on_error(error)
 
-    def _on_error(self, error: KafkaError) -> None:
-        log(f"{error.name()}: {error.str()}")
-        if error.fatal() and not self._fatal:  # an idempotent producer that can promise nothing any more
-            self._fatal = True
-            self._lifecycle.error(f"{error.name()}: {error.str()}", fatal=True)
-
-    def _serve(self, timeout_s: float) -> None:
-        if self._channel.deaf:
-            time.sleep(timeout_s)
-        else:
-            self._kafka.poll(timeout_s)
-        self._log.served()
-        self._log.write()
-        if self._channel.progress_due():
-            self._progress()
-
     def _progress(self) -> None:
         log, sent = self._log, self._next - self._first
         done = self._next >= self._spec.records and log.rows == sent and not (self._txns and self._txns.open)
         self._channel.progress(sent=sent, acked=log.acked, failed=log.failed, unknown=log.unknown, done=done)
 
     def _finish(self) -> int:
-        if self._stop_by is None:
-            self._stop_by = time.monotonic() + self._spec.stop_within_s
+        self._limit()
         while len(self._kafka) and not self._giving_up():
             self._serve(TICK_S)
-        if len(self._kafka):
-            self._kafka.purge()
-            self._kafka.flush(1)
-        self._log.served()
-        self._log.write(now=True)
-        self._progress()
-        if missing := self._next - self._first - self._log.rows:
-            self._lifecycle.error(f"{missing} records have no delivery report", missing=missing)
-            return 1
-        if self._channel.orphaned or self._fatal:
-            return 1
-        self._lifecycle.event("stopped")
-        return 0
+        return super()._finish()
 
 
 def main(argv: list[str]) -> int:
     """Run a producer; returns the exit code."""
-    spec = ProducerSpec.load(argv[1])
-    channel = Channel()
-    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
-    lifecycle = Lifecycle(writer, channel, spec.client, "producer", spec.incarnation)
-    try:
-        producer = Producer(spec, channel, lifecycle)
-        lifecycle.event("started", first_seq=spec.first_seq)
-        gc.disable()  # messages by the hundred thousand, none in a cycle: looking for cycles took a third of the time
-        return producer.run()
-    except Exception as e:
-        lifecycle.error(f"{type(e).__name__}: {e}")
-        raise
+    return run_sender(ProducerSpec.load(argv[1]), Producer)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 
 
-class _Spec(BaseModel):
+class ClientSpec(BaseModel):
     """What every client is given."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -64,7 +64,7 @@ class TransactionSpec(BaseModel):
         return {"transactional.id": self.id, "transaction.timeout.ms": round(self.timeout_s * 1000)}
 
 
-class _WritingSpec(_Spec):
+class _WritingSpec(ClientSpec):
     """What every client that writes is given."""
 
     topic: str
@@ -120,7 +120,7 @@ class WorkersSpec(BaseModel):
     straggle_s: float = 0.0
 
 
-class _ConsumerSpec(_Spec):
+class _ConsumerSpec(ClientSpec):
     topics: list[str] = Field(min_length=1)
     commit: CommitSpec
     max_poll_records: int = Field(500, ge=1)

@@ -25,7 +25,7 @@ from chaos.clients.channel import Channel, listen_for
 from chaos.clients.columns import consumed
 from chaos.clients.commits import Committer
 from chaos.clients.deliveries import DeliveryLog
-from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.lifecycle import Lifecycle, life, log
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
 from chaos.events import now_us
@@ -260,15 +260,10 @@ def run_threads(specs: Sequence[Spec], build: Callable[[Spec, Channel, Lifecycle
 def _live(
     spec: Spec, build: Callable[[Spec, Channel, Lifecycle], Consuming], channel: Channel, **started: object
 ) -> None:
-    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
-    lifecycle = Lifecycle(writer, channel, spec.client, "consumer", spec.incarnation)
-    try:
+    with life(spec, "consumer", channel) as lifecycle:
         consumer = build(spec, channel, lifecycle)
         lifecycle.event("started", **started)
         gc.disable()  # messages by the hundred thousand, none in a cycle
         consumer.run()
-    except Exception as e:
-        lifecycle.error(f"{type(e).__name__}: {e}")
-        raise
     if not channel.orphaned:
         lifecycle.event("stopped")

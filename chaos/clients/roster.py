@@ -22,6 +22,7 @@ class Roster:
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
+        self._readers = scenario.readers
         self._lock = threading.RLock()
         self._lives: dict[str, list[ClientState]] = {}
         self._entries: dict[str, Entry] = {
@@ -69,7 +70,7 @@ class Roster:
 
     def _unassigned(self) -> list[str]:
         missing = []
-        for entry in self._scenario.readers:
+        for entry in self._readers:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
                 continue
             held = {c: self.state(c).assigned() for c in self.present(entry.name)}

@@ -6,10 +6,11 @@ import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from chaos.cluster import broker, state, zookeeper
 from chaos.cluster.jvm import log_of
+from chaos.cluster.leftovers import end_all
 from chaos.cluster.marked import REAPER, find_marked
 from chaos.cluster.ports import HOST, free_ports, is_free
 from chaos.cluster.processes import Identity, Spawned, spawn
@@ -31,6 +32,17 @@ def check_disk(run: RunDir) -> None:
             f"only {free / 2**20:.0f} MiB are free at {run.path}, and a run needs {NEEDED_DISK_BYTES / 2**20:.0f}; "
             "make room, or choose another --runs-dir"
         )
+
+
+@contextlib.contextmanager
+def all_or_nothing(run: RunDir) -> Iterator[None]:
+    """Remove all that a deployment has started and written if it fails, or is interrupted."""
+    try:
+        yield
+    except BaseException:
+        end_all(run.path)
+        run.cluster.unlink(missing_ok=True)
+        raise
 
 
 def start_reaper(run: RunDir, owner: Identity | None, deadline_s: float) -> Spawned:

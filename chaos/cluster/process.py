@@ -19,7 +19,6 @@ from chaos.cluster.broker import job as broker_job
 from chaos.cluster.cache import Progress, silent
 from chaos.cluster.deployed import Deployed
 from chaos.cluster.jvm import start
-from chaos.cluster.leftovers import end_all
 from chaos.cluster.logfiles import Tail
 from chaos.cluster.marked import remove_data
 from chaos.cluster.processes import Identity, Spawned
@@ -62,7 +61,7 @@ class ProcessCluster(Deployed):
         deploy.check_disk(run)
         if run.cluster.exists() and any(_alive(b) for b in state.load(run).brokers):
             raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
-        try:
+        with deploy.all_or_nothing(run):
             remove_data(run.path)
             run.brokers.mkdir()
             reaper = deploy.start_reaper(run, owner, deadline_s)
@@ -72,11 +71,7 @@ class ProcessCluster(Deployed):
             cluster = cls._start(run, release, make)
             cluster._children.append(reaper.popen)
             deploy.check_reaper(run, reaper.identity)
-            return cluster
-        except BaseException:
-            end_all(run.path)
-            run.cluster.unlink(missing_ok=True)
-            raise
+        return cluster
 
     @classmethod
     def _start(cls, run: RunDir, release: Release, make: Callable[[], ClusterState]) -> Self:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from chaos.cluster.metadata import Metadata, choose
 from chaos.cluster.ports import HOST
 from chaos.errors import UsageError
+from chaos.scenario.settings import Scalar, as_text
 from chaos.scenario.verbs import Verbs
 from chaos.security import Security
-
-Scalar = str | int | float | bool
 
 # what the driver decides, with what to do instead
 _OWNED = {
@@ -165,7 +164,7 @@ def broker_settings(
     extra = dict(spec.extra(broker)) if spec.extra else {}
     for key in _LISTENERS & extra.keys():
         extra[key] = f"{decided[key]},{extra[key]}"
-    return {key: _text(value) for key, value in {**defaults, **spec.config, **decided, **extra}.items()}
+    return {key: as_text(value) for key, value in {**defaults, **spec.config, **decided, **extra}.items()}
 
 
 def _quorum(broker: int, places: Sequence[Place]) -> dict[str, Scalar]:
@@ -194,10 +193,6 @@ def _session_in_zookeeper(spec: ClusterSpec) -> dict[str, Scalar]:
 def properties(settings: Mapping[str, str]) -> str:
     """The text of a Java properties file with these settings, whatever characters they hold."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
-
-
-def _text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _escaped(text: str) -> str:

@@ -13,6 +13,7 @@ from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.admin import AddPartitions as AddPartitionsSpec
 from chaos.scenario.faults.admin import DeleteRecords as DeleteRecordsSpec
 from chaos.scenario.faults.admin import TopicConfig as TopicConfigSpec
+from chaos.scenario.settings import as_text
 
 
 @dataclass
@@ -170,13 +171,13 @@ class TopicConfig:
 
     def _wanted(self) -> dict[str, str]:
         assert isinstance(self.spec, TopicConfigSpec)
-        return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in self.spec.settings.items()}
+        return {k: as_text(v) for k, v in self.spec.settings.items()}
 
 
 def create(name: str, world: World) -> None:
     """Make a topic as the scenario describes it."""
     topic = world.scenario.topic(name)
-    config = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in topic.config.items()}
+    config = {k: as_text(v) for k, v in topic.config.items()}
     admin.create_topic(world.kafka, name, topic.partitions, topic.replication_factor, config)
 
 

@@ -147,3 +147,8 @@ class Assign(Strict):
 
 
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
+
+
+def reads_committed(consumer: Subscribe | Assign) -> bool:
+    """Whether it reads committed records only (isolation.level), as librdkafka does by default."""
+    return str(consumer.config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"

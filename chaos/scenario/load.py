@@ -80,17 +80,15 @@ def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "
     for override in overrides:
         _apply(raw, override)
     scenario = _validated(raw, where)
-    sides = {name: _validated(_side(raw, name, side), f"{where}, variant {name}") for name, side in _sides(scenario)}
+    sides = {
+        name: _validated(_side(raw, name, side), f"{where}, variant {name}") for name, side in scenario.variants.items()
+    }
     if not variant:
         return scenario
     if variant not in sides:
         known = ", ".join(sides) or "it has none"
         raise ScenarioError(f"{where} has no variant {variant!r}{_nearest(variant, sides)} (known: {known})")
     return sides[variant]
-
-
-def _sides(scenario: Scenario) -> list[tuple[str, Variant]]:
-    return list(scenario.variants.items())
 
 
 def _side(raw: dict[str, Any], name: str, side: Variant) -> dict[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from checks.audit.findings import CAP, finding
 from checks.audit.large.case import ABORTED, NO_TXN
 from checks.audit.large.columns import NONE, Ints
 from checks.audit.large.pack import Columns
@@ -21,24 +22,16 @@ def aborted_read(r: Reader, acks: Columns, tally: Tally) -> None:
     end = np.where(ack >= 0, acks["end"][ack], NO_TXN) if len(acks["offset"]) else np.full(len(r.at), NO_TXN)
     hidden = (r.place.committed(r.at) == 0) & r.same
     tally.add("sum", "read_of_transactions", r.name, value=int(((end != NO_TXN) | hidden).sum()))
-    rows = np.flatnonzero(hidden | (end == ABORTED))
-    order = rows[np.argsort(r.rows["offset"][rows], kind="stable")[:CAP]]
-    shown = [
-        finding(
-            "aborted_read",
-            r.name,
-            evidence={
-                "told_aborted": bool(end[i] == ABORTED),
-                "hidden_in_log": bool(hidden[i]),
-                "assignment": r.epoch(i).assignment,
-                "polled_us": _time(r.rows["polled_us"][i]),
-            },
-            consumer=r.epoch(i).consumer,
-            **r.delivery(i),
-        )
-        for i in order.tolist()
-    ]
-    tally.find(shown, "aborted_read", "", r.name, len(rows))
+
+    def told(i: int) -> dict[str, Any]:
+        return {
+            "told_aborted": bool(end[i] == ABORTED),
+            "hidden_in_log": bool(hidden[i]),
+            "assignment": r.epoch(i).assignment,
+            "polled_us": _time(r.rows["polled_us"][i]),
+        }
+
+    r.find("aborted_read", np.flatnonzero(hidden | (end == ABORTED)), told, tally)
 
 
 def precommitted_read(r: Reader, acks: Columns, tally: Tally) -> None:
@@ -51,23 +44,15 @@ def precommitted_read(r: Reader, acks: Columns, tally: Tally) -> None:
     early = (ack >= 0) & (r.rows["polled_us"] < acks["last_us"][ack]) & (r.rows["polled_us"] != NONE)
     early &= (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
     early &= ~((r.place.committed(r.at) == 0) & r.same)
-    rows = np.flatnonzero(early)
-    order = rows[np.argsort(r.rows["offset"][rows], kind="stable")[:CAP]]
-    shown = [
-        finding(
-            "precommitted_read",
-            r.name,
-            evidence={
-                "polled_us": _time(r.rows["polled_us"][i]),
-                "still_sent_us": int(acks["last_us"][ack[i]]),
-                "assignment": r.epoch(i).assignment,
-            },
-            consumer=r.epoch(i).consumer,
-            **r.delivery(i),
-        )
-        for i in order.tolist()
-    ]
-    tally.find(shown, "precommitted_read", "", r.name, len(rows))
+
+    def told(i: int) -> dict[str, Any]:
+        return {
+            "polled_us": _time(r.rows["polled_us"][i]),
+            "still_sent_us": int(acks["last_us"][ack[i]]),
+            "assignment": r.epoch(i).assignment,
+        }
+
+    r.find("precommitted_read", np.flatnonzero(early), told, tally)
 
 
 def _acked(r: Reader, acks: Columns) -> Ints:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.scenario import Producer, Scenario
+from chaos.scenario.settings import as_text
 from checks.audit.epochs import Epoch, Epochs, Key
 from checks.audit.history import Faults, Leadership
 
@@ -40,7 +41,7 @@ class Context:
         """A setting of a producer as the scenario gives it, else the client's default."""
         producer = self.producer(client)
         value = producer.config.get(name, default) if producer else default
-        return str(value).lower() if isinstance(value, bool) else str(value)
+        return as_text(value)
 
 
 def explain(finding: Finding, evidence: Evidence, context: Context) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from checks.audit.epochs import Epoch
+from checks.audit.findings import CAP, finding
 from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, Ints, Mask, known
 from checks.audit.large.pack import Columns
+from checks.audit.large.tally import Tally
 from checks.audit.ranges import Owed
 
 
@@ -82,6 +85,15 @@ class Reader:
             "seq": known(self.rows["seq"][i]),
             "at_us": int(self.rows["processed_us"][i]),
         }
+
+    def find(self, check: str, rows: Ints, evidence: Callable[[int], dict[str, Any]], tally: Tally) -> None:
+        """Merge findings of one check in, each of them a delivery; those of the lowest offsets are shown."""
+        lowest = rows[np.argsort(self.rows["offset"][rows], kind="stable")[:CAP]]
+        shown = [
+            finding(check, self.name, evidence=evidence(i), consumer=self.epoch(i).consumer, **self.delivery(i))
+            for i in lowest.tolist()
+        ]
+        tally.find(shown, check, "", self.name, len(rows))
 
     def at_offset(self, offset: int) -> dict[str, Any]:
         """A place of this block."""

@@ -187,12 +187,7 @@ def dirty_read(r: Reader, tally: Tally) -> None:
     if r.owed.log_start is None:
         tally.find([], "dirty_read", UNDETERMINED, r.name, len(rows))
         return
-    order = rows[np.argsort(r.rows["offset"][rows], kind="stable")[:CAP]]
-    shown = [
-        finding("dirty_read", r.name, evidence=_instead(r, int(i)), consumer=r.epoch(i).consumer, **r.delivery(i))
-        for i in order
-    ]
-    tally.find(shown, "dirty_read", "", r.name, len(rows))
+    r.find("dirty_read", rows, lambda i: _instead(r, i), tally)
 
 
 def _instead(r: Reader, i: int) -> dict[str, Any]:

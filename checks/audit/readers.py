@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.scenario import Scenario, StartAt
+from chaos.scenario.consumers import reads_committed
 
 LATEST = "latest"
 EARLIEST = "earliest"
@@ -43,7 +44,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
     readers: dict[str, Reader] = {}
     names = [t.name for t in scenario.topics]
     for c in scenario.readers:
-        reset, committed_only = _reset(c.config), _committed_only(c.config)
+        reset, committed_only = _reset(c.config), reads_committed(c)
         assignor = assignor_of(c.config)
         commits, auto = c.commit.when != "never" or c.commit.on_revoke, c.commit.kind == "auto"
         if c.mode == "subscribe":
@@ -103,11 +104,6 @@ def assignor_of(config: dict[str, bool | int | float | str]) -> str:
     if str(config.get("group.protocol", "classic")).lower() == "consumer":
         return str(config.get("group.remote.assignor") or "uniform")
     return str(config.get("partition.assignment.strategy") or "range,roundrobin").split(",")[0].strip()
-
-
-def _committed_only(config: dict[str, bool | int | float | str]) -> bool:
-    """isolation.level; librdkafka's default is read_committed."""
-    return str(config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"
 
 
 def _first(start: str | StartAt, reset: str) -> str:

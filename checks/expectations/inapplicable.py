@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import Consumer, Scenario
+from chaos.scenario.consumers import reads_committed
 from checks.audit.routing import routes
 
 _OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")
-
-
 _OF_TRANSACTIONS = ("aborted_read", "precommitted_read", "torn_transaction", "hanging_transaction")
 _OF_COMMITTED = ("aborted_read", "precommitted_read")
 _OF_SUBSCRIBERS = ("double_ownership", "zombie_commit", "unbalanced_assignment")
@@ -25,9 +24,9 @@ def nothing_to_examine(s: Scenario, kind: str) -> str:
         return "no consumer commits offsets"
     if kind == "foreign_commit" and not any(c.group and _commits(c) for c in s.readers):
         return "no consumer commits to a group"
-    if kind in _OF_TRANSACTIONS and not transactional(s):
+    if kind in _OF_TRANSACTIONS and not s.transactional:
         return "no producer uses transactions"
-    if kind in _OF_COMMITTED and not any(_read_committed(c) for c in s.readers):
+    if kind in _OF_COMMITTED and not any(reads_committed(c) for c in s.readers):
         return "no consumer reads with isolation.level=read_committed"
     if kind in _OF_SUBSCRIBERS and not any(c.mode == "subscribe" for c in s.readers):
         return "no consumer subscribes"
@@ -46,15 +45,6 @@ def nothing_to_examine(s: Scenario, kind: str) -> str:
     if kind == "unnoticed_failure" and all(p.mode != "fire_and_forget" for p in s.producers):
         return "every producer looks at its delivery reports"
     return ""
-
-
-def transactional(s: Scenario) -> bool:
-    """Whether any client writes in transactions."""
-    return bool(getattr(s, "transactional", False)) or any("transactional.id" in p.config for p in s.producers)
-
-
-def _read_committed(consumer: Consumer) -> bool:
-    return str(consumer.config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"
 
 
 def _unseen(consumer: Consumer) -> bool:

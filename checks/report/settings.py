@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from chaos.anomalies import ANOMALIES
 from chaos.scenario import Assign, Resolved, Scenario, Subscribe
+from chaos.scenario.settings import Scalar, as_text
 from checks.report import defaults
-from checks.report.defaults import Scalar
 from checks.result import Result
 
 
@@ -48,8 +48,8 @@ def settings_that_mattered(result: Result, resolved: Resolved) -> list[Setting]:
 def _rows(place: Place, named: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
     own = {defaults.SYNONYMS.get(name, name): value for name, value in place.config.items()} | dict(place.derived)
     for name in sorted(own.keys() | (named.keys() & place.known.keys())):
-        default = _text(place.known[name]) if name in place.known else "not known here"
-        row = Setting(place.name, name, _text(own[name]) if name in own else default, default, named.get(name, ()))
+        default = as_text(place.known[name]) if name in place.known else "not known here"
+        row = Setting(place.name, name, as_text(own[name]) if name in own else default, default, named.get(name, ()))
         if row.named_by or not _same(row.value, default):
             yield row
 
@@ -97,10 +97,6 @@ def _mentions(check: str, name: str) -> bool:
 
 def _tokens(words: str) -> Iterable[str]:
     return {word.partition("=")[0].strip("(),:;.") for word in words.split()}
-
-
-def _text(value: Scalar) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _same(value: str, default: str) -> bool:

@@ -38,7 +38,7 @@ def whole(tmp_path):
         run = RunDir(tmp_path / "ab")
         folders = {name: side(run.path, name, **given) for name, given in sides.items()}
         index = {"scenario": "t", "title": "<b>t</b>", "command": "python -m chaos run t", "variants": folders}
-        (run.path / comparison.INDEX).write_text(json.dumps(index))
+        run.comparison.write_text(json.dumps(index))
         return run
 
     return made

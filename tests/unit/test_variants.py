@@ -76,6 +76,6 @@ def test_all_sides_share_a_seed_and_lie_below_the_whole(file, tmp_path):
     }
     seeds = {read(run).seed for run in whole.sides.values()}
     assert len(seeds) == 1
-    index = json.loads((whole.run.path / "comparison.json").read_text())
+    index = json.loads(whole.run.comparison.read_text())
     assert index["variants"] == {"weak": "ab-1-weak", "safe": "ab-1-safe"}
     assert index["command"] == f"python -m chaos run {file} --seed {seeds.pop()}"

@@ -57,7 +57,7 @@ class AttachedCluster(Deployed):
         deploy.check_disk(run)
         on_progress(f"connecting to {existing.bootstrap}")
         metadata = entry.find(existing, Access.of(existing.security))
-        try:
+        with deploy.all_or_nothing(run):
             reaper = deploy.start_reaper(run, owner, deadline_s)
             found = ClusterState(
                 driver="attached",
@@ -76,11 +76,8 @@ class AttachedCluster(Deployed):
             )
             found.save(run.cluster)
             deploy.check_reaper(run, reaper.identity)
-            return cls(run, found)
-        except BaseException:
-            end_all(run.path)
-            run.cluster.unlink(missing_ok=True)
-            raise
+            cluster = cls(run, found)
+        return cluster
 
     @staticmethod
     def clear(run: RunDir) -> None:

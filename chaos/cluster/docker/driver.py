@@ -16,7 +16,6 @@ from chaos.cluster.deployed import Deployed
 from chaos.cluster.docker import containers, disk, making, network
 from chaos.cluster.docker.engine import asking, connect, find_labelled, remove
 from chaos.cluster.docker.image import image_of
-from chaos.cluster.leftovers import end_all
 from chaos.cluster.marked import remove_data
 from chaos.cluster.process import PORT_ATTEMPTS, READY_TIMEOUT_S, STOP_TIMEOUT_S
 from chaos.cluster.processes import Identity
@@ -53,7 +52,7 @@ class DockerCluster(Deployed):
         deploy.check_disk(run)
         if find_labelled(client, run.path):
             raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
-        try:
+        with deploy.all_or_nothing(run):
             remove_data(run.path)
             run.brokers.mkdir()
             reaper = deploy.start_reaper(run, owner, deadline_s).identity
@@ -63,11 +62,7 @@ class DockerCluster(Deployed):
             lay_out = partial(making.lay_out, client, run, spec, release, image, owner, reaper, deadline_s)
             cluster = cls._start(client, run, lay_out)
             deploy.check_reaper(run, reaper)
-            return cluster
-        except BaseException:
-            end_all(run.path)
-            run.cluster.unlink(missing_ok=True)
-            raise
+        return cluster
 
     @classmethod
     def _start(cls, client: DockerClient, run: RunDir, lay_out: Callable[[], ClusterState]) -> Self:
