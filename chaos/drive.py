@@ -109,7 +109,7 @@ class Drive:
             with self._events.stage("load"):
                 self._load(fleet, faults, observer)
             with self._events.stage("heal"):
-                self._heal(kafka, faults, observer)
+                self._heal(kafka, fleet, faults, observer)
             with self._events.stage("drain"):
                 self._drain(kafka, fleet, observer.partitions())
             with self._events.stage("stop"):
@@ -180,25 +180,30 @@ class Drive:
             for phase, at in fault.phases.copy().items()
             if phase in ("injected", "proven", "healed")
         }
+        acked = {p.name: fleet.acked(p.name) for p in self._scenario.producers}
         delivered = {c.name: fleet.delivered(c.name) for c in self._readers}
-        return Progress(time.monotonic() - self._started, fleet.total_acked(), delivered, phases)  # type: ignore[arg-type]
+        return Progress(time.monotonic() - self._started, acked, delivered, phases)  # type: ignore[arg-type]
 
     def _report(self, progress: Progress, force: bool = False) -> None:
         """Emit how far it is, with rates since the last report."""
         at, acked, delivered = self._last_report
-        now, all_delivered = progress.elapsed_s, sum(progress.delivered.values())
+        now, all_acked, all_delivered = (
+            progress.elapsed_s,
+            sum(progress.acked.values()),
+            sum(progress.delivered.values()),
+        )
         if not force and now - at < REPORT_EVERY_S:
             return
         seconds = max(now - at, 1e-3)
         self._events.emit(
             "progress",
             elapsed_s=round(now, 2),
-            acked=progress.acked,
+            acked=all_acked,
             delivered=dict(progress.delivered),
-            acked_per_s=round((progress.acked - acked) / seconds),
+            acked_per_s=round((all_acked - acked) / seconds),
             delivered_per_s=round((all_delivered - delivered) / seconds),
         )
-        self._last_report = (now, progress.acked, all_delivered)
+        self._last_report = (now, all_acked, all_delivered)
 
     def _give_up(self, waiting: list[Step], fleet: Fleet) -> None:
         missing = [s.words() for s in waiting]
@@ -207,10 +212,19 @@ class Drive:
         words = f"after {self._limits.drive:g} s (limits.drive) still waiting for: {'; '.join(missing) or 'a heal'}"
         self._events.emit("problem", words=words)
 
-    def _heal(self, kafka: Kafka, faults: Mapping[str, FaultRun], observer: Observer) -> None:
-        """Heal what is left, then wait for leaders and full ISRs: the log is read from a healed cluster."""
+    def _heal(self, kafka: Kafka, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
+        """Heal what is left, then wait for leaders and full ISRs: the log is read from a healed cluster.
+
+        A producer that only now is started again has yet to send what is left for it: the drain is of that, too.
+        """
         for fault in faults.values():
             fault.finish(HEAL_TIMEOUT_S)
+        fleet.end_outlasting()
+        try:
+            wait_until(fleet.producers_done, HEAL_TIMEOUT_S, "")
+        except WaitTimeout:
+            words = f"a producer that was started again has not sent all within {HEAL_TIMEOUT_S:g} s"
+            self._events.emit("problem", words=words)
         try:
             wait_until(lambda: not kafka.unhealthy(observer.partitions()), HEAL_TIMEOUT_S, "", every_s=0.2)
         except WaitTimeout:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.scenario import Scenario
-from chaos.scenario.triggers import PHASES, After, Phase, Trigger, parse_after
+from chaos.scenario.triggers import PHASES, Acked, After, Phase, Trigger, parse_after
 from chaos.scenario.units import format_duration
 
 
@@ -35,8 +35,10 @@ class Progress:
     """How far a run has come. Times are seconds since the producers started."""
 
     elapsed_s: float
-    acked: int
+    acked: Mapping[str, int]
+    """Records acknowledged, by producer entry."""
     delivered: Mapping[str, int]
+    """Records processed, by consumer entry."""
     phases: Mapping[tuple[str, Phase], float] = field(default_factory=dict)
 
 
@@ -62,8 +64,10 @@ def is_due(step: Step, progress: Progress) -> bool:
     if isinstance(trigger, Trigger):
         if trigger.at is not None:
             return progress.elapsed_s >= trigger.at
+        if isinstance(trigger.acked, Acked):
+            return progress.acked.get(trigger.acked.producer, 0) >= trigger.acked.records
         if trigger.acked is not None:
-            return progress.acked >= trigger.acked
+            return sum(progress.acked.values()) >= trigger.acked
         if trigger.delivered is not None:
             return progress.delivered.get(trigger.delivered.consumer, 0) >= trigger.delivered.records
         trigger = parse_after(trigger.after or "")

@@ -96,8 +96,15 @@ class Roster:
         """Records that were acknowledged to all producers together."""
         return self._total("acked")
 
+    def acked(self, entry: str) -> int:
+        """Records that were acknowledged to all lives of a producer entry."""
+        return self._count("acked", entry)
+
     def _total(self, count: str) -> int:
-        return sum(life.count(count) for p in self._scenario.producers for life in self._lives_of(p.name))
+        return sum(self._count(count, p.name) for p in self._scenario.producers)
+
+    def _count(self, count: str, entry: str) -> int:
+        return sum(life.count(count) for life in self._lives_of(entry))
 
     def producers_done(self) -> bool:
         """Whether every producer has sent all it has to send, and has an answer or a time-out for each record."""
@@ -106,7 +113,7 @@ class Roster:
 
     def delivered(self, entry: str) -> int:
         """Records processed by all clients of a consumer entry; redeliveries count again."""
-        return sum(life.count("delivered") for life in self._lives_of(entry))
+        return self._count("delivered", entry)
 
     def positions(self, reader: str) -> dict[str, int]:
         """Next offset after the last processed record, by `topic/partition`, of what is held now.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, WireFault, hits_brokers
 from chaos.scenario.producer_rules import producer_problems
-from chaos.scenario.triggers import Target, Trigger, parse_after, split_member, split_partition
+from chaos.scenario.triggers import Acked, Target, Trigger, parse_after, split_member, split_partition
 from chaos.scenario.verbs import CAPABILITY_NEEDS
 
 if TYPE_CHECKING:
@@ -240,10 +240,22 @@ def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
             yield f"{where}.{kind}: {name} has members 1 to {members[name]}, not {number}"
 
 
+def _acked(s: Scenario, where: str, acked: int | Acked) -> Iterator[str]:
+    sent = {p.name: p.count * p.records for p in s.producers}
+    if isinstance(acked, int):
+        if acked > sum(sent.values()):
+            yield f"{where}: {acked} never comes, the producers send {sum(sent.values())} records in all"
+    elif acked.producer not in sent:
+        known = ", ".join(sent) or "none given"
+        yield f"{where}.producer: {acked.producer!r} is not one of the producers ({known})"
+    elif acked.records > sent[acked.producer]:
+        yield f"{where}.records: {acked.records} never comes, {acked.producer} sends {sent[acked.producer]} records in all"
+
+
 def _trigger(s: Scenario, where: str, trigger: Trigger) -> Iterator[str]:
     total = sum(p.count * p.records for p in s.producers)
-    if trigger.acked is not None and trigger.acked > total:
-        yield f"{where}.acked: {trigger.acked} never comes, the producers send {total} records in all"
+    if trigger.acked is not None:
+        yield from _acked(s, f"{where}.acked", trigger.acked)
     if trigger.delivered is not None:
         consumer = next((c for c in s.readers if c.name == trigger.delivered.consumer), None)
         if consumer is None:

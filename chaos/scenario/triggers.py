@@ -55,11 +55,20 @@ class Delivered(Strict):
     records: int = Field(gt=0)
 
 
+class Acked(Strict):
+    """So many records acknowledged to one producer entry of the scenario."""
+
+    producer: str = Field(description="name of an entry of `producers`")
+    records: int = Field(gt=0)
+
+
 class Trigger(Strict):
     """Exactly one of these. Progress triggers repeat on slow machines, so prefer them to times."""
 
     at: Duration | None = Field(None, description="so long after the clients started")
-    acked: int | None = Field(None, gt=0, description="so many records acknowledged to all producers together")
+    acked: Annotated[int, Field(gt=0)] | Acked | None = Field(
+        None, description="so many records acknowledged to all producers together, or to one entry of them"
+    )
     delivered: Delivered | None = Field(None, description="so many records processed by a consumer entry")
     after: Annotated[str, AfterValidator(_check_after)] | None = Field(
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
@@ -74,6 +83,8 @@ class Trigger(Strict):
 
     def words(self) -> str:
         """The trigger as a person reads it."""
+        if isinstance(self.acked, Acked):
+            return f"at {self.acked.records:,} records acknowledged to {self.acked.producer}"
         if self.acked is not None:
             return f"at {self.acked:,} acknowledged records"
         if self.delivered is not None:

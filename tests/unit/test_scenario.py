@@ -74,6 +74,8 @@ def test_bounds_say_what_they_hold(bound, words, inside, outside):
         ("faults.kill.target={member: billing/1}", "target member does not fit this fault"),
         ("faults.kill.target={broker: 4}", "brokers are numbered 1 to 3, not 4"),
         ("faults.kill.when={acked: 101}", "101 never comes, the producers send 100 records in all"),
+        ("faults.kill.when={acked: {producer: shop, records: 101}}", "shop sends 100 records in all"),
+        ("faults.kill.when={acked: {producer: shap, records: 1}}", "'shap' is not one of the producers (shop)"),
         ("faults.kill.when={at: 5s, acked: 1}", "give exactly one of"),
         ("faults.kill.when={after: kil + 1s}", "'kil' is not one of the faults"),
         ("faults.kill.when={after: kill.healed}", "wait for each other"),

@@ -10,14 +10,15 @@ faults:
   - {name: first, kind: broker.kill, target: {broker: 1}, when: {acked: 100}, heal: {after: 5s}}
   - {name: second, kind: broker.kill, target: {broker: 2}, when: {after: first.healed + 2s}}
   - {name: third, kind: broker.kill, target: {broker: 3}, when: {delivered: {consumer: billing, records: 10}}}
+  - {name: fifth, kind: broker.kill, target: {broker: 3}, when: {acked: {producer: shop, records: 20}}}
   - {name: fourth, kind: broker.kill, target: {broker: 3}, when: {at: 9s}, heal: {when: {acked: 1}}}
 """
-INJECT_1, HEAL_1, INJECT_2, INJECT_3, INJECT_4, HEAL_4 = steps(parse(TEXT, "two.yaml"))
+INJECT_1, HEAL_1, INJECT_2, INJECT_3, INJECT_5, INJECT_4, HEAL_4 = steps(parse(TEXT, "two.yaml"))
 
 
 def at(elapsed_s, acked=0, billing=0, **phases):
     named = {tuple(name.split("_")): when for name, when in phases.items()}
-    return Progress(elapsed_s, acked, {"billing": billing}, named)
+    return Progress(elapsed_s, {"shop": acked}, {"billing": billing}, named)
 
 
 def test_steps_stand_in_the_order_of_the_scenario_with_heals_after_their_injections():
@@ -33,6 +34,11 @@ def test_progress_triggers_wait_for_progress_however_long_it_takes():
     assert is_due(INJECT_1, at(0, acked=100))
     assert not is_due(INJECT_3, at(1000, billing=9))
     assert is_due(INJECT_3, at(0, billing=10))
+
+
+def test_what_is_acknowledged_to_others_is_not_progress_of_one_producer():
+    assert not is_due(INJECT_5, Progress(1000, {"shop": 19, "other": 20}, {}))
+    assert is_due(INJECT_5, Progress(0, {"shop": 20, "other": 0}, {}))
 
 
 def test_a_time_trigger_waits_for_its_time():
