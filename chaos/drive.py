@@ -187,11 +187,8 @@ class Drive:
     def _report(self, progress: Progress, force: bool = False) -> None:
         """Emit how far it is, with rates since the last report."""
         at, acked, delivered = self._last_report
-        now, all_acked, all_delivered = (
-            progress.elapsed_s,
-            sum(progress.acked.values()),
-            sum(progress.delivered.values()),
-        )
+        now = progress.elapsed_s
+        all_acked, all_delivered = sum(progress.acked.values()), sum(progress.delivered.values())
         if not force and now - at < REPORT_EVERY_S:
             return
         seconds = max(now - at, 1e-3)

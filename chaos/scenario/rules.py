@@ -248,8 +248,8 @@ def _acked(s: Scenario, where: str, acked: int | Acked) -> Iterator[str]:
     elif acked.producer not in sent:
         known = ", ".join(sent) or "none given"
         yield f"{where}.producer: {acked.producer!r} is not one of the producers ({known})"
-    elif acked.records > sent[acked.producer]:
-        yield f"{where}.records: {acked.records} never comes, {acked.producer} sends {sent[acked.producer]} records in all"
+    elif acked.records > (most := sent[acked.producer]):
+        yield f"{where}.records: {acked.records} never comes, {acked.producer} sends {most} records in all"
 
 
 def _trigger(s: Scenario, where: str, trigger: Trigger) -> Iterator[str]:
