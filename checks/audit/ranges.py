@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.audit.epochs import Epoch, Epochs
+from checks.audit.epochs import Epoch, Epochs, Key
+from checks.audit.newcomers import Newcomer, Place
 from checks.audit.readers import EARLIEST, Reader
 from checks.audit.starts import Known, Range
 
@@ -21,6 +22,7 @@ class Owed:
     passed: the highest offset committed. lost: the ranges that an epoch committed past without processing them.
     epochs: in how many epochs it held the partition. begun_at: where it first began to read, whatever has been evicted
     since; None where that is not known. committed_only: whether uncommitted records are none of its business.
+    newcomer: set where the partition was made when the reader had begun already, see `newcomers`.
     """
 
     reader: str
@@ -35,12 +37,17 @@ class Owed:
     lost: list[dict[str, Any]] = field(default_factory=list)
     begun_at: int | None = None
     committed_only: bool = True
+    newcomer: Newcomer | None = None
 
 
 def owed(
-    readers: list[Reader], epochs: Epochs, known: dict[int, Known], ranges: dict[tuple[str, int], Range]
+    readers: list[Reader],
+    epochs: Epochs,
+    known: dict[int, Known],
+    ranges: dict[tuple[str, int], Range],
+    added: dict[Place, Newcomer],
 ) -> list[Owed]:
-    """Every partition that a reader should read, or did read."""
+    """Every partition that a reader should read, or did read. added: those that were made when it had begun already."""
     by_place, by_name = epochs.by_place(), {r.name: r for r in readers}
     places = {(r.name, topic, p) for r in readers for topic, p in ranges if topic in r.topics} | set(by_place)
     index = {e.key: i for i, e in enumerate(epochs.all)}
@@ -52,6 +59,9 @@ def owed(
         place.begun_at = _begun_at(turns)
         place.committed_only = by_name[name].committed_only if name in by_name else True
         place.range_start = _range_start(turns, by_name.get(name), start)
+        if (name, topic, partition) in added and _found_nothing(turns, known, index):
+            place.newcomer = added[name, topic, partition]
+            place.range_start, place.begun_at = start, 0
         place.high = max((e.high for e in turns if e.high is not None), default=None)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
             e.passed = _passed(e, following, known.get(index[e.key], Known()))
@@ -72,6 +82,14 @@ def _range_start(turns: list[Epoch], reader: Reader | None, log_start: int | Non
     if first.start is not None:
         return first.start
     return min((e.low for e in turns if e.low is not None), default=None)
+
+
+def _found_nothing(turns: list[Epoch], known: dict[int, Known], index: dict[Key, int]) -> bool:
+    """Whether the first epoch, if there is one, began where auto.offset.reset took it, for nothing was committed."""
+    if not turns:
+        return True
+    first = known.get(index[turns[0].key], Known())
+    return turns[0].source in ("reset", None) and first.none and not first.makers
 
 
 def _begun_at(turns: list[Epoch]) -> int | None:

@@ -112,6 +112,8 @@ def _missing(r: Reader, check: str, row: int, lost: list[dict[str, Any]], passed
         "epochs": owed.epochs,
         "log_end": owed.log_end,
         "past": past,
+        "reader_began_us": owed.newcomer.began_us if owed.newcomer else None,
+        "partition_seen_us": owed.newcomer.seen_us if owed.newcomer else None,
     }
     return finding(
         check,

@@ -88,6 +88,12 @@ class Told:
             c["outcome"] == "ok" and c["offset"] == delivery["offset"] + 1 for c in self.epoch(delivery, "commits")
         )
 
+    def not_from_the_start(self, entity: str) -> bool:
+        """Nobody delivered the first record of a partition."""
+        partition = int(entity.rpartition("/")[2])
+        first = min(r["offset"] for r in self.rows["log"] if r["partition"] == partition)
+        return not any(_place(d) == (partition, first) for d in self.rows["deliveries"])
+
     def sought(self, commit: Row) -> bool:
         """Its epoch began with a seek to where it committed, or below."""
         begun = [a for a in self.epoch(commit, "assignments") if a["event"] == "seek"]
@@ -230,7 +236,9 @@ def _commit_of_no_epoch(row: Row, told: Told) -> set[str]:
 def _began_lower(row: Row, told: Told) -> set[str]:
     before = row["position"] - 1
     begins = row["event"] in ("assigned", "seek")
-    return when(begins and told.epoch(row, "deliveries") and told.in_log(row["partition"], before, before), "poll_skip")
+    left_out = begins and told.epoch(row, "deliveries") and told.in_log(row["partition"], before, before)
+    unread = not told.delivered({"partition": row["partition"], "offset": before})
+    return when(left_out, "poll_skip") | when(left_out and unread, "skipped_delivery")
 
 
 Must = Callable[[Row, Told], set[str]]
@@ -262,6 +270,11 @@ def _aborted_after_all(row: Row, told: Told) -> set[str]:
 def _polled_early(row: Row, told: Told) -> set[str]:
     acked = [s for s in told.rows["sends"] if _place(s) == _place(row) and s["outcome"] == "ok"]
     return when(any(s.get("txn") is not None for s in acked), "precommitted_read")
+
+
+def _made_later(row: Row, told: Told) -> set[str]:
+    """A partition is seen for the first time when its group has long begun, so all of it is in the group's range."""
+    return when(row["key"] == "leader" and told.not_from_the_start(row["entity"]), NOT_DELIVERED)
 
 
 def always(*checks: str) -> Must:
@@ -309,7 +322,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "deliveries: polled before everything": (_polled_early, frozenset()),
     "cluster: last stable offset - 1": (NOTHING, HANGS),
     "cluster: left out": (NOTHING, HANGS),
-    "cluster: later": (NOTHING, HANGS),
+    "cluster: later": (_made_later, HANGS),
     "cluster: another coordinator": (always("misplaced_coordinator"), frozenset()),
     "cluster: all partitions to one member": (NOTHING, frozenset({"unbalanced_assignment"})),
     "commits: fail made ok": (NOTHING, frozenset({"zombie_commit"})),

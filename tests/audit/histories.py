@@ -29,6 +29,7 @@ END_US = 10**12
 WHOLE_RUN: list[Row] = [
     {"at_us": 0, "entity": "__consumer_offsets", "key": "partitions", "value": "1"},
     {"at_us": 0, "entity": "__consumer_offsets/0", "key": "leader", "value": "1"},
+    {"at_us": 0, "entity": "cluster", "key": "answers", "value": "true"},
     {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
 ]
 """What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""

@@ -234,3 +234,16 @@ def zombie_commit(rng: random.Random, rows: Rows) -> None:
     if commit and begun:
         at_us = rng.choice(begun) + rng.choice([-1, 0, 1, 500])
         rows["commits"].append(commit | {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)})
+
+
+@planted
+def partition_added(rng: random.Random, rows: Rows) -> None:
+    """The observer first sees a partition some time after the first assignment of all."""
+    begun = [r["at_us"] for r in rows.get("assignments", [])]
+    place = _one(rng, rows, "log_range")
+    if not begun or place is None:
+        return
+    entity = f"{place['topic']}/{place['partition']}"
+    rows["cluster"] = [r for r in rows.get("cluster", []) if (r["entity"], r["key"]) != (entity, "leader")]
+    at_us = min(begun) + rng.choice([1_000_000, 3_000_000, 3_000_001, 9_000_000])
+    rows["cluster"].append({"at_us": at_us, "entity": entity, "key": "leader", "value": "1"})

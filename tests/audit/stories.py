@@ -232,6 +232,62 @@ def never_held_from_the_latest(s: Story) -> None:
     s.assigned().got(0).commit(1)
 
 
+SECOND = 1_000_000
+
+
+def _added(s: Story, after_us: int, mode: str = "subscribe") -> Story:
+    """The topic is read by partition 1, and so long after partition 0 is seen for the first time."""
+    s.partitions, s.mode = 2, mode
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    s.observed("answers", "true", "cluster").observed("leader", 1, f"{s.name}/1")
+    s.send(9, 1, partition=1).log(1, 9, partition=1)
+    s.assigned(position=1, partition=1, generation=1).got(1, seq=lambda _: 9).commit(2)
+    s.tick(after_us)
+    return s.observed("leader", 1).wrote(0, 1, 2)
+
+
+@story(skipped_delivery=2)
+def found_late_and_read_from_the_latest(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+
+
+@story(stalled_delivery=3)
+def added_and_never_found(s: Story) -> None:
+    _added(s, 5 * SECOND)
+
+
+@story(evicted_delivery=1, skipped_delivery=1)
+def found_late_when_the_first_record_was_gone(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+    s.log_start = 1
+    s.rows["log"] = [r for r in s.rows["log"] if r["offset"] >= s.log_start]
+
+
+@story()
+def found_before_anything_was_written(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story()
+def there_before_the_group_began(s: Story) -> None:
+    """As far as the observer can tell: it looks now and then, and a look may take long."""
+    _added(s, 2 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+
+
+@story()
+def added_where_offsets_are_committed_already(s: Story) -> None:
+    _added(s, 5 * SECOND).saw_committed(2)
+    s.assigned(position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story()
+def added_under_an_assign_mode_consumer(s: Story) -> None:
+    s.consumer = {"group": "named", "start": "group", "commit": {"when": "after_batch"}}
+    _added(s, 5 * SECOND, mode="assign").life(s.reader(1), "crashed", role="consumer")
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(position=2, source="reset", incarnation=2).got(2).commit(3)
+
+
 @story(lost_processing=2, overcommit=1)
 def committed_then_died(s: Story) -> None:
     s.members = 2
@@ -968,3 +1024,17 @@ def coordinated_by_the_leader(s: Story) -> None:
 @story()
 def coordinated_by_another_broker_during_an_election(s: Story) -> None:
     _coordinated(s, 2, 1_000_000)
+
+
+# --- last, for the time in which nobody answered is that of all stories
+
+
+@story()
+def seen_only_when_brokers_answered_again(s: Story) -> None:
+    """It may have been made at any time since they did not."""
+    s.partitions, s.consumer_config = 2, {"auto.offset.reset": "latest"}
+    s.observed("answers", "true", "cluster").observed("answers", "false", "cluster")
+    s.assigned(position=0, partition=1, generation=1)
+    s.tick(9 * SECOND)
+    s.observed("answers", "true", "cluster").observed("leader", 1).wrote(0, 1, 2)
+    s.assigned(position=2, generation=2).got(2).commit(3)

@@ -9,6 +9,8 @@ from tests.audit.oracle.starts import Commit, sightings
 Identity = tuple[str | None, int | None, int | None]
 Scope = tuple[str, str, int]
 """Reader, topic and partition."""
+ANSWERS = "cluster", "answers"
+LOOK_US = 3_000_000
 
 
 def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: Judgement) -> None:
@@ -18,7 +20,7 @@ def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: 
         log = {r["offset"]: r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)}
         scope = reader, topic, partition
         seen = {offset: record for offset, record in log.items() if case.facts(reader).sees(record)}
-        _undelivered(case, scope, turns, seen, commits, verdict)
+        _undelivered(case, scope, reading, seen, commits, verdict)
         _again(scope, turns, log, verdict)
         _dirty(case, scope, turns, log, verdict)
         for epoch in turns:
@@ -64,8 +66,13 @@ def _is(delivery: Row, record: Row) -> bool:
     return delivered_identity(delivery) in (None, record_identity(record))
 
 
-def range_start(case: Case, reader: str, turns: list[Epoch], topic: str, partition: int) -> int | None:
+def range_start(case: Case, scope: Scope, reading: Reading) -> int | None:
     """The first offset that the reader has to deliver; None if that cannot be known."""
+    reader, topic, partition = scope
+    turns = reading.get(scope, [])
+    if came_later(case, scope, reading):
+        log = case.range_of(topic, partition)
+        return log[0] if log else None
     facts, log = case.readers.get(reader), case.range_of(topic, partition)
     earliest = log[0] if facts and facts.begins_at_earliest and log else None
     if not turns:
@@ -76,6 +83,38 @@ def range_start(case: Case, reader: str, turns: list[Epoch], topic: str, partiti
     if first.start is not None:
         return first.start
     return min((o for e in turns for o in e.offsets), default=None)
+
+
+def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
+    """Whether the partition was made when the group had begun to read its topic, and nothing was committed there when
+    it was found: then all of it is in the group's range, whatever auto.offset.reset says (KIP-1327).
+
+    Made later: the observer looked before the group began, and first saw the partition more than 3 s (a look of three
+    brokers that do not answer) after, time in which nobody answered not counted.
+    """
+    reader, topic, partition = scope
+    facts, turns = case.facts(reader), reading.get(scope, [])
+    if turns and not (turns[0].found_nothing and turns[0].source in (None, "reset")):
+        return False
+    begins = [
+        e.begin_us
+        for (name, _, _), epochs in reading.items()
+        for e in epochs
+        if name == reader and (e.consumer.rpartition("/")[0], topic) in facts.subscribed
+    ]
+    told = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
+    answers = sorted(told, key=lambda answer: answer[0])
+    seen = [r["at_us"] for r in case.rows["cluster"] if (r["entity"], r["key"]) == (f"{topic}/{partition}", "leader")]
+    if not begins or not seen or not answers or answers[0][0] > min(begins):
+        return False
+    not_before = min(seen) - LOOK_US
+    for n, (at_us, value) in enumerate(answers):
+        until = next((later for later, _ in answers[n + 1 :] if later > at_us), None)
+        same_moment = any(at == at_us for at, _ in answers[n + 1 :])
+        silent = value == "false" and not same_moment and at_us <= min(seen)
+        if silent and (until is None or until >= min(seen) - LOOK_US):
+            not_before = min(not_before, at_us - LOOK_US)
+    return bool(min(begins) < not_before)
 
 
 def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> list[int]:
@@ -102,14 +141,15 @@ def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> lis
 def _undelivered(
     case: Case,
     scope: Scope,
-    turns: list[Epoch],
+    reading: Reading,
     log: dict[int, Row],
     commits: list[Commit],
     verdict: Judgement,
 ) -> None:
     """A record that nobody of the reader delivered: lost_processing, skipped_delivery or stalled_delivery."""
-    reader, topic, partition = scope
-    begin = range_start(case, reader, turns, topic, partition)
+    reader = scope[0]
+    turns = reading.get(scope, [])
+    begin = range_start(case, scope, reading)
     passed = committed_past(case, turns, commits)
     highest = max((o for e in turns for o in e.offsets), default=-1)  # -1: nothing was
     for offset, record in sorted(log.items()):
@@ -212,7 +252,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
             looked[check, reader_name(row)] += row["outcome"] == "ok"
     for reader, topic, partition in places(case, reading):
         turns = reading.get((reader, topic, partition), [])
-        begin = range_start(case, reader, turns, topic, partition)
+        begin = range_start(case, (reader, topic, partition), reading)
         for record in case.rows["log"]:
             here = (record["topic"], record["partition"]) == (topic, partition)
             for check in ("skipped_delivery", "stalled_delivery", "lost_processing"):

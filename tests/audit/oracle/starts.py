@@ -122,12 +122,14 @@ def _add_what_was_seen(
 def judge_starts(
     case: Case, reading: Reading, commits: list[Commit]
 ) -> dict[tuple[str, int, int, str, int], Committed]:
-    """Fill in start and legal of every epoch; returns what may have been committed as each began."""
+    """Fill in start and legal of every epoch, and whether it may not have found anything committed; returns what may
+    have been committed as each began."""
     known = {}
     for (reader, topic, partition), turns in reading.items():
         facts = case.readers.get(reader, ReaderFacts(reader, turns[0].mode, frozenset()))
         for nth, epoch in enumerate(turns):
             known[epoch.key] = committed_at_begin(epoch, commits, case)
+            epoch.found_nothing = not known[epoch.key].surely_something and not known[epoch.key].possible
             log = case.range_of(topic, partition)
             epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log)
     return known
