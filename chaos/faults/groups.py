@@ -90,8 +90,9 @@ class DeleteGroup(Lasting):
 
 
 def topics_of(group: str, world: World) -> set[str]:
-    """The topics that the consumers of a group read."""
-    return {topic for c in world.scenario.consumers if c.group == group for topic in c.topics}
+    """The topics that the readers of a group read: consumers by name or pattern, and processors."""
+    names = [topic.name for topic in world.scenario.topics]
+    return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
 
 
 def _committed(group: str, world: World) -> dict[str, int]:
