@@ -19,6 +19,11 @@ class DeleteOffsets(Lasting):
 
     _had: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def told(self) -> dict[str, object]:
+        """For the audit: which offsets are gone."""
+        return {"offsets": dict.fromkeys(self._had)}
+
     def inject(self, world: World) -> str:
         """Delete all that the group has."""
         group = str(self.spec.target.group)
@@ -42,6 +47,11 @@ class ResetOffsets(Lasting):
     stays = "its offsets stay as they were reset"
 
     _to: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, object]:
+        """For the audit: where each partition's offset is now."""
+        return {"offsets": self._to}
 
     def inject(self, world: World) -> str:
         """Commit for every partition that the group reads."""

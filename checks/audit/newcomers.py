@@ -8,7 +8,8 @@ KAFKA-12478, the "metadata blindness window" of KIP-1327 and KIP-1282, and the w
 `auto.offset.reset` (KAFKA-12261, KAFKA-20539); KIP-1327 lets new partitions have a policy of their own for it.
 
 Only groups: a subscription is to a topic as a whole, by name or by pattern, whatever partitions it has or will have. An
-assign-mode consumer names the partitions that it reads, and owes nothing of others.
+assign-mode consumer names the partitions that it reads, and owes nothing of others. A group that a fault deleted begins
+anew.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from checks.audit.epochs import Epochs
+from checks.audit.moves import Move
 from checks.audit.observed import Observed
 from checks.audit.readers import Reader
 
@@ -37,7 +39,11 @@ class Newcomer:
 
 
 def newcomers(
-    readers: list[Reader], epochs: Epochs, observed: Observed, places: Iterable[tuple[str, int]]
+    readers: list[Reader],
+    epochs: Epochs,
+    observed: Observed,
+    places: Iterable[tuple[str, int]],
+    moves: Iterable[Move] = (),
 ) -> dict[Place, Newcomer]:
     """Those of these partitions that were surely made after a group had begun to read their topic.
 
@@ -52,22 +58,25 @@ def newcomers(
         for topic, partition in places
         if (seen := observed.first(f"{topic}/{partition}", "leader")) is not None
     }
-    found = {}
+    found, held = {}, epochs.by_place()
     for reader in readers:
         if reader.mode != "subscribe":
             continue
+        deleted = [m.from_us for m in moves if m.offsets is None and m.group == reader.name]
         for (topic, partition), (seen, made_after) in made.items():
-            began = _began(reader, topic, epochs)
+            turns = held.get((reader.name, topic, partition), [])
+            since = max((at for at in deleted if not turns or at <= turns[0].begin_us), default=0)
+            began = _began(reader, topic, epochs, since)
             if began is not None and first_look <= began < made_after:
                 found[reader.name, topic, partition] = Newcomer(began, seen)
     return found
 
 
-def _began(reader: Reader, topic: str, epochs: Epochs) -> int | None:
-    """When a member that subscribes to the topic was first assigned anything, of this topic or of another."""
+def _began(reader: Reader, topic: str, epochs: Epochs, since_us: int) -> int | None:
+    """When a member that subscribes to the topic was first assigned anything since then, of this topic or another."""
     names = {entry for entry, topics in reader.entries if topic in topics}
     mine = (e.begin_us for e in epochs.all if e.reader == reader.name and e.consumer.rpartition("/")[0] in names)
-    return min(mine, default=None)
+    return min((at for at in mine if at >= since_us), default=None)
 
 
 def _made_after(seen_us: int, observed: Observed) -> int:

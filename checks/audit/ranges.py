@@ -22,7 +22,8 @@ class Owed:
     passed: the highest offset committed. lost: the ranges that an epoch committed past without processing them.
     epochs: in how many epochs it held the partition. begun_at: where it first began to read, whatever has been evicted
     since; None where that is not known. committed_only: whether uncommitted records are none of its business.
-    newcomer: set where the partition was made when the reader had begun already, see `newcomers`.
+    newcomer: set where the partition was made when the reader had begun already, see `newcomers`; went_to: where it
+    began to read it then, so that nothing below will ever come.
     """
 
     reader: str
@@ -38,6 +39,7 @@ class Owed:
     begun_at: int | None = None
     committed_only: bool = True
     newcomer: Newcomer | None = None
+    went_to: int | None = None
 
 
 def owed(
@@ -62,9 +64,11 @@ def owed(
         if (name, topic, partition) in added and _found_nothing(turns, known, index):
             place.newcomer = added[name, topic, partition]
             place.range_start, place.begun_at = start, 0
+            place.went_to = turns[0].start if turns else None
         place.high = max((e.high for e in turns if e.high is not None), default=None)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
-            e.passed = _passed(e, following, known.get(index[e.key], Known()))
+            found = known.get(index[following.key], Known()) if following else None
+            e.passed = _passed(e, following, known.get(index[e.key], Known()), moved=bool(found and found.moved))
             if gap := _lost(e):
                 place.lost.append(gap)
         place.passed = max((e.passed for e in turns if e.passed is not None), default=None)
@@ -99,13 +103,14 @@ def _begun_at(turns: list[Epoch]) -> int | None:
     return min((e.low for e in turns if e.low is not None), default=None)
 
 
-def _passed(e: Epoch, following: Epoch | None, known: Known) -> int | None:
+def _passed(e: Epoch, following: Epoch | None, known: Known, moved: bool) -> int | None:
     """How far the epoch committed: by its own rows, by what the observer saw while it was the latest owner, and by
-    where the next owner found the group's offset. The last two say nothing where other jobs commit to the group."""
+    where the next owner found the group's offset. The last two say nothing where other jobs commit to the group, and
+    the last one where a fault may have moved it (moved)."""
     values = [e.committed]
     if e.mode == "subscribe" and not known.foreign:
         values.append(known.seen)
-        if following and following.source == "committed":
+        if following and following.source == "committed" and not moved:
             values.append(following.position)
     return max((v for v in values if v is not None), default=None)
 

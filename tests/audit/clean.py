@@ -204,3 +204,16 @@ def from_the_latest(s: Story) -> None:
         epoch.revoked()
     s.life(s.producer, "stopped")
     _lives(s, s.reader(1))
+
+
+@clean
+def reset_by_an_administrator(s: Story) -> None:
+    """A group has read everything and left; its offset is set back, and another member begins there."""
+    s.members = 2
+    s.life(s.producer, "started").wrote(0, 1, 2).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer")
+    s.assigned(1, generation=1).got(0, 1, 2).commit(3).revoked()
+    _lives(s, s.reader(1))
+    s.moved(1).life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 1, "committed", generation=3).got(1).commit(2).got(2).commit(3).revoked()
+    _lives(s, s.reader(2))

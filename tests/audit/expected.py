@@ -215,7 +215,9 @@ def _committed_further(by: int) -> Callable[[Row, Told], set[str]]:
 
 
 def _committed_zero(row: Row, told: Told) -> set[str]:
+    moved = [f["at_us"] for f in told.rows["faults"] if f["kind"].startswith("group.") and f["phase"] == "injected"]
     in_force = [c for c in told.commits_beside(row) if c["completed_us"] <= row["requested_us"]]
+    in_force = [c for c in in_force if not any(c["completed_us"] < at < row["requested_us"] for at in moved)]
     return when(row["outcome"] == "ok" and in_force, "commit_rewind")
 
 
@@ -277,6 +279,11 @@ def _made_later(row: Row, told: Told) -> set[str]:
     return when(row["key"] == "leader" and told.not_from_the_start(row["entity"]), NOT_DELIVERED)
 
 
+def _moved_otherwise(row: Row, told: Told) -> set[str]:
+    """A fault did not put the group's offset where the group began, as far as one knows."""
+    return when(row["kind"].startswith("group.") and row["phase"] == "injected", ILLEGAL)
+
+
 def always(*checks: str) -> Must:
     return lambda row, told: set(checks)
 
@@ -322,6 +329,9 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "deliveries: polled before everything": (_polled_early, frozenset()),
     "cluster: last stable offset - 1": (NOTHING, HANGS),
     "cluster: left out": (NOTHING, HANGS),
+    "faults: left out": (_moved_otherwise, frozenset()),
+    "faults: of another group": (_moved_otherwise, frozenset()),
+    "faults: to another offset": (_moved_otherwise, frozenset()),
     "cluster: later": (_made_later, HANGS),
     "cluster: another coordinator": (always("misplaced_coordinator"), frozenset()),
     "cluster: all partitions to one member": (NOTHING, frozenset({"unbalanced_assignment"})),

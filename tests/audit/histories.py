@@ -5,6 +5,7 @@ In a history names bear no number (`t`, `p/1`, `g`, `c/2`); in the run the n-th 
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections import Counter, defaultdict
@@ -74,6 +75,15 @@ def _entity(entity: str, number: int | str) -> str:
     return f"group:{labelled(group, number)}{slash}{labelled(place, number) if place else ''}"
 
 
+def _fault(row: Row, number: int | str) -> dict[str, str]:
+    """Of a group: the group and partitions that it is about."""
+    told = json.loads(row["evidence"])
+    if "offsets" in told:
+        told["offsets"] = {labelled(place, number): offset for place, offset in told["offsets"].items()}
+    group = labelled(row["target"].removeprefix("group "), number)
+    return {"target": f"group {group}", "evidence": json.dumps(told)}
+
+
 def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
     topics: list[Any] = []
     producers: list[Any] = []
@@ -98,6 +108,8 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
                 names = {name: labelled(row[name], n) for name in NAMES if row.get(name) is not None}
                 if "entity" in row:
                     names["entity"] = _entity(row["entity"], n)
+                if row.get("target", "").startswith("group "):
+                    names |= _fault(row, n)
                 rows[table].append(row | names)
     rows["cluster"] += WHOLE_RUN
     return rows

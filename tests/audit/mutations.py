@@ -108,6 +108,15 @@ def has(**columns: Any) -> Callable[[Row], bool]:
     return fits
 
 
+def of_a_group(row: Row) -> bool:
+    return bool(row["kind"].startswith("group."))
+
+
+def _other_offsets(row: Row) -> str:
+    offsets = json.loads(row["evidence"]).get("offsets", {})
+    return json.dumps({"offsets": {place: offset + 1 for place, offset in offsets.items()}})
+
+
 def above_zero(column: str) -> Callable[[Row], bool]:
     return lambda row: bool((row.get(column) or 0) > 0)
 
@@ -209,6 +218,8 @@ CHANGES: list[Change] = [
     Change("cluster", "all partitions to one member", _all_to_one, has(key="members")),
     Change("cluster", "later", plus(LATE_US, "at_us")),
     Change("faults", "later", plus(LATE_US, "at_us")),
+    Change("faults", "of another group", put(target="group nobody's"), of_a_group),
+    Change("faults", "to another offset", put(evidence=_other_offsets), of_a_group),
 ]
 
 

@@ -251,6 +251,11 @@ def found_late_and_read_from_the_latest(s: Story) -> None:
     _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
 
 
+@story(skipped_delivery=3)
+def found_late_and_nothing_came_after(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=3, generation=2)
+
+
 @story(stalled_delivery=3)
 def added_and_never_found(s: Story) -> None:
     _added(s, 5 * SECOND)
@@ -1024,6 +1029,134 @@ def coordinated_by_the_leader(s: Story) -> None:
 @story()
 def coordinated_by_another_broker_during_an_election(s: Story) -> None:
     _coordinated(s, 2, 1_000_000)
+
+
+# --- groups whose offsets a fault moved
+
+
+def _read_two(s: Story, **more: object) -> Story:
+    """Three records, of which a member gets the first two, commits, and leaves."""
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).commit(2).revoked()
+    return s
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_its_offsets_were_deleted(s: Story) -> None:
+    _read_two(s).moved(None, kind="delete_offsets")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def over_again_from_where_it_was_reset_to(s: Story) -> None:
+    _read_two(s).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_fault_may_have_worked(s: Story) -> None:
+    _read_two(s).moved(kind="delete", end="failed")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_though_the_observer_still_saw_the_old_offset(s: Story) -> None:
+    _read_two(s).moved(kind="delete").saw_committed(2)
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_when_another_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete", group="another")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_when_offsets_of_another_partition_were_deleted(s: Story) -> None:
+    s.partitions = 2
+    _read_two(s).moved(None, None, kind="delete_offsets").rows["faults"][-1]["evidence"] = (
+        '{"offsets": {"' + s.name + '/1": null}}'
+    )
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_before_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).assigned(2, position=0, generation=2).got(0, 1, 2).commit(3).revoked()
+    s.moved(kind="delete")
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_below_where_it_was_reset_to(s: Story) -> None:
+    _read_two(s).moved(1)
+    s.assigned(2, position=0, source="committed", generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def over_again_though_it_had_committed_since_it_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=2, source="start", generation=1).got(2).commit(3).revoked()
+    s.assigned(1, position=2, generation=2).got(2).commit(3)
+
+
+@story(skipped_delivery=2)
+def left_out_by_the_latest_when_the_group_was_deleted(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.moved(kind="delete").assigned(1, position=3, generation=2).got(3).commit(4)
+
+
+@story(skipped_delivery=2)
+def left_out_by_a_reset(s: Story) -> None:
+    """And not committed past by the member that had held the partition."""
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.moved(3).saw_committed(3).assigned(1, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(double_ownership=1)
+def held_by_two_at_once_when_the_group_was_deleted(s: Story) -> None:
+    s.members = 2
+    old = s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1)
+    s.moved(kind="delete").assigned(2, position=1, source="committed", generation=1).got(1).commit(2)
+    old.revoked()
+
+
+@story(duplicate_delivery__legal=2, commit_rewind=1)
+def committed_back_since_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0).commit(1).got(1, 2).commit(3).commit(2)
+
+
+@story(foreign_commit=1)
+def moved_by_another_job_when_it_had_been_reset(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "disputed", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1).died()
+    s.moved(0).assigned(2, position=0).got(0, 1).commit(2).got(2)
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=2, source="committed", incarnation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def moved_by_a_fault_and_by_nobody_else(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "reset", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1).commit(2).died()
+    s.moved(1).life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1, 2).commit(3)
+    s.assigned(2, position=0).got(0, 1, 2)
+
+
+@story()
+def a_partition_added_when_the_group_had_been_deleted(s: Story) -> None:
+    """It begins anew, and what was there by then is not owed to it."""
+    _added(s, 5 * SECOND).moved(kind="delete").assigned(position=2, generation=1).got(2).commit(3)
 
 
 # --- last, for the time in which nobody answered is that of all stories

@@ -128,6 +128,18 @@ class Story:
         self.rows["faults"].append(row | {"evidence": "{}", "at_us": self.tick()})
         return self
 
+    def moved(self, *offsets: int | None, kind: str = "reset_offsets", group: str = "", end: str = "injected") -> Story:
+        """A fault sets the group's offset in partition 0, 1, ..., or deletes it (None)."""
+        told = {f"{self.name}/{partition}": offset for partition, offset in enumerate(offsets)}
+        row = {
+            "fault": f"m{len(self.rows['faults'])}",
+            "kind": f"group.{kind}",
+            "target": f"group {group or self.name}",
+        }
+        for phase, evidence in (("injecting", {}), (end, {"offsets": told})):
+            self.rows["faults"].append(row | {"phase": phase, "evidence": json.dumps(evidence), "at_us": self.tick()})
+        return self
+
     def assigned(self, n: int = 1, position: int | None = 0, source: str | None = "reset", **more: Any) -> Epoch:
         """A consumer is given partition 0 (subscribe mode unless the story says otherwise)."""
         self.mode = self.mode or "subscribe"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.audit.oracle.epochs import Epoch, Reading
 from tests.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.audit.oracle.starts import Commit, sightings
+from tests.audit.oracle.starts import Commit, moves_of, sightings
 
 Identity = tuple[str | None, int | None, int | None]
 Scope = tuple[str, str, int]
@@ -102,6 +102,9 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
         for e in epochs
         if name == reader and (e.consumer.rpartition("/")[0], topic) in facts.subscribed
     ]
+    deleted = [m.from_us for m in moves_of(case, reader, topic, partition) if m.whole]
+    deleted = [at for at in deleted if not turns or at <= turns[0].begin_us]
+    begins = [at for at in begins if at >= max(deleted, default=0)]  # the group begins anew
     told = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
     answers = sorted(told, key=lambda answer: answer[0])
     seen = [r["at_us"] for r in case.rows["cluster"] if (r["entity"], r["key"]) == (f"{topic}/{partition}", "leader")]
@@ -119,7 +122,8 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
 
 def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> list[int]:
     """How far each epoch committed (-1: nothing known), by its own rows; in a group that no assign consumer commits to
-    also by what was seen committed during its turn, and by where the next owner found the committed offset.
+    also by what was seen committed during its turn, and by where the next owner found the committed offset. What a
+    fault put there is not of its making.
     """
     result = []
     for epoch, following in zip(turns, [*turns, None][1:], strict=True):
@@ -129,10 +133,12 @@ def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> lis
             c.row["mode"] == "assign" and (c.row["group"], c.row["topic"], c.row["partition"]) == place for c in commits
         )
         if epoch.mode == "subscribe" and not foreign:
-            until = following.begin_us if following else None
+            until = [following.begin_us] if following else []
+            until += [m.from_us for m in moves_of(case, *place) if m.from_us >= epoch.begin_us]
             seen = sightings(case, *place)
-            values += [o for at, o in seen if epoch.begin_us <= at and (until is None or at < until)]
-            if following and following.source == "committed" and following.position is not None:
+            values += [o for at, o in seen if epoch.begin_us <= at and all(at < end for end in until)]
+            found = following and following.source == "committed" and not following.moved
+            if found and following and following.position is not None:
                 values.append(following.position)
         result.append(max(values, default=-1))
     return result
@@ -152,6 +158,8 @@ def _undelivered(
     begin = range_start(case, scope, reading)
     passed = committed_past(case, turns, commits)
     highest = max((o for e in turns for o in e.offsets), default=-1)  # -1: nothing was
+    if turns and turns[0].start is not None and came_later(case, scope, reading):
+        highest = max(highest, turns[0].start)  # what lies below will never come
     for offset, record in sorted(log.items()):
         if any(row["offset"] == offset and _is(row, record) for e in turns for row in e.delivered):
             continue
