@@ -34,6 +34,7 @@ def history(name: str) -> History:
     return replace(
         History(rows, partitions=story.partitions, topic_config=story.topic_config),
         producer_config=story.producer_config,
+        sending=story.sending,
         consumers=(consumer | story.consumer,) if story.mode else (),
     )
 
@@ -217,3 +218,15 @@ def reset_by_an_administrator(s: Story) -> None:
     s.moved(1).life(s.reader(2), "started", role="consumer")
     s.assigned(2, 1, "committed", generation=3).got(1).commit(2).got(2).commit(3).revoked()
     _lives(s, s.reader(2))
+
+
+@clean
+def in_turn_and_forgotten(s: Story) -> None:
+    """A producer takes partitions in turn, and looks at no result: one send was never answered, and arrived."""
+    s.partitions, s.sending = 2, {"partitioner": "round_robin", "mode": "fire_and_forget"}
+    s.life(s.producer, "started")
+    for seq in (0, 1, 2, 3):
+        outcome = "unknown" if seq == 2 else "ok"
+        offset = None if seq == 2 else seq // 2
+        s.send(seq, offset, outcome, partition=seq % 2).log(seq // 2, seq, partition=seq % 2)
+    s.life(s.producer, "stopped")

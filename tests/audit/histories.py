@@ -46,6 +46,7 @@ class History:
     topic_config: dict[str, Any] = field(default_factory=dict)
     producer_config: dict[str, Any] = field(default_factory=dict)
     consumers: tuple[dict[str, Any], ...] = ()
+    sending: dict[str, Any] = field(default_factory=dict)
 
     def size(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -91,7 +92,8 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
     for n, h in histories.items():
         topic = labelled(TOPIC, n)
         topics.append({"name": topic, "partitions": h.partitions, "replication_factor": 1, "config": h.topic_config})
-        producers.append({"name": f"p{n}", "topic": topic, "count": h.producers, "config": h.producer_config})
+        producer = {"name": f"p{n}", "topic": topic, "count": h.producers, "config": h.producer_config}
+        producers.append(producer | h.sending)
         for entry in h.consumers:
             names = {key: labelled(entry[key], n) for key in ("name", "group") if key in entry}
             consumers.append(entry | names | {"topics": [topic]})

@@ -232,6 +232,7 @@ def zombie_commit(rng: random.Random, rows: Rows) -> None:
         if commit and r["event"] == "assigned" and r["mode"] == "subscribe"
         if r["partition"] == commit["partition"] and r["consumer"] != commit["consumer"]
     ]
+    begun = [at_us for at_us in begun if commit and at_us > commit["requested_us"]] or begun
     if commit and begun:
         at_us = rng.choice(begun) + rng.choice([-1, 0, 1, 500])
         rows["commits"].append(commit | {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)})

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 
 from tests.audit.story import Epoch, Story
@@ -153,6 +154,69 @@ def its_row_died_with_the_producer(s: Story) -> None:
 @story(corrupt_record=1)
 def bits_flipped(s: Story) -> None:
     s.wrote(0).send(1, 1).log(1, 1, crc_ok=False)
+
+
+# --- how producers send
+
+
+def _in_turn(s: Story, *partitions: int | None, outcome: str = "ok") -> None:
+    """Records 0, 1, ... of a producer that is to take two partitions in turn."""
+    s.partitions, s.sending = 2, {"partitioner": "round_robin"}
+    for seq, partition in enumerate(partitions):
+        s.send(seq, 10 + seq if outcome == "ok" else None, outcome, partition=partition)
+        s.log(10 + seq, seq, partition=partition or 0)
+
+
+@story(misrouted_write=2)
+def not_in_turn(s: Story) -> None:
+    _in_turn(s, 0, 1, 1, 0)
+
+
+@story()
+def in_turn(s: Story) -> None:
+    _in_turn(s, 0, 1, 0, 1)
+
+
+@story()
+def not_in_turn_as_far_as_anybody_knows(s: Story) -> None:
+    _in_turn(s, 0, 0, outcome="unknown")
+
+
+@story()
+def acked_in_a_partition_that_was_not_told(s: Story) -> None:
+    _in_turn(s, None, None)
+
+
+@story(misrouted_write=1)
+def in_another_partition_than_its_key_has(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "by_key_number", "keys": 4}
+    s.send(0, 0, key="k3").log(0, 0).send(1, 1, key="k2").log(1, 1).send(2, 2).log(2, 2)
+
+
+@story()
+def by_a_hash_of_its_key(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "consistent_random", "keys": 4}
+    for seq in range(4):
+        partition = zlib.crc32(f"k{seq}".encode()) % 2
+        s.send(seq, seq, key=f"k{seq}", partition=partition).log(seq, seq, partition=partition)
+
+
+@story(unnoticed_failure=2)
+def failed_and_nobody_looked(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.wrote(0).send(1, outcome="fail").send(2, outcome="unknown")
+
+
+@story()
+def unanswered_and_there(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.wrote(0).send(1, outcome="unknown").log(1, 1)
+
+
+@story()
+def failed_and_waited_for(s: Story) -> None:
+    s.sending = {"mode": "synchronous"}
+    s.wrote(0).send(1, outcome="fail").send(2, outcome="unknown")
 
 
 # --- the read path

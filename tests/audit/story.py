@@ -22,8 +22,6 @@ from chaos.scenario import Resolved, Scenario
 RUN_ID = "audit-tests"
 TOKEN = run_token(RUN_ID)
 STEP_US = 1_000
-OF_SENDING = {"misrouted_write", "unnoticed_failure"}
-"""Checks that hang on how the scenario's producers send; `test_sending` is theirs."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -39,6 +37,7 @@ class Story:
     log_end: int | None = None
     topic_config: dict[str, Any] = field(default_factory=dict)
     producer_config: dict[str, Any] = field(default_factory=lambda: {"acks": "all"})
+    sending: dict[str, Any] = field(default_factory=dict)
     mode: str = ""
     members: int = 1
     consumer_config: dict[str, Any] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
@@ -222,7 +221,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
     topics, producers, consumers = [], [], []
     for s in stories:
         topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
-        producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config})
+        producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
         if s.mode == "subscribe":
             consumers.append({"group": s.name} | _consumer(s))
         elif s.mode:
