@@ -9,7 +9,8 @@ from chaos.scenario.faults import FaultSpec
 
 
 class Fault(Protocol):
-    """See `chaos.faults`. `resolved` names the target that was hit, empty before the injection."""
+    """See `chaos.faults`. `resolved` names the target that was hit, empty before the injection. A fault may have a dict
+    `told` besides: what the audit has to know of it, which goes into the evidence of its rows."""
 
     resolved: str
 

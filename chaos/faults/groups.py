@@ -19,6 +19,11 @@ class DeleteOffsets(Lasting):
 
     _had: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def told(self) -> dict[str, object]:
+        """For the audit: which offsets are gone."""
+        return {"offsets": dict.fromkeys(self._had)}
+
     def inject(self, world: World) -> str:
         """Delete all that the group has."""
         group = str(self.spec.target.group)
@@ -42,6 +47,11 @@ class ResetOffsets(Lasting):
     stays = "its offsets stay as they were reset"
 
     _to: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, object]:
+        """For the audit: where each partition's offset is now."""
+        return {"offsets": self._to}
 
     def inject(self, world: World) -> str:
         """Commit for every partition that the group reads."""
@@ -90,8 +100,9 @@ class DeleteGroup(Lasting):
 
 
 def topics_of(group: str, world: World) -> set[str]:
-    """The topics that the consumers of a group read."""
-    return {topic for c in world.scenario.consumers if c.group == group for topic in c.topics}
+    """The topics that the readers of a group read: consumers by name or pattern, and processors."""
+    names = [topic.name for topic in world.scenario.topics]
+    return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
 
 
 def _committed(group: str, world: World) -> dict[str, int]:

@@ -132,7 +132,7 @@ class FaultRun:
 
     def _enter(self, phase: str, words: str) -> None:
         self.phases[phase] = time.monotonic()
-        evidence = {"words": words, "resolved": self._fault.resolved}
+        evidence = {"words": words, "resolved": self._fault.resolved, **getattr(self._fault, "told", {})}
         row = {
             "fault": self.spec.name,
             "kind": self._kind,

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.scenario.names import GroupId
+from chaos.scenario.settings import ClientName
 from chaos.scenario.triggers import Strict
 from chaos.scenario.units import Duration
 
@@ -47,6 +48,7 @@ def _exactly(value: Any) -> Any:
 
 
 Count = Annotated[Bound, BeforeValidator(_exactly)]
+ErrorWords = Annotated[str, Field(min_length=1, max_length=200)]
 ZERO = Bound(min=0, max=0)
 ANY = Bound(min=0, max=None)
 
@@ -93,6 +95,11 @@ _metric_fields: dict[str, Any] = {
 
 class _Contract(Strict):
     groups: dict[GroupId, GroupBound] = Field({}, description="by group id")
+    client_errors: dict[ClientName, dict[ErrorWords, Count]] = Field(
+        {},
+        description="by the name of an entry, and by words such as GROUP_MAX_SIZE_REACHED: how many of its clients "
+        "reported an error with these words",
+    )
 
     def counts(self) -> dict[tuple[str, str], Bound]:
         """Every anomaly count that is bounded: (kind, split) -> bound; split is empty for a kind without splits."""

@@ -297,6 +297,10 @@ def _awaited(trigger: Trigger) -> set[tuple[str, str]]:
 def _expect(s: Scenario) -> Iterator[str]:
     for group in s.expect.groups:
         yield from _group(s, "expect.groups", group)
+    names = {entry.name for entry in (*s.producers, *s.consumers, *s.processors)}
+    for name in s.expect.client_errors:
+        if name not in names:
+            yield f"expect.client_errors: no client has the name {name!r} ({', '.join(sorted(names))})"
 
 
 def _group(s: Scenario, where: str, group: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ from checks.audit.large.cut import COMMITTED, KINDS, NOT_COMMITTED
 from checks.audit.large.group import sections
 from checks.audit.large.pack import Columns
 from checks.audit.large.tally import Tally
+from checks.audit.moves import begun_anew
 
 OK = COMMITTED["ok"]
 AUTO = KINDS.index("auto")
@@ -64,8 +65,8 @@ def known_of_commits(topic: str, partition: int, commits: Columns, case: Case, t
     """For each epoch that asked for a committed offset here, what the commits on record say of that moment.
 
     Adds ("all", "known", number of the epoch): settled (to_us, from_us, offset of the last that had surely been made),
-    own (the asking consumer's last offset), next_done, foreign, and candidates (offset, consumer, mode), all that may
-    have been in force.
+    own (the asking consumer's last offset), next_done, foreign, candidates (offset, consumer, mode, to_us), all that
+    may have been in force.
     """
     history = _History.of(topic, partition, commits, case)
     assign = np.array([c.mode == "assign" for c in case.committers])
@@ -88,12 +89,15 @@ def _known(question: Question, made: _History, own: np.ndarray, committers: list
     may = made["from_us"] <= question.begin_us
     if settled is not None:
         may &= ends >= settled["from_us"]
-    pairs = set(zip(made["offset"][may].tolist(), made["committer"][may].tolist(), strict=True))
+    last: dict[tuple[int, int], int] = {}
+    columns = (made[n][may].tolist() for n in ("offset", "committer", "to_us"))
+    for offset, committer, to_us in zip(*columns, strict=True):
+        last[offset, committer] = max(last.get((offset, committer), to_us), to_us)
     return {
         "settled": settled,
         "own": mine,
         "next_done": int(later.min()) if len(later) else None,
-        "candidates": sorted({(o, committers[c].consumer, committers[c].mode) for o, c in pairs}),
+        "candidates": sorted((o, committers[c].consumer, committers[c].mode, to_us) for (o, c), to_us in last.items()),
     }
 
 
@@ -193,7 +197,8 @@ def _reached(
 
 
 def commit_rewind(topic: str, partition: int, made: _History, case: Case, tally: Tally) -> None:
-    """A commit below the one in force, where its epoch does not begin below that for a reason.
+    """A commit below the one in force, where its epoch does not begin below that for a reason and no fault moved the
+    group's offset in between.
 
     In force is, of those that had been completed before this one was requested, the one requested last: of the whole
     group in subscribe mode, of the same consumer in assign mode. Commits in flight at once rewind nothing. A reason is
@@ -219,6 +224,7 @@ def commit_rewind(topic: str, partition: int, made: _History, case: Case, tally:
             (int(i), int(f))
             for i, f in zip(asked[lower].tolist(), in_force[lower].tolist(), strict=True)
             if not _began_below(case, makers[i], makers[f], (topic, partition), int(offset[i]))
+            and not case.moved(makers[i], topic, partition, int(begins[f]), int(ends[i]))
         ]
         shown = []
         for i, f in sorted(broken, key=lambda pair: (offset[pair[0]], ends[pair[0]]))[:CAP]:
@@ -269,7 +275,7 @@ def zombie_commit(topic: str, partition: int, made: _History, case: Case, tally:
         epoch = case.epoch_of(committer, topic, partition)
         if epoch is None or epoch.mode != "subscribe":
             continue
-        owners = [e for e in case.successors.get(epoch.place, []) if _took_over(epoch, e)]
+        owners = [e for e in case.successors.get(epoch.place, []) if _took_over(epoch, e, case)]
         if not owners:
             continue
         rows = mine.index
@@ -303,11 +309,12 @@ def zombie_commit(topic: str, partition: int, made: _History, case: Case, tally:
         tally.find(shown, "zombie_commit", "", committer.reader, len(broken))
 
 
-def _took_over(old: Epoch, new: Epoch) -> bool:
+def _took_over(old: Epoch, new: Epoch, case: Case) -> bool:
     """Whether an epoch is of another member that took the partition over from the one of the other epoch."""
     if new.holder == old.holder or new.turn < old.turn:
         return False
-    if old.generation is not None and new.generation is not None:
+    apart = begun_anew(case.moves, old.group, old.begin_us, new.begin_us)
+    if old.generation is not None and new.generation is not None and not apart:
         return new.generation > old.generation
     return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
 
@@ -318,7 +325,7 @@ def _began_below(case: Case, committer: Committer, in_force: Committer, place: t
     epoch = case.epoch_of(committer, *place)
     if epoch is None:
         return False
-    if epoch.source == "seek":
-        return (epoch.position or 0) <= offset
+    if case.sought(committer, *place, offset):
+        return True
     again = committer.mode == "assign" and committer != in_force and epoch.source == "committed" and epoch.legal
     return again and epoch.start is not None and epoch.start <= offset

@@ -57,6 +57,10 @@ class Observed:
         """How often a key of an entity was seen to change, its first sight included."""
         return sum(k == key for _, k, _ in self._rows.get(entity, ()))
 
+    def first(self, entity: str, key: str) -> int | None:
+        """When a key of an entity was first seen; None if it never was."""
+        return next((at for at, k, _ in self._rows.get(entity, ()) if k == key), None)
+
     def last(self, entity: str, key: str) -> Any:
         """The value last seen; None if it never was."""
         return next((v for _, k, v in reversed(self._rows.get(entity, ())) if k == key), None)

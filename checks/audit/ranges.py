@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.audit.epochs import Epoch, Epochs
+from checks.audit.epochs import Epoch, Epochs, Key
+from checks.audit.newcomers import Newcomer, Place
 from checks.audit.readers import EARLIEST, Reader
 from checks.audit.starts import Known, Range
 
@@ -21,6 +22,8 @@ class Owed:
     passed: the highest offset committed. lost: the ranges that an epoch committed past without processing them.
     epochs: in how many epochs it held the partition. begun_at: where it first began to read, whatever has been evicted
     since; None where that is not known. committed_only: whether uncommitted records are none of its business.
+    newcomer: set where the partition was made when the reader had begun already, see `newcomers`; went_to: where it
+    began to read it then, so that nothing below will ever come.
     """
 
     reader: str
@@ -35,12 +38,18 @@ class Owed:
     lost: list[dict[str, Any]] = field(default_factory=list)
     begun_at: int | None = None
     committed_only: bool = True
+    newcomer: Newcomer | None = None
+    went_to: int | None = None
 
 
 def owed(
-    readers: list[Reader], epochs: Epochs, known: dict[int, Known], ranges: dict[tuple[str, int], Range]
+    readers: list[Reader],
+    epochs: Epochs,
+    known: dict[int, Known],
+    ranges: dict[tuple[str, int], Range],
+    added: dict[Place, Newcomer],
 ) -> list[Owed]:
-    """Every partition that a reader should read, or did read."""
+    """Every partition that a reader should read, or did read. added: those that were made when it had begun already."""
     by_place, by_name = epochs.by_place(), {r.name: r for r in readers}
     places = {(r.name, topic, p) for r in readers for topic, p in ranges if topic in r.topics} | set(by_place)
     index = {e.key: i for i, e in enumerate(epochs.all)}
@@ -52,9 +61,14 @@ def owed(
         place.begun_at = _begun_at(turns)
         place.committed_only = by_name[name].committed_only if name in by_name else True
         place.range_start = _range_start(turns, by_name.get(name), start)
+        if (name, topic, partition) in added and _found_nothing(turns, known, index):
+            place.newcomer = added[name, topic, partition]
+            place.range_start, place.begun_at = start, 0
+            place.went_to = turns[0].start if turns else None
         place.high = max((e.high for e in turns if e.high is not None), default=None)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
-            e.passed = _passed(e, following, known.get(index[e.key], Known()))
+            found = known.get(index[following.key], Known()) if following else None
+            e.passed = _passed(e, following, known.get(index[e.key], Known()), moved=bool(found and found.moved))
             if gap := _lost(e):
                 place.lost.append(gap)
         place.passed = max((e.passed for e in turns if e.passed is not None), default=None)
@@ -74,6 +88,14 @@ def _range_start(turns: list[Epoch], reader: Reader | None, log_start: int | Non
     return min((e.low for e in turns if e.low is not None), default=None)
 
 
+def _found_nothing(turns: list[Epoch], known: dict[int, Known], index: dict[Key, int]) -> bool:
+    """Whether the first epoch, if there is one, began where auto.offset.reset took it, for nothing was committed."""
+    if not turns:
+        return True
+    first = known.get(index[turns[0].key], Known())
+    return turns[0].source in ("reset", None) and first.none and not first.makers
+
+
 def _begun_at(turns: list[Epoch]) -> int | None:
     """The position of the first epoch; without one on record, the lowest offset that was ever delivered."""
     if turns and turns[0].position is not None:
@@ -81,13 +103,14 @@ def _begun_at(turns: list[Epoch]) -> int | None:
     return min((e.low for e in turns if e.low is not None), default=None)
 
 
-def _passed(e: Epoch, following: Epoch | None, known: Known) -> int | None:
+def _passed(e: Epoch, following: Epoch | None, known: Known, moved: bool) -> int | None:
     """How far the epoch committed: by its own rows, by what the observer saw while it was the latest owner, and by
-    where the next owner found the group's offset. The last two say nothing where other jobs commit to the group."""
+    where the next owner found the group's offset. The last two say nothing where other jobs commit to the group, and
+    the last one where a fault may have moved it (moved)."""
     values = [e.committed]
     if e.mode == "subscribe" and not known.foreign:
         values.append(known.seen)
-        if following and following.source == "committed":
+        if following and following.source == "committed" and not moved:
             values.append(following.position)
     return max((v for v in values if v is not None), default=None)
 

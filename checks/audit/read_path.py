@@ -60,7 +60,8 @@ def undelivered(r: Reader, gaps: Columns, tally: Tally) -> None:
     """Log records in a reader's range that it never got: lost_processing, skipped_delivery or stalled_delivery.
 
     lost_processing: some epoch began at or before it, delivered nothing after it (or polled it, and its workers died
-    before it was done), and committed past it. skipped: a later record was delivered to the reader, or committed past.
+    before it was done), and committed past it. skipped: a later record was delivered to the reader, or committed past,
+    or the reader began above it on a partition that is all in its range.
     stalled: neither, the drain ended before it came. A read_committed reader has to get no records but those that such
     a reader of the final log sees.
     """
@@ -78,7 +79,7 @@ def undelivered(r: Reader, gaps: Columns, tally: Tally) -> None:
     lost = [*owed.lost, *_unfinished(r, gaps)]
     for nth, gap in reversed(list(enumerate(lost))):
         passed_by[(offset >= gap["begin"]) & (offset < gap["end"])] = nth
-    later = max((v for v in (owed.high, owed.passed) if v is not None), default=NONE)
+    later = max((v for v in (owed.high, owed.passed, owed.went_to) if v is not None), default=NONE)
     kinds = {
         "lost_processing": passed_by >= 0,
         "skipped_delivery": (passed_by < 0) & (offset < later),
@@ -112,6 +113,8 @@ def _missing(r: Reader, check: str, row: int, lost: list[dict[str, Any]], passed
         "epochs": owed.epochs,
         "log_end": owed.log_end,
         "past": past,
+        "reader_began_us": owed.newcomer.began_us if owed.newcomer else None,
+        "partition_seen_us": owed.newcomer.seen_us if owed.newcomer else None,
     }
     return finding(
         check,

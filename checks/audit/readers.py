@@ -21,7 +21,8 @@ class Reader:
     each incarnation, keeping no checkpoint. pooled: whether workers process what one thread polls, so that a record may
     be overtaken by later ones; a row's ordinal is that of the poll then. committed_only: whether it sees committed
     records only (isolation.level=read_committed). assignor: how its group spreads partitions, "" where its members do
-    not agree on that or on their topics.
+    not agree on that or on their topics. entries: of a group, the scenario's entries by name, with the topics that
+    the members of each subscribe to.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Reader:
     pooled: bool = False
     committed_only: bool = True
     assignor: str = ""
+    entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def readers_of(scenario: Scenario) -> list[Reader]:
@@ -49,6 +51,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
         commits, auto = c.commit.when != "never" or c.commit.on_revoke, c.commit.kind == "auto"
         if c.mode == "subscribe":
             topics, members, known = set(c.topics_among(names)), c.admitted_members, readers.get(c.group)
+            entries = ((c.name, tuple(sorted(topics))),) + (known.entries if known else ())
             if known:
                 members += known.members
                 topics |= set(known.topics)
@@ -72,6 +75,7 @@ def readers_of(scenario: Scenario) -> list[Reader]:
                 pooled=pooled,
                 committed_only=committed_only,
                 assignor=assignor,
+                entries=entries,
             )
             continue
         first = _first(c.start, reset)

@@ -18,6 +18,7 @@ from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, Scenario
 from checks.audit import curves, groups, starts, times, totals
+from checks.audit.context import Context
 from checks.audit.epochs import Epochs, Life, Row, build, lives, ownership_table
 from checks.audit.findings import UNDETERMINED, Finding, rank
 from checks.audit.history import Faults, Leadership
@@ -27,7 +28,9 @@ from checks.audit.large import scan
 from checks.audit.large.survey import Wanted
 from checks.audit.large.tally import Tally
 from checks.audit.load import Ledger, load, settle
-from checks.audit.mechanism import Context, explain
+from checks.audit.mechanism import explain
+from checks.audit.moves import moves_of
+from checks.audit.newcomers import newcomers
 from checks.audit.observed import (
     Observed,
     count_observed,
@@ -70,7 +73,10 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
         known = _known(spark, ledger, case, epochs, small)
         readers = readers_of(scenario)
         starts.judge(epochs, known, readers, small.ranges)
-        places = owed(readers, epochs, known, small.ranges)
+        observed = Observed(small.tables["cluster"], small.end_us)
+        places = owed(
+            readers, epochs, known, small.ranges, newcomers(readers, epochs, observed, small.ranges, case.moves)
+        )
 
         for place in places:
             case.places.setdefault((place.topic, place.partition), []).append(place)
@@ -78,9 +84,8 @@ def derive(spark: SparkSession, ledger: Ledger, scenario: Scenario, run: str) ->
     by_key = {e.key: e.reader for e in epochs.all}
     for key, count, fallen in cases.falls(tally):
         nonmonotonic_poll(key, by_key[key], count, fallen, tally)
-    for row in [*groups.double_ownership(epochs), *groups.foreign_commit(epochs, known)]:
+    for row in [*groups.double_ownership(epochs, case.moves), *groups.foreign_commit(epochs, known)]:
         tally.find([row], row["check"], row["split"], row["scope"], 1)
-    observed = Observed(small.tables["cluster"], small.end_us)
     for row in [
         *hanging_transaction(observed, small.tables["transactions"], tally.get("set", "transactional") or set()),
         *misplaced_coordinator(observed, sorted({r.group for r in readers if r.group is not None})),
@@ -101,7 +106,7 @@ def _known(
         found = scan.judge(spark, commits, case, ledger.rows["commits"], know_block)
         said = {epoch: rows[0] for (epoch,), rows in found.each("all", "known")}
     seen = starts.sightings(r for r in small.tables["cluster"] if r["key"] == "committed")
-    return starts.known_at_begin(epochs, case.questions, said, seen)
+    return starts.known_at_begin(epochs, case.questions, said, seen, case.moves)
 
 
 def _tables(
@@ -184,6 +189,7 @@ def _case(scenario: Scenario, wanted: Wanted, survey: Tally, small: _Small, epoc
         sees_all=frozenset(r.name for r in readers_of(scenario) if not r.committed_only),
         injected=wanted.injected,
         cell_us=wanted.cell_us,
+        moves=tuple(moves_of(small.tables["faults"])),
         unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
     )
 

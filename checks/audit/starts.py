@@ -1,8 +1,9 @@
 """Where an epoch may begin: the legal start (DESIGN, "What the words of the checks mean exactly").
 
 `committed` is legal at the group's last committed offset of that moment. What the ledger knows of that moment is a set:
-the last commit that had surely been made (settled), those in flight beside or after it, those with outcome unknown, and
-what the observer saw, since the row of an automatic commit, or of one whose member died, may be missing.
+the last commit that had surely been made (settled), those in flight beside or after it, those with outcome unknown,
+what faults set or deleted, and what the observer saw, since the row of an automatic commit, or of one whose member
+died, may be missing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from checks.audit.epochs import Epoch, Epochs, Life, Question, Row
+from checks.audit.moves import BY_FAULT, SEEN_LATE_US, Move
 from checks.audit.readers import EARLIEST, Reader
 
 Range = tuple[int | None, int | None]
@@ -26,6 +28,7 @@ class Known:
     makers: by offset, the (consumer, mode) that committed it; empty for an offset only the observer saw.
     own: the reader's own last commit. seen: the highest offset observed while the epoch was the latest one.
     foreign: whether assign-mode consumers commit to this group too, so that `seen` may be of their making.
+    moved: the fault that may have put what the epoch found there, "" if none did.
     """
 
     none: bool = True
@@ -33,6 +36,7 @@ class Known:
     own: int | None = None
     seen: int | None = None
     foreign: bool = False
+    moved: str = ""
 
 
 def questions(epochs: Epochs, lives: dict[tuple[str, int], Life]) -> dict[tuple[str, int], list[Question]]:
@@ -79,6 +83,7 @@ def known_at_begin(
     asked: dict[tuple[str, int], list[Question]],
     commits: dict[int, dict[str, Any]],
     seen: dict[tuple[str, str, int], list[Sighting]],
+    moves: Iterable[Move],
 ) -> dict[int, Known]:
     """What is known of the committed offset for each epoch of a consumer with a group id, by index in `epochs.all`.
 
@@ -86,40 +91,82 @@ def known_at_begin(
     """
     known: dict[int, Known] = defaultdict(Known)
     for (topic, partition), those in asked.items():
+        here = [m for m in moves if m.touches(topic, partition)]
         for q in those:
-            sighting = _sighting(q, seen.get((q.group, topic, partition), []))
-            if q.epoch in commits or sighting:
-                _learn(known[q.epoch], commits.get(q.epoch, {}), sighting)
+            mine = [_Set.by(m, topic, partition) for m in here if m.group == q.group]
+            sighting = _sighting(q, seen.get((q.group, topic, partition), []), mine)
+            if q.epoch in commits or sighting or mine:
+                _learn(known[q.epoch], q, commits.get(q.epoch, {}), sighting, mine)
     return known
 
 
-def _sighting(q: Question, seen: list[Sighting]) -> dict[str, Any]:
-    """The last that was seen before an epoch asked, the next after, and the highest while it was the latest epoch."""
+@dataclass(frozen=True)
+class _Set:
+    """An offset that was set at some time from from_us to to_us, None if it was deleted; fault: by which, if by one."""
+
+    to_us: int
+    from_us: int
+    offset: int | None
+    fault: str = ""
+    sure: bool = True
+
+    @classmethod
+    def by(cls, m: Move, topic: str, partition: int) -> _Set:
+        return cls(m.to_us, m.from_us, m.to(topic, partition), m.fault, m.sure)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.to_us, self.from_us, -1 if self.offset is None else self.offset
+
+
+def _sighting(q: Question, seen: list[Sighting], moved: list[_Set]) -> dict[str, Any]:
+    """The last that was seen before an epoch asked, the next after, and the highest while it was the latest epoch.
+
+    What a fault set when the epoch was over is not of its making.
+    """
     if not seen:
         return {}
     last = max((s for s in seen if s[0] <= q.fetched_us), default=None)
     following = min((s for s in seen if s[0] > q.fetched_us), default=None)
-    during = [offset for at_us, offset in seen if q.begin_us <= at_us < q.next_begin_us]
+    until = min([q.next_begin_us, *(m.from_us for m in moved if m.from_us >= q.begin_us)])
+    during = [offset for at_us, offset in seen if q.begin_us <= at_us < until]
     return {"last_seen": last, "next_seen": following, "seen": max(during, default=None)}
 
 
-def _learn(known: Known, row: dict[str, Any], sighting: dict[str, Any]) -> None:
+def _learn(known: Known, q: Question, row: dict[str, Any], sighting: dict[str, Any], moved: list[_Set]) -> None:
     settled, own = row.get("settled"), row.get("own")
     known.own = own["offset"] if own else None
     known.foreign = bool(row.get("foreign"))
     known.seen = sighting.get("seen")
-    known.none = settled is None
-    for offset, consumer, mode in row.get("candidates") or []:
-        known.makers[offset].add((consumer, mode))
+    sure = [_Set(**settled)] if settled else []
+    sure += [m for m in moved if m.sure and m.to_us <= q.fetched_us]
+    final = max(sure, key=lambda s: s.order, default=None)
+    since = final.from_us if final else 0
+    for offset, consumer, mode, to_us in row.get("candidates") or []:
+        if to_us >= since:
+            known.makers[offset].add((consumer, mode))
+    may = [m for m in moved if m.from_us <= q.begin_us and m.to_us >= since]
+    for m in may:
+        known.moved = m.fault
+        if m.offset is not None:
+            known.makers[m.offset].add((m.fault, BY_FAULT))
     last, following = sighting.get("last_seen"), sighting.get("next_seen")
-    if last and (settled is None or last[0] >= settled["from_us"]):
-        if settled and last[1] > settled["offset"] and last[0] >= settled["to_us"]:
-            known.makers.pop(settled["offset"], None)  # seen further on since: the settled one is no longer the last
+    known.none = final is None or final.offset is None
+    if last and last[0] >= since:
+        if final and final.offset is not None and last[1] > final.offset and last[0] >= _surely_seen(final):
+            known.makers.pop(final.offset, None)  # seen further on since: the settled one is no longer the last
         known.makers[last[1]]
         known.none = False
-    next_done = row.get("next_done")
-    if following and (next_done is None or following[0] < next_done):
+    known.none |= any(m.offset is None and not (last and last[0] >= _surely_seen(m)) for m in may)
+    next_done = [m.to_us for m in moved if m.from_us > q.begin_us]
+    next_done += [row["next_done"]] if row.get("next_done") is not None else []
+    if following and all(following[0] < done for done in next_done):
         known.makers[following[1]]
+
+
+def _surely_seen(s: _Set) -> int:
+    """From when on what is seen is not what was there before."""
+    return s.to_us + (SEEN_LATE_US if s.fault else 0)
 
 
 def judge(epochs: Epochs, known: dict[int, Known], readers: list[Reader], ranges: dict[tuple[str, int], Range]) -> None:
@@ -176,6 +223,7 @@ def _judge_reset(e: Epoch, known: Known, reader: Reader, log: Range) -> None:
     outside = [o for o in known.makers if (start is not None and o < start) or (end is not None and o > end)]
     e.legal = known.none or bool(outside)
     e.why = "auto.offset.reset" if e.legal else f"auto.offset.reset, although {sorted(known.makers)} was committed"
+    e.why += f", for fault {known.moved} had moved the committed offset" if e.legal and known.moved else ""
     e.start = start if reader.reset == EARLIEST and start is not None else _position(e)
     if reader.reset == EARLIEST and e.position is not None and start is not None and e.position > start:
         e.why += f" (recorded at {e.position}, above the log start {start})"
@@ -188,6 +236,7 @@ def _judge_committed(e: Epoch, earlier: list[Epoch], known: Known, reader: Reade
     e.legal = e.start in known.makers
     e.why = "the committed offset"
     if e.legal:
+        e.why += f", set by fault {known.moved}" if (known.moved, BY_FAULT) in known.makers[e.start] else ""
         return
     # Above all commits on record, yet within what was processed: the row of that commit died with its member, or it
     # was an automatic one that nobody was told of. It repeats less than the recorded commits would allow.

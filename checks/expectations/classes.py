@@ -18,6 +18,7 @@ _STATED = {
     **{rule: f"Time {METRICS[metric]}." for metric, (rule, _) in TIMES.items()},
     "GroupMembers": "The most members that the coordinator showed at once.",
     "Rebalances": "Generations of a group after it had first formed.",
+    "ClientErrors": "Clients of an entry that reported an error with the given words.",
     "FaultProofs": "A fault took effect: a change was seen from outside the injector.",
     "StagesBrokenOff": "Stages of the drive that failed or never ended.",
     "RowsMissingFromAudit": "Rows of the ledger that the audit did not take in.",

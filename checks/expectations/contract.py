@@ -40,7 +40,7 @@ class Term:
 def terms(resolved: Resolved) -> list[Term]:
     """All terms: the scenario's own first, then the platform's."""
     s = resolved.scenario
-    return [*_counts(s), *_times(s), *_groups(s), *_conditions(s)]
+    return [*_counts(s), *_times(s), *_groups(s), *_client_errors(s), *_conditions(s)]
 
 
 def planned_sends(s: Scenario) -> int:
@@ -98,6 +98,16 @@ def _groups(s: Scenario) -> Iterator[Term]:
             if limit.min or limit.max is not None:
                 name = f"Group {group}: {'most members at once' if what == 'members' else what}"
                 yield _bounded(limit, rule, f"group_{i}_{what}", name, check="groups", split=what, scope=group)
+
+
+def _client_errors(s: Scenario) -> Iterator[Term]:
+    """Columns are numbered: what a client says may hold any characters. The words stand in `split`."""
+    for i, (entry, wanted) in enumerate(s.expect.client_errors.items(), start=1):
+        for j, (words, bound) in enumerate(wanted.items(), start=1):
+            if bound.min or bound.max is not None:
+                name = f"Clients of {entry} that report {words}"
+                column = f"client_errors_{i}_{j}"
+                yield _bounded(bound, "ClientErrors", column, name, check="client_errors", split=words, scope=entry)
 
 
 def _bounded(bound: Bound, rule: str, column: str, name: str, *, check: str, split: str = "", scope: str = "") -> Term:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 from checks.audited import audit_rows
+from checks.expectations.clients import clients_that_reported
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
 from checks.expectations.groups import members_at_most, rebalances
@@ -50,6 +51,8 @@ class Measure:
             return self._conditions.seen(term)
         if term.check == "groups" and term.split == "members":
             return members_at_most(self._run, term.scope)
+        if term.check == "client_errors":
+            return clients_that_reported(self._run, term.scope, term.split)
         if term.check == "groups":
             return rebalances(self._run, self._resolved, term.scope)
         return self._count(term) if (term.check, term.split) in FINDINGS else self._time(term)

@@ -11,6 +11,7 @@ ADVICE: dict[str, str] = {
     "clients_lived": "Read the log of the client that died unasked; its death proves nothing about Kafka.",
     "log_read_back": "The cluster must be healed and reachable for the read-back: see the brokers' logs.",
     "something_happened": "Send more records, or send them slower, so that some pass while the fault is in effect.",
+    "client_errors": "The clients were not started, or their ledger is missing: see events.jsonl; then run again.",
     "groups": "Give the group more time to form (limits.clients), or start fewer members.",
 }
 _METRIC = "The time could not be measured: no operation before, or none after the fault. Send longer, or heal earlier."

@@ -34,6 +34,7 @@ def history(name: str) -> History:
     return replace(
         History(rows, partitions=story.partitions, topic_config=story.topic_config),
         producer_config=story.producer_config,
+        sending=story.sending,
         consumers=(consumer | story.consumer,) if story.mode else (),
     )
 
@@ -178,3 +179,54 @@ def in_transactions_under_observation(s: Story) -> None:
     s.life(s.reader(2), "started", role="consumer")
     s.assigned(2, 2, "committed", generation=2).got(3).commit(4).revoked()
     _lives(s, s.reader(1), s.reader(2))
+
+
+@clean
+def from_the_latest(s: Story) -> None:
+    """A group begins with what is written from then on. A third partition is added seconds later, and found before
+    anything is written to it.
+    """
+    s.partitions, s.consumer_config = 3, {"auto.offset.reset": "latest"}
+    s.life(s.producer, "started").observed("leader", 1).observed("leader", 1, f"{TOPIC}/1")
+    s.wrote(0, 1).send(2, 0, partition=1).log(0, 2, partition=1)
+    s.life(s.reader(1), "started", role="consumer")
+    zero = s.assigned(1, 2, generation=1)
+    one = s.assigned(1, 1, generation=1, partition=1)
+    s.send(3, 2).log(2, 3)
+    zero.got(2, seq=lambda _: 3).commit(3)
+    s.send(4, 1, partition=1).log(1, 4, partition=1)
+    one.got(1, seq=lambda _: 4).commit(2)
+    s.tick(5_000_000)
+    s.observed("leader", 1, f"{TOPIC}/2")
+    two = s.assigned(1, 0, generation=2, partition=2)
+    s.send(5, 0, partition=2).log(0, 5, partition=2)
+    two.got(0, seq=lambda _: 5).commit(1)
+    for epoch in (zero, one, two):
+        epoch.revoked()
+    s.life(s.producer, "stopped")
+    _lives(s, s.reader(1))
+
+
+@clean
+def reset_by_an_administrator(s: Story) -> None:
+    """A group has read everything and left; its offset is set back, and another member begins there."""
+    s.members = 2
+    s.life(s.producer, "started").wrote(0, 1, 2).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer")
+    s.assigned(1, generation=1).got(0, 1, 2).commit(3).revoked()
+    _lives(s, s.reader(1))
+    s.moved(1).life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 1, "committed", generation=3).got(1).commit(2).got(2).commit(3).revoked()
+    _lives(s, s.reader(2))
+
+
+@clean
+def in_turn_and_forgotten(s: Story) -> None:
+    """A producer takes partitions in turn, and looks at no result: one send was never answered, and arrived."""
+    s.partitions, s.sending = 2, {"partitioner": "round_robin", "mode": "fire_and_forget"}
+    s.life(s.producer, "started")
+    for seq in (0, 1, 2, 3):
+        outcome = "unknown" if seq == 2 else "ok"
+        offset = None if seq == 2 else seq // 2
+        s.send(seq, offset, outcome, partition=seq % 2).log(seq // 2, seq, partition=seq % 2)
+    s.life(s.producer, "stopped")

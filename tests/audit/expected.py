@@ -46,6 +46,15 @@ class Told:
     def acked_with_offset(self, record: Row) -> bool:
         return any(_sent(s) == _sent(record) and s["offset"] is not None for s in self.rows["sends"])
 
+    def unsure(self, record: Row) -> bool:
+        """There, though its send is not known to have arrived."""
+        return any(_sent(s) == _sent(record) and s["outcome"] != "ok" for s in self.rows["sends"])
+
+    def in_turn(self) -> bool:
+        """All sends went to the partitions in turn."""
+        count = len(self.rows["log_range"])
+        return count > 1 and all(s["partition"] == s["seq"] % count for s in self.rows["sends"])
+
     def evicted(self, send: Row, by: int = 0) -> bool:
         """Acknowledged (or, so many offsets further on, said to be) below where the log begins."""
         start: int = next(r["start"] for r in self.rows["log_range"] if r["partition"] == send["partition"])
@@ -58,7 +67,7 @@ class Told:
         return "stopped" in {r["event"] for r in ends}
 
     def delivered(self, record: Row) -> int:
-        return sum(_place(d) == _place(record) for d in self.rows["deliveries"])
+        return sum(_place(d) == _place(record) for d in self.rows.get("deliveries", []))
 
     def only_once(self, delivery: Row) -> bool:
         """By its reader."""
@@ -87,6 +96,12 @@ class Told:
         return any(
             c["outcome"] == "ok" and c["offset"] == delivery["offset"] + 1 for c in self.epoch(delivery, "commits")
         )
+
+    def not_from_the_start(self, entity: str) -> bool:
+        """Nobody delivered the first record of a partition."""
+        partition = int(entity.rpartition("/")[2])
+        first = min(r["offset"] for r in self.rows["log"] if r["partition"] == partition)
+        return not any(_place(d) == (partition, first) for d in self.rows["deliveries"])
 
     def sought(self, commit: Row) -> bool:
         """Its epoch began with a seek to where it committed, or below."""
@@ -130,6 +145,7 @@ def _unsent(row: Row, told: Told) -> set[str]:
 
 def _acked_as_another(row: Row, told: Told) -> set[str]:
     must = _unsent(row, told) | when(row["outcome"] == "ok" and not told.evicted(row), "lost_write")
+    must |= when(row["outcome"] != "ok" and told.record(row), "unnoticed_failure")
     return must - when(row.get("txn") is not None, "lost_write")  # sent in a transaction, or in one of nobody's
 
 
@@ -144,6 +160,7 @@ def _acked_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
 def _lost(row: Row, told: Told) -> set[str]:
     """An acknowledged record, unless its transaction was aborted."""
     must = when(told.acked(row) and told.end(row) != "aborted", "lost_write")
+    must |= when(told.unsure(row), "unnoticed_failure")
     return must | when(told.end(row) == "committed", "torn_transaction")
 
 
@@ -209,7 +226,11 @@ def _committed_further(by: int) -> Callable[[Row, Told], set[str]]:
 
 
 def _committed_zero(row: Row, told: Told) -> set[str]:
+    moved = [
+        f["at_us"] for f in told.rows.get("faults", []) if f["kind"].startswith("group.") and f["phase"] == "injected"
+    ]
     in_force = [c for c in told.commits_beside(row) if c["completed_us"] <= row["requested_us"]]
+    in_force = [c for c in in_force if not any(c["completed_us"] < at < row["requested_us"] for at in moved)]
     return when(row["outcome"] == "ok" and in_force, "commit_rewind")
 
 
@@ -230,7 +251,9 @@ def _commit_of_no_epoch(row: Row, told: Told) -> set[str]:
 def _began_lower(row: Row, told: Told) -> set[str]:
     before = row["position"] - 1
     begins = row["event"] in ("assigned", "seek")
-    return when(begins and told.epoch(row, "deliveries") and told.in_log(row["partition"], before, before), "poll_skip")
+    left_out = begins and told.epoch(row, "deliveries") and told.in_log(row["partition"], before, before)
+    unread = not told.delivered({"partition": row["partition"], "offset": before})
+    return when(left_out, "poll_skip") | when(left_out and unread, "skipped_delivery")
 
 
 Must = Callable[[Row, Told], set[str]]
@@ -264,6 +287,21 @@ def _polled_early(row: Row, told: Told) -> set[str]:
     return when(any(s.get("txn") is not None for s in acked), "precommitted_read")
 
 
+def _made_later(row: Row, told: Told) -> set[str]:
+    """A partition is seen for the first time when its group has long begun, so all of it is in the group's range."""
+    return when(row["key"] == "leader" and told.not_from_the_start(row["entity"]), NOT_DELIVERED)
+
+
+def _moved_otherwise(row: Row, told: Told) -> set[str]:
+    """A fault did not put the group's offset where the group began, as far as one knows."""
+    return when(row["kind"].startswith("group.") and row["phase"] == "injected", ILLEGAL)
+
+
+def _never_moved(row: Row, told: Told) -> set[str]:
+    """Nor did it take back what the group had committed."""
+    return _moved_otherwise(row, told) | when(_moved_otherwise(row, told), "commit_rewind")
+
+
 def always(*checks: str) -> Must:
     return lambda row, told: set(checks)
 
@@ -275,7 +313,10 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),
     "sends: offset not told": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
     "sends: another partition": (
-        lambda row, told: when(row["offset"] is not None and told.record(row), "misplaced_write"),
+        lambda row, told: (
+            when(row["offset"] is not None and told.record(row), "misplaced_write")
+            | when(row["outcome"] == "ok" and told.in_turn(), "misrouted_write")
+        ),
         frozenset({"offset_reuse", "evicted_delivery.undetermined"}),
     ),
     "sends: another seq": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
@@ -309,7 +350,10 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "deliveries: polled before everything": (_polled_early, frozenset()),
     "cluster: last stable offset - 1": (NOTHING, HANGS),
     "cluster: left out": (NOTHING, HANGS),
-    "cluster: later": (NOTHING, HANGS),
+    "faults: left out": (_never_moved, frozenset()),
+    "faults: of another group": (_never_moved, frozenset()),
+    "faults: to another offset": (_moved_otherwise, frozenset()),
+    "cluster: later": (_made_later, HANGS),
     "cluster: another coordinator": (always("misplaced_coordinator"), frozenset()),
     "cluster: all partitions to one member": (NOTHING, frozenset({"unbalanced_assignment"})),
     "commits: fail made ok": (NOTHING, frozenset({"zombie_commit"})),

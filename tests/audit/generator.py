@@ -22,10 +22,13 @@ from tests.audit.planting import PLANTED
 from tests.audit.simulation import Brokers, Partition, Producer
 from tests.audit.transacting import transact, watch
 
+PARTITIONERS = ("round_robin", "by_key_number", "murmur2", "consistent")
+KEYS = 5
+
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is like. seed decides what happens in it."""
+    """What a run is like. seed decides what happens in it. planted: so many anomalies, of whatever kind."""
 
     seed: int
     steps: int
@@ -45,11 +48,12 @@ class Plan:
     log: str
     first_offset: int
     first_seq: int
-    planted: tuple[str, ...]
+    planted: int
     noise: int
     parts: int
     transactions: str
     watched: bool
+    sending: str
     settings: tuple[tuple[str, str], ...]
 
 
@@ -76,11 +80,12 @@ plans = st.builds(
     log=st.sampled_from(["whole", "whole", "markers", "compacted", "retained"]),
     first_offset=_numbers,
     first_seq=_numbers,
-    planted=st.lists(st.sampled_from(sorted(PLANTED)), max_size=2).map(tuple),
+    planted=st.sampled_from([0, 0, 1, 1, 2]),
     noise=st.sampled_from([0, 0, 0, 1, 2, 5]),
     parts=st.integers(1, 3),
     transactions=st.sampled_from(["none", "none", "none", "sound", "leaking"]),
     watched=st.booleans(),
+    sending=st.sampled_from(["", "", "", "forgotten", *PARTITIONERS]),
     settings=st.sampled_from(
         [
             (),
@@ -136,7 +141,10 @@ class Run:
             transact(self.rng, rows, hide=self.plan.transactions == "sound")
         if self.plan.watched:
             watch(self.rng, rows, self.plan.partitions, "g" if self.plan.members else None)
-        for name in self.plan.planted:
+        if self.plan.sending in PARTITIONERS and self.plan.sending != "round_robin":
+            for send in rows["sends"]:
+                send["key"] = self.rng.choice([None, *(f"k{n}" for n in range(KEYS))])
+        for name in self.rng.sample(sorted(PLANTED), self.plan.planted):
             PLANTED[name](self.rng, rows)
         disturb(self.rng, rows, self.plan.noise)
         spread(self.rng, rows, self.plan.parts)
@@ -196,7 +204,14 @@ class Run:
             topic_config={"cleanup.policy": "compact"} if plan.log == "compacted" else {},
             producer_config={"acks": plan.acks},
             consumers=tuple(entries),
+            sending=self._sending(),
         )
+
+    def _sending(self) -> dict[str, Any]:
+        if self.plan.sending == "forgotten":
+            return {"mode": "fire_and_forget"}
+        keys = {} if self.plan.sending in ("", "round_robin") else {"keys": KEYS}
+        return {"partitioner": self.plan.sending} | keys if self.plan.sending else {}
 
 
 def spread(rng: random.Random, rows: dict[str, list[Row]], parts: int) -> None:

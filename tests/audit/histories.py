@@ -5,6 +5,7 @@ In a history names bear no number (`t`, `p/1`, `g`, `c/2`); in the run the n-th 
 
 from __future__ import annotations
 
+import json
 import re
 import tempfile
 from collections import Counter, defaultdict
@@ -29,6 +30,7 @@ END_US = 10**12
 WHOLE_RUN: list[Row] = [
     {"at_us": 0, "entity": "__consumer_offsets", "key": "partitions", "value": "1"},
     {"at_us": 0, "entity": "__consumer_offsets/0", "key": "leader", "value": "1"},
+    {"at_us": 0, "entity": "cluster", "key": "answers", "value": "true"},
     {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
 ]
 """What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
@@ -44,6 +46,7 @@ class History:
     topic_config: dict[str, Any] = field(default_factory=dict)
     producer_config: dict[str, Any] = field(default_factory=dict)
     consumers: tuple[dict[str, Any], ...] = ()
+    sending: dict[str, Any] = field(default_factory=dict)
 
     def size(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -73,6 +76,15 @@ def _entity(entity: str, number: int | str) -> str:
     return f"group:{labelled(group, number)}{slash}{labelled(place, number) if place else ''}"
 
 
+def _fault(row: Row, number: int | str) -> dict[str, str]:
+    """Of a group: the group and partitions that it is about."""
+    told = json.loads(row["evidence"])
+    if "offsets" in told:
+        told["offsets"] = {labelled(place, number): offset for place, offset in told["offsets"].items()}
+    group = labelled(row["target"].removeprefix("group "), number)
+    return {"target": f"group {group}", "evidence": json.dumps(told)}
+
+
 def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
     topics: list[Any] = []
     producers: list[Any] = []
@@ -80,7 +92,8 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
     for n, h in histories.items():
         topic = labelled(TOPIC, n)
         topics.append({"name": topic, "partitions": h.partitions, "replication_factor": 1, "config": h.topic_config})
-        producers.append({"name": f"p{n}", "topic": topic, "count": h.producers, "config": h.producer_config})
+        producer = {"name": f"p{n}", "topic": topic, "count": h.producers, "config": h.producer_config}
+        producers.append(producer | h.sending)
         for entry in h.consumers:
             names = {key: labelled(entry[key], n) for key in ("name", "group") if key in entry}
             consumers.append(entry | names | {"topics": [topic]})
@@ -97,6 +110,8 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
                 names = {name: labelled(row[name], n) for name in NAMES if row.get(name) is not None}
                 if "entity" in row:
                     names["entity"] = _entity(row["entity"], n)
+                if row.get("target", "").startswith("group "):
+                    names |= _fault(row, n)
                 rows[table].append(row | names)
     rows["cluster"] += WHOLE_RUN
     return rows

@@ -108,6 +108,15 @@ def has(**columns: Any) -> Callable[[Row], bool]:
     return fits
 
 
+def of_a_group(row: Row) -> bool:
+    return bool(row["kind"].startswith("group."))
+
+
+def _other_offsets(row: Row) -> str:
+    offsets = json.loads(row["evidence"]).get("offsets", {})
+    return json.dumps({"offsets": {place: offset + 1 for place, offset in offsets.items()}})
+
+
 def above_zero(column: str) -> Callable[[Row], bool]:
     return lambda row: bool((row.get(column) or 0) > 0)
 
@@ -129,7 +138,7 @@ CHANGES: list[Change] = [
     Change("sends", "unknown made ok", put(outcome="ok"), has(outcome="unknown")),
     Change("sends", "fail made ok", put(outcome="ok"), has(outcome="fail")),
     Change("sends", "later", plus(LATE_US, "invoked_us", "completed_us")),
-    Change("sends", "another key and error", put(key="k", error="e")),
+    Change("sends", "another key and error", put(key="k7", error="e")),
     Change("sends", "in no transaction", put(txn=None), has(txn=...)),
     Change("sends", "in a transaction that nobody ended", put(txn=FAR)),
     Change("transactions", "committed made aborted", put(outcome="aborted"), has(outcome="committed")),
@@ -209,6 +218,8 @@ CHANGES: list[Change] = [
     Change("cluster", "all partitions to one member", _all_to_one, has(key="members")),
     Change("cluster", "later", plus(LATE_US, "at_us")),
     Change("faults", "later", plus(LATE_US, "at_us")),
+    Change("faults", "of another group", put(target="group nobody's"), of_a_group),
+    Change("faults", "to another offset", put(evidence=_other_offsets), of_a_group),
 ]
 
 
@@ -218,7 +229,7 @@ def mutants(change: Change, rows: Rows) -> Iterator[tuple[Row, Rows]]:
     for index, row in enumerate(told):
         if change.only(row) and (instead := change.edit(row, rows)) != [row]:
             mutant = rows | {change.table: [*told[:index], *instead, *told[index + 1 :]]}
-            if unambiguous(mutant) == mutant:
+            if unambiguous(mutant) == {table: [] for table in SINGLE} | mutant:
                 yield row, mutant
 
 
@@ -232,6 +243,9 @@ def disturb(rng: random.Random, rows: Rows, times: int) -> None:
             index = rng.choice(fitting)
             told[index : index + 1] = change.edit(told[index], rows)
     rows |= unambiguous(rows)
+
+
+SINGLE = ("log", "deliveries", "assignments", "commits")
 
 
 def unambiguous(rows: Rows) -> Rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 
@@ -231,6 +232,42 @@ def zombie_commit(rng: random.Random, rows: Rows) -> None:
         if commit and r["event"] == "assigned" and r["mode"] == "subscribe"
         if r["partition"] == commit["partition"] and r["consumer"] != commit["consumer"]
     ]
+    begun = [at_us for at_us in begun if commit and at_us > commit["requested_us"]] or begun
     if commit and begun:
         at_us = rng.choice(begun) + rng.choice([-1, 0, 1, 500])
         rows["commits"].append(commit | {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)})
+
+
+@planted
+def partition_added(rng: random.Random, rows: Rows) -> None:
+    """The observer first sees a partition some time after the first assignment of all."""
+    begun = [r["at_us"] for r in rows.get("assignments", [])]
+    place = _one(rng, rows, "log_range")
+    if not begun or place is None:
+        return
+    entity = f"{place['topic']}/{place['partition']}"
+    rows["cluster"] = [r for r in rows.get("cluster", []) if (r["entity"], r["key"]) != (entity, "leader")]
+    at_us = min(begun) + rng.choice([1_000_000, 3_000_000, 3_000_001, 9_000_000])
+    rows["cluster"].append({"at_us": at_us, "entity": entity, "key": "leader", "value": "1"})
+
+
+@planted
+def offsets_moved(rng: random.Random, rows: Rows) -> None:
+    """A fault moves a group's offset some time before one of its readers begins, there or elsewhere."""
+    begun = [r for r in rows.get("assignments", []) if r["event"] == "assigned" and r["group"] is not None]
+    if not begun:
+        return
+    row = rng.choice(begun)
+    kind, offset = rng.choice(["delete", "delete_offsets", "reset_offsets"]), None
+    if kind == "reset_offsets":
+        offset = rng.randint(0, max(1, row["position"] or 0))
+    evidence = {"offsets": {f"{row['topic']}/{row['partition']}": offset}}
+    at_us = row["at_us"] - rng.choice([-1, 1, 500, 3_000])
+    fault = {"fault": "m", "kind": f"group.{kind}", "target": f"group {row['group']}"}
+    phases = rng.choice([("injecting", "injected"), ("injecting", "injected"), ("injecting", "failed"), ("injecting",)])
+    for phase in phases:
+        told = json.dumps(evidence if phase != "injecting" else {})
+        rows["faults"].append(fault | {"phase": phase, "evidence": told, "at_us": at_us})
+        at_us += rng.choice([0, 1, 400])
+    if rng.random() < 0.6 and row["position"] is not None:
+        row |= {"position": 0, "source": "reset"} if offset is None else {"position": offset, "source": "committed"}

@@ -134,7 +134,7 @@ def _plain_settings(history: History) -> History:
     """Without the scenario's entries of consumers that are in no row."""
     clients = {row.get("consumer", "").partition("/")[0] for told in history.rows.values() for row in told}
     kept = tuple(entry for entry in history.consumers if entry["name"] in clients)
-    return replace(history, consumers=kept, producer_config={})
+    return replace(history, consumers=kept, producer_config={}, sending={})
 
 
 QUIET = (
@@ -155,6 +155,7 @@ def written(history: History, found: list[str]) -> str:
     """A history for a person: what differs, the settings, and the rows without what says nothing."""
     lines = ["the audit and the oracle differ:", *(f"  {line}" for line in found), "scenario:"]
     lines += [f"  topic: {history.partitions} partitions {history.topic_config or ''}"]
+    lines += [f"  producer: {history.sending}"] if history.sending else []
     lines += [f"  {entry}" for entry in history.consumers]
     for table, told in history.rows.items():
         if told:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 
 from tests.audit.story import Epoch, Story
@@ -155,6 +156,69 @@ def bits_flipped(s: Story) -> None:
     s.wrote(0).send(1, 1).log(1, 1, crc_ok=False)
 
 
+# --- how producers send
+
+
+def _in_turn(s: Story, *partitions: int | None, outcome: str = "ok") -> None:
+    """Records 0, 1, ... of a producer that is to take two partitions in turn."""
+    s.partitions, s.sending = 2, {"partitioner": "round_robin"}
+    for seq, partition in enumerate(partitions):
+        s.send(seq, 10 + seq if outcome == "ok" else None, outcome, partition=partition)
+        s.log(10 + seq, seq, partition=partition or 0)
+
+
+@story(misrouted_write=2)
+def not_in_turn(s: Story) -> None:
+    _in_turn(s, 0, 1, 1, 0)
+
+
+@story()
+def in_turn(s: Story) -> None:
+    _in_turn(s, 0, 1, 0, 1)
+
+
+@story()
+def not_in_turn_as_far_as_anybody_knows(s: Story) -> None:
+    _in_turn(s, 0, 0, outcome="unknown")
+
+
+@story()
+def acked_in_a_partition_that_was_not_told(s: Story) -> None:
+    _in_turn(s, None, None)
+
+
+@story(misrouted_write=1)
+def in_another_partition_than_its_key_has(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "by_key_number", "keys": 4}
+    s.send(0, 0, key="k3").log(0, 0).send(1, 1, key="k2").log(1, 1).send(2, 2).log(2, 2)
+
+
+@story()
+def by_a_hash_of_its_key(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "consistent_random", "keys": 4}
+    for seq in range(4):
+        partition = zlib.crc32(f"k{seq}".encode()) % 2
+        s.send(seq, seq, key=f"k{seq}", partition=partition).log(seq, seq, partition=partition)
+
+
+@story(unnoticed_failure=2)
+def failed_and_nobody_looked(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.wrote(0).send(1, outcome="fail").send(2, outcome="unknown")
+
+
+@story()
+def unanswered_and_there(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.wrote(0).send(1, outcome="unknown").log(1, 1)
+
+
+@story()
+def failed_and_waited_for(s: Story) -> None:
+    s.sending = {"mode": "synchronous"}
+    s.wrote(0).send(1, outcome="fail").send(2, outcome="unknown")
+
+
 # --- the read path
 
 
@@ -230,6 +294,67 @@ def never_held_from_the_latest(s: Story) -> None:
     s.consumer_config = {}
     s.wrote(0).send(1, 0, partition=1).log(0, 1, partition=1)
     s.assigned().got(0).commit(1)
+
+
+SECOND = 1_000_000
+
+
+def _added(s: Story, after_us: int, mode: str = "subscribe") -> Story:
+    """The topic is read by partition 1, and so long after partition 0 is seen for the first time."""
+    s.partitions, s.mode = 2, mode
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    s.observed("answers", "true", "cluster").observed("leader", 1, f"{s.name}/1")
+    s.send(9, 1, partition=1).log(1, 9, partition=1)
+    s.assigned(position=1, partition=1, generation=1).got(1, seq=lambda _: 9).commit(2)
+    s.tick(after_us)
+    return s.observed("leader", 1).wrote(0, 1, 2)
+
+
+@story(skipped_delivery=2)
+def found_late_and_read_from_the_latest(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+
+
+@story(skipped_delivery=3)
+def found_late_and_nothing_came_after(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=3, generation=2)
+
+
+@story(stalled_delivery=3)
+def added_and_never_found(s: Story) -> None:
+    _added(s, 5 * SECOND)
+
+
+@story(evicted_delivery=1, skipped_delivery=1)
+def found_late_when_the_first_record_was_gone(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+    s.log_start = 1
+    s.rows["log"] = [r for r in s.rows["log"] if r["offset"] >= s.log_start]
+
+
+@story()
+def found_before_anything_was_written(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story()
+def there_before_the_group_began(s: Story) -> None:
+    """As far as the observer can tell: it looks now and then, and a look may take long."""
+    _added(s, 2 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+
+
+@story()
+def added_where_offsets_are_committed_already(s: Story) -> None:
+    _added(s, 5 * SECOND).saw_committed(2)
+    s.assigned(position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story()
+def added_under_an_assign_mode_consumer(s: Story) -> None:
+    s.consumer = {"group": "named", "start": "group", "commit": {"when": "after_batch"}}
+    _added(s, 5 * SECOND, mode="assign").life(s.reader(1), "crashed", role="consumer")
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(position=2, source="reset", incarnation=2).got(2).commit(3)
 
 
 @story(lost_processing=2, overcommit=1)
@@ -994,3 +1119,145 @@ def coordinated_by_the_leader(s: Story) -> None:
 @story()
 def coordinated_by_another_broker_during_an_election(s: Story) -> None:
     _coordinated(s, 2, 1_000_000)
+
+
+# --- groups whose offsets a fault moved
+
+
+def _read_two(s: Story, **more: object) -> Story:
+    """Three records, of which a member gets the first two, commits, and leaves."""
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).commit(2).revoked()
+    return s
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_its_offsets_were_deleted(s: Story) -> None:
+    _read_two(s).moved(None, kind="delete_offsets")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def over_again_from_where_it_was_reset_to(s: Story) -> None:
+    _read_two(s).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_fault_may_have_worked(s: Story) -> None:
+    _read_two(s).moved(kind="delete", end="failed")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_though_the_observer_still_saw_the_old_offset(s: Story) -> None:
+    _read_two(s).moved(kind="delete").saw_committed(2)
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_when_another_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete", group="another")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_when_offsets_of_another_partition_were_deleted(s: Story) -> None:
+    s.partitions = 2
+    _read_two(s).moved(None, None, kind="delete_offsets").rows["faults"][-1]["evidence"] = (
+        '{"offsets": {"' + s.name + '/1": null}}'
+    )
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_before_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).assigned(2, position=0, generation=2).got(0, 1, 2).commit(3).revoked()
+    s.moved(kind="delete")
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_below_where_it_was_reset_to(s: Story) -> None:
+    _read_two(s).moved(1)
+    s.assigned(2, position=0, source="committed", generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def over_again_though_it_had_committed_since_it_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=2, source="start", generation=1).got(2).commit(3).revoked()
+    s.assigned(1, position=2, generation=2).got(2).commit(3)
+
+
+@story(skipped_delivery=2)
+def left_out_by_the_latest_when_the_group_was_deleted(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.moved(kind="delete").assigned(1, position=3, generation=2).got(3).commit(4)
+
+
+@story(skipped_delivery=2)
+def left_out_by_a_reset(s: Story) -> None:
+    """And not committed past by the member that had held the partition."""
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.moved(3).saw_committed(3).assigned(1, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(double_ownership=1)
+def held_by_two_at_once_when_the_group_was_deleted(s: Story) -> None:
+    s.members = 2
+    old = s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1)
+    s.moved(kind="delete").assigned(2, position=1, source="committed", generation=1).got(1).commit(2)
+    old.revoked()
+
+
+@story(duplicate_delivery__legal=2, commit_rewind=1)
+def committed_back_since_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0).commit(1).got(1, 2).commit(3).commit(2)
+
+
+@story(foreign_commit=1)
+def moved_by_another_job_when_it_had_been_reset(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "disputed", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1).died()
+    s.moved(0).assigned(2, position=0).got(0, 1).commit(2).got(2)
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=2, source="committed", incarnation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def moved_by_a_fault_and_by_nobody_else(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "reset", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1).commit(2).died()
+    s.moved(1).life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1, 2).commit(3)
+    s.assigned(2, position=0).got(0, 1, 2)
+
+
+@story()
+def a_partition_added_when_the_group_had_been_deleted(s: Story) -> None:
+    """It begins anew, and what was there by then is not owed to it."""
+    _added(s, 5 * SECOND).moved(kind="delete").assigned(position=2, generation=1).got(2).commit(3)
+
+
+# --- last, for the time in which nobody answered is that of all stories
+
+
+@story()
+def seen_only_when_brokers_answered_again(s: Story) -> None:
+    """It may have been made at any time since they did not."""
+    s.partitions, s.consumer_config = 2, {"auto.offset.reset": "latest"}
+    s.observed("answers", "true", "cluster").observed("answers", "false", "cluster")
+    s.assigned(position=0, partition=1, generation=1)
+    s.tick(9 * SECOND)
+    s.observed("answers", "true", "cluster").observed("leader", 1).wrote(0, 1, 2)
+    s.assigned(position=2, generation=2).got(2).commit(3)

@@ -22,8 +22,6 @@ from chaos.scenario import Resolved, Scenario
 RUN_ID = "audit-tests"
 TOKEN = run_token(RUN_ID)
 STEP_US = 1_000
-OF_SENDING = {"misrouted_write", "unnoticed_failure"}
-"""Checks that hang on how the scenario's producers send; `test_sending` is theirs."""
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -39,6 +37,7 @@ class Story:
     log_end: int | None = None
     topic_config: dict[str, Any] = field(default_factory=dict)
     producer_config: dict[str, Any] = field(default_factory=lambda: {"acks": "all"})
+    sending: dict[str, Any] = field(default_factory=dict)
     mode: str = ""
     members: int = 1
     consumer_config: dict[str, Any] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
@@ -128,6 +127,18 @@ class Story:
         self.rows["faults"].append(row | {"evidence": "{}", "at_us": self.tick()})
         return self
 
+    def moved(self, *offsets: int | None, kind: str = "reset_offsets", group: str = "", end: str = "injected") -> Story:
+        """A fault sets the group's offset in partition 0, 1, ..., or deletes it (None)."""
+        told = {f"{self.name}/{partition}": offset for partition, offset in enumerate(offsets)}
+        row = {
+            "fault": f"m{len(self.rows['faults'])}",
+            "kind": f"group.{kind}",
+            "target": f"group {group or self.name}",
+        }
+        for phase, evidence in (("injecting", {}), (end, {"offsets": told})):
+            self.rows["faults"].append(row | {"phase": phase, "evidence": json.dumps(evidence), "at_us": self.tick()})
+        return self
+
     def assigned(self, n: int = 1, position: int | None = 0, source: str | None = "reset", **more: Any) -> Epoch:
         """A consumer is given partition 0 (subscribe mode unless the story says otherwise)."""
         self.mode = self.mode or "subscribe"
@@ -210,7 +221,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
     topics, producers, consumers = [], [], []
     for s in stories:
         topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
-        producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config})
+        producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
         if s.mode == "subscribe":
             consumers.append({"group": s.name} | _consumer(s))
         elif s.mode:

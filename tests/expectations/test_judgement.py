@@ -359,6 +359,31 @@ def test_rebalances_are_counted_from_the_formed_group_to_the_stop(fake, generati
     )
 
 
+REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "verdict", "seen"),
+    [
+        ([("billing/3", "GROUP_MAX_SIZE_REACHED: no"), ("billing/3", "GROUP_MAX_SIZE_REACHED: no")], "pass", "1"),
+        ([("billing/3", "_TRANSPORT: gone"), ("other/3", "GROUP_MAX_SIZE_REACHED: no")], "fail", "0"),
+        ([], "fail", "0"),
+        ([("billing/2", "GROUP_MAX_SIZE_REACHED"), ("billing/3", "GROUP_MAX_SIZE_REACHED")], "fail", "2"),
+    ],
+)
+def test_an_error_that_is_demanded_of_clients_is_counted_by_client(fake, errors, verdict, seen):
+    run = fake(REFUSED)
+    run.ledger["lifecycle"] += [life(client, "consumer", "error", error=words) for client, words in errors]
+    found = judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"]
+    assert (found.verdict, found.seen) == (verdict, seen)
+
+
+def test_errors_of_clients_that_nobody_recorded_are_inconclusive(fake):
+    run = fake(REFUSED)
+    run.ledger["lifecycle"] = []
+    assert judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"].verdict == "inconclusive"
+
+
 def test_gx_that_saw_another_number_is_not_believed(fake):
     run = fake().write()
     term = terms(run.resolved)[0]

@@ -39,6 +39,8 @@ OTHER_TEXTS = {
     "Scenario": {"title", "description", "variants"},
     "Cluster": {"kafka", "bootstrap", "config"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
+    "Expect": {"client_errors"},
+    "_Contract": {"client_errors"},
     "Verbs": {"kill", "start", "stop", "pause", "resume"},
     "Topic": {"config"},
     "Producer": {"name", "config"},

@@ -223,6 +223,9 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             "brokers are numbered 1 to 3, not 9",
         ),
         ({"faults": [fault(kind="consumer.join", target={"random_member": "billing"})]}, "does not fit this fault"),
+        ({"expect": {"client_errors": {"biling": {"REFUSED": 1}}}}, "no client has the name 'biling'"),
+        ({"expect": {"client_errors": {"billing": {"": 1}}}}, "at least 1 character"),
+        ({"expect": {"client_errors": {"billing": {"REFUSED": "often"}}}}, "expect.client_errors"),
     ],
 )
 def test_new_faults_that_do_not_fit_are_refused_in_one_line(changes, words):

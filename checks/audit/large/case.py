@@ -11,6 +11,7 @@ import numpy as np
 from checks.audit.epochs import Epoch, Epochs, Key, Life, Question
 from checks.audit.large.columns import NONE, Ints
 from checks.audit.large.tally import Tally
+from checks.audit.moves import Move
 from checks.audit.ranges import Owed
 
 Who = tuple[str | None, int]
@@ -89,6 +90,7 @@ class Case:
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()
     """Names of the scenario's producers that look at no delivery report."""
+    moves: tuple[Move, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topic_ids", {name: i for i, name in enumerate(self.topics)})
@@ -113,6 +115,16 @@ class Case:
         key = committer.consumer, committer.incarnation, committer.assignment, topic, partition
         number = self.epoch_ids.get(key)
         return None if number is None else self.epochs[number]
+
+    def sought(self, committer: Committer, topic: str, partition: int, offset: int) -> bool:
+        """Whether a seek began the epoch of a commit at or below what it committed."""
+        epoch = self.epoch_of(committer, topic, partition)
+        return epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= offset
+
+    def moved(self, committer: Committer, topic: str, partition: int, from_us: int, to_us: int) -> bool:
+        """Whether a fault may have moved the offset of the committer's group in a time."""
+        mine = (m for m in self.moves if m.group == committer.group and m.touches(topic, partition))
+        return any(m.from_us <= to_us and m.to_us >= from_us for m in mine)
 
     def lowest_later(self, producer: str, incarnation: int, topic: str, partition: int, block: int) -> int | None:
         """The lowest offset of the incarnation's records in the partition that are of later blocks."""

@@ -1,8 +1,8 @@
 """A second audit, in plain Python over the rows of one small history: slow, and plain enough to be read as the rules.
 
 It is written from DESIGN ("What the words of the checks mean exactly") and shares no code with `checks.audit`. `facts`
-is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `reading`, `groups`,
-`places` and `watching` the checks.
+is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
+`groups`, `places` and `watching` the checks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tests.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
 from tests.audit.oracle.groups import judge_groups
 from tests.audit.oracle.places import judge_places
 from tests.audit.oracle.reading import count_examined, judge_reading
+from tests.audit.oracle.sending import judge_sending
 from tests.audit.oracle.starts import commits_of, judge_starts
 from tests.audit.oracle.watching import judge_watching
 from tests.audit.oracle.writing import judge_writing
@@ -24,6 +25,7 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     """Everything that is wrong with a history. run: the token that the run's records carry."""
     case, verdict = Case.of(rows, scenario, run), Judgement()
     judge_writing(case, verdict)
+    judge_sending(case, scenario, verdict)
     reading = reading_of(case)
     commits = commits_of(case, reading)
     known = judge_starts(case, reading, commits)

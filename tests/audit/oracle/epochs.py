@@ -15,7 +15,7 @@ class Epoch:
     """One assignment of one partition to one incarnation. delivered: in the order of processing.
 
     commits: those that were accepted or may have been. unfinished: polled by a pool, and never done.
-    start and legal: see `starts`.
+    start, legal, found_nothing and moved: see `starts`.
     """
 
     key: Key
@@ -33,6 +33,8 @@ class Epoch:
     commits: list[Row] = field(default_factory=list)
     start: int | None = None
     legal: bool = False
+    found_nothing: bool = False
+    moved: bool = False
     unfinished: set[int] = field(default_factory=set)
 
     @property

@@ -44,7 +44,8 @@ class ReaderFacts:
 
     resets_to_earliest: auto.offset.reset. begins_at_earliest: it reads a partition from its first record if it never
     was there. auto: its client commits by itself. pooled: its records may overtake
-    each other. checkpoint: an assign consumer goes on where it was after a crash.
+    each other. checkpoint: an assign consumer goes on where it was after a crash. subscribed: of a group, name of an
+    entry and topic that its members subscribe to.
     """
 
     name: str
@@ -60,6 +61,7 @@ class ReaderFacts:
     sees_uncommitted: bool = False
     assignor: str = ""
     group: str | None = None
+    subscribed: frozenset[tuple[str, str]] = frozenset()
 
     def sees(self, record: Row) -> bool:
         """Whether its isolation level lets it see a record of the log."""
@@ -155,6 +157,7 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
                 uncommitted = uncommitted or same.sees_uncommitted
                 assignor = assignor if (assignor, set(mine)) == (same.assignor, set(same.topics)) else ""
             topics = mine | (same.topics if same else frozenset())
+            subscribed = {(c.name, topic) for topic in mine} | (same.subscribed if same else frozenset())
             pooled = c.workers is not None or (same is not None and same.pooled)
             readers[c.group] = ReaderFacts(
                 c.group,
@@ -168,6 +171,7 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
                 sees_uncommitted=uncommitted,
                 assignor=assignor,
                 group=c.group,
+                subscribed=frozenset(subscribed),
             )
         else:
             first = c.start == "earliest" or (c.start == "group" and earliest)

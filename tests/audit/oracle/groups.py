@@ -6,7 +6,7 @@ from itertools import combinations
 
 from tests.audit.oracle.epochs import Epoch, Key, Reading, key_of
 from tests.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.audit.oracle.starts import Commit, Committed
+from tests.audit.oracle.starts import BY_FAULT, Commit, Committed, moves_of
 
 
 def judge_groups(
@@ -17,11 +17,11 @@ def judge_groups(
     sure = [c for c in commits if c.sure]
     for commit in sure:
         _overcommit(case, commit, epochs.get(key_of(commit.row)), verdict)
-        _rewind(commit, sure, epochs.get(key_of(commit.row)), verdict)
-        _zombie(commit, epochs.get(key_of(commit.row)), reading, verdict)
+        _rewind(case, commit, sure, epochs.get(key_of(commit.row)), verdict)
+        _zombie(case, commit, epochs.get(key_of(commit.row)), reading, verdict)
     for (reader, _, _), turns in reading.items():
         if turns[0].mode == "subscribe":
-            _owners(reader, turns, verdict)
+            _owners(case, reader, turns, verdict)
         for epoch in turns:
             _foreign(reader, epoch, known[epoch.key], verdict)
 
@@ -48,12 +48,13 @@ def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgem
             return
 
 
-def _rewind(commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Judgement) -> None:
+def _rewind(case: Case, commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Judgement) -> None:
     """Below the commit in force: of those answered before this one was requested, the one requested last.
 
     Counted over the group in subscribe mode, over the consumer in assign mode. A seek of its epoch to that offset or
     below explains it; so does, in assign mode, that a later epoch than that of the commit in force began there or
-    below, at the offset that the group had committed by then.
+    below, at the offset that the group had committed by then; and so does a fault that may have moved the group's
+    offset between the two.
     """
 
     def belongs_to(c: Commit) -> tuple[str, str | None, str, int]:
@@ -71,11 +72,13 @@ def _rewind(commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Ju
     sought = epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= commit.offset
     resumed = epoch is not None and epoch.mode == "assign" and key_of(in_force.row) != epoch.key
     resumed = resumed and epoch.source == "committed" and epoch.legal and (epoch.start or 0) <= commit.offset
-    if commit.offset < in_force.offset and not sought and not resumed:
+    moves = moves_of(case, *belongs_to(commit)[1:])
+    moved = any(m.to_us >= in_force.from_us and m.from_us <= commit.to_us for m in moves)
+    if commit.offset < in_force.offset and not sought and not resumed and not moved:
         verdict.findings[_finding("commit_rewind", commit.row)] += 1
 
 
-def _zombie(commit: Commit, epoch: Epoch | None, reading: Reading, verdict: Judgement) -> None:
+def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, verdict: Judgement) -> None:
     """zombie_commit: another member had surely begun there before it was asked for, in a later generation (or, where
     generations are not known, after the committer had given the partition up)."""
     if epoch is None or epoch.mode != "subscribe":
@@ -84,7 +87,7 @@ def _zombie(commit: Commit, epoch: Epoch | None, reading: Reading, verdict: Judg
     for later in turns[turns.index(epoch) + 1 :]:
         if later.holder == epoch.holder or later.begin_us >= commit.from_us:
             continue
-        if epoch.generation is not None and later.generation is not None:
+        if epoch.generation is not None and later.generation is not None and not _anew(case, epoch, later):
             taken = later.generation > epoch.generation
         else:
             taken = epoch.end in ("revoked", "lost") and epoch.end_us <= later.begin_us
@@ -93,16 +96,22 @@ def _zombie(commit: Commit, epoch: Epoch | None, reading: Reading, verdict: Judg
             return
 
 
-def _owners(reader: str, turns: list[Epoch], verdict: Judgement) -> None:
+def _owners(case: Case, reader: str, turns: list[Epoch], verdict: Judgement) -> None:
     """double_ownership: each pair of members that held the partition in one generation."""
     for a, b in combinations(turns, 2):
-        if a.holder != b.holder and _both_held(a, b):
+        if a.holder != b.holder and _both_held(a, b, _anew(case, a, b)):
             verdict.findings[Finding("double_ownership", "", reader, b.topic, b.partition, consumer=b.consumer)] += 1
 
 
-def _both_held(a: Epoch, b: Epoch) -> bool:
+def _anew(case: Case, a: Epoch, b: Epoch) -> bool:
+    """Whether a fault may have deleted the group between the begins of two epochs: its generations begin again then."""
+    moves = moves_of(case, a.group, a.topic, a.partition)
+    return any(m.whole and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
+
+
+def _both_held(a: Epoch, b: Epoch, anew: bool) -> bool:
     """By generations where both are known, else by time: but who was thrown out or died cannot know since when."""
-    if a.generation is not None and b.generation is not None:
+    if a.generation is not None and b.generation is not None and not anew:
         return bool(_generations(a) & _generations(b))
     return a.end in ("revoked", "replaced", "stopped") and b.begin_us < a.end_us
 
@@ -125,6 +134,6 @@ def _foreign(reader: str, epoch: Epoch, known: Committed, verdict: Judgement) ->
     else:
         strangers = {maker for maker in makers if maker[0] != epoch.consumer}
     its_own = makers != strangers or (epoch.mode == "assign" and known.own == epoch.position)
-    if strangers and not its_own:
+    if strangers and not its_own and BY_FAULT not in makers:
         place = epoch.topic, epoch.partition, epoch.position
         verdict.findings[Finding("foreign_commit", "", reader, *place, consumer=epoch.consumer)] += 1

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from tests.audit.oracle.epochs import Reading
 from tests.audit.oracle.facts import Case, Finding, Judgement, Row
-from tests.audit.oracle.reading import Scope, delivered_identity, places, record_identity
+from tests.audit.oracle.reading import Scope, came_later, delivered_identity, places, record_identity
 
 
 def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
@@ -101,6 +101,7 @@ def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> 
     turns = reading.get(scope, [])
     delivered = {row["offset"] for e in turns for row in e.delivered}
     begun = turns[0].position if turns and turns[0].position is not None else min(delivered, default=None)
+    begun = 0 if came_later(case, scope, reading) else begun
     all_of_them = case.facts(reader).sees_uncommitted
     told: dict[int, list[Row]] = defaultdict(list)
     for send in case.rows["sends"]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tests.audit.oracle.epochs import Epoch, Reading
 from tests.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.audit.oracle.starts import Commit, sightings
+from tests.audit.oracle.starts import Commit, moves_of, sightings
 
 Identity = tuple[str | None, int | None, int | None]
 Scope = tuple[str, str, int]
 """Reader, topic and partition."""
+ANSWERS = "cluster", "answers"
+LOOK_US = 3_000_000
 
 
 def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: Judgement) -> None:
@@ -18,7 +20,7 @@ def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: 
         log = {r["offset"]: r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)}
         scope = reader, topic, partition
         seen = {offset: record for offset, record in log.items() if case.facts(reader).sees(record)}
-        _undelivered(case, scope, turns, seen, commits, verdict)
+        _undelivered(case, scope, reading, seen, commits, verdict)
         _again(scope, turns, log, verdict)
         _dirty(case, scope, turns, log, verdict)
         for epoch in turns:
@@ -64,8 +66,13 @@ def _is(delivery: Row, record: Row) -> bool:
     return delivered_identity(delivery) in (None, record_identity(record))
 
 
-def range_start(case: Case, reader: str, turns: list[Epoch], topic: str, partition: int) -> int | None:
+def range_start(case: Case, scope: Scope, reading: Reading) -> int | None:
     """The first offset that the reader has to deliver; None if that cannot be known."""
+    reader, topic, partition = scope
+    turns = reading.get(scope, [])
+    if came_later(case, scope, reading):
+        log = case.range_of(topic, partition)
+        return log[0] if log else None
     facts, log = case.readers.get(reader), case.range_of(topic, partition)
     earliest = log[0] if facts and facts.begins_at_earliest and log else None
     if not turns:
@@ -78,9 +85,45 @@ def range_start(case: Case, reader: str, turns: list[Epoch], topic: str, partiti
     return min((o for e in turns for o in e.offsets), default=None)
 
 
+def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
+    """Whether the partition was made when the group had begun to read its topic, and nothing was committed there when
+    it was found: then all of it is in the group's range, whatever auto.offset.reset says (KIP-1327).
+
+    Made later: the observer looked before the group began, and first saw the partition more than 3 s (a look of three
+    brokers that do not answer) after, time in which nobody answered not counted.
+    """
+    reader, topic, partition = scope
+    facts, turns = case.facts(reader), reading.get(scope, [])
+    if turns and not (turns[0].found_nothing and turns[0].source in (None, "reset")):
+        return False
+    begins = [
+        e.begin_us
+        for (name, _, _), epochs in reading.items()
+        for e in epochs
+        if name == reader and (e.consumer.rpartition("/")[0], topic) in facts.subscribed
+    ]
+    deleted = [m.from_us for m in moves_of(case, reader, topic, partition) if m.whole]
+    deleted = [at for at in deleted if not turns or at <= turns[0].begin_us]
+    begins = [at for at in begins if at >= max(deleted, default=0)]  # the group begins anew
+    told = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
+    answers = sorted(told, key=lambda answer: answer[0])
+    seen = [r["at_us"] for r in case.rows["cluster"] if (r["entity"], r["key"]) == (f"{topic}/{partition}", "leader")]
+    if not begins or not seen or not answers or answers[0][0] > min(begins):
+        return False
+    not_before = min(seen) - LOOK_US
+    for n, (at_us, value) in enumerate(answers):
+        until = next((later for later, _ in answers[n + 1 :] if later > at_us), None)
+        same_moment = any(at == at_us for at, _ in answers[n + 1 :])
+        silent = value == "false" and not same_moment and at_us <= min(seen)
+        if silent and (until is None or until >= min(seen) - LOOK_US):
+            not_before = min(not_before, at_us - LOOK_US)
+    return bool(min(begins) < not_before)
+
+
 def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> list[int]:
     """How far each epoch committed (-1: nothing known), by its own rows; in a group that no assign consumer commits to
-    also by what was seen committed during its turn, and by where the next owner found the committed offset.
+    also by what was seen committed during its turn, and by where the next owner found the committed offset. What a
+    fault put there is not of its making.
     """
     result = []
     for epoch, following in zip(turns, [*turns, None][1:], strict=True):
@@ -90,10 +133,12 @@ def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> lis
             c.row["mode"] == "assign" and (c.row["group"], c.row["topic"], c.row["partition"]) == place for c in commits
         )
         if epoch.mode == "subscribe" and not foreign:
-            until = following.begin_us if following else None
+            until = [following.begin_us] if following else []
+            until += [m.from_us for m in moves_of(case, *place) if m.from_us >= epoch.begin_us]
             seen = sightings(case, *place)
-            values += [o for at, o in seen if epoch.begin_us <= at and (until is None or at < until)]
-            if following and following.source == "committed" and following.position is not None:
+            values += [o for at, o in seen if epoch.begin_us <= at and all(at < end for end in until)]
+            found = following and following.source == "committed" and not following.moved
+            if found and following and following.position is not None:
                 values.append(following.position)
         result.append(max(values, default=-1))
     return result
@@ -102,16 +147,19 @@ def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> lis
 def _undelivered(
     case: Case,
     scope: Scope,
-    turns: list[Epoch],
+    reading: Reading,
     log: dict[int, Row],
     commits: list[Commit],
     verdict: Judgement,
 ) -> None:
     """A record that nobody of the reader delivered: lost_processing, skipped_delivery or stalled_delivery."""
-    reader, topic, partition = scope
-    begin = range_start(case, reader, turns, topic, partition)
+    reader = scope[0]
+    turns = reading.get(scope, [])
+    begin = range_start(case, scope, reading)
     passed = committed_past(case, turns, commits)
     highest = max((o for e in turns for o in e.offsets), default=-1)  # -1: nothing was
+    if turns and turns[0].start is not None and came_later(case, scope, reading):
+        highest = max(highest, turns[0].start)  # what lies below will never come
     for offset, record in sorted(log.items()):
         if any(row["offset"] == offset and _is(row, record) for e in turns for row in e.delivered):
             continue
@@ -212,7 +260,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
             looked[check, reader_name(row)] += row["outcome"] == "ok"
     for reader, topic, partition in places(case, reading):
         turns = reading.get((reader, topic, partition), [])
-        begin = range_start(case, reader, turns, topic, partition)
+        begin = range_start(case, (reader, topic, partition), reading)
         for record in case.rows["log"]:
             here = (record["topic"], record["partition"]) == (topic, partition)
             for check in ("skipped_delivery", "stalled_delivery", "lost_processing"):

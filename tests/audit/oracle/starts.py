@@ -6,10 +6,13 @@ own checkpoint or a seek. Of the committed offset a ledger knows what it may hav
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from tests.audit.oracle.epochs import Epoch, Reading, key_of
 from tests.audit.oracle.facts import Case, ReaderFacts, Row
+
+PHASES = "injecting", "injected", "failed"
 
 
 @dataclass(frozen=True)
@@ -30,12 +33,35 @@ class Commit:
         return bool(self.row["outcome"] == "ok")
 
 
+BY_FAULT = "", "fault"
+"""Who put an offset there that a fault set."""
+SEEN_LATE_US = 2_000_000
+"""So long the observer may still tell of what was there before a fault."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a fault did to the committed offset of a partition: set it, or (None) deleted it. sure: not only perhaps.
+    whole: with the whole group."""
+
+    from_us: int
+    to_us: int
+    offset: int | None
+    sure: bool
+    whole: bool
+
+
+Set = Commit | Moved
+
+
 @dataclass
 class Committed:
     """What may have been committed when an epoch began: by offset those who put it there, none if only the observer
     tells of it. surely_something: it cannot be that nothing was. own: the last that the epoch's own consumer put there.
+    moved: it may be of a fault's making.
     """
 
+    moved: bool = False
     possible: dict[int, set[tuple[str, str]]] = field(default_factory=dict)
     surely_something: bool = False
     own: int | None = None
@@ -60,6 +86,29 @@ def commits_of(case: Case, reading: Reading) -> list[Commit]:
     return found
 
 
+def moves_of(case: Case, group: str | None, topic: str, partition: int) -> list[Moved]:
+    """What faults did to a group's offset: they took effect from the row `injecting` to `injected`, or perhaps to
+    `failed`, or nobody knows until when."""
+    found = []
+    for name, kind, target in sorted({(r["fault"], r["kind"], r["target"]) for r in case.rows["faults"]}):
+        rows = [r for r in case.rows["faults"] if (r["fault"], r["kind"], r["target"]) == (name, kind, target)]
+        times = {phase: min((r["at_us"] for r in rows if r["phase"] == phase), default=None) for phase in PHASES}
+        done, failed = times["injected"], times["failed"]
+        begun = next((at for at in (times["injecting"], done, failed) if at is not None), None)
+        if not kind.startswith("group.") or target != f"group {group}" or begun is None:
+            continue
+        to_us = done if done is not None else failed if failed is not None else 1 << 62
+        offset = None
+        if kind != "group.delete":
+            end = [r for r in rows if r["at_us"] == to_us and r["phase"] in ("injected", "failed")]
+            offsets = json.loads(end[0]["evidence"]).get("offsets", {}) if end else {}
+            if f"{topic}/{partition}" not in offsets:
+                continue
+            offset = offsets[f"{topic}/{partition}"]
+        found.append(Moved(min(begun, to_us), to_us, offset, done is not None, kind == "group.delete"))
+    return found
+
+
 def sightings(case: Case, group: str | None, topic: str, partition: int) -> list[tuple[int, int]]:
     """When the observer saw which offset committed."""
     seen = []
@@ -76,19 +125,41 @@ def committed_at_begin(epoch: Epoch, commits: list[Commit], case: Case) -> Commi
     if epoch.group is None:
         return Committed()
     asked_us = min(_asked_us(epoch, case), epoch.begin_us)
-    here = [c for c in commits if (c.row["group"], *key_of(c.row)[3:]) == (epoch.group, epoch.topic, epoch.partition)]
-    surely_before = [c for c in here if c.sure and c.to_us <= asked_us]
-    settled = max(surely_before, key=lambda c: (c.to_us, c.from_us, c.offset), default=None)
-    known = Committed(surely_something=settled is not None)
+    place = epoch.group, epoch.topic, epoch.partition
+    here = [c for c in commits if (c.row["group"], *key_of(c.row)[3:]) == place]
+    moves = moves_of(case, *place)
+    surely_before = [c for c in [*here, *moves] if c.sure and c.to_us <= asked_us]
+    settled = max(surely_before, key=_order, default=None)
+    known = Committed(surely_something=settled is not None and settled.offset is not None)
     for c in here:
-        overwritten = settled is not None and c.to_us < settled.from_us
-        if c.from_us <= epoch.begin_us and not overwritten:
+        if c.from_us <= epoch.begin_us and not (settled and c.to_us < settled.from_us):
             known.possible.setdefault(c.offset, set()).add((c.row["consumer"], c.row["mode"]))
+    deleted = []
+    for m in moves:
+        if m.from_us <= epoch.begin_us and not (settled and m.to_us < settled.from_us):
+            known.moved = True
+            if m.offset is None:
+                deleted.append(m)
+            else:
+                known.possible.setdefault(m.offset, set()).add(BY_FAULT)
     own = [c for c in here if c.sure and c.to_us <= epoch.begin_us and c.row["consumer"] == epoch.consumer]
     if own:
         known.own = max((c.to_us, c.offset) for c in own)[1]
-    _add_what_was_seen(known, settled, here, asked_us, epoch, case)
+    _add_what_was_seen(known, settled, [*here, *moves], asked_us, epoch, case)
+    before = [at_us for at_us, _ in sightings(case, *place) if at_us <= asked_us]
+    for m in deleted:
+        if not before or before[-1] < _seen_from(m):
+            known.surely_something = False
     return known
+
+
+def _order(c: Set) -> tuple[int, int, int]:
+    return c.to_us, c.from_us, -1 if c.offset is None else c.offset
+
+
+def _seen_from(c: Set) -> int:
+    """From when on a sighting is of what was there then, or of something later."""
+    return c.to_us + SEEN_LATE_US if isinstance(c, Moved) else c.to_us
 
 
 def _asked_us(epoch: Epoch, case: Case) -> int:
@@ -102,14 +173,19 @@ def _asked_us(epoch: Epoch, case: Case) -> int:
 
 
 def _add_what_was_seen(
-    known: Committed, settled: Commit | None, here: list[Commit], asked_us: int, epoch: Epoch, case: Case
+    known: Committed,
+    settled: Commit | Moved | None,
+    here: list[Commit | Moved],
+    asked_us: int,
+    epoch: Epoch,
+    case: Case,
 ) -> None:
     seen = sightings(case, epoch.group, epoch.topic, epoch.partition)
     before = [s for s in seen if s[0] <= asked_us]
     after = [s for s in seen if s[0] > asked_us]
     if before and (settled is None or before[-1][0] >= settled.from_us):
         at_us, offset = before[-1]
-        if settled and offset > settled.offset and at_us >= settled.to_us:
+        if settled and settled.offset is not None and offset > settled.offset and at_us >= _seen_from(settled):
             known.possible.pop(settled.offset, None)  # it had moved on since
         known.possible.setdefault(offset, set())
         known.surely_something = True
@@ -122,12 +198,15 @@ def _add_what_was_seen(
 def judge_starts(
     case: Case, reading: Reading, commits: list[Commit]
 ) -> dict[tuple[str, int, int, str, int], Committed]:
-    """Fill in start and legal of every epoch; returns what may have been committed as each began."""
+    """Fill in start and legal of every epoch, and whether it may not have found anything committed; returns what may
+    have been committed as each began."""
     known = {}
     for (reader, topic, partition), turns in reading.items():
         facts = case.readers.get(reader, ReaderFacts(reader, turns[0].mode, frozenset()))
         for nth, epoch in enumerate(turns):
             known[epoch.key] = committed_at_begin(epoch, commits, case)
+            epoch.moved = known[epoch.key].moved
+            epoch.found_nothing = not known[epoch.key].surely_something and not known[epoch.key].possible
             log = case.range_of(topic, partition)
             epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log)
     return known
