@@ -24,9 +24,9 @@ from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.rundir import RunDir
 
 
-def test_only_processes_lose_their_logs_and_only_containers_their_network() -> None:
+def test_only_processes_lose_their_logs_and_only_containers_their_interface() -> None:
     of_processes = {"wipe", "cut_log", "limit_disk"}
-    assert capabilities("process") == {"kill", "stop", "start", "pause"} | of_processes
+    assert capabilities("process") == {"kill", "stop", "start", "pause", "isolate"} | of_processes
     assert capabilities("docker") == CAPABILITIES.keys() - of_processes
 
 
