@@ -30,6 +30,7 @@ class Server:
 
     def __init__(self, brokers: dict[int, tuple[str, int]]) -> None:
         self.book = RuleBook()
+        self._servers: list[asyncio.Server] = []  # one that nobody holds is closed by the garbage collector
         self.addresses = Addresses({}, frozenset(host.encode() for host, _ in brokers.values()))
         self._fronts = [Front(b, host, port, self.book, self.addresses) for b, (host, port) in brokers.items()]
 
@@ -39,7 +40,8 @@ class Server:
         for front in self._fronts:
             listening = socket.create_server((HOST, 0), backlog=512)
             self.addresses.fronts[front.broker] = (HOST, listening.getsockname()[1])
-            await loop.create_server(lambda front=front: Relay(front).requests, sock=listening)  # type: ignore[misc]
+            server = await loop.create_server(lambda front=front: Relay(front).requests, sock=listening)  # type: ignore[misc]
+            self._servers.append(server)
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one control connection; the rules that it made end with it."""
@@ -71,9 +73,9 @@ async def serve(run_dir: Path, brokers: dict[int, tuple[str, int]]) -> None:
     os.chdir(run_dir)  # the path of a Unix socket has room for some 100 characters
     server = Server(brokers)
     await server.listen()
-    await asyncio.start_unix_server(server.control, SOCKET)
+    control = await asyncio.start_unix_server(server.control, SOCKET)
     write_atomically(Path(ADDRESSES), json.dumps(server.addresses.fronts))
-    await asyncio.Event().wait()
+    await control.serve_forever()  # and keeps it: a server that nobody holds is closed by the garbage collector
 
 
 def main(argv: list[str]) -> None:

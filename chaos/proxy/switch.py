@@ -34,6 +34,7 @@ class Switch:
 
     def __init__(self, brokers: Places) -> None:
         self.cuts = Cuts()
+        self._servers: list[asyncio.Server] = []  # one that nobody holds is closed by the garbage collector
         self.places: Places = {broker: {} for broker in brokers}
         self._ports = [
             Port(broker, listener, host, port, self.cuts)
@@ -47,7 +48,8 @@ class Switch:
         for port in self._ports:
             listening = socket.create_server((HOST, 0), backlog=512)
             self.places[port.broker][port.listener] = (HOST, listening.getsockname()[1])
-            await loop.create_server(lambda port=port: Through(port).requests, sock=listening)  # type: ignore[misc]
+            server = await loop.create_server(lambda port=port: Through(port).requests, sock=listening)  # type: ignore[misc]
+            self._servers.append(server)
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one control connection; the cuts that it made end with it."""
@@ -86,9 +88,9 @@ async def serve(run_dir: Path, brokers: Places) -> None:
     os.chdir(run_dir)  # the path of a Unix socket has room for some 100 characters
     switch = Switch(brokers)
     await switch.listen()
-    await asyncio.start_unix_server(switch.control, SWITCH_SOCKET)
+    control = await asyncio.start_unix_server(switch.control, SWITCH_SOCKET)
     write_atomically(Path(SWITCH_ADDRESSES), json.dumps(switch.places))
-    await asyncio.Event().wait()
+    await control.serve_forever()  # and keeps it: a server that nobody holds is closed by the garbage collector
 
 
 def main(argv: list[str]) -> None:

@@ -174,7 +174,9 @@ def test_links_are_cut_between_containers_and_between_processes_which_have_a_swi
     assert parse(small(faults=[one]), "mine.yaml").switched
     assert not parse(small(cluster=DOCKER, faults=[one]), "mine.yaml").switched
     assert not parse(small(), "mine.yaml").switched
-    assert f"{one['kind']} needs a cluster without ZooKeeper" in refusal(small(cluster={"kafka": "2.8.2"}, faults=[one]))
+    assert f"{one['kind']} needs a cluster without ZooKeeper" in refusal(
+        small(cluster={"kafka": "2.8.2"}, faults=[one])
+    )
     attached = {"driver": "attached", "bootstrap": "h:1", "allow_faults": True}
     assert f"{one['kind']} needs isolate, which the attached driver" in refusal(small(cluster=attached, faults=[one]))
 
