@@ -156,12 +156,17 @@ class Drive:
             self._notice_deaths(fleet)
             if observer.broken:
                 raise observer.broken
-            if self._proxy:
-                self._proxy.check()
+            self._check_ways()
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet)
                 return
             time.sleep(TICK_S)
+
+    def _check_ways(self) -> None:
+        """Raise `ClusterError` if what stands between clients and brokers has ended."""
+        if self._proxy:
+            self._proxy.check()
+        self._cluster.check()
 
     def _notice_deaths(self, fleet: Fleet) -> None:
         """Say which clients died unasked; without a producer there is no end to wait for."""
@@ -250,8 +255,7 @@ class Drive:
         """Wait until some readers are at the ends; False, with a note, if that takes too long."""
         while behind := self._behind(readers, ends, fleet):
             self._report(self._progress(fleet, {}))
-            if self._proxy:
-                self._proxy.check()
+            self._check_ways()
             if time.monotonic() > deadline:
                 some = "; ".join(behind[:5]) + (f" and {len(behind) - 5} more" if len(behind) > 5 else "")
                 self._events.emit("note", words=f"not drained after {self._limits.drain:g} s (limits.drain): {some}")

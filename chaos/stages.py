@@ -134,6 +134,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         memory_bytes=cluster.memory,
         disk_bytes=cluster.disk,
         existing=_existing(resolved),
+        switch=resolved.scenario.switched,
     )
 
 

@@ -12,9 +12,10 @@ What every driver owes:
   if the platform itself was killed. `destroy` may be called any number of times, and keeps the logs.
 - A process that is not the run's own is never touched, even if it has taken over the number of one that was.
 
-- `process` (`chaos.cluster.process`) runs each broker as a JVM of its own on this machine, on 127.0.0.1.
+- `process` (`chaos.cluster.process`) runs each broker as a JVM of its own on this machine, on 127.0.0.1. Its network is
+  cut without root, by a switch that all connections go through (`chaos.cluster.switched`).
 - `docker` (`chaos.cluster.docker`) runs each broker in a container of its own, on a network of the run's own; clients
-  reach them at 127.0.0.1. It can do what only containers give: cut the network, fill a disk, take CPU or memory away.
+  reach them at 127.0.0.1. It can do what only containers give: unplug the network, fill a disk, take CPU or memory.
 - `attached` (`chaos.cluster.attached`) uses a cluster that exists. It makes and removes topics and groups of the run's
   own, and does to brokers what the user gives commands for.
 """
@@ -69,6 +70,9 @@ class Cluster(Protocol):
 
     def address(self, broker: int) -> tuple[str, int]:
         """Host and port at which clients reach the broker."""
+
+    def check(self) -> None:
+        """Raise `ClusterError` if something has ended that the cluster needs beside its brokers."""
 
     def end_brokers(self) -> None:
         """The log has been read: the brokers are not needed any more, and the audit wants the machine to itself."""
@@ -133,16 +137,19 @@ class Cut:
 
 @runtime_checkable
 class Isolate(Protocol):
-    """A broker's network can be cut, in parts and in one direction. Connections stay open, and hang."""
+    """A broker's network can be cut, in parts and in one direction. Connections stay open, and hang.
+
+    Where a direction is cut, no new connection comes about in either, for both are needed to shake hands.
+    """
 
     def cut_network(self, cut: Cut) -> None:
-        """Drop the packets of this cut; several cuts may overlap."""
+        """Drop the packets of this cut, or hold them, as TCP sends them again; several cuts may overlap."""
 
     def mend_network(self, cut: Cut) -> None:
         """Let them pass again; nothing to do where the cut is not there any more."""
 
     def dropped_packets(self, cut: Cut) -> int:
-        """How many packets this cut has dropped so far."""
+        """How many packets, or pieces of data, this cut has been in the way of so far."""
 
 
 @runtime_checkable

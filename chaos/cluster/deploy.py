@@ -124,6 +124,8 @@ def _ports_of_other_runs() -> set[int]:
     for run_dir in {m.run_dir for m in find_marked()}:
         with contextlib.suppress(RunDirError):  # a run that has not come so far, or whose directory was removed
             other = state.load(RunDir(run_dir))
-            found |= {port for b in other.brokers for port in (b.port, b.controller_port) if port is not None}
+            found |= {
+                port for b in other.brokers for port in (b.port, b.controller_port, *b.behind) if port is not None
+            }
             found |= {other.zookeeper.port} if other.zookeeper else set()
     return found

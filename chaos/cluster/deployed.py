@@ -40,6 +40,9 @@ class Deployed:
         known = self.state.broker(broker)
         return known.host, known.port
 
+    def check(self) -> None:
+        """Raise `ClusterError` if something has ended that the cluster needs beside its brokers."""
+
     def start_broker(self, broker: int) -> None:
         """Start a broker with its data, and wait until it is ready; nothing to do for one that runs."""
         self.start_brokers([broker])

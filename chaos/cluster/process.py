@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from chaos.cluster import deploy, logfiles, processes, state, zookeeper
+from chaos.cluster import deploy, logfiles, processes, state, switched, zookeeper
 from chaos.cluster.broker import BrokerDied, Starting, cluster_id, home, wait_ready
 from chaos.cluster.broker import job as broker_job
 from chaos.cluster.cache import Progress, silent
-from chaos.cluster.deployed import Deployed
 from chaos.cluster.jvm import start
 from chaos.cluster.logfiles import Tail
 from chaos.cluster.marked import remove_data
@@ -26,6 +25,7 @@ from chaos.cluster.release import Release, prepare
 from chaos.cluster.settings import ClusterSpec, on_this_host
 from chaos.cluster.state import BrokerState, BrokerStatus, ClusterState, ProcessState
 from chaos.cluster.storage import copy_storage
+from chaos.cluster.switched import Switched
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.rundir import RunDir
 
@@ -34,7 +34,7 @@ STOP_TIMEOUT_S = 120.0  # controlled shutdown moves leadership away first
 PORT_ATTEMPTS = 5
 
 
-class ProcessCluster(Deployed):
+class ProcessCluster(Switched):
     """The brokers of one run."""
 
     def __init__(self, run: RunDir, found: ClusterState, release: Release | None = None) -> None:
@@ -173,9 +173,9 @@ class ProcessCluster(Deployed):
             processes.limit_files(process.identity, None)
 
     def end_brokers(self) -> None:
-        """End the brokers, with their ZooKeeper, and remove their data; clients and reaper go on."""
-        server = self.state.zookeeper
-        for process in [known.process for known in self.state.brokers] + ([server.process] if server else []):
+        """End the brokers, with their ZooKeeper and switch, and remove their data; clients and reaper go on."""
+        server, switch = self.state.zookeeper, self.state.switch
+        for process in [*(known.process for known in self.state.brokers), server.process if server else None, switch]:
             if process is not None:
                 processes.kill(process.identity)
         self._reap()
@@ -248,7 +248,9 @@ class ProcessCluster(Deployed):
 def lay_out(
     run: RunDir, spec: ClusterSpec, release: Release, owner: Identity | None, reaper: Identity, deadline_s: float
 ) -> ClusterState:
-    """Choose ports, and write every file of a new cluster."""
+    """Choose ports, and write every file of a new cluster; its switch, where it has one, is up then."""
+    if spec.switch:
+        return _lay_out_behind_switch(run, spec, release, owner, reaper, deadline_s)
     ports = deploy.choose_ports(spec, more=1 if spec.zookeeper else spec.brokers)
     clients, more = ports[: spec.brokers], ports[spec.brokers :]
     if spec.zookeeper:
@@ -257,6 +259,21 @@ def lay_out(
     found = deploy.lay_out(run, spec, release, owner, reaper, deadline_s, on_this_host(clients, more))
     for broker, port in zip(found.brokers, more, strict=True):
         broker.controller_port = port
+    found.save(run.cluster)
+    return found
+
+
+def _lay_out_behind_switch(
+    run: RunDir, spec: ClusterSpec, release: Release, owner: Identity | None, reaper: Identity, deadline_s: float
+) -> ClusterState:
+    ports = deploy.choose_ports(spec, more=2 * spec.brokers)
+    clients, more = ports[: spec.brokers], ports[spec.brokers :]
+    behind = [[clients[i], more[2 * i], more[2 * i + 1]] for i in range(spec.brokers)]
+    switch, places = switched.start(run, behind, owner)
+    found = deploy.lay_out(run, spec, release, owner, reaper, deadline_s, places)
+    found.switch = ProcessState.of(switch.identity)
+    for broker, own in zip(found.brokers, behind, strict=True):
+        broker.behind = own
     found.save(run.cluster)
     return found
 

@@ -58,7 +58,7 @@ class ClusterSpec:
     `metadata` says where its metadata is kept (None: see `chaos.cluster.metadata.choose`).
     `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit). `extra` gives more
     settings for a broker of this number, which win over all others; listeners are added to the driver's. `existing` is
-    for the driver that makes no brokers.
+    for the driver that makes no brokers. `switch`: the process driver is to cut links, see `chaos.cluster.switched`.
     """
 
     brokers: int = 3
@@ -71,6 +71,7 @@ class ClusterSpec:
     metadata: Metadata | None = None
     extra: Callable[[int], Mapping[str, str]] | None = None
     existing: Existing | None = None
+    switch: bool = False
 
     @property
     def zookeeper(self) -> bool:
@@ -82,6 +83,16 @@ class ClusterSpec:
         if self.brokers < 1:
             raise UsageError(f"a cluster needs at least one broker, not {self.brokers}")
         choose(self.kafka, self.metadata)
+        if self.switch and self.zookeeper:
+            raise UsageError(
+                f"links cannot be cut where Kafka {self.kafka} keeps its metadata in ZooKeeper, which would still be "
+                "reached; choose kraft, and a release from 3.3 on"
+            )
+        if self.switch and "listeners" in self.config:
+            raise UsageError(
+                "cluster.config: listeners cannot be fixed where links between brokers are cut, for clients go to the "
+                "ports of a switch then; leave it out"
+            )
         for key in self.config:
             if key in _OWNED:
                 raise UsageError(f"cluster.config: {key} is decided by Aftershock; {_OWNED[key]}")
@@ -107,7 +118,8 @@ class Place:
     """Where a broker listens: for clients at host and port, for the quorum and the other brokers at `host:port`.
 
     `controller` is empty where there is no quorum (ZooKeeper). Without `peers`, the other brokers come by the clients'
-    listener. `bind` is the address that it binds for clients.
+    listener. `bind` is the address that it binds for clients. `behind` says, by the name of the listener, where it
+    really listens if something stands in front of it.
     """
 
     host: str
@@ -115,6 +127,7 @@ class Place:
     controller: str
     peers: str | None = None
     bind: str = HOST
+    behind: Mapping[str, str] = field(default_factory=dict)
 
 
 def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> list[Place]:
@@ -153,6 +166,9 @@ def broker_settings(
     else:
         bound["CONTROLLER"] = here.controller
         mode = _quorum(broker, places)
+        if here.behind and advertises_controllers(spec.kafka):
+            advertised["CONTROLLER"] = here.controller  # or the leader of the quorum would tell where it really is
+    bound |= here.behind
     decided: dict[str, Scalar] = {
         **mode,
         "listeners": ",".join(f"{name}://{address}" for name, address in bound.items()),
@@ -165,6 +181,12 @@ def broker_settings(
     for key in _LISTENERS & extra.keys():
         extra[key] = f"{decided[key]},{extra[key]}"
     return {key: as_text(value) for key, value in {**defaults, **spec.config, **decided, **extra}.items()}
+
+
+def advertises_controllers(kafka: str) -> bool:
+    """Whether a release lets a controller's listener be advertised (KIP-853); before, only the voters' list has it."""
+    major, minor = map(int, kafka.split(".")[:2])
+    return (major, minor) >= (3, 9)
 
 
 def _quorum(broker: int, places: Sequence[Place]) -> dict[str, Scalar]:

@@ -49,6 +49,7 @@ class BrokerState(BaseModel):
     host: str
     port: int
     controller_port: int | None = None  # where it is one of this machine
+    behind: list[int] = []  # the ports on which it really listens, where a switch stands in front of it
     log: str | None = None
     data: str | None = None
     state: BrokerStatus = "starting"
@@ -114,6 +115,7 @@ class ClusterState(BaseModel):
     lender: str | None = None  # the run directory whose cluster this is, where it is not this run's own
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
+    switch: ProcessState | None = None  # see chaos.cluster.switched; None: brokers reach each other directly
     brokers: list[BrokerState]
 
     def broker(self, broker: int) -> BrokerState:

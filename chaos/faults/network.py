@@ -1,7 +1,8 @@
 """Faults of the network between brokers, or between them and their clients.
 
-What is dropped here is dropped in silence, as by a broken switch: connections stay open and hang. Only `Disconnect`
-takes the interface away as well.
+What is cut here is cut in silence, as by a broken switch: connections stay open and hang. Only `Disconnect` takes the
+interface away as well. Containers lose packets, by iptables; between processes stands a switch that holds what is sent
+(`chaos.cluster.switched`), and after a cut it arrives, as what TCP sends again would.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class LinkCut(_OfACut):
     """Cut two brokers from each other, while both reach everybody else.
 
     Proof: the ISR of a partition that both hold shrank; or, where they hold none or are patient, packets that one sent
-    to the other were dropped, as the kernel counts.
+    to the other did not get there, as the kernel counts, or the switch.
     """
 
     healed = "reach each other again"
@@ -128,12 +129,12 @@ class LinkCut(_OfACut):
         return f"cut {self.resolved} from each other{_one_way(self.spec.direction)}"
 
     def proof(self, world: World) -> str | None:
-        """What the cluster shows, else what the kernel counts."""
+        """What the cluster shows, else what the kernel counts, or the switch."""
         if self._cut is None:
             return None
         seen = next((words for side in self._sides if (words := side.noticed(world))), None)
         dropped = 0 if seen else able(world.cluster, Isolate).dropped_packets(self._cut)
-        return seen or (f"{dropped} packets between {self.resolved} were dropped" if dropped else None)
+        return seen or (f"{dropped} packets between {self.resolved} did not get through" if dropped else None)
 
 
 @dataclass

@@ -26,10 +26,21 @@ up. A rule counts what it hit; with `count` it is used up after so many. `slow` 
 in each direction) and bandwidth, shared by all connections to the broker. What a rule holds when it is removed passes
 at once, in order.
 
+**Between brokers** stands another process, the switch, where a scenario cuts links (`broker.isolate`, `link.cut`) of
+the process driver. All listeners of the brokers (clients', peers', quorum's) are advertised at ports of its own, so
+nothing reaches a broker by another way. It reads the first request header of each connection that a broker makes,
+remembers whose it is, and then passes bytes on unread. What goes a way that is cut is held, not swallowed, and arrives
+after the cut: so does what TCP sends again after packets were lost, and a peer that waits need not run into its
+time-out. While one direction of a link is cut no new connection comes about, as with TCP's handshake. A connection to
+the brokers' own listeners that names no broker is held while anybody is cut off from the broker it goes to, and told
+of in the log: it might be the one that must not pass. (None was seen with 4.3.1 and 3.9.2; `chaos.proxy.links` has the
+names.)
+
 **Control.** JSON lines over the Unix socket `proxy.sock` in the run directory: `{"do": "add", "rule": {...}}` gives
 `{"id": 1}`, `{"do": "matches", "id": 1}` and `{"do": "remove", "id": 1}` give `{"matches": 7}`. A rule ends with the
 connection that made it, and all end with the proxy: nothing is left behind, whoever is killed. The proxy is one more
-process of the run, marked `proxy`, so that `ps`, `gc` and the reaper know it.
+process of the run, marked `proxy`, so that `ps`, `gc` and the reaper know it; the switch (`switch.sock`: `cut`, `mend`,
+`held`, `seen`) another.
 
 Where a broker is gone, so is what stands for it: a connection is closed as soon as the broker refuses it.
 """

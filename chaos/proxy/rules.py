@@ -10,6 +10,8 @@ from kafka.protocol.api_key import ApiKey
 
 SOCKET, ADDRESSES = "proxy.sock", "proxy.json"
 """In the run directory: where the proxy is controlled, and at which addresses it stands for which broker."""
+SWITCH_SOCKET, SWITCH_ADDRESSES = "switch.sock", "switch.json"
+"""The same of the switch between brokers."""
 
 Act = Literal["drop", "delay", "cut", "slow"]
 Side = Literal["request", "response"]

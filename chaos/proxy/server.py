@@ -18,6 +18,7 @@ from typing import Any
 import uvloop
 
 from chaos.cluster.ports import HOST
+from chaos.proxy.orders import obey_lines
 from chaos.proxy.relay import Front, Relay
 from chaos.proxy.rewrite import Addresses
 from chaos.proxy.rules import ADDRESSES, SOCKET, Active, Rule, RuleBook
@@ -29,6 +30,7 @@ class Server:
 
     def __init__(self, brokers: dict[int, tuple[str, int]]) -> None:
         self.book = RuleBook()
+        self._servers: list[asyncio.Server] = []  # one that nobody holds is closed by the garbage collector
         self.addresses = Addresses({}, frozenset(host.encode() for host, _ in brokers.values()))
         self._fronts = [Front(b, host, port, self.book, self.addresses) for b, (host, port) in brokers.items()]
 
@@ -38,23 +40,13 @@ class Server:
         for front in self._fronts:
             listening = socket.create_server((HOST, 0), backlog=512)
             self.addresses.fronts[front.broker] = (HOST, listening.getsockname()[1])
-            await loop.create_server(lambda front=front: Relay(front).requests, sock=listening)  # type: ignore[misc]
+            server = await loop.create_server(lambda front=front: Relay(front).requests, sock=listening)  # type: ignore[misc]
+            self._servers.append(server)
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one control connection; the rules that it made end with it."""
         made: dict[int, Active] = {}
-        try:
-            while line := await reader.readline():
-                try:
-                    answer = self._obey(json.loads(line), made)
-                except (ValueError, TypeError, KeyError) as e:
-                    answer = {"error": f"{type(e).__name__}: {e}"}
-                writer.write(json.dumps(answer).encode() + b"\n")
-                await writer.drain()
-        finally:
-            for rule in made:
-                self._remove(rule)
-            writer.close()
+        await obey_lines(reader, writer, lambda order: self._obey(order, made), lambda: self._remove(*made))
 
     def _obey(self, order: dict[str, Any], made: dict[int, Active]) -> dict[str, Any]:
         if order["do"] == "add":
@@ -67,12 +59,13 @@ class Server:
             return {"matches": made[order["id"]].matches}
         raise ValueError(f"unknown order {order['do']!r}")
 
-    def _remove(self, rule: int) -> None:
-        if self.book.remove(rule) is None:
-            return
-        for front in self._fronts:
-            for relay in list(front.relays):
-                relay.let_go(rule)
+    def _remove(self, *rules: int) -> None:
+        for rule in rules:
+            if self.book.remove(rule) is None:
+                continue
+            for front in self._fronts:
+                for relay in list(front.relays):
+                    relay.let_go(rule)
 
 
 async def serve(run_dir: Path, brokers: dict[int, tuple[str, int]]) -> None:
@@ -80,9 +73,9 @@ async def serve(run_dir: Path, brokers: dict[int, tuple[str, int]]) -> None:
     os.chdir(run_dir)  # the path of a Unix socket has room for some 100 characters
     server = Server(brokers)
     await server.listen()
-    await asyncio.start_unix_server(server.control, SOCKET)
+    control = await asyncio.start_unix_server(server.control, SOCKET)
     write_atomically(Path(ADDRESSES), json.dumps(server.addresses.fronts))
-    await asyncio.Event().wait()
+    await control.serve_forever()  # and keeps it: a server that nobody holds is closed by the garbage collector
 
 
 def main(argv: list[str]) -> None:

@@ -130,6 +130,11 @@ class Scenario(Strict):
         return self.cluster.proxy or any(isinstance(fault, WireFault) for fault in self.faults)
 
     @property
+    def switched(self) -> bool:
+        """Whether brokers of the process driver reach each other through a switch, for a fault cuts their links."""
+        return self.cluster.driver == "process" and any("isolate" in fault.needs for fault in self.faults)
+
+    @property
     def readers(self) -> list[Consumer]:
         """Every entry that reads: the consumers, and the reading side of each processor as a subscribe consumer."""
         return [*self.consumers, *map(_reading_side, self.processors)]

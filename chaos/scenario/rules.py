@@ -168,6 +168,8 @@ def _faults(s: Scenario) -> Iterator[str]:
             )
         elif lacking := fault.needs - has:
             yield f"faults[{i}]: {fault.kind} needs {_words_of_lack(lacking, s.cluster.driver, verbs)}"
+        elif "isolate" in fault.needs and s.cluster.metadata == "zookeeper":
+            yield f"faults[{i}]: {fault.kind} needs a cluster without ZooKeeper, which every broker would still reach"
         if fault.kind == "broker.oom" and s.cluster.memory is None:
             yield f"faults[{i}]: broker.oom needs cluster.memory, the memory that is used up"
         if fault.kind == "disk.fill" and s.cluster.disk is None:

@@ -1,10 +1,11 @@
-"""What the wire proxy costs while no rule is active: bare clients at full speed, directly and through it, in turns.
+"""What proxy and switch cost while nothing is broken: bare clients at full speed, directly and through each, in turns.
 
-Run: python -m tests.bench.bench_proxy [RECORDS]
+Run: python -m tests.bench.bench_proxy [RECORDS [ROUNDS]]
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import statistics
 import subprocess
@@ -28,24 +29,26 @@ PARTITIONS = 3
 
 def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
     """Records a second of one producer and of one consumer, medians of interleaved rounds, and the ratios."""
-    with tempfile.TemporaryDirectory() as directory:
-        run = RunDir.create(Path(directory), "bench")
-        cluster = ProcessCluster.deploy(run, ClusterSpec(1), Identity.current(), 900)
-        try:
-            control.start(run, {b: cluster.address(b) for b in cluster.broker_ids}, Identity.current())
-            with control.Proxy.attach(run) as proxy:
-                ways = {"direct": cluster.bootstrap, "proxy": proxy.bootstrap}
-                return _compare(ways, cluster.bootstrap, Path(directory), records, rounds)
-        finally:
-            cluster.destroy()
+    with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
+        runs = {name: RunDir.create(Path(directory), name) for name in ("plain", "switched")}
+        clusters = {}
+        for name, run in runs.items():
+            spec = ClusterSpec(1, switch=name == "switched")
+            clusters[name] = ProcessCluster.deploy(run, spec, Identity.current(), 900)
+            stack.callback(clusters[name].destroy)
+        plain = clusters["plain"]
+        control.start(runs["plain"], {b: plain.address(b) for b in plain.broker_ids}, Identity.current())
+        proxy = stack.enter_context(control.Proxy.attach(runs["plain"]))
+        ways = {"direct": plain.bootstrap, "proxy": proxy.bootstrap, "switch": clusters["switched"].bootstrap}
+        return _compare(ways, Path(directory), records, rounds)
 
 
-def _compare(ways: dict[str, str], bootstrap: str, folder: Path, records: int, rounds: int) -> dict[str, Any]:
+def _compare(ways: dict[str, str], folder: Path, records: int, rounds: int) -> dict[str, Any]:
     rates: dict[str, dict[str, list[float]]] = {"produce": {}, "consume": {}}
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admins = {way: AdminClient({"bootstrap.servers": bootstrap}) for way, bootstrap in ways.items()}
     for number in range(rounds + 1):
         for way in list(ways) if number % 2 else list(reversed(ways)):
-            topic = f"bench-{number}-{way}"
+            topic, admin = f"bench-{number}-{way}", admins[way]
             admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
             for what, spec in (("produce", _producer(topic)), ("consume", _consumer(topic))):
                 took = _run(folder, {**spec, "bootstrap": ways[way], "records": records, "gc": False})
@@ -57,7 +60,11 @@ def _compare(ways: dict[str, str], bootstrap: str, folder: Path, records: int, r
         "records": records,
         "value_bytes": VALUE_BYTES,
         "records_per_s": rates,
-        "ratio": {what: round(middle(what, "proxy") / middle(what, "direct"), 3) for what in rates},
+        "ratio": {
+            way: {what: round(middle(what, way) / middle(what, "direct"), 3) for what in rates}
+            for way in ways
+            if way != "direct"
+        },
     }
 
 

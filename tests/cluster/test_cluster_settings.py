@@ -19,14 +19,14 @@ from chaos.cluster.ports import free_ports, is_free
 from chaos.cluster.process import lay_out
 from chaos.cluster.processes import Identity, Spawned
 from chaos.cluster.release import Release
-from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
+from chaos.cluster.settings import ClusterSpec, Place, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.rundir import RunDir
 
 
-def test_only_processes_lose_their_logs_and_only_containers_their_network() -> None:
+def test_only_processes_lose_their_logs_and_only_containers_their_interface() -> None:
     of_processes = {"wipe", "cut_log", "limit_disk"}
-    assert capabilities("process") == {"kill", "stop", "start", "pause"} | of_processes
+    assert capabilities("process") == {"kill", "stop", "start", "pause", "isolate"} | of_processes
     assert capabilities("docker") == CAPABILITIES.keys() - of_processes
 
 
@@ -123,6 +123,19 @@ def test_a_session_is_as_long_with_zookeeper_as_without(config: dict[str, int], 
     assert with_it["zookeeper.session.timeout.ms"] == session
     without = broker_settings(ClusterSpec(1, config=config), 1, on_this_host([11], [21]))
     assert without.get("zookeeper.session.timeout.ms") == (session if session == "3000" else None)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "quorum"), [("4.3.1", ",CONTROLLER://h:23"), ("3.9.2", ",CONTROLLER://h:23"), ("3.8.1", "")]
+)
+def test_behind_a_switch_a_broker_listens_elsewhere_than_it_is_reached(kafka: str, quorum: str) -> None:
+    """Before 3.9 a controller's listener must not be advertised, and voters go by their list alone."""
+    own = {"CLIENT": "127.0.0.1:1", "PEERS": "127.0.0.1:2", "CONTROLLER": "127.0.0.1:3"}
+    found = broker_settings(ClusterSpec(1, kafka, switch=True), 1, [Place("h", 21, "h:23", "h:22", behind=own)])
+    assert found["listeners"] == "CLIENT://127.0.0.1:1,PEERS://127.0.0.1:2,CONTROLLER://127.0.0.1:3"
+    assert found["advertised.listeners"] == f"CLIENT://h:21,PEERS://h:22{quorum}"
+    assert found["controller.quorum.voters"] == "1@h:23"
+    assert found["inter.broker.listener.name"] == "PEERS"
 
 
 def test_zookeeper_listens_on_loopback_only_and_has_no_admin_server() -> None:

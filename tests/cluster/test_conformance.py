@@ -47,7 +47,10 @@ pytestmark = pytest.mark.kafka
 TOPIC = "orders"
 PARTITION = f"{TOPIC}/0"
 QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300, "replica.lag.time.max.ms": 2500}
-LIMITS = {"docker": {"memory_bytes": 640 * 2**20, "disk_bytes": 192 * 2**20, "cpus": 1.5}}
+LIMITS = {
+    "docker": {"memory_bytes": 640 * 2**20, "disk_bytes": 192 * 2**20, "cpus": 1.5},
+    "process": {"switch": True},
+}
 SEEN_S = 60.0
 
 

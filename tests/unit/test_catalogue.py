@@ -20,7 +20,7 @@ def test_it_is_every_shipped_scenario_with_every_variant():
 
 def test_patterns_choose_scenarios_or_variants_and_repetitions_follow_one_another():
     assert {c.name for c in cases(["acks1-*"])} == {"acks1-leader-kill/acks-1", "acks1-leader-kill/acks-all"}
-    assert [c.run_id for c in cases(["*/acks-all", "clean-run"], repeat=2)] == [
+    assert [c.run_id for c in cases(["acks1*/acks-all", "clean-run"], repeat=2)] == [
         "acks1-leader-kill-acks-all-1",
         "clean-run-1",
         "acks1-leader-kill-acks-all-2",

@@ -151,8 +151,6 @@ def fault(**keys):
 @pytest.mark.parametrize(
     "one",
     [
-        fault(kind="broker.isolate", cut="all", direction="in"),
-        fault(kind="link.cut", other={"follower_of": "orders/0"}),
         fault(kind="broker.disconnect"),
         fault(kind="broker.throttle", cpus=0.1),
         fault(kind="broker.oom"),
@@ -164,6 +162,25 @@ def test_faults_of_containers_load_for_docker_and_are_refused_elsewhere(one):
     scenario = parse(small(cluster=DOCKER, faults=[one]), "mine.yaml")
     assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
     assert f"{one['kind']} needs " in refusal(small(faults=[one]))
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        fault(kind="broker.isolate", cut="all", direction="in"),
+        fault(kind="link.cut", other={"follower_of": "orders/0"}),
+    ],
+    ids=lambda one: one["kind"],
+)
+def test_links_are_cut_between_containers_and_between_processes_which_have_a_switch_then(one):
+    assert parse(small(faults=[one]), "mine.yaml").switched
+    assert not parse(small(cluster=DOCKER, faults=[one]), "mine.yaml").switched
+    assert not parse(small(), "mine.yaml").switched
+    assert f"{one['kind']} needs a cluster without ZooKeeper" in refusal(
+        small(cluster={"kafka": "2.8.2"}, faults=[one])
+    )
+    attached = {"driver": "attached", "bootstrap": "h:1", "allow_faults": True}
+    assert f"{one['kind']} needs isolate, which the attached driver" in refusal(small(cluster=attached, faults=[one]))
 
 
 @pytest.mark.parametrize(
