@@ -22,7 +22,7 @@ from checks.result import Result, Verdict, merge
 
 INDEX = "comparison.json"
 """Names the variants and their run directories; written by whoever runs them, next to those."""
-_NOT_COMPARED = frozenset({"title", "description", "expect", "variants"})
+_NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
 
 
 class Side(BaseModel):
