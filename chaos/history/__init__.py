@@ -11,6 +11,6 @@
   of words and no result: `python -m chaos history import RUNS_DIR` adds what is missing, as often as one likes.
 
 `result.json` is the interface between the halves: nothing here imports `checks`. The page is drawn by
-`checks.report.trend`, a process of its own, from the JSON that `history --json` prints: it shares style and parts with the
-reports, and those are drawn there.
+`checks.report.trend`, a process of its own, from the JSON that `history --json` prints: it shares style and parts with
+the reports, and those are drawn there.
 """

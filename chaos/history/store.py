@@ -121,9 +121,7 @@ class Store:
         try:
             yield
         except NoSuchModuleError:
-            raise HistoryError(
-                f"{self.name}: no such kind of database; sqlite:/// and postgresql:// are known"
-            ) from None
+            raise HistoryError(f"{self.name} is of no known kind of database, as sqlite and postgresql are") from None
         except ModuleNotFoundError as e:
             raise HistoryError(f"{self.name} needs the Python package {e.name}: pip install it") from None
         except DBAPIError as e:
