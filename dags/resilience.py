@@ -39,13 +39,11 @@ PROJECT = Path(__file__).resolve().parent.parent
 # Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
+from aftershock_connections import existing_cluster, spark_master  # noqa: E402
 from aftershock_outcome import Notifier, asset, default_runs_dir, told  # noqa: E402
 from aftershock_places import POOL, take_place  # noqa: E402
 from airflow.sdk import DAG, Metadata, Param, TaskGroup, task  # noqa: E402
-from airflow.sdk.exceptions import (  # noqa: E402
-    AirflowFailException,
-    AirflowNotFoundException,
-)
+from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
 from chaos.scenario import Scenario, load, shipped  # noqa: E402
@@ -226,30 +224,6 @@ def given_by(scenario: str, params: dict[str, Any]) -> Any:
         sets=(*params["overrides"], *existing_cluster(params["kafka_conn_id"])),
         i_own_this_cluster=params["i_own_this_cluster"],
     )
-
-
-def existing_cluster(conn_id: str) -> list[str]:
-    """A Kafka connection's cluster as overrides of the scenario; its secrets go into this process's environment."""
-    if not conn_id:
-        return []
-    from airflow.sdk import Connection
-
-    from chaos.cluster.attached.connection import overrides
-
-    return overrides(conn_id, Connection.get(conn_id).extra_dejson, os.environ)
-
-
-def spark_master(conn_id: str) -> str | None:
-    """The Spark master of an Airflow connection; None, which is local[*], where there is no such connection."""
-    from airflow.sdk import Connection
-
-    from checks.master import from_connection
-
-    try:
-        connection = Connection.get(conn_id)
-    except AirflowNotFoundException:
-        return None
-    return from_connection(connection.host, connection.port)
 
 
 def judged(run_dir: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from rich.table import Table
 from chaos.cli.run import RUNS_DIR
 from chaos.errors import AftershockError, HistoryError, RunDirError
 from chaos.events import now_us
-from chaos.history.trends import TimeTrend, Trend, Trends, label, trends
+from chaos.history.trends import TimeTrend, Trend, Trends, label, trends, untold
 
 _ROOT = Path(__file__).resolve().parents[2]
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
@@ -134,7 +134,8 @@ def show(found: Trends, console: Console) -> None:
     for trend, words in worse:
         console.print(f"[bold red]▲[/] [bold]{escape(trend.name)}[/] {escape(words)}", soft_wrap=True, highlight=False)
     if not worse:
-        console.print(f"no regression in {_count(len(found.trends), 'trend')}", highlight=False)
+        words = "; ".join([f"no regression in {_count(len(found.trends), 'trend')}", *untold(found.trends)])
+        console.print(words, soft_wrap=True, highlight=False)
     for trend in found.trends:
         console.print()
         _show_trend(trend, console)

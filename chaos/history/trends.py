@@ -113,6 +113,11 @@ class Trend(BaseModel):
         return f"{self.scenario}/{self.variant}" if self.variant else self.scenario
 
     @property
+    def told(self) -> bool:
+        """Whether there were runs enough to tell of any time."""
+        return any(t.mark in ("steady", "slower", "regression") for t in self.times)
+
+    @property
     def regressions(self) -> list[str]:
         """What got worse, in words: the verdict first."""
         found = [f"verdict: {self.words}"] if self.mark == "regression" else []
@@ -128,6 +133,16 @@ class Trends(BaseModel):
     least: int = LEAST
     least_passes: int = LEAST_PASSES
     trends: list[Trend]
+
+
+def untold(trends: Sequence[Trend]) -> list[str]:
+    """What "no regression" does not cover, in words: runs that did not pass, and trends that say nothing yet."""
+    broken = sum(trend.runs[-1].verdict != "pass" and trend.mark != "regression" for trend in trends)
+    silent = sum(not trend.told for trend in trends)
+    return [
+        *([f"the last run of {broken} was no pass all the same"] if broken else []),
+        *([f"{silent} of {len(trends)} have too few runs to tell of their times"] if silent else []),
+    ]
 
 
 def label(time: TimeTrend) -> str:
