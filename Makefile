@@ -6,7 +6,7 @@ READY := .venv/.ready
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup airflow-up airflow-down demo test test-quick lint format bench bench-audit lock clean
+.PHONY: help setup ui airflow-up airflow-down demo test test-quick lint format bench bench-audit lock clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ airflow-up: ## Airflow for a team, in containers, at 127.0.0.1:8080
 
 airflow-down: ## stop it; what it knows stays
 	$(COMPOSE) -f docker/compose.yaml down
+
+ui: setup ## Airflow with its web page and a DAG for each scenario, on this machine, until Ctrl-C
+	@$(BIN)/python -m chaos ui
 
 demo: setup ## break a cluster in three ways through Airflow, and show the proof
 	@$(BIN)/python -m chaos dag resilience-demo

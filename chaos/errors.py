@@ -8,6 +8,7 @@ AftershockError
 ├── RunDirError           not a run directory, half-written, or of another schema version
 ├── ClusterError          a broker did not start, did not answer, or is gone
 ├── ClientError           a client process could not start or broke its protocol
+├── HistoryError          the history's database cannot be reached, or is not (or no more) ours to write
 ├── FaultError            a fault could not be injected or healed
 └── WaitTimeout           a condition did not come true in time
 
@@ -62,6 +63,12 @@ class ClusterError(AftershockError):
 
 class ClientError(AftershockError):
     """A client process could not start or broke its protocol."""
+
+
+class HistoryError(AftershockError):
+    """The history's database cannot be reached, or holds what this version did not make."""
+
+    exit_code = USAGE
 
 
 class FaultError(AftershockError):

@@ -20,7 +20,7 @@ from chaos.scenario import read as resolved_of
 from checks.expectations.words import FINDINGS
 from checks.result import Judged, Result, Verdict, merge
 
-_NOT_COMPARED = frozenset({"title", "description", "expect", "variants"})
+_NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
 
 
 class Side(BaseModel):

@@ -1,11 +1,18 @@
-"""One DAG per shipped scenario: `resilience.<scenario>`. The tasks call stages and hold no logic of their own.
+"""One DAG per scenario: `resilience.<scenario>`. The tasks call stages and hold no logic of their own.
 
-    deploy -> drive -> audit -> validate -> report -> verdict
+    deploy -> drive -> audit -> validate -> report -> publish -> verdict
                                                  \\-> destroy      deploy's teardown: it runs whatever happened
 
 One with variants (A/B) has such a row of tasks for each, in a group of its name, one after another:
 
-    prepare -> variant a -> variant b -> compare -> verdict
+    prepare -> variant a -> variant b -> compare -> publish -> verdict
+
+Scenarios are the shipped ones, and those of the folder that AFTERSHOCK_SCENARIOS names, which come before shipped ones
+of the same name. One with a `schedule:` runs by it, one run at a time; what it missed while nobody ran Airflow is not
+made up for. One that is invalid is a DAG, too: its only task says why.
+
+`publish` runs whatever happened before it: it adds the run to the history and tells what came of it, see
+`aftershock_outcome`. How many clusters run at once is AFTERSHOCK_CLUSTERS, see `aftershock_places`.
 
 Clients and faults belong in one task, for `airflow dags test` runs tasks one after another. `drive` is never retried: a
 second try would hide what the first one saw. The verdict is a leaf and raises unless it is a pass, so that no DAG run
@@ -23,17 +30,27 @@ directory names no more than the variables.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 PROJECT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(PROJECT))  # Airflow puts only the DAG folder on the path, whichever Airflow it is
+# Airflow puts the DAG folder on the path, if anything: not when it only looks into a bag of DAGs
+sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
-from airflow.sdk import DAG, Param, TaskGroup, task  # noqa: E402
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException  # noqa: E402
+from aftershock_connections import existing_cluster, spark_master  # noqa: E402
+from aftershock_outcome import Notifier, asset, default_runs_dir, told  # noqa: E402
+from aftershock_places import POOL, take_place  # noqa: E402
+from airflow.sdk import DAG, Metadata, Param, TaskGroup, task  # noqa: E402
+from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
-from chaos.scenario import parse, shipped  # noqa: E402
+from chaos.errors import ScenarioError  # noqa: E402
+from chaos.scenario import Scenario, load, shipped  # noqa: E402
+from chaos.scenario.load import folder_of_more  # noqa: E402
+
+RUNS = default_runs_dir(PROJECT)
+OWNER = os.environ.get("AFTERSHOCK_OWNER")
 
 PARAMS = {
     "kafka": Param(
@@ -45,22 +62,24 @@ PARAMS = {
     "i_own_this_cluster": Param(False, type="boolean", description="whether brokers of that cluster may be broken"),
     "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
     "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
-    "runs_dir": Param(str(PROJECT / "runs"), type="string", description="where run directories are made"),
+    "runs_dir": Param(RUNS, type="string", description="where run directories are made"),
     "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
     "spark_conn_id": Param("aftershock_spark", type="string", description="Airflow connection of the Spark master"),
-    "owner": Param(None, type=["null", "string"], description="pid:start of a process whose end ends the cluster"),
+    "owner": Param(OWNER, type=["null", "string"], description="pid:start of a process whose end ends the cluster"),
 }
 
 
-@task
-def deploy(scenario: str, params: dict[str, Any]) -> str:
+@task(**POOL)
+def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None) -> str:
     """Resolve the scenario, start its cluster, and hand on the run directory."""
     from chaos import stages
     from chaos.cluster.processes import Identity
     from chaos.events import EventLog
 
     given = given_by(scenario, params)
+    bind = take_place(dag_run)
     run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
+    bind(run.path)
     stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
@@ -70,12 +89,11 @@ def prepare(scenario: str, params: dict[str, Any]) -> str:
     """Resolve every variant of an A/B scenario, and hand on the directory of the whole."""
     from chaos import variants
 
-    given = given_by(scenario, params)
-    return str(variants.prepare(given, Path(params["runs_dir"]), params["run_id"]).run.path)
+    return str(variants.prepare(given_by(scenario, params), Path(params["runs_dir"]), params["run_id"]).run.path)
 
 
-@task
-def deploy_side(whole: str, variant: str, params: dict[str, Any]) -> str:
+@task(**POOL)
+def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None) -> str:
     """Start the cluster of one variant, and hand on its run directory."""
     from chaos import stages, variants
     from chaos.cluster.processes import Identity
@@ -84,6 +102,7 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any]) -> str:
 
     existing_cluster(params["kafka_conn_id"])
     run = RunDir.open(Path(whole) / variants.side_id(Path(whole).name, variant))
+    take_place(dag_run)(run.path)
     stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
@@ -97,7 +116,7 @@ def compare(whole: str) -> None:
     write(RunDir(Path(whole)))
 
 
-@task(retries=0)
+@task(retries=0, **POOL)
 def drive(run_dir: str, params: dict[str, Any]) -> None:
     """Run clients, faults and the observer; seal the ledger."""
     from chaos import stages
@@ -109,7 +128,7 @@ def drive(run_dir: str, params: dict[str, Any]) -> None:
     stages.drive(run, EventLog(run))
 
 
-@task
+@task(**POOL)
 def audit(run_dir: str, params: dict[str, Any]) -> None:
     """Read the final log back from the healed cluster, then find every anomaly in Spark."""
     from chaos.rundir import RunDir
@@ -137,6 +156,19 @@ def report(run_dir: str) -> None:
     from checks import stages
 
     stages.report(RunDir.open(Path(run_dir)))
+
+
+@task(trigger_rule="all_done", retries=0)
+def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -> Any:
+    """Add the run, or every side of it, to the history, and tell its verdict to whoever waits for that."""
+    from chaos.history.recording import record
+    from chaos.rundir import RunDir
+
+    run_dir = ti.xcom_pull(task_ids=first)  # None if it broke off; as an argument, that would fail this task as well
+    if run_dir:
+        sides = [RunDir(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
+        record(sides or [RunDir(Path(run_dir))], Path(params["runs_dir"]), lambda words: print(words))  # noqa: T201
+    yield Metadata(asset(scenario, "verdict"), told(run_dir))
 
 
 @task(retries=0)
@@ -173,6 +205,12 @@ def destroy(run_dir: str, params: dict[str, Any]) -> None:
     stages.destroy(run, EventLog(run))
 
 
+@task(retries=0)
+def invalid(why: str) -> None:
+    """Say why there is nothing to run."""
+    raise AirflowFailException(why)
+
+
 def given_by(scenario: str, params: dict[str, Any]) -> Any:
     """What a DAG run's params say of a scenario."""
     from chaos.stages import Given
@@ -188,30 +226,6 @@ def given_by(scenario: str, params: dict[str, Any]) -> Any:
     )
 
 
-def existing_cluster(conn_id: str) -> list[str]:
-    """A Kafka connection's cluster as overrides of the scenario; its secrets go into this process's environment."""
-    if not conn_id:
-        return []
-    from airflow.sdk import Connection
-
-    from chaos.cluster.attached.connection import overrides
-
-    return overrides(conn_id, Connection.get(conn_id).extra_dejson, os.environ)
-
-
-def spark_master(conn_id: str) -> str | None:
-    """The Spark master of an Airflow connection; None, which is local[*], where there is no such connection."""
-    from airflow.sdk import Connection
-
-    from checks.master import from_connection
-
-    try:
-        connection = Connection.get(conn_id)
-    except AirflowNotFoundException:
-        return None
-    return from_connection(connection.host, connection.port)
-
-
 def judged(run_dir: Any) -> tuple[Any, Any]:
     """The tasks of a run that is deployed: the last one that judges, and the one that ends it."""
     end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
@@ -220,19 +234,32 @@ def judged(run_dir: Any) -> tuple[Any, Any]:
     return done, end
 
 
-def build(name: str, title: str, sides: list[str]) -> DAG:
-    """The DAG of one scenario."""
+def build(name: str, given: str, scenario: Scenario) -> DAG:
+    """The DAG of one scenario. given: what `deploy` finds it by, its name or its file."""
+    sides = list(scenario.variants)
+    first = "prepare" if sides else "deploy"
     with DAG(
-        f"resilience.{name}", description=title, schedule=None, catchup=False, params=PARAMS, tags=["resilience"]
+        f"resilience.{name}",
+        description=scenario.title,
+        schedule=scenario.schedule,
+        catchup=False,
+        max_active_runs=1 if scenario.schedule else 16,
+        params=PARAMS,
+        tags=["resilience"],
+        on_failure_callback=Notifier(name, first, RUNS),
     ) as dag:
+        tell = publish.override(outlets=[asset(name, "verdict")])(name, first)
+        passes = {"outlets": [asset(name, "pass")]}  # its event comes with its success, and that is a pass
         if not sides:
-            run_dir = deploy(name)
+            run_dir = deploy(given)
             done, end = judged(run_dir)
             # both are leaves: a task above a teardown that may fail the run is no leaf, and its own failure would
             # not count
-            done >> [verdict(run_dir), end]
+            told_of = verdict.override(**passes)(run_dir)
+            done >> [told_of, end]
+            done >> tell >> told_of
             return dag
-        whole = prepare(name)
+        whole = prepare(given)
         before: Any = whole
         for side in sides:
             with TaskGroup(side):
@@ -242,10 +269,31 @@ def build(name: str, title: str, sides: list[str]) -> DAG:
             before >> run_dir
             before = done  # the next one starts beside this one's end: it takes nothing but ports that are free
         both = compare(whole)
-        before >> both >> verdict_of_sides(whole)
+        end = verdict_of_sides.override(**passes)(whole)
+        before >> both >> [tell, end]
+        tell >> end
     return dag
 
 
-for scenario_name, scenario_path in shipped().items():
-    scenario = parse(scenario_path.read_text(), str(scenario_path))
-    globals()[f"resilience_{scenario_name}"] = build(scenario_name, scenario.title, list(scenario.variants))
+def build_invalid(name: str, why: str) -> DAG:
+    """The DAG of a scenario that cannot be run: to be seen, and to fail."""
+    with DAG(f"resilience.{name}", description=why[:200], schedule=None, tags=["resilience", "invalid"]) as dag:
+        invalid(why)
+    return dag
+
+
+def build_all() -> dict[str, DAG]:
+    """A DAG for every scenario, by name."""
+    folder, found = os.environ.get("AFTERSHOCK_SCENARIOS"), {}
+    own = folder_of_more(Path(folder)) if folder else {}
+    for name, path in {**shipped(), **own}.items():
+        allowed = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+        try:
+            found[allowed] = build(allowed, str(path) if name in own else name, load(path))
+        except ScenarioError as e:
+            found[allowed] = build_invalid(allowed, str(e))
+    return found
+
+
+for scenario_name, made in build_all().items():
+    globals()[f"resilience_{scenario_name}"] = made

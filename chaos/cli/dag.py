@@ -66,7 +66,7 @@ def dag(
     run = RunDir(runs_dir.absolute() / new_run_id(scenario))
     env = airflow_environment()
     with View() as view:
-        _migrate(env, view)
+        migrate(env, view)
         view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
         log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
         given = {
@@ -104,7 +104,7 @@ def airflow_environment() -> dict[str, str]:
     }
 
 
-def _migrate(env: dict[str, str], view: View) -> None:
+def migrate(env: dict[str, str], view: View) -> None:
     """Make Airflow's database where it is not there yet."""
     if (Path(env["AIRFLOW_HOME"]) / "airflow.db").exists():
         return

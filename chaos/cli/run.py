@@ -16,6 +16,7 @@ from chaos.cli.view import View
 from chaos.cluster.processes import Identity
 from chaos.errors import AftershockError
 from chaos.events import EventLog
+from chaos.history.recording import record
 from chaos.rundir import RunDir
 from chaos.scenario import read
 
@@ -79,11 +80,13 @@ def run(
             for name, side in whole.sides.items():
                 view.say(f"[bold]variant {name}[/]")
                 _one(side, view, spark_master)
+            record(whole.sides.values(), runs_dir, view.problem)
         raise typer.Exit(show_comparison(whole.run, as_json))
     directory = stages.prepare(given, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {directory.path}")
         code = _one(directory, view, spark_master)
+        record([directory], runs_dir, view.problem)
     show_result(directory, as_json)
     raise typer.Exit(code)
 

@@ -94,8 +94,12 @@ class View:
     def _note(self, event: Event) -> None:
         self.say(escape(event["words"]))
 
+    def problem(self, words: str) -> None:
+        """Print what went wrong, though the run goes on."""
+        self.say(f"[bold yellow]problem:[/] {escape(words)}")
+
     def _problem(self, event: Event) -> None:
-        self.say(f"[bold yellow]problem:[/] {escape(event['words'])}")
+        self.problem(event["words"])
 
     def _fault(self, event: Event) -> None:
         if event["phase"] in ("injecting", "healing"):

@@ -25,6 +25,13 @@ def shipped() -> dict[str, Path]:
     return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
 
 
+def folder_of_more(folder: Path) -> dict[str, Path]:
+    """The scenario files of a folder of one's own, by name. Raises `UsageError` if it is none."""
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder of scenarios; make it, and put YAML files into it")
+    return {path.stem: path for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])}
+
+
 def find(name_or_file: str) -> Path:
     """The file of a shipped scenario's name, or the file itself."""
     path = Path(name_or_file)

@@ -14,6 +14,7 @@ from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault, WireFault
 from chaos.scenario.names import TopicName
 from chaos.scenario.producers import Processor, Producer
+from chaos.scenario.schedule import Schedule
 from chaos.scenario.settings import Config
 from chaos.scenario.triggers import Strict
 from chaos.scenario.units import Duration, Size
@@ -106,6 +107,9 @@ class Scenario(Strict):
     title: str = Field(min_length=1, max_length=200)
     description: str = ""
     seed: int | None = Field(None, ge=0, description="fixes every random choice; drawn and recorded when left out")
+    schedule: Schedule | None = Field(
+        None, description="when its DAG runs: cron (UTC), or a preset such as @daily; only on demand when left out"
+    )
     cluster: Cluster = Cluster()
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)

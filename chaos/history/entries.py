@@ -1,0 +1,165 @@
+"""What the history keeps of a run, read from its directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from chaos.errors import RunDirError
+from chaos.rundir import RunDir, read_json
+from chaos.scenario import Resolved, read
+
+_DEEPEST = 3
+"""How far below the folder of runs a run directory lies: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
+_NOT_THE_SET_UP = {"title", "description", "expect", "limits", "schedule", "seed", "variants"}
+
+
+@dataclass(frozen=True)
+class Time:
+    """One measured time of a run, in microseconds: `p99` of `ack_latency` in topic `orders`, for a fault or none."""
+
+    metric: str
+    scope: str
+    fault: str
+    stat: str
+    value_us: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run. `key` names it whatever its directory is called by now; `digest` changes when it is judged anew."""
+
+    key: str
+    digest: str
+    run_id: str
+    scenario: str
+    variant: str
+    setup: str
+    title: str
+    verdict: str
+    sentence: str
+    seen: str
+    seed: int
+    kafka: str
+    client: str
+    began_us: int
+    ended_us: int
+    run_dir: str
+    command: str
+    times: tuple[Time, ...] = field(default=(), repr=False)
+
+
+class _Metric(BaseModel):
+    metric: str
+    scope: str
+    fault: str = ""
+    stat: str
+    value_us: int
+
+
+class _Count(BaseModel):
+    check: str
+    split: str = ""
+    count: int
+
+
+class _Result(BaseModel):
+    """The part of `result.json` that is kept."""
+
+    run_id: str
+    scenario: str
+    title: str
+    verdict: str
+    sentence: str
+    seed: int
+    command: str
+    versions: dict[str, str]
+    began_us: int
+    ended_us: int
+    totals: list[_Count] = []
+    metrics: list[_Metric] = []
+
+
+def entry(run: RunDir) -> Entry:
+    """What is kept of a run that was judged. Raises `RunDirError` where there is nothing that can be read."""
+    try:
+        result = _Result.model_validate(read_json(run.result, "result"))
+    except ValidationError as e:
+        raise RunDirError(f"{run.result} is not the result of a run ({e.error_count()} errors)") from None
+    resolved = read(run)
+    prefix = resolved.prefix
+    times = tuple(
+        Time(m.metric, _plain(m.scope.replace(prefix, "") if prefix else m.scope), _plain(m.fault), m.stat, m.value_us)
+        for m in result.metrics
+        if m.stat != "count"
+    )
+    return Entry(
+        key=_digest([result.run_id, result.scenario, result.seed, result.began_us]),
+        digest=_digest(result.model_dump(mode="json", exclude={"ended_us"})),
+        run_id=result.run_id,
+        scenario=_name(result.scenario),
+        variant=resolved.variant,
+        setup=setup(resolved),
+        title=_plain(result.title),
+        verdict=result.verdict,
+        sentence=_plain(result.sentence),
+        seen=seen(result.totals),
+        seed=result.seed,
+        kafka=result.versions.get("kafka", ""),
+        client=result.versions.get("confluent-kafka", ""),
+        began_us=result.began_us,
+        ended_us=result.ended_us,
+        run_dir=_plain(str(run.path)),
+        command=_plain(result.command),
+        times=times,
+    )
+
+
+def found_in(folder: Path) -> Iterator[RunDir]:
+    """The run directories with a result in a folder, or the folder itself if it is one; by path."""
+    for depth in range(_DEEPEST + 1):
+        for path in sorted(folder.glob("/".join(["*"] * depth + ["result.json"]))):
+            if (path.parent / "resolved.json").is_file():  # else the whole of an A/B run: its sides are what was run
+                yield RunDir(path.parent.absolute())
+
+
+def setup(resolved: Resolved) -> str:
+    """A digest of what is run, by which runs can be compared: clusters, topics, clients, faults and their settings.
+
+    The Kafka release is not in it, for what a new one changes is what a trend has to show; neither are the contract,
+    time-outs and words. Only what is not a default counts, so that a field which is new in Aftershock changes nothing.
+    """
+    data = resolved.scenario.model_dump(mode="json", exclude=_NOT_THE_SET_UP, exclude_defaults=True)
+    data["cluster"] = {k: v for k, v in data.get("cluster", {}).items() if k not in ("kafka", "metadata")}
+    text = json.dumps(data, sort_keys=True)
+    if resolved.prefix:
+        text = text.replace(resolved.prefix, "")
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def seen(totals: Iterable[_Count]) -> str:
+    """The anomalies that were found, added up over scopes: `lost_write 812, duplicate_delivery legal 40`; or `none`."""
+    sums: dict[str, int] = {}
+    for total in totals:
+        name = f"{total.check} {total.split}".strip()
+        sums[name] = sums.get(name, 0) + total.count
+    return ", ".join(f"{name} {count:,}" for name, count in sums.items() if count) or "none"
+
+
+def _name(scenario: str) -> str:
+    """A file's name without its place: the same file is run from here and from there."""
+    return _plain(Path(scenario).stem if scenario.endswith((".yaml", ".yml")) else scenario)
+
+
+def _plain(text: str) -> str:
+    """Text that any database takes: PostgreSQL has no NUL, and no half of a surrogate pair is UTF-8."""
+    return text.replace("\0", "\u2400").encode("utf-8", "replace").decode("utf-8")
+
+
+def _digest(data: object) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()

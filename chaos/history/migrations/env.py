@@ -1,0 +1,15 @@
+"""What Alembic runs its revisions in: the connection, and the transaction, of `chaos.history.store`."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from chaos.history.tables import METADATA, VERSION_TABLE
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=METADATA,
+    version_table=VERSION_TABLE,
+    transactional_ddl=True,
+)
+context.run_migrations()
