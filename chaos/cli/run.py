@@ -23,6 +23,7 @@ RUNS_DIR = Path("runs")
 
 Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
 Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
+Client = Annotated[str | None, typer.Option(help="confluent-kafka release of the clients, such as 2.5.0.")]
 Driver = Annotated[
     str | None, typer.Option(help="Where brokers run: process, docker or attached; see `cluster.driver`.")
 ]
@@ -54,6 +55,7 @@ def register(app: typer.Typer) -> None:
 def run(
     scenario: Scenario,
     kafka: Kafka = None,
+    client: Client = None,
     driver: Driver = None,
     bootstrap: Bootstrap = None,
     i_own_this_cluster: Owned = False,
@@ -71,7 +73,7 @@ def run(
     from chaos import stages, variants  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
-    given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster)
+    given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client)
     if not variant and variants.of(given):
         whole = variants.prepare(given, runs_dir)
         with View() as view:

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import confluent_kafka
+
 from chaos.clients.channel import Channel
 from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
@@ -24,6 +26,8 @@ class Lifecycle:
 
     def event(self, event: str, **detail: Any) -> None:
         """Write a row; started, stopped and error are told as well."""
+        if event == "started":  # on record: what ran, and not only what was asked for
+            detail |= {"confluent_kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
         self.writer.append_rows(
             [
                 {
