@@ -80,17 +80,17 @@ def run(
             view.say(f"run directory: {whole.run.path}")
             for name, side in whole.sides.items():
                 view.say(f"[bold]variant {name}[/]")
-                _one(side, view, spark_master)
+                one(side, view, spark_master)
         raise typer.Exit(show_comparison(whole.run, as_json))
     directory = stages.prepare(given, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {directory.path}")
-        code = _one(directory, view, spark_master)
+        code = one(directory, view, spark_master)
     show_result(directory, as_json)
     raise typer.Exit(code)
 
 
-def _one(directory: RunDir, view: View, spark_master: str | None) -> int:
+def one(directory: RunDir, view: View, spark_master: str | None) -> int:
     """Drive and judge one run; the exit code of its verdict."""
     from chaos import stages
 

@@ -4,37 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
+import yaml
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from chaos import stages, variants
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.subject import Subject, dump, raw_of
+from chaos.incident.subject import Raw, Subject, dump, raw_of
 from chaos.rundir import write_atomically
-from chaos.scenario import Scenario, load
-from chaos.scenario.load import split_override
+from chaos.scenario import Scenario, parse
 
 AS_IT_WAS, CHANGED = "as-it-was", "with-the-change"
 
 
-def prepare(subject: Subject, sets: Sequence[str], folder: Path) -> variants.Whole:
-    """Make the run directories of both sides; nothing is started.
-
-    Raises `UsageError` and `ScenarioError` for a setting that there is not, or that changes nothing.
-    """
-    if not sets:
-        raise UsageError("--set is what the two sides differ in: give at least one, such as producers.shop.config.acks=all")
+def check(subject: Subject, sets: Sequence[str]) -> None:
+    """Raise `UsageError` or `ScenarioError` for a setting that there is not, or that changes nothing."""
     changed = subject.set(*sets)
     if changed.scenario == subject.scenario:
         raise UsageError(f"--set {' '.join(sets)} changes nothing: {subject.given} is so already")
     for problem in unknown_settings(changed.scenario):
         raise ScenarioError(f"--set: {problem}")
-    raw = raw_of(subject.scenario)
-    raw["variants"] = {AS_IT_WAS: {}, CHANGED: {"set": dict(split_override(text) for text in sets)}}
+    parse(dump(_with_sides(subject, sets)), subject.given)  # what a variant may not set is refused here
+
+
+def prepare(subject: Subject, sets: Sequence[str], folder: Path) -> variants.Whole:
+    """Make the run directories of both sides of what `check` passed; nothing is started."""
     file = folder / f"{subject.name}.yaml"
-    write_atomically(file, dump(raw))
-    load(file)  # what a variant may not set is refused here
+    write_atomically(file, dump(_with_sides(subject, sets)))
     return variants.prepare(stages.Given(str(file), seed=subject.seed), folder, f"{subject.name}-ab")
+
+
+def _with_sides(subject: Subject, sets: Sequence[str]) -> Raw:
+    raw = raw_of(subject.scenario)
+    raw["variants"] = {AS_IT_WAS: {}, CHANGED: {"set": dict(_split(text) for text in sets)}}
+    return raw
+
+
+def _split(override: str) -> tuple[str, Any]:
+    path, _, text = override.partition("=")
+    return path.strip(), yaml.safe_load(text)
 
 
 def unknown_settings(scenario: Scenario) -> Iterator[str]:

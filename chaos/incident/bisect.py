@@ -54,22 +54,34 @@ def releases(what: What, span: str) -> list[str]:
     older, dots, newer = span.partition("..")
     known: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[_KEYS[what]]
     if not dots or not older or not newer:
-        raise UsageError(f"--{what} {span!r} is not understood; write the older and the newer one, as {known[-9]}..{known[-1]}")
+        raise UsageError(
+            f"--{what} {span!r} is not understood; write the older and the newer one, as {known[-9]}..{known[-1]}"
+        )
     for release in (older, newer):
         if release not in known:
             near = get_close_matches(release, known, 3)
             hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-            raise UsageError(f"{NAMES[what]} {release} is not in {RELEASES.name}{hint}; it has {known[0]} to {known[-1]}")
+            raise UsageError(
+                f"{NAMES[what]} {release} is not in {RELEASES.name}{hint}; it has {known[0]} to {known[-1]}"
+            )
     first, last = known.index(older), known.index(newer)
     if first >= last:
         raise UsageError(f"--{what} {span}: the first release must be the older one, and they must differ")
     return known[first : last + 1]
 
 
+def as_json(answer: Answer) -> dict[str, object]:
+    """For scripts."""
+    rows = [{"release": r.release, "is": r.state, "runs": r.runs, **r.seen.model_dump()} for r in answer.rows]
+    return {"what": NAMES[answer.what], "first": answer.first_new, "sentence": answer.sentence, "rows": rows}
+
+
 class Bisection:
     """One search; `rows` fills as it goes on, so that it can be shown when it breaks off."""
 
-    def __init__(self, lab: Lab, subject: Subject, what: What, span: list[str], anomaly: str | None, tries: int) -> None:
+    def __init__(
+        self, lab: Lab, subject: Subject, what: What, span: list[str], anomaly: str | None, tries: int
+    ) -> None:
         """Without an anomaly, what is compared is the verdict and the kinds of anomalies."""
         self._lab, self._subject, self._what, self._span = lab, subject, what, span
         self._anomaly, self._tries = anomaly, tries

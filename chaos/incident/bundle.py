@@ -22,7 +22,7 @@ import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -196,7 +196,9 @@ def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, object]]:
     except (EOFError, tarfile.TarError, zlib.error) as e:
         raise RunDirError(f"{path} is cut short or damaged ({e}); copy the bundle again") from None
     except gzip.BadGzipFile as e:
-        raise RunDirError(f"{path} is no bundle, or damaged ({e}); `python -m chaos bundle RUN_DIR` makes one") from None
+        raise RunDirError(
+            f"{path} is no bundle, or damaged ({e}); `python -m chaos bundle RUN_DIR` makes one"
+        ) from None
     except OSError as e:
         raise RunDirError(f"{path} cannot be read: {e.strerror or e}") from None
 
@@ -204,7 +206,7 @@ def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, object]]:
 def _safe(path: Path, member: tarfile.TarInfo) -> str:
     """The name of a member that is a plain file below the run directory, and nothing else."""
     name = member.name
-    if not member.isreg() or not _NAME.fullmatch(name) or ".." in PurePosixPath(name).parts:
+    if not member.isreg() or not _NAME.fullmatch(name) or {".", ".."} & set(name.split("/")):
         raise RunDirError(f"{path} is refused: {name!r} is not a plain file below the run directory")
     return name
 

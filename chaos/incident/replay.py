@@ -23,9 +23,11 @@ class Replay:
 
 
 def notes(subject: Subject) -> list[str]:
-    """What differs between then and now, and what is done about it. Raises `UsageError` where nothing was run before."""
+    """What differs between then and now, and what is done about it. Raises `UsageError` where nothing had been run."""
     if subject.versions is None:
-        raise UsageError(f"{subject.given} is a scenario, of which there was no run; `replay` takes a bundle, `run` runs it")
+        raise UsageError(
+            f"{subject.given} is a scenario, of which there was no run; `replay` takes a bundle, `run` runs it"
+        )
     found = []
     client = subject.scenario.clients.confluent_kafka
     if client and client != environment.own():

@@ -23,7 +23,7 @@ FEWEST_SHARE = 64
 Stays = Callable[[Raw], bool]
 
 
-class Spent(Exception):  # noqa: N818 - no error: the search ends here
+class Spent(Exception):
     """The budget is spent."""
 
 
@@ -34,9 +34,15 @@ class Search:
     best: Raw
     stays: Stays
     say: Callable[[str], None]
+    keep: Callable[[Raw], None]
+    """Given every new `best`, to put it somewhere safe."""
     asked: dict[str, bool] = field(default_factory=dict)
     ended: bool = False
     """Whether nothing more can be left out, as far as was tried."""
+
+    def begin(self) -> bool:
+        """Whether what is looked for is there at all."""
+        return self._try(self.best)
 
     def run(self) -> None:
         """Search to the end. `Spent`, and whatever else `stays` raises, is passed on."""
@@ -52,6 +58,7 @@ class Search:
             self.asked[text] = scenario_of(candidate, "candidate") is not None and self.stays(candidate)
         if self.asked[text]:
             self.best = candidate
+            self.keep(candidate)
         return self.asked[text]
 
     def _entries(self) -> None:
@@ -108,7 +115,9 @@ class Budget:
         found = cls()
         for part in filter(None, (p.strip() for p in text.split(","))):
             try:
-                found = replace(found, runs=int(part)) if part.isdigit() else replace(found, seconds=parse_duration(part))
+                found = (
+                    replace(found, runs=int(part)) if part.isdigit() else replace(found, seconds=parse_duration(part))
+                )
             except ValueError:
                 raise UsageError(f"--budget {text!r} is not understood; write 40 (runs), 30m, or 40,30m") from None
         if found == cls() or found.runs == 0 or found.seconds == 0:
@@ -156,6 +165,19 @@ def final(subject: Subject, raw: Raw, anomaly: str) -> str:
     """The smallest scenario as a file for people: with its seed, and what it is."""
     words = f"Shrunk from {subject.name}: {anomaly} was seen in this very scenario."
     return dump({**raw, "description": words, **({"seed": subject.seed} if subject.seed is not None else {})})
+
+
+def left_out(whole: Raw, best: Raw) -> str:
+    """How much smaller it became, in words."""
+
+    def counted(raw: Raw) -> tuple[int, int, int]:
+        return len(reduce.entries(raw)), reduce.records(raw), len(reduce.settings(raw))
+
+    (parts, records, settings), (parts_, records_, settings_) = counted(whole), counted(best)
+    return (
+        f"{parts_} of {parts} faults and clients, {records_:,} of {records:,} records, "
+        f"{settings_} of {settings} settings are left"
+    )
 
 
 def start(subject: Subject) -> Raw:

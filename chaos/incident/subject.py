@@ -78,11 +78,10 @@ def _resolved(given: str, resolved: Resolved, seen: Seen | None, told: dict[str,
         plain = json.loads(json.dumps(raw_of(scenario)).replace(resolved.prefix, ""))
         scenario = parse(dump(plain), given)
     client = told.get("confluent-kafka", "")
-    if scenario.clients.confluent_kafka is None and re.fullmatch(r"\d+\.\d+\.\d+", client):
-        if client != environment.own():
-            scenario = scenario.model_copy(
-                update={"clients": scenario.clients.model_copy(update={"confluent_kafka": client})}
-            )
+    given_one = scenario.clients.confluent_kafka is not None
+    if not given_one and client != environment.own() and re.fullmatch(r"\d+\.\d+\.\d+", client):
+        clients = scenario.clients.model_copy(update={"confluent_kafka": client})
+        scenario = scenario.model_copy(update={"clients": clients})
     stem = Path(resolved.name).stem
     name = re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(filter(None, [stem, resolved.variant])))
     return Subject(name, given, scenario, resolved.seed, seen, told)
