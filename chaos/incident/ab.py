@@ -55,9 +55,9 @@ def unknown_settings(scenario: Scenario) -> Iterator[str]:
         *((f"processors.{p.name}.consumer_config", p.consumer_config, Consumer) for p in scenario.processors),
     ]:
         for key, value in config.items():
-            base = {"group.id": "none"} if kind is Consumer else {}
+            base: dict[str, Any] = {"group.id": "none"} if kind is Consumer else {}
             try:
-                kind({**base, key: value})
+                kind({**base, "log_level": 0, key: value})
             except KafkaException as e:
                 if "No such configuration property" in str(e.args[0]) or "Invalid value" in str(e.args[0]):
                     yield f"{where}.{key}: {e.args[0].str()}"

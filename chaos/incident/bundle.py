@@ -145,10 +145,9 @@ def _digest(path: Path) -> str:
 
 def open_bundle(path: Path) -> Bundle:
     """Read a bundle to its end. Raises `RunDirError` for what is none, was cut short or altered."""
-    kept = dict(_members(path, {"resolved.json"}))
-    manifest: Manifest = kept["manifest"]
+    ((_, text, manifest),) = _members(path, {"resolved.json"})
     try:
-        resolved = Resolved.model_validate_json(kept["resolved.json"])
+        resolved = Resolved.model_validate_json(text)
     except ValidationError as e:
         first = e.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
@@ -160,17 +159,15 @@ def unpack(path: Path, runs_dir: Path) -> RunDir:
     """Make the run directory of a bundle again. Raises as `open_bundle`; nothing is left behind then."""
     manifest = open_bundle(path).manifest  # before anything is written
     run = RunDir.create(runs_dir, manifest.run_id)
-    for name, data in _members(path, set(manifest.files)):
-        if name == "manifest":
-            continue
+    for name, data, _ in _members(path, set(manifest.files)):
         target = run.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     return run
 
 
-def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, object]]:
-    """The manifest, then the members that are wanted, each checked; at its end everything has been."""
+def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, bytes, Manifest]]:
+    """The members that are wanted, each checked, and the manifest; at the end everything has been checked."""
     try:
         # tarfile's own gzip reader would not look at the check sum at the end
         with gzip.open(path) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
@@ -180,13 +177,12 @@ def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, object]]:
                 if manifest is None:
                     manifest = _manifest(path, tar, member)
                     left = dict(manifest.files)
-                    yield "manifest", manifest
                     continue
                 if name not in left:
                     raise _altered(path, f"{name} is not in its manifest, or there twice")
                 data = _checked(path, tar, member, left.pop(name), keep=name in wanted)
                 if data is not None:
-                    yield name, data
+                    yield name, data, manifest
             if manifest is None or left:
                 raise RunDirError(f"{path} is cut short: {_some(left) or MANIFEST} is missing; copy the bundle again")
             while unpacked.read(_CHUNK):

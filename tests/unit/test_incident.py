@@ -10,7 +10,7 @@ import yaml
 
 from chaos.clients import environment
 from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.incident import ab, again, bisect, outcome, replay, shrink
+from chaos.incident import ab, again, bisect, outcome, replay, request, shrink
 from chaos.incident.bundle import pack
 from chaos.incident.lab import Trial, make
 from chaos.incident.outcome import Seen
@@ -418,3 +418,51 @@ def test_a_release_is_named_in_the_scenario_as_three_numbers():
     for wrong in ("2.5", "latest", "2.5.0; rm"):
         with pytest.raises(ScenarioError, match=r"clients\.confluent_kafka"):
             parse(text % wrong, "x")
+
+
+# what the DAG asks for
+
+
+def asked(**params):
+    return request.arguments({"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", "tries": 1, **params})
+
+
+def test_params_become_the_command_that_answers():
+    assert asked() == ["replay", "--json", "--runs-dir=runs", "--", "a.tar.gz"]
+    assert asked(action="repeat", runs=20, seed=3, overrides=["a=b"])[:4] == ["repeat", "20", "--seed=3", "--set=a=b"]
+    assert asked(action="shrink", anomaly="lost_write", budget="9")[:4] == [
+        *("shrink", "--anomaly=lost_write", "--tries=1", "--budget=9")
+    ]
+    assert "--kafka=3.9.2..4.0.0" in asked(action="bisect", kafka="3.9.2..4.0.0", client=None)
+    assert asked(source="--help")[-2:] == ["--", "--help"], "a source is never taken for an option"
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"action": "explode"}, "there is no action"),
+        ({"source": ""}, "source is what to reproduce"),
+        ({"action": "shrink"}, "needs anomaly"),
+    ],
+)
+def test_params_that_do_not_go_together_are_refused(params, said):
+    with pytest.raises(UsageError, match=said):
+        asked(**params)
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "said", "why"),
+    [
+        ("replay", 1, {"same": True}, None),
+        ("replay", 0, {"same": False, "sentence": "Not the same outcome."}, "Not the same outcome."),
+        ("replay", 3, {"same": None, "sentence": "The replay cannot tell."}, "The replay cannot tell."),
+        ("repeat", 1, {"runs": 5, "told": 5}, None),
+        ("repeat", 1, {"runs": 5, "told": 4}, "1 of 5 runs could not tell"),
+        ("shrink", 0, "title: x", None),
+        ("shrink", 3, "", "shrink ended with 3; its log says why"),
+        ("bisect", 1, {"sentence": "Nothing to be found."}, "Nothing to be found."),
+        ("bisect", 2, "", "bisect ended with 2; its log says why"),
+    ],
+)
+def test_an_answer_is_told_from_none(action, code, said, why):
+    assert request.shortfall(action, code, said if isinstance(said, str) else json.dumps(said)) == why
