@@ -81,6 +81,7 @@ def test_a_bundle_says_what_was_run_with_which_versions_and_what_was_seen(run, b
 def test_the_same_run_gives_the_same_bytes(run, bundle, tmp_path):
     pack(run, tmp_path / "b.tar.gz")
     assert (tmp_path / "b.tar.gz").read_bytes() == bundle.read_bytes()
+    assert bundle.read_bytes()[4:8] == bytes(4), "gzip's own time stamp"
 
 
 def test_unpacking_gives_the_run_directory_back_without_what_is_left_out(run, bundle, tmp_path):

@@ -262,6 +262,15 @@ def test_without_an_anomaly_the_verdict_and_the_kinds_are_compared():
     assert found.run().first_new == "3.8.1"
 
 
+def test_what_the_contract_leaves_open_does_not_make_a_release_another_one():
+    def shows(release):
+        chance = {"duplicate_delivery__legal": 4} if release in ("3.7.2", "3.9.0") else {}
+        return seen("pass", **chance, **({"lost_write": 2} if release == "4.0.0" else {}))
+
+    found, _ = bisection(shows, anomaly=None, name="leader-kill")
+    assert found.run().first_new == "4.0.0"
+
+
 def test_releases_that_cannot_tell_are_skipped_and_named_where_they_matter():
     def shows(release):
         return seen("inconclusive") if release in ("3.8.1", "3.9.0") else since((3, 9, 1))(release)
