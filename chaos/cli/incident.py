@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaos.cli.run import RUNS_DIR, Json, Master, RunsDir, Seed, Sets, Variant, one, show_comparison, show_result
+from chaos.cli.run import RUNS_DIR, Json, Master, Owned, RunsDir, Seed, Sets, Variant, one, show_comparison, show_result
 from chaos.cli.view import View
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, UsageError
 from chaos.events import Event
@@ -70,7 +70,9 @@ class Follow(Watch):
         self(event)
 
 
-def replay(source: Source, runs_dir: RunsDir = RUNS_DIR, as_json: Json = False) -> None:
+def replay(
+    source: Source, i_own_this_cluster: Owned = False, runs_dir: RunsDir = RUNS_DIR, as_json: Json = False
+) -> None:
     """Run an incident again: same scenario, seed, Kafka and confluent-kafka release; then say whether it is the same.
 
     The same is: the same verdict, and the same kinds of anomalies, but for those of which the contract allows any
@@ -84,7 +86,7 @@ def replay(source: Source, runs_dir: RunsDir = RUNS_DIR, as_json: Json = False) 
     subject = load_subject(source)
     said = notes(subject)
     folder = new_folder(runs_dir, f"replay-{subject.name}")
-    with Follow() as view, Lab(folder, view) as lab:
+    with Follow() as view, Lab(folder, view, i_own_this_cluster) as lab:
         for words in said:
             view.say(f"[yellow]note:[/] {escape(words)}")
         view.say(f"run directory: {folder}")
@@ -106,6 +108,7 @@ def repeat(
     seed: Seed = None,
     same_seed: Annotated[bool, typer.Option("--same-seed", help="The same seed every time.")] = False,
     sets: Sets = None,
+    i_own_this_cluster: Owned = False,
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Json = False,
 ) -> None:
@@ -125,7 +128,7 @@ def repeat(
     folder = new_folder(runs_dir, f"repeat-{subject.name}")
     trials: list[Trial] = []
     try:
-        with Watch() as view, Lab(folder, view) as lab:
+        with Watch() as view, Lab(folder, view, i_own_this_cluster) as lab:
             view.say(f"{runs} runs, in {folder}")
             for trial in again.repeat(lab, subject, [base] * runs if same_seed else again.seeds(base, runs)):
                 trials.append(trial)

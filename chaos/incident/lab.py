@@ -6,7 +6,6 @@ to choose it.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from chaos.errors import USAGE, AftershockError, RunDirError
 from chaos.events import Event, EventLog
 from chaos.incident.outcome import Seen
 from chaos.incident.subject import Subject, dump, raw_of
-from chaos.rundir import RunDir, new_run_id, read_json, write_atomically
+from chaos.rundir import RunDir, new_run_id, write_atomically
 from chaos.scenario import read
 
 
@@ -71,9 +70,12 @@ class Pending:
 class Lab:
     """A context manager; nothing of it is left running when it is left."""
 
-    def __init__(self, folder: Path, told: Told) -> None:
-        """`folder` exists, and is where run directories and their scenarios are made."""
-        self.folder, self.told, self.runs = folder, told, 0
+    def __init__(self, folder: Path, told: Told, owned: bool = False) -> None:
+        """`folder` exists, and is where run directories and their scenarios are made.
+
+        owned: whether brokers of a cluster that exists may be broken (`--i-own-this-cluster`).
+        """
+        self.folder, self.told, self.runs, self._owned = folder, told, 0, owned
         self._lender = Lender(folder)
         self._judge: Judge | None = None
         self._now: RunDir | None = None
@@ -100,7 +102,7 @@ class Lab:
         if self._judge is None:
             self._judge = Judge(RunDir(self.folder))
         self._judge.wait_ready()
-        run = make(self.folder, subject, run_id, seed)
+        run = make(self.folder, subject, run_id, seed, self._owned)
         resolved = read(run)
         began, trouble, self._now = time.monotonic(), "", run
         self.runs += 1
@@ -126,11 +128,11 @@ class Lab:
         return Pending(run, resolved.seed, seconds, trouble, judging)
 
 
-def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None) -> RunDir:
+def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None, owned: bool = False) -> RunDir:
     """The run directory of a subject, with its scenario as a file beside it, so that its own command makes it again."""
     file = folder / f"{run_id}.yaml"
     write_atomically(file, dump(raw_of(subject.scenario)))
-    given = stages.Given(str(file), seed=subject.seed if seed is None else seed)
+    given = stages.Given(str(file), seed=subject.seed if seed is None else seed, i_own_this_cluster=owned)
     return stages.prepare(given, runs_dir=folder, run_id=run_id)
 
 
@@ -142,10 +144,3 @@ def new_folder(runs_dir: Path, what: str) -> Path:
     except OSError as e:
         raise RunDirError(f"cannot create {folder}: {e.strerror}; choose another --runs-dir") from None
     return folder
-
-
-def problems_of(run: RunDir) -> list[str]:
-    """What kept a run from telling, as its result says."""
-    with contextlib.suppress(RunDirError, AttributeError):
-        return [str(p) for p in read_json(run.result, "result").get("problems", [])]
-    return []
