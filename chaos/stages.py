@@ -13,8 +13,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.access import Access
+from chaos.clients import environment
 from chaos.cluster import Cluster, lending, state
 from chaos.cluster import driver as driver_of
+from chaos.cluster.java import find_java
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec, Existing
@@ -46,10 +48,11 @@ class Given:
     bootstrap: str | None = None
     sets: tuple[str, ...] = ()
     i_own_this_cluster: bool = False
+    client: str | None = None
 
     def load(self, variant: str = "") -> Scenario:
         """The scenario, or one variant of it, with all of that in it."""
-        overrides = all_overrides(self.sets, self.kafka, self.driver, self.bootstrap)
+        overrides = all_overrides(self.sets, self.kafka, self.driver, self.bootstrap, self.client)
         return load(find(self.scenario), overrides, variant)
 
 
@@ -87,8 +90,10 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None, lender: RunDir
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy"):
+        environment.prepare(scenario.clients.confluent_kafka, lambda words: events.emit("note", words=words))
         cluster = _own(run, resolved, owner, events) if lender is None else _lent(run, resolved, owner, lender)
         try:
+            _note_java(run, resolved)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if groups := [c.group for c in scenario.readers if c.group]:
@@ -103,6 +108,13 @@ def deploy(run: RunDir, events: EventLog, owner: Identity | None, lender: RunDir
                 end_all(run.path)
             raise
     return cluster
+
+
+def _note_java(run: RunDir, resolved: Resolved) -> None:
+    """Put the Java that runs the brokers on record, where it is one of this machine."""
+    if resolved.scenario.cluster.driver == "process":
+        versions = {**resolved.versions, "java": find_java().build}
+        save(run, resolved.model_copy(update={"versions": versions}))
 
 
 def _own(run: RunDir, resolved: Resolved, owner: Identity | None, events: EventLog) -> Cluster:

@@ -54,6 +54,7 @@ def side_id(run_id: str, variant: str) -> str:
 def index(run: RunDir, title: str, given: stages.Given, folders: dict[str, str]) -> None:
     """Write down which directory is that of which variant, for who compares them."""
     kafka = f" --kafka {given.kafka}" if given.kafka else ""
+    kafka += f" --client {given.client}" if given.client else ""
     sets = "".join(f" --set {shlex.quote(text)}" for text in given.sets)
     name = given.scenario
     data = {

@@ -12,18 +12,14 @@ from typing import Protocol
 from chaos import stages
 from chaos.catalogue.cases import Case, Outcome, expected, outcome
 from chaos.catalogue.judge import Judge, Judging
-from chaos.cluster import driver as driver_of
-from chaos.cluster import lending
+from chaos.catalogue.lender import Lender
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
-from chaos.errors import AftershockError, ClusterError
+from chaos.errors import AftershockError
 from chaos.events import Event, EventLog
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, read
-
-LENDER_S = 12 * 3600.0
-"""When a cluster that is lent ends at the latest; it ends with this process before."""
 
 
 class Told(Protocol):
@@ -55,9 +51,7 @@ class _Ready:
 @dataclass
 class _Worker:
     number: int
-    lender: RunDir | None = None
-    spec: ClusterSpec | None = None
-    clusters: int = 0
+    lender: Lender
     run: RunDir | None = None
     """The case that is being driven."""
 
@@ -78,7 +72,7 @@ class Catalogue:
     def run(self) -> list[Outcome]:
         """Run every case once; however it ends, nothing of it is left running."""
         waiting = self._resolved()
-        workers = [_Worker(n) for n in range(1, self.jobs + 1)]
+        workers = [_Worker(n, Lender(self.folder, n)) for n in range(1, self.jobs + 1)]
         with Judge(RunDir(self.folder)) as judge:
             threads = [
                 threading.Thread(target=self._guarded, args=(w, waiting, judge), name=f"worker-{w.number}", daemon=True)
@@ -127,7 +121,7 @@ class Catalogue:
         with self._lock:
             if not waiting or self._broken:
                 return None
-            suits = (i for i, one in enumerate(waiting) if one.spec == worker.spec)
+            suits = (i for i, one in enumerate(waiting) if one.spec == worker.lender.spec)
             return waiting.pop(next(suits, 0))
 
     def _one(self, worker: _Worker, judge: Judge, one: _Ready) -> threading.Thread:
@@ -138,7 +132,8 @@ class Catalogue:
         events = EventLog(run, lambda event: self.told.event(case, event))
         worker.run = run
         try:
-            stages.deploy(run, events, Identity.current(), self._lender(worker, one, events))
+            lender = worker.lender.cluster(one.resolved, lambda words: events.emit("note", words=words))
+            stages.deploy(run, events, Identity.current(), lender)
             with contextlib.suppress(AftershockError):  # what it recorded is judged all the same
                 stages.drive(run, events)
         except AftershockError as e:
@@ -147,7 +142,8 @@ class Catalogue:
         judging.read.wait()
         seconds = time.monotonic() - began
         stages.destroy(run, events)
-        self._take_back(worker)
+        worker.run = None
+        worker.lender.take_back()
         self.told.driven(case)
         thread = threading.Thread(
             target=self._judged, args=(one, judging, seconds, trouble), name=case.run_id, daemon=True
@@ -162,37 +158,9 @@ class Catalogue:
             self.outcomes.append(found)
         self.told.ended(found)
 
-    def _lender(self, worker: _Worker, one: _Ready, events: EventLog) -> RunDir | None:
-        """The cluster that a case can have; None where it brings its own."""
-        spec, driver = one.spec, one.resolved.scenario.cluster.driver
-        if driver != "process":
-            return None
-        if worker.lender is None or worker.spec != spec:
-            self._end(worker)
-            worker.clusters += 1
-            lender = RunDir.create(self.folder, f"cluster-{worker.number}-{worker.clusters}")
-            worker.lender, worker.spec = lender, spec
-            try:
-                driver_of(driver).deploy(
-                    lender, spec, Identity.current(), LENDER_S, lambda words: events.emit("note", words=words)
-                )
-            except BaseException:
-                worker.lender = worker.spec = None
-                raise
-        return worker.lender
-
-    def _take_back(self, worker: _Worker) -> None:
-        """Empty the cluster for the next case. One that is not well is never lent again."""
-        worker.run = None
-        if worker.lender is None:
-            return
-        try:
-            lending.give_back(stages.attach(worker.lender))
-        except ClusterError:
-            self._end(worker)
-
     def _end(self, worker: _Worker) -> None:
         """End what a worker has running."""
-        for run in filter(None, (worker.run, worker.lender)):
-            end_all(run.path)
-        worker.run = worker.lender = worker.spec = None
+        if worker.run is not None:
+            end_all(worker.run.path)
+        worker.run = None
+        worker.lender.end()

@@ -24,6 +24,7 @@ RUNS_DIR = Path("runs")
 
 Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
 Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
+Client = Annotated[str | None, typer.Option(help="confluent-kafka release of the clients, such as 2.5.0.")]
 Driver = Annotated[
     str | None, typer.Option(help="Where brokers run: process, docker or attached; see `cluster.driver`.")
 ]
@@ -55,6 +56,7 @@ def register(app: typer.Typer) -> None:
 def run(
     scenario: Scenario,
     kafka: Kafka = None,
+    client: Client = None,
     driver: Driver = None,
     bootstrap: Bootstrap = None,
     i_own_this_cluster: Owned = False,
@@ -72,26 +74,26 @@ def run(
     from chaos import stages, variants  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
-    given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster)
+    given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client)
     if not variant and variants.of(given):
         whole = variants.prepare(given, runs_dir)
         with View() as view:
             view.say(f"run directory: {whole.run.path}")
             for name, side in whole.sides.items():
                 view.say(f"[bold]variant {name}[/]")
-                _one(side, view, spark_master)
+                one(side, view, spark_master)
             record(whole.sides.values(), runs_dir, view.problem)
         raise typer.Exit(show_comparison(whole.run, as_json))
     directory = stages.prepare(given, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {directory.path}")
-        code = _one(directory, view, spark_master)
+        code = one(directory, view, spark_master)
         record([directory], runs_dir, view.problem)
     show_result(directory, as_json)
     raise typer.Exit(code)
 
 
-def _one(directory: RunDir, view: View, spark_master: str | None) -> int:
+def one(directory: RunDir, view: View, spark_master: str | None) -> int:
     """Drive and judge one run; the exit code of its verdict."""
     from chaos import stages
 

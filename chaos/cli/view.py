@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -48,7 +49,7 @@ class View:
         self._began = time.monotonic()
         self._printed = 0.0
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Self:
         if self.console.is_terminal:
             self._status = self.console.status("")
             self._status.start()

@@ -42,6 +42,10 @@ class Columns:
         )
 
 
+TELLS_EPOCHS = hasattr(Message, "leader_epoch")
+"""Whether a record comes with its leader epoch: from confluent-kafka 2.1.0 on."""
+
+
 def sent(messages: Sequence[Message]) -> Columns:
     """The columns of acknowledged sends."""
     headers = headers_of(list(map(Message.value, messages)))
@@ -60,7 +64,7 @@ def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
         headers,
         _mostly_same(map(Message.partition, messages)),
         _numbers(map(Message.offset, messages)),
-        _mostly_same(map(Message.leader_epoch, messages)),
+        _mostly_same(map(Message.leader_epoch, messages)) if TELLS_EPOCHS else np.full(len(messages), NONE, np.int64),
         list(map(Message.topic, messages)) if topics else None,
     )
 

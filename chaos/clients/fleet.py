@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from chaos.clients import environment
 from chaos.clients.roster import Roster
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState, UnexpectedExit
@@ -36,6 +37,7 @@ class Fleet(Roster):
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap)
         self._owner = Identity.current()
+        self._env = environment.prepare(resolved.scenario.clients.confluent_kafka)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[UnexpectedExit] = []
         self.clock_zero_us = 0
@@ -88,6 +90,7 @@ class Fleet(Roster):
                 log=log,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
+                env=self._env,
             )
             states = [ClientState(mate, role, spec.incarnation, spawned, log) for mate in mates]
             for state in states:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import confluent_kafka
+
 from chaos.clients.channel import Channel
 from chaos.clients.protocol import ClientSpec
 from chaos.events import now_us
@@ -27,6 +29,8 @@ class Lifecycle:
 
     def event(self, event: str, **detail: Any) -> None:
         """Write a row; started, stopped and error are told as well."""
+        if event == "started":  # on record: what ran, and not only what was asked for
+            detail |= {"confluent_kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
         self.writer.append_rows(
             [
                 {

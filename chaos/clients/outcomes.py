@@ -17,9 +17,18 @@ Outcome = Literal["ok", "fail", "unknown"]
 
 NEVER, REFUSED = "never appended", "not by this attempt"
 
+# what older releases have no name for; they report a whole batch as invalid where one record of it is
+_DIFFERENT_RECORD: int = getattr(KafkaError, "_INVALID_DIFFERENT_RECORD", -138)
+_TELLS_RECORDS_APART = hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD")
+_FENCED_MEMBER_EPOCH: int = getattr(KafkaError, "FENCED_MEMBER_EPOCH", 110)
+_STALE_MEMBER_EPOCH: int = getattr(KafkaError, "STALE_MEMBER_EPOCH", 113)
+
 SENDS: dict[int, tuple[str, str]] = {
-    KafkaError.INVALID_RECORD: (NEVER, "the broker refuses any batch with this record in it"),
-    KafkaError._INVALID_DIFFERENT_RECORD: (REFUSED, "refused for another record of this batch; the last one differed"),
+    KafkaError.INVALID_RECORD: (
+        NEVER if _TELLS_RECORDS_APART else REFUSED,
+        "the broker refuses any batch with this record in it",
+    ),
+    _DIFFERENT_RECORD: (REFUSED, "refused for another record of this batch; the last one differed"),
     KafkaError.MSG_SIZE_TOO_LARGE: (
         REFUSED,
         "this batch was too large; an earlier one may have been smaller",
@@ -52,8 +61,8 @@ COMMITS: dict[int, str] = {
     KafkaError.UNKNOWN_MEMBER_ID: "the coordinator has removed this member",
     KafkaError.REBALANCE_IN_PROGRESS: "commits are refused until the member has joined again",
     KafkaError.FENCED_INSTANCE_ID: "another process has taken this static member's place",
-    KafkaError.FENCED_MEMBER_EPOCH: "the member's epoch was fenced (KIP-848)",
-    KafkaError.STALE_MEMBER_EPOCH: "the member's epoch is not the current one (KIP-848)",
+    _FENCED_MEMBER_EPOCH: "the member's epoch was fenced (KIP-848)",
+    _STALE_MEMBER_EPOCH: "the member's epoch is not the current one (KIP-848)",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "checked before anything is written",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "checked before anything is written",
     KafkaError.OFFSET_METADATA_TOO_LARGE: "checked before anything is written",

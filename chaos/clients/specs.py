@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
+from chaos.clients.environment import number
 from chaos.clients.protocol import (
     AssignConsumerSpec,
     CommitSpec,
@@ -39,7 +40,8 @@ CONSUMER_DEFAULTS: Config = {
     # a drain would mostly wait
     "fetch.queue.backoff.ms": 10,
 }
-"""Settings that a consumer has unless the scenario says otherwise."""
+"""Settings that a consumer has unless the scenario says otherwise; librdkafka knows them from 2.2.0 on."""
+CONSUMER_DEFAULTS_SINCE = (2, 2, 0)
 
 STOP_SHARE = 0.6
 """Of the time that clients have to stop, the part in which a producer waits for answers."""
@@ -50,6 +52,9 @@ class SpecBuilder:
 
     def __init__(self, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
         self._run, self._resolved, self._bootstrap = run, resolved, bootstrap
+        release = resolved.scenario.clients.confluent_kafka
+        known = release is None or number(release) >= CONSUMER_DEFAULTS_SINCE
+        self._consumer_defaults: Config = CONSUMER_DEFAULTS if known else {}
 
     def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> ClientSpec:
         """The spec of one life of a client. Start positions in time count from `clock_zero_us`."""
@@ -58,7 +63,7 @@ class SpecBuilder:
         if isinstance(entry, Processor):
             return self._processor(entry, client, incarnation)
         common = {
-            **self._common(client, incarnation, {**CONSUMER_DEFAULTS, **entry.config}),
+            **self._common(client, incarnation, {**self._consumer_defaults, **entry.config}),
             "topics": entry.topics,
             "commit": CommitSpec(
                 when=entry.commit.when,
@@ -119,7 +124,7 @@ class SpecBuilder:
                 "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
                 "group": entry.group,
                 "topics": entry.topics,
-                "consumer_config": {**CONSUMER_DEFAULTS, **entry.consumer_config},
+                "consumer_config": {**self._consumer_defaults, **entry.consumer_config},
             }
         )
 

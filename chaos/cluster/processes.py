@@ -36,7 +36,7 @@ RUN, RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN", "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_
 PIDS = "AFTERSHOCK_PIDS"
 MARKS = (RUN, RUN_DIR, ROLE, OWNER, PIDS)
 
-_PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
+PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, order=True)
@@ -167,7 +167,7 @@ def spawn(
     process is found by its marks. Raises `OSError`.
     """
     marks = marks_of(run, role, owner)
-    path = os.pathsep.join(filter(None, [_PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))
+    path = os.pathsep.join(filter(None, [PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))
     with contextlib.ExitStack() as files:
         sink: int | IO[bytes] = subprocess.DEVNULL if log is None else files.enter_context(log.open("ab"))
         popen = subprocess.Popen(

@@ -61,16 +61,25 @@ def load(path: Path, overrides: Iterable[str] = (), variant: str = "") -> Scenar
 
 
 def all_overrides(
-    sets: Iterable[str] | None, kafka: str | None, driver: str | None, bootstrap: str | None = None
+    sets: Iterable[str] | None,
+    kafka: str | None,
+    driver: str | None,
+    bootstrap: str | None = None,
+    client: str | None = None,
 ) -> list[str]:
-    """What `--set`, `--kafka`, `--driver` and `--bootstrap` say, all as overrides."""
+    """What `--set`, `--kafka`, `--driver`, `--bootstrap` and `--client` say, all as overrides."""
     if bootstrap and driver not in (None, "attached"):
         raise UsageError(f"--bootstrap is of a cluster that exists, and --driver {driver} makes a new one")
     driver = "attached" if bootstrap else driver
     if kafka and driver == "attached":
         raise UsageError("--kafka chooses the release of a new cluster; one that exists has its own")
     # in quotes, for YAML takes 10:30 for a number
-    given = {"cluster.kafka": kafka, "cluster.driver": driver, "cluster.bootstrap": bootstrap}
+    given = {
+        "cluster.kafka": kafka,
+        "cluster.driver": driver,
+        "cluster.bootstrap": bootstrap,
+        "clients.confluent_kafka": client,
+    }
     return [*(sets or ()), *(f"{path}={json.dumps(value)}" for path, value in given.items() if value)]
 
 

@@ -72,6 +72,16 @@ class Cluster(Strict):
             raise ValueError(str(e)) from None
 
 
+class Clients(Strict):
+    """What the clients are made of."""
+
+    confluent_kafka: str | None = Field(
+        None,
+        pattern=r"^\d+\.\d+\.\d+$",
+        description="release of confluent-kafka, and with it of librdkafka; Aftershock's own when left out",
+    )
+
+
 class Topic(Strict):
     """A topic, made before any client starts, or by a fault `topic.create`."""
 
@@ -111,6 +121,7 @@ class Scenario(Strict):
         None, description="when its DAG runs: cron (UTC), or a preset such as @daily; only on demand when left out"
     )
     cluster: Cluster = Cluster()
+    clients: Clients = Clients()
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)
     consumers: list[Consumer] = []

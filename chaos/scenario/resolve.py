@@ -41,6 +41,8 @@ class Resolved(BaseModel):
         """The command that makes this run again."""
         sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
         sets += f" --variant {self.variant}" if self.variant else ""
+        if client := self.scenario.clients.confluent_kafka:
+            sets = f" --client {client}{sets}"
         cluster = self.scenario.cluster
         if cluster.driver == "attached":
             owned = " --i-own-this-cluster" if cluster.allow_faults else ""
@@ -69,7 +71,7 @@ def resolve(
     versions = {
         "aftershock": __version__,
         "kafka": "of the attached cluster" if prefix else scenario.cluster.kafka,
-        "confluent-kafka": version("confluent-kafka"),
+        "confluent-kafka": scenario.clients.confluent_kafka or version("confluent-kafka"),
         "pyspark": version("pyspark"),
         "great-expectations": version("great-expectations"),
         "python": platform.python_version(),

@@ -19,7 +19,7 @@ bag = DagBag("dags")
 print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
     dag_id: {"leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
              "teardowns": sorted(t.task_id for t in dag.teardowns),
-             "retries": {t.retries for t in dag.tasks if t.task_id.split(".")[-1] == "drive"}.pop()}
+             "retries": {t.retries for t in dag.tasks if t.task_id.split(".")[-1] in ("drive", "reproduce")}.pop()}
     for dag_id, dag in bag.dags.items()}}))
 """
 
@@ -46,11 +46,14 @@ def bag(airflow):
 
 def test_there_is_one_dag_per_shipped_scenario_and_none_fails_to_import(bag):
     assert bag["errors"] == []
-    assert set(bag["dags"]) == {f"resilience.{name}" for name in shipped()}
+    assert set(bag["dags"]) == {f"resilience.{name}" for name in shipped()} | {"incident_reproduction"}
 
 
 def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retries_the_drive(bag):
     for name, dag in bag["dags"].items():
+        if name == "incident_reproduction":
+            assert (dag["leaves"], dag["retries"]) == (["reproduce"], 0)
+            continue
         sides = load(shipped()[name.removeprefix("resilience.")]).variants
         destroys = sorted(f"{side}.destroy" for side in sides) or ["destroy"]
         assert dag["teardowns"] == destroys

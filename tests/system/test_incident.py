@@ -1,0 +1,58 @@
+"""An incident, from the run to its replay, with clients of a release that is not this environment's."""
+
+import json
+
+import pytest
+
+from chaos.incident.bundle import open_bundle
+from chaos.rundir import RunDir
+from tests.system.platform import chaos, left_running
+
+pytestmark = pytest.mark.kafka
+OLDER = "2.5.0"
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("incident")
+
+
+@pytest.fixture(scope="module")
+def bundle(runs_dir):
+    """A run that lost records, as a file."""
+    asked = ["--variant", "acks-1", "--client", OLDER, "--seed", 7, "--json", "--runs-dir", runs_dir]
+    ended = chaos("run", "acks1-leader-kill", *asked)
+    assert ended.code == 0, ended.err[-3000:]
+    file = runs_dir / "lost.aftershock.tar.gz"
+    packed = chaos("bundle", ended.result["run_dir"], "--out", file)
+    assert (packed.code, packed.out.strip()) == (0, str(file)), packed.err
+    return file
+
+
+def test_a_bundle_says_which_client_release_really_ran(bundle):
+    manifest = open_bundle(bundle).manifest
+    assert manifest.versions["confluent-kafka"] == manifest.versions["librdkafka"] == OLDER
+    assert {"kafka", "java", "python"} <= manifest.versions.keys()
+    assert manifest.seen.count("lost_write") > 0
+    assert manifest.missing == []
+
+
+def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
+    ended = chaos("replay", bundle, "--json", "--runs-dir", runs_dir)
+    found = json.loads(ended.out)
+    assert found["same"] is True, found
+    assert ended.code == 0
+    resolved = json.loads(RunDir.open(runs_dir / found["run"]).resolved.read_text())
+    assert (resolved["seed"], resolved["versions"]["confluent-kafka"]) == (7, OLDER)
+    assert left_running(runs_dir) == []
+
+
+def test_what_is_wrong_with_a_bundle_is_one_line_and_starts_nothing(bundle, tmp_path):
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(bundle.read_bytes()[:-2000])
+    for command in (["replay", cut], ["repeat", 2, cut], ["shrink", cut, "--anomaly", "lost_write"]):
+        ended = chaos(*command, "--runs-dir", tmp_path / "runs")
+        assert ended.code == 2
+        assert "is cut short or damaged" in ended.err
+        assert len(ended.err.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
