@@ -13,7 +13,7 @@ from types import FrameType
 import typer
 from rich.console import Console
 
-from chaos.cli import catalogue, clusters, dag, java, run, scenarios
+from chaos.cli import catalogue, clusters, dag, incident, java, run, scenarios
 from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, dag, catalogue, scenarios, clusters, java):
+for module in (run, dag, catalogue, incident, scenarios, clusters, java):
     module.register(app)
 
 

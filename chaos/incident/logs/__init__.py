@@ -12,6 +12,7 @@ outages    brokers that died, were stopped, stood still, were cut off, or lost a
 members    members that left their group, with the reason where one is given
 losses     records that were cut off, and leaders that were not in sync
 clients    what the settings of producers and consumers say, from a properties or YAML file
+timing     when: triggers instead of times
 plan       faults with triggers, and the contract, of the scenario
 skeleton   the scenario as YAML, each line with its source, and a TODO for what could not be told
 

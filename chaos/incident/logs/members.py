@@ -69,9 +69,7 @@ def _gone(x: e.MemberFailed | e.MemberLeft, after: list[e.Event], late: list[e.P
     else:
         why = Why.LEFT
         if x.reason in ("", "not provided"):
-            doubts = (
-                "its client gave no reason: closing, or max.poll.interval.ms exceeded (see the client's own log)",
-            )
+            doubts = ("its client gave no reason: closing, or max.poll.interval.ms exceeded (its own log tells)",)
     at_us = slow[0].at_us if slow else x.at_us
     return Change(x.group, client, why, at_us, back.at_us if back else None, tuple(signs), doubts)
 

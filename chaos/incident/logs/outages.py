@@ -101,12 +101,23 @@ def _end_of(history: History, node: int, life: Life, after: Life | None, settled
         doubts = () if not recovery else ("it was asked to stop and yet left no mark of a clean shutdown",)
         signs = [*(x.source for x in asked[:2]), *(x.source for x in recovery), *back_signs]
         return Outage(node, How.STOPPED, asked[0].at_us, back, tuple(signs), doubts)
-    missed = [x for x in history.events if isinstance(x, e.PeerLost) and x.peer == node and x.at_us >= end]
-    missed = [x for x in missed if x.at_us <= (back or history.ended_us)][:1]
+    missed = [x for x in _missing(history, node, end) if end <= x.at_us <= (back or history.ended_us)][:1]
     signs = [life.last.source, *(x.source for x in (*missed, *gone[:1], *fatal, *recovery)), *back_signs]
     at_us = _death(history, end, [x.at_us for x in missed], [x.at_us for x in gone])
     reasons = tuple(f"its log names a reason: {_reason(x)}" for x in fatal)
     return Outage(node, How.DIED, at_us, back, tuple(signs), reasons)
+
+
+def _missing(history: History, node: int, end_us: int) -> list[Event]:
+    """Lost connections to a broker, and another controller if it was the active one."""
+    elected = [x for x in history.events if isinstance(x, e.ControllerElected)]
+    was = [x.node for x in elected if x.at_us <= end_us][-1:] == [node]
+    return [
+        x
+        for x in history.events
+        if (isinstance(x, e.PeerLost) and x.peer == node)
+        or (was and isinstance(x, e.ControllerElected) and x.node != node)
+    ]
 
 
 def _death(history: History, last_us: int, missed: list[int], removed: list[int]) -> int:
@@ -121,8 +132,10 @@ def _death(history: History, last_us: int, missed: list[int], removed: list[int]
         if node.settings.get(key, "").isdigit()
     ]
     timeout_us = min(timeouts, default=SESSION_US)
-    latest = [*missed, *(at_us - timeout_us for at_us in removed)]
-    return max(last_us, min(latest)) if latest else last_us
+    expired = [at_us - timeout_us for at_us in removed][:1]
+    if missed and (not expired or missed[0] <= expired[0] + SOON_US):
+        return max(last_us, missed[0])
+    return max(last_us, *expired) if expired else last_us
 
 
 def _reason(event: Event) -> str:
