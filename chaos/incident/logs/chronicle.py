@@ -32,7 +32,12 @@ def _told(history: History) -> Iterator[tuple[int, str, Event, int]]:
     kept: list[list[Event]] = []
     latest: dict[tuple[str, int], list[Event]] = {}
     seen: set[tuple[object, ...]] = set()
+    coordinating: set[tuple[int, str]] = set()
     for event in history.events:
+        if isinstance(event, e.CoordinatorLoaded):
+            coordinating.add((event.node, event.partition))
+        elif isinstance(event, e.CoordinatorUnloaded) and (event.node, event.partition) not in coordinating:
+            continue  # at a start each broker gives up what it never had
         if not _words(event) or (key := _same(event)) in seen:
             continue
         if key:

@@ -12,6 +12,8 @@ from chaos.incident.logs.inventory import Group, Inventory, client_of
 
 NEAR_US = 5 * 10**6
 """Lines of a client and of the coordinator about one thing are not further apart."""
+END_US = 15 * 10**6
+"""Who leaves so shortly before the logs end and does not come back leaves because everything ends."""
 
 
 class Why(Enum):
@@ -47,7 +49,8 @@ def find(history: History, inventory: Inventory) -> list[Change]:
                 continue
             if isinstance(x, e.MemberFailed | e.MemberLeft):
                 change = _gone(x, events[i + 1 :], late)
-                if change.back_us is not None or _others_stay(events[i + 1 :]):
+                at_the_end = x.at_us + END_US > history.ended_us
+                if change.back_us is not None or (_others_stay(events[i + 1 :]) and not at_the_end):
                     found.append(change)
             elif isinstance(x, e.MemberJoined) and _is_new(x, events[:i], group):
                 signs = (x.source, *_rebalance(events[i:]))

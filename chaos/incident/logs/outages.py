@@ -18,6 +18,8 @@ from chaos.incident.logs.history import History, Life, Silence
 
 SOON_US = 5 * 10**6
 """A sign of the end belongs to a life if it comes so shortly before its last entry, or in between."""
+SAME_US = 500_000
+"""Clocks and queues let one thing look like two at about this distance."""
 SESSION_US = 9 * 10**6
 """Kafka's default of broker.session.timeout.ms."""
 SHUTDOWN_US = 120 * 10**6
@@ -83,7 +85,9 @@ def _end_of(history: History, node: int, life: Life, after: Life | None, settled
     end = life.last.at_us
     back = after.first.at_us if after else None
     until = (back or history.ended_us) + SOON_US
-    gone = [x for x in _removals(history, node) if max(settled, end - SOON_US) <= x.at_us <= until]
+    # one that wrote on for long after it was fenced did not die of that
+    begin = max(settled, end - (SOON_US if after else SAME_US))
+    gone = [x for x in _removals(history, node) if begin <= x.at_us <= until]
     begin = max(life.first.at_us, end - SHUTDOWN_US)
     asked = _said(history, node, (e.SignalReceived, e.ShuttingDown), begin, end)
     disks = _said(history, node, e.DiskFailed, end - SOON_US, end)
@@ -151,7 +155,7 @@ def _alive_but_away(history: History, known: list[Outage]) -> Iterator[Outage]:
     """Brokers that the controller missed although their process lived, or that have no log."""
     for broker in sorted({b for x in history.events for b in _named(x)}):
         for gone in _removals(history, broker):
-            if any(o.broker == broker and _covers(o, gone.at_us) for o in known):
+            if any(o.broker == broker and _covers(history, o, gone.at_us) for o in known):
                 continue
             back = _back(history, broker, gone.at_us)
             signs = (gone.source, *((back.source,) if back else ()))
@@ -176,8 +180,12 @@ def _while_away(silence: Silence | None, gone_us: int, back_us: int | None) -> t
     return begin, back_us or gone_us + 30 * 10**6
 
 
-def _covers(outage: Outage, at_us: int) -> bool:
-    end = outage.back_us + 2 * SOON_US if outage.back_us is not None else at_us
+def _covers(history: History, outage: Outage, at_us: int) -> bool:
+    """Whether an outage explains that its broker was taken for gone then: it does until the broker serves again."""
+    if outage.back_us is None:
+        return outage.at_us - SOON_US <= at_us
+    serving = _back(history, outage.broker, outage.back_us)
+    end = outage.back_us + 6 * SOON_US if serving is None else max(serving.at_us, outage.back_us + 2 * SOON_US)
     return outage.at_us - SOON_US <= at_us <= end
 
 

@@ -20,6 +20,8 @@ from chaos.scenario.units import format_duration
 
 TOGETHER_US = 2 * 10**6
 """Outages that begin so close together are one fault."""
+AFTERMATH_US = 20 * 10**6
+"""So long after a coordinator's return its members may still time out because of it."""
 MOST_FAULTS = 12
 
 KINDS = {
@@ -65,7 +67,8 @@ def make(
     """The plan. `number` gives the scenario's number of a broker."""
     faults = [_outage(o, inventory, found.cuts, number) for o in found.outages]
     faults = _followers_together(faults, inventory)
-    faults += [_change(c, inventory, settings) for c in found.changes]
+    own = [c for c in found.changes if not _follows(c, found.outages, inventory, faults)]
+    faults += [_change(c, inventory, settings) for c in own]
     faults += _transactions(history)
     faults.sort(key=lambda f: f.at_us)
     left_out = max(0, len(faults) - MOST_FAULTS)
@@ -74,6 +77,8 @@ def make(
     records, sources = timing.records_before(history, faults[0].at_us) if faults else (None, [])
     lossy = settings.loses_by_acks and bool(found.cuts)
     timing.place(inventory, faults, records)
+    for election in found.unclean:
+        _alone(election, faults)
     if lossy:
         faults = _frozen(faults, found.cuts, inventory)
     return Plan(faults, lossy or bool(found.unclean), records, sources, left_out)
@@ -99,8 +104,8 @@ def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[
         target = {"follower_of": followed[0]}
     else:
         target = {"broker": number(o.broker)}
-    planned = Planned(name, kind, target, {}, o.at_us, o.back_us, signs=o.signs)
-    planned.says.append(f"broker {o.broker} {o.how.value}; it {', and '.join(roles) or 'led nothing that was seen'}")
+    planned = Planned(name, kind, target, {}, o.at_us, o.back_us, signs=o.signs, broker=o.broker)
+    planned.says.append(f"broker {o.broker} {o.how.value}; it {', and '.join(roles) or _idle(followed)}")
     planned.todo += [*_doubts(o), *o.doubts]
     if o.how is How.DISK and not ({"leader_of", "follower_of"} & target.keys()):
         planned.kind = "broker.kill"
@@ -108,6 +113,28 @@ def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[
     if len(roles) > 1:
         planned.todo.append("it had several roles: a target by one of them may meet another broker in a replay")
     return planned
+
+
+def _idle(followed: list[str]) -> str:
+    return f"followed {_some(followed)}" if followed else "led nothing that was seen"
+
+
+def _follows(c: Change, outages: list[Outage], inventory: Inventory, faults: list[Planned]) -> bool:
+    """Whether members only timed out because their coordinator was not there; then the outage says so."""
+    for o in outages:
+        until = (o.back_us if o.back_us is not None else c.at_us) + AFTERMATH_US
+        if (
+            c.why is Why.SESSION
+            and o.at_us <= c.at_us <= until
+            and c.group in inventory.coordinated_by(o.broker, o.at_us)
+        ):
+            fault = next((f for f in faults if f.broker == o.broker and f.at_us == o.at_us), None)
+            words = f"members of group {c.group} timed out at it"
+            if fault and words not in fault.says:
+                fault.says.append(words)
+                fault.signs += c.signs[:1]
+            return True
+    return False
 
 
 def _doubts(o: Outage) -> list[str]:
@@ -193,6 +220,26 @@ def _name(faults: list[Planned]) -> None:
         counts[fault.name] = counts.get(fault.name, 0) + 1
         if counts[fault.name] > 1:
             fault.name = f"{fault.name}-{counts[fault.name]}"
+
+
+def _alone(election: Unclean, faults: list[Planned]) -> None:
+    """Before an unclean election the one that was behind must not come back while the last leader still runs."""
+    behind = next((f for f in faults if f.broker == election.leader and f.at_us < election.at_us), None)
+    last = next(
+        (
+            f
+            for f in reversed(faults)
+            if f.target == {"leader_of": election.partition} and f is not behind and f.at_us <= election.at_us
+        ),
+        None,
+    )
+    if behind is None or last is None or faults.index(behind) > faults.index(last):
+        return
+    behind.heal = {"when": {"after": last.name}}
+    last.when = {"after": f"{behind.name}.proven + 2s"}
+    last.heal = {"when": {"after": f"{last.name}.proven + 1s"}}
+    last.says.append(f"it led {election.partition} alone; then broker {election.leader}, which was behind, was elected")
+    last.signs += election.signs
 
 
 def _frozen(faults: list[Planned], cuts: list[Cut], inventory: Inventory) -> list[Planned]:

@@ -16,7 +16,7 @@ from chaos.incident.logs.inventory import Inventory, internal
 from chaos.scenario.units import format_duration
 
 LONGEST_S = 20.0
-MOST_RECORDS = 50_000
+MOST_RECORDS = 20_000
 """A replay need not write more than that before the first fault."""
 USUAL_RECORDS = 4000
 
@@ -36,6 +36,8 @@ class Planned:
     says: list[str] = field(default_factory=list)
     todo: list[str] = field(default_factory=list)
     signs: tuple[Source, ...] = ()
+    broker: int | None = None
+    """Whose outage it is, by its id in the incident."""
 
 
 def records_before(history: History, at_us: int) -> tuple[int | None, list[Source]]:
@@ -89,15 +91,17 @@ def place(inventory: Inventory, faults: list[Planned], records: int | None) -> N
 
 
 def _first(inventory: Inventory, fault: Planned, records: int | None) -> dict[str, Any]:
-    if records is not None and records <= MOST_RECORDS:
-        return {"acked": max(records, 100)}
+    if records is not None:
+        if records > MOST_RECORDS:
+            fault.says.append(f"in the incident there were {records:,} records before; fewer will do")
+        return {"acked": min(max(records, 100), MOST_RECORDS)}
     begins = [t.created_us for t in inventory.topics.values() if t.created_us]
     begins += [g.formed_us for g in inventory.groups.values() if g.formed_us]
     since = (fault.at_us - max((b for b in begins if b <= fault.at_us), default=0)) / 1e6
     if records is None and 2 <= since <= 60:
         fault.says.append("how many records there were is not told, so it waits for as long as in the incident")
         return {"at": _duration(since)}
-    fault.todo.append("how many records there were before that is not told, or too many for a replay")
+    fault.todo.append("how many records there were before that is not told")
     return {"acked": USUAL_RECORDS}
 
 
