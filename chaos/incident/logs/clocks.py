@@ -20,25 +20,25 @@ APART_US = 5 * 10**6
 
 
 def disagreement(
-    events: Iterable[Event], late: Callable[[int, int], bool] = lambda node, at_us: False
+    events: Iterable[Event], late: Callable[[int, int, int], bool] = lambda node, at_us, by_us: False
 ) -> tuple[dict[int, int], list[str]]:
     """By how many microseconds the clock of each node is ahead of that of the lowest one, and what is to be told.
 
-    `late` says whether a node had just been silent for a while: what it saw then, it saw too late to tell.
+    `late` says whether a node had just been silent for so long that it may have seen something so much too late.
     """
     seen: dict[tuple[str, int, int], dict[int, int]] = defaultdict(dict)
     for event in events:
         # without an epoch before, a broker may have learned of it at its start, long after the others
         if not isinstance(event, LeaderStarted | FollowerStarted) or event.previous_epoch < 0:
             continue
-        if not late(event.node, event.at_us):
-            key = (event.partition, event.leader_epoch, event.previous_epoch)
-            at = seen[key].get(event.node)
-            seen[key][event.node] = event.at_us if at is None else min(at, event.at_us)
+        key = (event.partition, event.leader_epoch, event.previous_epoch)
+        at = seen[key].get(event.node)
+        seen[key][event.node] = event.at_us if at is None else min(at, event.at_us)
     nodes = sorted({node for times in seen.values() for node in times})
     shifts, words = {node: 0 for node in nodes}, []
     for node in nodes[1:]:
         pairs = [(times[nodes[0]], times[node]) for times in seen.values() if {nodes[0], node} <= times.keys()]
+        pairs = [(a, b) for a, b in pairs if not late(*((node, b) if b > a else (nodes[0], a)), abs(b - a))]
         differences = [there - here for here, there in pairs]
         if not differences or min(map(abs, differences)) <= TOLERANCE_US:
             continue

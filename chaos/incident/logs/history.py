@@ -78,10 +78,10 @@ class History:
         """The first entry of all."""
         return min(node.lives[0].first.at_us for node in self.nodes.values())
 
-    def had_been_silent(self, node: int, at_us: int) -> bool:
-        """Whether a node's log went on only just before that, after a silence that is not usual."""
+    def had_been_silent(self, node: int, at_us: int, for_us: int) -> bool:
+        """Whether a node's log went on only just before that, after so long a silence."""
         return any(
-            s.after.at_us <= at_us <= s.after.at_us + SILENCE_US and s.after.at_us - s.before.at_us > SILENCE_US
+            s.after.at_us <= at_us <= s.after.at_us + SILENCE_US and s.after.at_us - s.before.at_us >= for_us
             for s in self.nodes[node].silences
         )
 

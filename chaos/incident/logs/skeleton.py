@@ -259,7 +259,7 @@ def _faults(page: Page, plan: Plan, names: Names) -> None:
         when = datetime.fromtimestamp(fault.at_us / 1e6, UTC)
         page.comment(f"{when:%H:%M:%S.%f}"[:-3] + f" {'; '.join(fault.says)}", 2)
         for source in fault.signs:
-            page.comment(f"  {source}: {source.text[:90]}", 2)
+            page.comment(f"  {source}: {source.text[:84]}", 2)
         for doubt in fault.todo:
             page.todo(doubt, 2)
         page.put("name", fault.name, 2, item=True)

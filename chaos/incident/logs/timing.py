@@ -84,7 +84,10 @@ def place(inventory: Inventory, faults: list[Planned], records: int | None) -> N
             if real > delay + LONGEST_S:
                 fault.says.append(f"in the incident {real:,.0f} s after that; shortened")
         if fault.back_us is not None and fault.kind != "consumer.join":
-            fault.heal = {"after": _duration(max(axis[fault.back_us] - axis[fault.at_us], 0.1))}
+            away = _duration(max(axis[fault.back_us] - axis[fault.at_us], 0.1))
+            # of members it is told when they were put out, not when their trouble began
+            proven = fault.kind in ("consumer.slow", "consumer.crash")
+            fault.heal = {"when": {"after": f"{fault.name}.proven + {away}"}} if proven else {"after": away}
             real = (fault.back_us - fault.at_us) / 1e6
             if real > axis[fault.back_us] - axis[fault.at_us] + LONGEST_S:
                 fault.says.append(f"back after {real:,.0f} s in the incident; shortened")
