@@ -40,7 +40,7 @@ LAYOUTS = (
     Layout(
         "Strimzi's",
         "%d{ISO8601} %p %m (%c) [%t]%n",
-        re.compile(rf"{_AT} {_LEVEL} +(?!\[[^\]]*\] [\w.$]+(?::\d+)? - )(?P<rest>.*)"),
+        re.compile(rf"{_AT} {_LEVEL} +(?! *\[[^\]]*\] [\w.$]+(?::\d+)? - )(?P<rest>.*)"),
         re.compile(rf"\((?P<logger>{_LOGGER})\)(?: \[[^\[\]]*\])?\s*\Z"),
     ),
     Layout(
