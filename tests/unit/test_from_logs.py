@@ -123,8 +123,8 @@ def test_a_clock_that_is_off_is_put_right_if_that_shows_twice(changed):
         with file.open("a") as f:
             f.write(
                 f"{day}T{at}Z [main] [INFO] state.change.logger - [Broker id=0] Follower orders-0 starts at leader "
-                "epoch 7 from offset 5 with partition epoch 9 and high watermark 5. Current leader is 2. Previous leader "
-                "Some(3) and previous leader epoch was 6.\n"
+                "epoch 7 from offset 5 with partition epoch 9 and high watermark 5. Current leader is 2. Previous "
+                "leader Some(3) and previous leader epoch was 6.\n"
             )
     skewed, text = made(ahead)
     assert re.search(r"the clock of broker 3 is 3,(599|600)\.\d s ahead of that of broker 1", text)

@@ -14,6 +14,9 @@ losses     records that were cut off, and leaders that were not in sync
 clients    what the settings of producers and consumers say, from a properties or YAML file
 timing     when: triggers instead of times
 plan       faults with triggers, and the contract, of the scenario
+chronicle  what the logs say in order, as comments
+clientparts, text   the client entries of the file; YAML with comments
+make       all of that in a row
 skeleton   the scenario as YAML, each line with its source, and a TODO for what could not be told
 
 A rule of all of them: what was read is named with file and line; what was inferred says from what; what is not known is

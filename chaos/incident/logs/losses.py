@@ -65,6 +65,6 @@ def unclean(history: History) -> list[Unclean]:
             known = in_sync.get(x.partition)
             if known and x.leader >= 0 and x.leader not in known:
                 found.setdefault((x.partition, x.leader), Unclean(x.partition, x.leader, x.at_us, (x.source,)))
-        if isinstance(x, e.LeaderChosen | e.IsrUpdated | e.IsrShrunk):
+        if isinstance(x, e.LeaderChosen | e.LeaderStarted | e.IsrUpdated | e.IsrShrunk):
             in_sync[x.partition] = x.isr
     return sorted(found.values(), key=lambda u: u.at_us)

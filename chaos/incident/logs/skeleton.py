@@ -6,36 +6,25 @@ What is written is read back as a scenario before anybody gets it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from chaos.cluster.metadata import choose
 from chaos.errors import UsageError
-from chaos.incident.logs import chronicle
+from chaos.incident.logs import chronicle, clientparts
 from chaos.incident.logs.clients import Settings
 from chaos.incident.logs.history import History
-from chaos.incident.logs.inventory import Group, Inventory, Topic
+from chaos.incident.logs.inventory import Inventory, Topic
 from chaos.incident.logs.plan import Plan
 from chaos.incident.logs.text import Page, name_for
 from chaos.incident.logs.timing import Planned
 from chaos.scenario import parse
 from chaos.scenario.model import DEFAULT_KAFKA
 
-MOST_BROKERS, MOST_TOPICS, MOST_GROUPS = 9, 5, 5
-USUAL_RATE, USUAL_RECORDS = 500, 8000
+MOST_BROKERS, MOST_TOPICS = 9, 5
 DRIVE_S, MARGIN_S = 180, 120
 _RELEASE = re.compile(r"\d+\.\d+\.\d+")
-
-
-@dataclass
-class Names:
-    """The scenario's names, by those of the incident."""
-
-    brokers: dict[int, int]
-    topics: dict[str, str] = field(default_factory=dict)
-    entries: dict[str, str] = field(default_factory=dict)
-    """Of consumers, by group; the producer is called `producer`."""
 
 
 @dataclass(frozen=True)
@@ -49,19 +38,19 @@ class Origin:
 
 def write(history: History, inventory: Inventory, plan: Plan, settings: Settings, origin: Origin) -> str:
     """The text of the file. Raises `ScenarioError` if it were no valid scenario: that would be a bug."""
-    names = Names(numbers(inventory))
+    names = clientparts.Names(numbers(inventory))
     page = Page()
     _head(page, history, inventory, plan, settings, origin)
     topics, left = _of_interest(inventory, plan)
     for topic in topics:
         names.topics[topic.name] = _topic_name(topic.name, set(names.topics.values()))
     taken_entries = {"producer": "\0"}
-    for group in _groups(inventory, plan):
+    for group in clientparts.groups(inventory, plan):
         names.entries[group.name] = name_for(group.name, taken_entries)
     _cluster(page, inventory, names)
     _topics(page, topics, left, names)
-    _producers(page, inventory, plan, settings, names)
-    _consumers(page, inventory, plan, settings, names)
+    clientparts.producers(page, inventory, plan, settings, names)
+    clientparts.consumers(page, inventory, plan, settings, names)
     _faults(page, plan, names)
     _contract(page, inventory, plan, settings)
     chronicle.write(page, history, inventory)
@@ -112,7 +101,7 @@ def _summary(plan: Plan) -> str:
     return "; ".join(words[:3]) or "nothing was seen to fail"
 
 
-def _cluster(page: Page, inventory: Inventory, names: Names) -> None:
+def _cluster(page: Page, inventory: Inventory, names: clientparts.Names) -> None:
     page.head("cluster")
     ids = inventory.brokers
     if ids != list(names.brokers.values()):
@@ -153,7 +142,7 @@ def _of_interest(inventory: Inventory, plan: Plan) -> tuple[list[Topic], list[st
     ]
 
 
-def _topics(page: Page, topics: list[Topic], left: list[str], names: Names) -> None:
+def _topics(page: Page, topics: list[Topic], left: list[str], names: clientparts.Names) -> None:
     page.head("topics")
     for topic in topics:
         if topic.source is None:
@@ -173,84 +162,7 @@ def _topics(page: Page, topics: list[Topic], left: list[str], names: Names) -> N
     page.gap()
 
 
-def _producers(page: Page, inventory: Inventory, plan: Plan, settings: Settings, names: Names) -> None:
-    page.head("producers")
-    transactional = settings.transactional or bool(inventory.transactional_ids)
-    acked = [f.when["acked"] for f in plan.faults if "acked" in f.when]
-    records = max([USUAL_RECORDS, *(2 * a for a in acked)])
-    for i, topic in enumerate(names.topics.values()):
-        entry = "producer" if i == 0 else f"producer-{i + 1}"
-        if i == 0:
-            page.todo("how many producers, how fast, how large records, which keys? No log of a broker tells", 2)
-        page.put("name", entry, 2, item=True)
-        page.put("topic", topic, 4)
-        page.put("rate", f"{USUAL_RATE}/s", 4)
-        page.put("records", records, 4)
-        page.put("outlast_faults", True, 4)
-        if transactional:
-            page.todo("how many records has a transaction?", 4)
-            page.put(
-                "transactions", {"records": 100}, 4, next(iter(inventory.transactional_ids.values()), settings.file)
-            )
-        config = dict(settings.producer)
-        if transactional:
-            config = {k: v for k, v in config.items() if k not in ("acks", "enable.idempotence")}
-        if not settings.given:
-            page.todo("acks, enable.idempotence, retries of producers? Give --clients FILE; the default is acks=all", 4)
-        elif "acks" not in config and not transactional:
-            page.todo(f"{settings.file} has no acks; a Java producer before 3.0 has acks=1, all others all", 4)
-        if config:
-            page.put("config", config, 4, settings.file)
-    if settings.left_out:
-        page.comment(f"keys of {settings.file} that were not taken over: {', '.join(settings.left_out)}", 2)
-    page.gap()
-
-
-def _groups(inventory: Inventory, plan: Plan) -> list[Group]:
-    aimed = {f.target["member"][0] for f in plan.faults if "member" in f.target}
-    aimed |= {f.target["coordinator_of"] for f in plan.faults if "coordinator_of" in f.target}
-    ordered = sorted(inventory.groups.values(), key=lambda g: (g.name not in aimed, g.name))
-    return ordered[: max(MOST_GROUPS, len(aimed))]
-
-
-def _consumers(page: Page, inventory: Inventory, plan: Plan, settings: Settings, names: Names) -> None:
-    if not names.entries:
-        page.todo("no group was seen: consumers that assign partitions themselves leave no trace in logs of brokers")
-        return
-    page.head("consumers")
-    page.todo("which topics does each group read, when does it commit, how long does a record take?", 2)
-    if not settings.given:
-        page.todo("auto.offset.reset, session.timeout.ms, max.poll.interval.ms? Give --clients FILE", 2)
-    slow = {f.target["member"][0] for f in plan.faults if f.kind == "consumer.slow"}
-    for name, entry in names.entries.items():
-        group = inventory.groups[name]
-        page.put("mode", "subscribe", 2, group.source, item=True)
-        page.put("name", entry, 4)
-        page.put("group", group_id(name), 4)
-        page.put("members", _members(plan, group), 4)
-        page.put("topics", list(names.topics.values()), 4)
-        if settings.auto_commit:
-            page.put("commit", {"when": "after_batch", "kind": "auto"}, 4, settings.file)
-        if settings.max_poll_records:
-            page.put("max_poll_records", settings.max_poll_records, 4, settings.file)
-        config: dict[str, Any] = {"auto.offset.reset": "earliest"} | settings.consumer
-        if group.consumer_protocol:
-            config["group.protocol"] = "consumer"
-            for key in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
-                config.pop(key, None)
-        if name in slow and "max.poll.interval.ms" not in settings.consumer:
-            page.todo("max.poll.interval.ms is unknown; 6 s lets a replay take seconds", 4)
-            config |= {"max.poll.interval.ms": 6000} | ({} if group.consumer_protocol else {"session.timeout.ms": 6000})
-        page.put("config", config, 4, settings.file)
-    page.gap()
-
-
-def _members(plan: Plan, group: Group) -> int:
-    aimed = [int(f.target["member"][1]) for f in plan.faults if f.target.get("member", ("",))[0] == group.name]
-    return min(50, max([group.members, *aimed]))
-
-
-def _faults(page: Page, plan: Plan, names: Names) -> None:
+def _faults(page: Page, plan: Plan, names: clientparts.Names) -> None:
     if not plan.faults:
         page.todo("no fault was found in the logs; what broke? (see what they say below)")
         return
@@ -275,7 +187,7 @@ def _faults(page: Page, plan: Plan, names: Names) -> None:
     page.gap()
 
 
-def _target(fault: Planned, names: Names) -> dict[str, Any]:
+def _target(fault: Planned, names: clientparts.Names) -> dict[str, Any]:
     ((kind, what),) = fault.target.items()
     if kind == "member":
         group, number = what
@@ -283,7 +195,7 @@ def _target(fault: Planned, names: Names) -> dict[str, Any]:
     if kind in ("leader_of", "follower_of", "followers_of"):
         topic, _, number = what.rpartition("/")
         return {kind: f"{names.topics.get(topic, topic)}/{number}"}
-    return {kind: group_id(what) if kind == "coordinator_of" else what}
+    return {kind: clientparts.group_id(what) if kind == "coordinator_of" else what}
 
 
 def _contract(page: Page, inventory: Inventory, plan: Plan, settings: Settings) -> None:
@@ -308,11 +220,6 @@ def _contract(page: Page, inventory: Inventory, plan: Plan, settings: Settings) 
 def _seconds(fault: Planned) -> float:
     found = re.findall(r"(\d+(?:\.\d+)?)(ms|s)\b", f"{fault.when} {fault.heal}")
     return sum(float(n) / (1000 if unit == "ms" else 1) for n, unit in found)
-
-
-def group_id(name: str) -> str:
-    """A group id that a scenario allows."""
-    return re.sub(r"[/\s\x00-\x1f\x7f]", "-", name)[:200] or "group"
 
 
 def _scalar(text: str) -> bool | int | float | str:
