@@ -1,6 +1,7 @@
 """Scenario skeletons from excerpts of genuine logs: 2.8.2 with ZooKeeper, 3.9.2 and 4.3.1 with KRaft."""
 
 import gzip
+import random
 import re
 import shutil
 from datetime import datetime, timedelta
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from chaos.cli import app
@@ -237,3 +240,31 @@ def test_the_command_writes_a_file_and_a_mistake_is_one_error(tmp_path):
     for wrong in (["--out", str(tmp_path)], ["--clients", str(tmp_path / "none")], ["--timezone", "X/Y"]):
         refused = CliRunner().invoke(app, ["incident", "from-logs", str(LOGS / "4.3"), *wrong])
         assert isinstance(refused.exception, UsageError) and refused.exception.exit_code == 2
+
+
+def test_a_log_that_does_not_tell_whose_it_is_gets_a_number(tmp_path):
+    (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO Kafka version: 7.5.0-ccs (a.AppInfoParser)\n")
+    scenario, text = made(tmp_path)
+    assert "TODO: server.log does not tell whose it is; it was taken for broker 1's" in text
+    assert "TODO: which release? 7.5.0-ccs is not one of Apache Kafka's (server.log:1)" in text
+    assert scenario.cluster.brokers == 1 and scenario.faults == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_left_of_the_logs_makes_a_scenario(tmp_path_factory, version, seed):
+    """Lines that are missing make more TODOs, never a file that is refused."""
+    chance = random.Random(seed)
+    folder = tmp_path_factory.mktemp("part")
+    for file in sorted((LOGS / version).rglob("*.log")):
+        if chance.random() < 0.8:
+            target = folder / file.relative_to(LOGS / version)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text("".join(x for x in file.read_text().splitlines(keepends=True) if chance.random() < 0.6))
+    try:
+        text = skeleton(folder)
+    except UsageError as e:
+        assert "no log of a broker in it" in str(e) or "no line of it is laid out" in str(e)
+    else:
+        assert parse(text, "skeleton").cluster.brokers >= 1

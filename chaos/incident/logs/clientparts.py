@@ -8,7 +8,7 @@ from typing import Any
 
 from chaos.incident.logs.clients import Settings
 from chaos.incident.logs.inventory import Group, Inventory
-from chaos.incident.logs.plan import Plan
+from chaos.incident.logs.plan import NO_GROUP, Plan
 from chaos.incident.logs.text import Page
 
 MOST_GROUPS = 5
@@ -28,14 +28,14 @@ class Names:
 def producers(page: Page, inventory: Inventory, plan: Plan, settings: Settings, names: Names) -> None:
     """The producers: one for each topic."""
     page.head("producers")
-    transactional = settings.transactional or bool(inventory.transactional_ids)
+    fenced = any(f.kind == "producer.fence" for f in plan.faults)
+    transactional = settings.transactional or fenced or bool(inventory.transactional_ids)
     acked = [f.when["acked"] for f in plan.faults if "acked" in f.when]
     records = max([USUAL_RECORDS, *(2 * a for a in acked)])
     for i, topic in enumerate(names.topics.values()):
-        entry = "producer" if i == 0 else f"producer-{i + 1}"
         if i == 0:
             page.todo("how many producers, how fast, how large records, which keys? No log of a broker tells", 2)
-        page.put("name", entry, 2, item=True)
+        page.put("name", producer_name(i), 2, item=True)
         page.put("topic", topic, 4)
         page.put("rate", f"{USUAL_RATE}/s", 4)
         page.put("records", records, 4)
@@ -59,9 +59,14 @@ def producers(page: Page, inventory: Inventory, plan: Plan, settings: Settings, 
     page.gap()
 
 
+def producer_name(i: int) -> str:
+    """Of the producer of the i-th topic."""
+    return "producer" if i == 0 else f"producer-{i + 1}"
+
+
 def groups(inventory: Inventory, plan: Plan) -> list[Group]:
     """The groups that the scenario has: those that a fault aims at first."""
-    aimed = {f.target["member"][0] for f in plan.faults if "member" in f.target}
+    aimed = {f.target["member"][0] for f in plan.faults if "member" in f.target} - {NO_GROUP}
     aimed |= {f.target["coordinator_of"] for f in plan.faults if "coordinator_of" in f.target}
     ordered = sorted(inventory.groups.values(), key=lambda g: (g.name not in aimed, g.name))
     return ordered[: max(MOST_GROUPS, len(aimed))]

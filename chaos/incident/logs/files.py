@@ -6,7 +6,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chaos.errors import UsageError
@@ -22,6 +22,7 @@ _OTHER = re.compile(
     r"(^|[-_.])(gc|log-cleaner|kafka-authorizer|kafka-request|reaper|verbs|zookeeper|checks|crash)[-_.]"
 )
 """Logs that lie beside and tell nothing about this: of garbage collection, of the log cleaner, of each request, ..."""
+_BROKERS_OWN = re.compile(r"(server|controller|state-change|kafkaServer)\.")
 _IDENTITY = re.compile(
     r"\[(?:KafkaServer|BrokerServer|BrokerLifecycleManager|ControllerServer|SharedServer|QuorumController|Controller|"
     r"Broker|GroupCoordinator|TransactionCoordinator|KafkaApi|RaftManager)[ -](?:id=|nodeId=)?(\d+)"
@@ -44,7 +45,7 @@ class LogFile:
 
 @dataclass
 class Found:
-    """The files of a folder. `cut` grows while they are read: compressed files that end too early, and where."""
+    """The files of a folder. `cut` is what is to be told of them, and grows while they are read."""
 
     logs: list[LogFile] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
@@ -75,12 +76,13 @@ def find(folder: Path) -> Found:
     for path, name, lines in heads:
         layout = layout_of(lines)
         if layout is None and not any(_LIBRDKAFKA.match(line) for line in lines):
-            if _is_of_a_run(path):
-                found.skipped.append(name)  # a client of ours: what it prints is for people
+            if _is_of_a_run(path) or (path.suffix == ".txt" and not _BROKERS_OWN.match(path.name)):
+                found.skipped.append(name)  # a client of ours, or a note: it is for people
                 continue
             raise UsageError(f"{name}: no line of it is laid out in a known way; expected {EXPECTED}")
         node = NOT_A_BROKER if layout is None else known[path] or _of_siblings(path, known) or _of_name(name)
         found.logs.append(LogFile(path, name, layout, node))
+    _number(found)
     if not found.brokers:
         looked = f"{len(candidates)} files looked at" if candidates else "no file is named like one"
         raise UsageError(
@@ -88,6 +90,19 @@ def find(folder: Path) -> Found:
             "as they are, rotated or compressed by gzip, one folder or file for each broker"
         )
     return found
+
+
+def _number(found: Found) -> None:
+    """Logs of brokers by their names that nowhere tell whose they are: each folder of them gets a number that is free."""
+    folders: dict[Path, int] = {}
+    for i, log in enumerate(found.logs):
+        if log.node == NOT_A_BROKER and log.layout is not None and _BROKERS_OWN.match(log.path.name):
+            if log.path.parent not in folders:
+                folders[log.path.parent] = max([0, *found.brokers, *folders.values()]) + 1
+                found.cut.append(
+                    f"{log.name} does not tell whose it is; it was taken for broker {folders[log.path.parent]}'s"
+                )
+            found.logs[i] = replace(log, node=folders[log.path.parent])
 
 
 def lines_of(file: Path, name: str, found: Found) -> Iterator[str]:
@@ -98,7 +113,9 @@ def lines_of(file: Path, name: str, found: Found) -> Iterator[str]:
             for raw in stream:
                 number += 1
                 yield raw[:MOST_LINE].decode("utf-8", errors="replace").rstrip("\r\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as e:
+    except (EOFError, zlib.error, OSError) as e:
+        if isinstance(e, OSError) and not isinstance(e, gzip.BadGzipFile):
+            raise UsageError(f"{name} cannot be read: {e.strerror}") from None
         if number == 0:
             raise UsageError(f"{name} cannot be decompressed: {e}; fetch it again, or leave it out") from None
         note = f"{name} is cut short after line {number:,}"

@@ -97,7 +97,9 @@ def read(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] = lambda 
     history = History({}, [], [log.name for log in found.logs], found.skipped, [], False)
     for node in found.brokers:
         logs = [log for log in found.logs if log.node == node]
-        progress(f"reading {len(logs)} files of broker {node}, {sum(log.path.stat().st_size for log in logs):,} bytes")
+        progress(
+            f"reading {sum(log.path.stat().st_size for log in logs):,} bytes of broker {node} in {len(logs)} file(s)"
+        )
         clock_of = {log.name: Clock(zone) for log in logs}
         streams = [_tagged(log, found, clock_of[log.name]) for log in logs]
         _follow(node, heapq.merge(*streams, key=lambda pair: pair[0].at_us), history)

@@ -49,7 +49,7 @@ PATTERNS = (
     _p(e.FatalError, r"(?P<reason>Exiting Kafka due to fatal exception)", "Kafka"),
     _p(e.FatalError, r"(?P<reason>java\.lang\.OutOfMemoryError[^\n]{0,80})", "*"),
     _p(e.LogRecovery, r"(?:Attempting recovery for all|Recovering \d+) logs (?:in|from) .* since no clean shutdown file was found", "LogManager"),  # noqa: E501
-    _p(e.Version, r"^Kafka version: (?P<version>\d+\.\d+\.\d+)", "AppInfoParser"),
+    _p(e.Version, r"^Kafka version: (?P<version>\S+)", "AppInfoParser"),
     # what the controller says of brokers
     _p(e.BrokerFenced, r"Fencing broker (?P<broker>\d+)(?: at epoch \d+)? because its session has timed out", "ReplicationControlManager", "2.8 to 4.3, KRaft"),  # noqa: E501
     _p(e.BrokerUnfenced, r"request from broker (?P<broker>\d+) to unfence has been granted", "BrokerHeartbeatManager", "2.8 to 4.3, KRaft"),  # noqa: E501

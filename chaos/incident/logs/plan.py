@@ -11,7 +11,7 @@ from chaos.incident.logs import timing
 from chaos.incident.logs.clients import Settings
 from chaos.incident.logs.events import Source
 from chaos.incident.logs.history import History
-from chaos.incident.logs.inventory import Inventory
+from chaos.incident.logs.inventory import Inventory, Topic
 from chaos.incident.logs.losses import Cut, Unclean
 from chaos.incident.logs.members import Change, Why
 from chaos.incident.logs.outages import How, Outage
@@ -22,6 +22,8 @@ TOGETHER_US = 2 * 10**6
 """Outages that begin so close together are one fault."""
 AFTERMATH_US = 20 * 10**6
 """So long after a coordinator's return its members may still time out because of it."""
+NO_GROUP = ""
+"""In place of a group, where the member is a producer."""
 MOST_FAULTS = 12
 
 KINDS = {
@@ -90,7 +92,7 @@ def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[
     coordinated = inventory.coordinated_by(o.broker, o.at_us)
     controller = inventory.controller(o.at_us) == o.broker
     hurt = [c.partition for c in cuts if c.broker == o.broker and c.partition in led]
-    followed = inventory.followed_by(o.broker, o.at_us)
+    followed = [p for p in inventory.followed_by(o.broker, o.at_us) if _topic(p, inventory).replicas > 1]
     roles = [f"led {_some(led)}"] if led else []
     roles += [f"coordinated group {_some(coordinated)}"] if coordinated else []
     roles += ["was the active controller"] if controller else []
@@ -113,6 +115,10 @@ def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[
     if len(roles) > 1:
         planned.todo.append("it had several roles: a target by one of them may meet another broker in a replay")
     return planned
+
+
+def _topic(partition: str, inventory: Inventory) -> Topic:
+    return inventory.topics[partition.rpartition("/")[0]]
 
 
 def _idle(followed: list[str]) -> str:
@@ -209,7 +215,7 @@ def _transactions(history: History) -> list[Planned]:
             continue
         kind, name, words = at
         if kind not in found:
-            target = {"member": ("transactional", 1)}
+            target = {"member": (NO_GROUP, 1)}
             found[kind] = Planned(name, kind, target, {}, x.at_us, says=[words], todo=[doubt], signs=(x.source,))
     return list(found.values())
 

@@ -44,11 +44,11 @@ def write(history: History, inventory: Inventory, plan: Plan, settings: Settings
     topics, left = _of_interest(inventory, plan)
     for topic in topics:
         names.topics[topic.name] = _topic_name(topic.name, set(names.topics.values()))
-    taken_entries = {"producer": "\0"}
+    taken_entries = {clientparts.producer_name(i): "\0" for i in range(len(topics))}
     for group in clientparts.groups(inventory, plan):
         names.entries[group.name] = name_for(group.name, taken_entries)
     _cluster(page, inventory, names)
-    _topics(page, topics, left, names)
+    _topics(page, inventory, topics, left, names)
     clientparts.producers(page, inventory, plan, settings, names)
     clientparts.consumers(page, inventory, plan, settings, names)
     _faults(page, plan, names)
@@ -111,17 +111,7 @@ def _cluster(page: Page, inventory: Inventory, names: clientparts.Names) -> None
     if len(ids) > MOST_BROKERS:
         page.todo(f"{len(ids)} brokers were seen; a scenario has at most {MOST_BROKERS}", 2)
     page.put("brokers", min(len(ids), MOST_BROKERS), 2)
-    if inventory.version and _RELEASE.fullmatch(inventory.version):
-        page.put("kafka", inventory.version, 2, inventory.version_source)
-    else:
-        page.todo("which release? The logs do not tell it", 2)
-        page.put("kafka", "3.2.3" if inventory.zookeeper else DEFAULT_KAFKA, 2)
-    if inventory.zookeeper:
-        try:
-            choose(inventory.version or "3.2.3", "zookeeper", "process")
-            page.put("metadata", "zookeeper", 2)
-        except UsageError as e:
-            page.todo(f"the cluster had ZooKeeper, which a scenario cannot have with this release ({e})", 2)
+    _release(page, inventory)
     config = {key: _scalar(text) for key, text in inventory.settings_of_interest().items()}
     if config:
         page.comment(f"settings of a broker that are not Kafka's defaults: {inventory.settings_source}", 2)
@@ -133,16 +123,34 @@ def _cluster(page: Page, inventory: Inventory, names: clientparts.Names) -> None
     page.gap()
 
 
+def _release(page: Page, inventory: Inventory) -> None:
+    """The release, and where it keeps its metadata."""
+    version, metadata = inventory.version, "zookeeper" if inventory.zookeeper else "kraft"
+    usual = "3.2.3" if inventory.zookeeper else DEFAULT_KAFKA
+    try:
+        if version is None:
+            raise UsageError("the logs do not tell it")
+        if not _RELEASE.fullmatch(version):
+            raise UsageError(f"{version} is not one of Apache Kafka's ({inventory.version_source})")
+        choose(version, metadata, "process")
+    except UsageError as e:
+        page.todo(f"which release? {e}", 2)
+        version = usual
+    page.put("kafka", version, 2, inventory.version_source if version == inventory.version else "")
+    if inventory.zookeeper:
+        page.put("metadata", metadata, 2)
+
+
 def _of_interest(inventory: Inventory, plan: Plan) -> tuple[list[Topic], list[str]]:
     """Topics that a fault aims at first; the names of those for which there is no room."""
     aimed = {str(p).rpartition("/")[0] for f in plan.faults for p in f.target.values()}
     ordered = sorted(inventory.topics.values(), key=lambda t: (t.name not in aimed, t.name))
-    return ordered[:MOST_TOPICS] or [Topic("orders", 1, min(3, len(inventory.brokers)))], [
-        t.name for t in ordered[MOST_TOPICS:]
-    ]
+    most = max(MOST_TOPICS, sum(t.name in aimed for t in ordered))
+    made_up = Topic("orders", 1, min(3, len(inventory.brokers)))
+    return ordered[:most] or [made_up], [t.name for t in ordered[most:]]
 
 
-def _topics(page: Page, topics: list[Topic], left: list[str], names: clientparts.Names) -> None:
+def _topics(page: Page, inventory: Inventory, topics: list[Topic], left: list[str], names: clientparts.Names) -> None:
     page.head("topics")
     for topic in topics:
         if topic.source is None:
@@ -153,8 +161,16 @@ def _topics(page: Page, topics: list[Topic], left: list[str], names: clientparts
             page.todo("how many partitions? So many were seen", 2)
         page.put("name", names.topics[topic.name], 2, topic.source or "", item=True)
         page.put("partitions", min(topic.partitions, 1000), 4)
-        page.put("replication_factor", min(topic.replicas, len(set(names.brokers.values()))), 4)
         kept = {k: _scalar(v) for k, v in topic.properties.items() if re.fullmatch(r"[a-z][a-z.]*", k)}
+        least = kept.get("min.insync.replicas", inventory.settings_of_interest().get("min.insync.replicas", "1"))
+        needed = int(least) if str(least).isdigit() else 1
+        brokers = len(set(names.brokers.values()))
+        if topic.replicas < needed:
+            page.todo(f"how many replicas? {topic.replicas} were seen, and min.insync.replicas is {needed}", 4)
+        if brokers < needed:
+            page.todo(f"min.insync.replicas was {needed}, more than there are brokers in these logs", 4)
+            kept["min.insync.replicas"] = brokers
+        page.put("replication_factor", min(max(topic.replicas, needed), brokers), 4)
         if kept:
             page.put("config", kept, 4)
     if left:
@@ -191,7 +207,7 @@ def _target(fault: Planned, names: clientparts.Names) -> dict[str, Any]:
     ((kind, what),) = fault.target.items()
     if kind == "member":
         group, number = what
-        return {"member": f"{names.entries.get(group, 'producer')}/{number}"}
+        return {"member": f"{names.entries[group] if group else clientparts.producer_name(0)}/{number}"}
     if kind in ("leader_of", "follower_of", "followers_of"):
         topic, _, number = what.rpartition("/")
         return {kind: f"{names.topics.get(topic, topic)}/{number}"}
