@@ -252,7 +252,7 @@ def test_a_log_that_does_not_tell_whose_it_is_gets_a_number(tmp_path):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_left_of_the_logs_makes_a_scenario(tmp_path_factory, version, seed):
     """Lines that are missing make more TODOs, never a file that is refused."""
     chance = random.Random(seed)

@@ -93,7 +93,7 @@ def find(folder: Path) -> Found:
 
 
 def _number(found: Found) -> None:
-    """Logs of brokers by their names that nowhere tell whose they are: each folder of them gets a number that is free."""
+    """Logs of brokers, by their names, that nowhere tell whose they are: each folder gets a number that is free."""
     folders: dict[Path, int] = {}
     for i, log in enumerate(found.logs):
         if log.node == NOT_A_BROKER and log.layout is not None and _BROKERS_OWN.match(log.path.name):

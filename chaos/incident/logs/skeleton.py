@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from chaos.cluster.metadata import choose
+from chaos.cluster.metadata import Metadata, choose
 from chaos.errors import UsageError
 from chaos.incident.logs import chronicle, clientparts
 from chaos.incident.logs.clients import Settings
@@ -125,7 +125,8 @@ def _cluster(page: Page, inventory: Inventory, names: clientparts.Names) -> None
 
 def _release(page: Page, inventory: Inventory) -> None:
     """The release, and where it keeps its metadata."""
-    version, metadata = inventory.version, "zookeeper" if inventory.zookeeper else "kraft"
+    version = inventory.version
+    metadata: Metadata = "zookeeper" if inventory.zookeeper else "kraft"
     usual = "3.2.3" if inventory.zookeeper else DEFAULT_KAFKA
     try:
         if version is None:
