@@ -1,0 +1,156 @@
+"""What Kafka says, as data: which class says it, since which release, and the event that it means.
+
+Looked up in the classes of 2.8.2, 3.9.2 and 4.3.1 and in logs of real clusters of these. A pattern is searched for in
+messages of its classes only (by their simple names; Kafka moved classes between packages), so a line costs next to
+nothing if nobody waits for its class. Named groups are the fields of the event: numbers where the field is one,
+lists of numbers from `1,2,3`, partitions from `orders-0`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from chaos.incident.logs import events as e
+from chaos.incident.logs.events import Event, Source
+from chaos.incident.logs.reading import Entry
+
+STATE_CHANGE = "state.change.logger"
+_P = r"(?P<partition>[A-Za-z0-9._-]+-\d+)"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One thing that Kafka says. `says` are the classes, `since` the releases, `fixed` what the text does not say."""
+
+    event: type[Event]
+    text: re.Pattern[str]
+    says: tuple[str, ...]
+    since: str
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _p(event: type[Event], text: str, says: str, since: str = "2.8 to 4.3", **fixed: Any) -> Pattern:
+    return Pattern(event, re.compile(text), tuple(says.split()), since, fixed)
+
+
+PATTERNS = (
+    # a broker's life
+    _p(e.JvmStep, r"Registered `?kafka:type=kafka\.Log4jController`? MBean", "Log4jControllerRegistration", step=0),
+    _p(e.JvmStep, r"Registered signal handlers for", "LoggingSignalHandler", step=1),
+    _p(e.JvmStep, r"^starting$", "KafkaServer", "2.8 to 3.9, ZooKeeper", step=2),
+    _p(e.JvmStep, r"Starting broker$", "BrokerServer", "2.8 to 4.3, KRaft", step=3),
+    _p(e.SignalReceived, r"Terminating process due to signal (?P<signal>\w+)", "LoggingSignalHandler"),
+    _p(e.ShuttingDown, r"^(?:\[KafkaServer id=\d+\] )?(?:shutting down|Starting controlled shutdown)$", "KafkaServer"),
+    _p(e.ShuttingDown, r"Transition from STARTED to SHUTTING_DOWN|\] shutting down$", "BrokerServer"),
+    _p(e.FatalError, r"(?P<reason>Fatal error during \w+ ?startup)", "KafkaServer BrokerServer ControllerServer"),
+    _p(e.FatalError, r"(?P<reason>Exiting Kafka due to fatal exception)", "Kafka"),
+    _p(e.FatalError, r"(?P<reason>java\.lang\.OutOfMemoryError[^\n]{0,80})", "*"),
+    _p(e.LogRecovery, r"(?:Attempting recovery for all|Recovering \d+) logs (?:in|from) .* since no clean shutdown file was found", "LogManager"),  # noqa: E501
+    _p(e.Version, r"^Kafka version: (?P<version>\S+)", "AppInfoParser"),
+    # what the controller says of brokers
+    _p(e.BrokerFenced, r"Fencing broker (?P<broker>\d+)(?: at epoch \d+)? because its session has timed out", "ReplicationControlManager", "2.8 to 4.3, KRaft"),  # noqa: E501
+    _p(e.BrokerUnfenced, r"request from broker (?P<broker>\d+) to unfence has been granted", "BrokerHeartbeatManager", "2.8 to 4.3, KRaft"),  # noqa: E501
+    _p(e.BrokersChanged, r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*), bounced brokers: (?P<bounced>[\d,]*), all live brokers: (?P<live>[\d,]*)", "KafkaController", "2.8 to 3.9, ZooKeeper"),  # noqa: E501
+    _p(e.ControllerElected, r"Becoming (?:the )?active (?:controller )?at (?:controller )?epoch (?P<epoch>\d+)", "QuorumController", "2.8 to 4.3, KRaft"),  # noqa: E501
+    _p(e.ControllerResigned, r"Renouncing the leadership", "QuorumController", "2.8 to 4.3, KRaft"),
+    _p(e.ControllerElected, r"successfully elected as the controller\. Epoch incremented to (?P<epoch>\d+)", "KafkaController", "2.8 to 3.9, ZooKeeper"),  # noqa: E501
+    _p(e.ControllerResigned, r"\] Resigned$", "KafkaController", "2.8 to 3.9, ZooKeeper"),
+    _p(e.HeartbeatFailed, r"Unable to send a heartbeat because the RPC got timed out", "BrokerLifecycleManager", "2.8 to 4.3, KRaft"),  # noqa: E501
+    _p(e.HeartbeatFailed, r"Session expired\.", "ZooKeeperClient", "2.8 to 3.9, ZooKeeper"),
+    _p(e.PeerLost, r"Replica(?:Fetcher|Manager)[^\]]*\] (?:Connection to node|Node) (?P<peer>\d+)(?: \(\S*\))? (?:could not be established|disconnected)", "NetworkClient"),  # noqa: E501
+    _p(e.PeerLost, r"leaderId=(?P<peer>\d+)[^\]]*\] Error in response for fetch request", "ReplicaFetcherThread"),
+    # topics
+    _p(e.TopicCreated, r"CreatableTopic\(name='(?P<topic>[^']*)', numPartitions=(?P<partitions>-?\d+), replicationFactor=(?P<replicas>-?\d+)", "ReplicationControlManager", "2.8 to 4.3, KRaft"),  # noqa: E501
+    _p(e.PartitionPlaced, rf"Replayed PartitionRecord for new partition {_P} with topic ID (?P<topic_id>\S+) and PartitionRegistration\(replicas=\[(?P<replicas>[\d, ]*)\].*? leader=(?P<leader>-?\d+)", "ReplicationControlManager", "3.0 to 4.3, KRaft"),  # noqa: E501
+    _p(e.PartitionPlaced, rf"{_P} -> ReplicaAssignment\(replicas=(?P<replicas>[\d,]*)", "KafkaController", "2.8 to 3.9, ZooKeeper"),  # noqa: E501
+    _p(e.LogCreated, rf"Created log for partition {_P} in .* with properties \{{(?P<properties>.*)\}}", "LogManager"),
+    # leaders and replicas
+    _p(e.LeaderStarted, rf"Leader {_P} starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) with high watermark \d+ ISR \[(?P<isr>[\d,]*)\].*Previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "2.8"),  # noqa: E501
+    _p(e.LeaderStarted, rf"Leader {_P}(?: with topic id \S+)? starts at leader epoch (?P<leader_epoch>\d+) from offset (?P<offset>\d+) with partition epoch \d+, high watermark \d+, ISR \[(?P<isr>[\d,]*)\].*?Previous leader (?:Some\((?P<previous_leader>\d+)\)|None) and previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "3.0 to 4.3"),  # noqa: E501
+    _p(e.FollowerStarted, rf"Follower {_P} starts at leader epoch (?P<leader_epoch>\d+) from offset \d+ with high watermark \d+\. Previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "2.8"),  # noqa: E501
+    _p(e.FollowerStarted, rf"Follower {_P} starts at leader epoch (?P<leader_epoch>\d+) from offset \d+ with partition epoch \d+ and high watermark \d+\. Current leader is (?P<leader>-?\d+)\. Previous leader \S+ and previous leader epoch was (?P<previous_epoch>-?\d+)", STATE_CHANGE, "3.0 to 4.3"),  # noqa: E501
+    _p(e.LeaderChosen, rf"Changed partition {_P} from \w+ to OnlinePartition with state LeaderAndIsr\(leader=(?P<leader>-?\d+), leaderEpoch=(?P<leader_epoch>\d+), (?:isUncleanLeader=\w+, )?isr=List\((?P<isr>[\d, ]*)\)", STATE_CHANGE, "2.8 to 3.9, ZooKeeper"),  # noqa: E501
+    _p(e.IsrShrunk, rf"\[Partition {_P} broker=\d+\] Shrinking ISR from (?P<before>[\d,]*) to (?P<isr>[\d,]*)\. Leader: \(highWatermark: \d+, endOffset: (?P<end_offset>\d+)\)", "Partition"),  # noqa: E501
+    _p(e.IsrUpdated, rf"\[Partition {_P} broker=\d+\] ISR updated to \[?(?P<isr>[\d,]+)\]?", "Partition"),
+    _p(e.UncleanElection, r"topicId (?P<topic_id>\S+), partition (?P<number>\d+) to (?P<leader>\d+) using an unclean election", "PartitionChangeBuilder", "3.0 to 4.3, KRaft"),  # noqa: E501
+    _p(e.UncleanElection, rf"UNCLEAN partition change for {_P} with topic ID .*?leader: (?P<previous_leader>-?\d+) -> (?P<leader>\d+)", "ReplicationControlManager", "3.0 to 4.3, KRaft"),  # noqa: E501
+    _p(e.LogLoaded, r"Completed load of Log\(dir=.*?/(?P<partition>[^/,]+-\d+), .*?logEndOffset=(?P<end_offset>\d+)\)", "LogManager"),  # noqa: E501
+    _p(e.Truncated, rf"(?:Unified)?Log partition={_P}, dir=.*\] Truncating to offset (?P<offset>\d+)", "Log UnifiedLog"),  # noqa: E501
+    _p(e.BelowMinIsr, rf"The size of the current ISR .*insufficient to satisfy the min\.isr requirement of \d+ for partition {_P}", "ReplicaManager Partition"),  # noqa: E501
+    # coordinators
+    _p(e.CoordinatorLoaded, r"Elected as the (?P<partition>group|txn) coordinator for partition (?P<number>\d+)", "GroupCoordinator TransactionCoordinator", "2.8 to 4.3"),  # noqa: E501
+    _p(e.CoordinatorUnloaded, r"Resigned as the (?P<partition>group|txn) coordinator for partition (?P<number>\d+)", "GroupCoordinator TransactionCoordinator", "2.8 to 4.3"),  # noqa: E501
+    _p(e.CoordinatorLoaded, rf"Finished loading of metadata from {_P} with epoch", "CoordinatorRuntime", "4.0 to 4.3"),
+    _p(e.CoordinatorUnloaded, rf"Finished unloading metadata for {_P} with epoch", "CoordinatorRuntime", "4.0 to 4.3"),
+    # groups
+    _p(e.RebalanceBegan, r"Preparing to rebalance group (?P<group>.+?) in state \w+ with old generation (?P<generation>-?\d+) (?:\(__consumer_offsets-\d+\) )?\(reason: (?P<reason>.*)\)\.?$", "GroupCoordinator GroupMetadataManager"),  # noqa: E501
+    _p(e.RebalanceDone, r"Stabilized group (?P<group>.+?) generation (?P<generation>\d+)(?: \(__consumer_offsets-\d+\))? with (?P<members>\d+) members", "GroupCoordinator GroupMetadataManager"),  # noqa: E501
+    _p(e.MemberJoined, r"[Mm]ember with unknown member id joins group (?P<group>.+?) in \w+ state\. Created a new member id (?P<member>\S+) ", "GroupCoordinator GroupMetadataManager"),  # noqa: E501
+    _p(e.MemberJoined, r"\[GroupId (?P<group>.+?)\] Member (?P<member>\S+) joins the consumer group", "GroupMetadataManager", "3.7 to 4.3"),  # noqa: E501
+    _p(e.MemberFailed, r"^(?:\[GroupCoordinator [^\]]*\]:? )?Member (?P<member>\S+) in group (?P<group>.+?) has failed, removing it from the group", "GroupCoordinator GroupMetadataManager"),  # noqa: E501
+    _p(e.MemberFailed, r"\[GroupId (?P<group>.+?)\] Member (?P<member>\S+) fenced from the group because (?P<reason>.*?)\.?$", "GroupMetadataManager", "3.7 to 4.3"),  # noqa: E501
+    _p(e.MemberLeft, r"Member\[group\.instance\.id [^,]*, member\.id (?P<member>[^\]]+)\] in group (?P<group>.+?) has left, removing it from the group", "GroupCoordinator", "2.8"),  # noqa: E501
+    _p(e.MemberLeft, r"Member MemberMetadata\(memberId=(?P<member>[^,]+), .*\) has left group (?P<group>.+?) through explicit `LeaveGroup`; client reason: (?P<reason>.*)$", "GroupCoordinator", "3.0 to 3.9"),  # noqa: E501
+    _p(e.MemberLeft, r"\[Group(?:Id)? (?P<group>.+?)\] (?:Dynamic )?[Mm]ember (?P<member>\S+) has left group through explicit `LeaveGroup` request; client reason: (?P<reason>.*)$", "GroupMetadataManager", "3.9 to 4.3"),  # noqa: E501
+    _p(e.MemberLeft, r"\[GroupId (?P<group>.+?)\] Member (?P<member>\S+) left the consumer group", "GroupMetadataManager", "3.7 to 4.3"),  # noqa: E501
+    _p(e.PollTimeExceeded, r"clientId=(?P<client>[^,\]]+).*consumer poll timeout has expired", "AbstractCoordinator ConsumerCoordinator AbstractHeartbeatRequestManager ConsumerHeartbeatRequestManager", "2.8 to 4.3, Java client"),  # noqa: E501
+    # transactions
+    _p(e.TransactionalIdTaken, r"Initialized transactionalId (?P<transactional_id>.+?) with producerId \d+ and producer epoch (?P<epoch>\d+)", "TransactionCoordinator"),  # noqa: E501
+    _p(e.TransactionTimedOut, r"Completed rollback of ongoing transaction for transactionalId (?P<transactional_id>.+?) due to timeout", "TransactionCoordinator"),  # noqa: E501
+    _p(e.ProducerFenced, r"Epoch of producer (?P<producer_id>\d+) at offset \d+ in \S+ is \d+, which is (?:smaller than|less than|[^,]*?) the last seen epoch", "ReplicaManager ProducerAppendInfo"),  # noqa: E501
+    # disks
+    _p(e.DiskFailed, r"Stopping serving replicas in dir (?P<directory>.+?)(?: with uuid .*)?$", "ReplicaManager"),
+    _p(e.DiskFailed, r"(?:Shutdown|Halting) broker because (?:all log dirs in|dir) (?P<directory>.+?) (?:have failed|is offline)", "LogManager ReplicaManager LogDirFailureHandler"),  # noqa: E501
+)  # fmt: skip
+
+LIBRDKAFKA = re.compile(r"%\d\|(?P<at>\d+\.\d+)\|MAXPOLL\|(?P<client>.+?)#")
+"""A librdkafka client's own log of a poll that came too late; its time has a zone of its own, the epoch."""
+
+
+def _by_class() -> dict[str, list[Pattern]]:
+    found: dict[str, list[Pattern]] = {}
+    for pattern in PATTERNS:
+        for name in pattern.says:
+            found.setdefault(name, []).append(pattern)
+    return found
+
+
+_BY_CLASS = _by_class()
+_EVERYWHERE = _BY_CLASS.pop("*")
+_TYPES = {pattern.event: get_type_hints(pattern.event) for pattern in PATTERNS}
+
+
+def events_of(entry: Entry, node: int, file: str) -> Iterator[Event]:
+    """What an entry means; mostly nothing."""
+    name = entry.logger if entry.logger == STATE_CHANGE else entry.logger.rpartition(".")[2].rstrip("$").split("$")[0]
+    patterns = _BY_CLASS.get(name, ())
+    if entry.level in ("ERROR", "FATAL"):
+        patterns = [*patterns, *_EVERYWHERE]
+    source = None
+    for pattern in patterns:
+        for match in pattern.text.finditer(entry.message):
+            source = source or Source(file, entry.line, entry.message.split("\n", 1)[0][:300])
+            given = {key: value for key, value in match.groupdict().items() if value is not None}
+            yield pattern.event(entry.at_us, node, source, **_fields(pattern, given))
+
+
+def _fields(pattern: Pattern, given: dict[str, str]) -> dict[str, Any]:
+    types = _TYPES[pattern.event]
+    found: dict[str, Any] = dict(pattern.fixed)
+    if given.get("partition") in ("group", "txn"):
+        kind, number = given["partition"], given.pop("number")
+        given["partition"] = f"{'__consumer_offsets' if kind == 'group' else '__transaction_state'}-{number}"
+    for key, text in given.items():
+        if key == "partition":
+            topic, _, number = text.rpartition("-")
+            found[key] = f"{topic}/{number}"
+        elif types[key] is int:
+            found[key] = int(text)
+        elif types[key] is str:
+            found[key] = text
+        else:
+            found[key] = tuple(int(n) for n in text.replace(" ", "").split(",") if n)
+    return found

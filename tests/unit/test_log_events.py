@@ -1,0 +1,243 @@
+"""Lines of logs to entries, entries to events, events to outages: each with what it is, and what is nearly so."""
+# ruff: noqa: E501 - lines of logs are quoted as they are
+
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from chaos.incident.logs import events as e
+from chaos.incident.logs import history, inventory, members, outages
+from chaos.incident.logs.layouts import LAYOUTS, layout_of
+from chaos.incident.logs.outages import How
+from chaos.incident.logs.patterns import PATTERNS, events_of
+from chaos.incident.logs.reading import Clock, Entry, entries
+
+UTC = ZoneInfo("UTC")
+GC = "org.apache.kafka.coordinator.group.GroupMetadataManager"
+GC4 = "[GroupCoordinator id=2 topic=__consumer_offsets partition=9] "
+OLD_GC = "kafka.coordinator.group.GroupCoordinator"
+RCM = "org.apache.kafka.controller.ReplicationControlManager"
+
+SAID = [
+    ("kafka.Kafka$", "Exiting Kafka due to fatal exception", e.FatalError, {}),
+    ("org.apache.kafka.common.utils.LoggingSignalHandler", "Terminating process due to signal SIGTERM", e.SignalReceived,
+     {"signal": "SIGTERM"}),
+    ("kafka.server.KafkaServer", "[KafkaServer id=3] Starting controlled shutdown", e.ShuttingDown, {}),
+    ("kafka.server.BrokerServer", "[BrokerServer id=1] Transition from STARTED to SHUTTING_DOWN", e.ShuttingDown, {}),
+    (RCM, "[QuorumController id=2] Fencing broker 1 because its session has timed out.", e.BrokerFenced, {"broker": 1}),
+    ("kafka.controller.KafkaController", "[Controller id=1] Newly added brokers: , deleted brokers: 3, bounced brokers: 2,"
+     " all live brokers: 1,2", e.BrokersChanged, {"added": (), "deleted": (3,), "bounced": (2,), "live": (1, 2)}),
+    ("kafka.zookeeper.ZooKeeperClient", "[ZooKeeperClient Kafka server] Session expired.", e.HeartbeatFailed, {}),
+    ("org.apache.kafka.server.BrokerLifecycleManager", "[BrokerLifecycleManager id=1] Unable to send a heartbeat because "
+     "the RPC got timed out before it could be sent.", e.HeartbeatFailed, {}),
+    ("state.change.logger", "[Controller id=1 epoch=4] Changed partition orders-0 from OfflinePartition to OnlinePartition "
+     "with state LeaderAndIsr(leader=2, leaderEpoch=3, isr=List(2), zkVersion=5)", e.LeaderChosen,
+     {"partition": "orders/0", "leader": 2, "leader_epoch": 3, "isr": (2,)}),
+    ("kafka.cluster.Partition", "[Partition a-b.c-12 broker=1] Shrinking ISR from 1,2,3 to 1. Leader: (highWatermark: 10, "
+     "endOffset: 15). Out of sync replicas: (brokerId: 2, endOffset: 10)", e.IsrShrunk,
+     {"partition": "a-b.c/12", "before": (1, 2, 3), "isr": (1,), "end_offset": 15}),
+    (RCM, "[QuorumController id=3] UNCLEAN partition change for orders-0 with topic ID t2z: isr: [1] -> [2], leader: 1 -> "
+     "2, leaderRecoveryState: RECOVERED -> RECOVERING", e.UncleanElection,
+     {"partition": "orders/0", "leader": 2, "previous_leader": 1}),
+    ("org.apache.kafka.controller.PartitionChangeBuilder", "Setting new leader for topicId t2z, partition 0 to 2 using an "
+     "unclean election. Previous partition: x", e.UncleanElection, {"topic_id": "t2z", "number": 0, "leader": 2}),
+    ("kafka.log.Log", "[Log partition=orders-0, dir=/data] Truncating to offset 3123", e.Truncated,
+     {"partition": "orders/0", "offset": 3123}),
+    (OLD_GC, "[GroupCoordinator 3]: Elected as the group coordinator for partition 9 in epoch 4", e.CoordinatorLoaded,
+     {"partition": "__consumer_offsets/9"}),
+    ("kafka.coordinator.transaction.TransactionCoordinator", "[TransactionCoordinator id=1] Resigned as the txn coordinator"
+     " for partition 4 at epoch 1", e.CoordinatorUnloaded, {"partition": "__transaction_state/4"}),
+    (OLD_GC, "[GroupCoordinator 1]: Preparing to rebalance group my group in state PreparingRebalance with old generation 4"
+     " (__consumer_offsets-9) (reason: removing member c-1 on heartbeat expiration)", e.RebalanceBegan,
+     {"group": "my group", "generation": 4, "reason": "removing member c-1 on heartbeat expiration"}),
+    (GC, GC4 + "Stabilized group billing generation 2 with 1 members.", e.RebalanceDone, {"generation": 2, "members": 1}),
+    (GC, GC4 + "Member a/1-x in group billing has failed, removing it from the group.", e.MemberFailed,
+     {"group": "billing", "member": "a/1-x"}),
+    (GC, GC4 + "[GroupId billing] Member uuid fenced from the group because the member session expired.", e.MemberFailed,
+     {"group": "billing", "reason": "the member session expired"}),
+    (OLD_GC, "[GroupCoordinator 1]: Member[group.instance.id None, member.id c-1] in group billing has left, removing it "
+     "from the group", e.MemberLeft, {"group": "billing", "member": "c-1"}),
+    (OLD_GC, "[GroupCoordinator 1]: Member MemberMetadata(memberId=c-1, groupInstanceId=None, clientId=c) has left group "
+     "billing through explicit `LeaveGroup`; client reason: the consumer is being closed", e.MemberLeft,
+     {"group": "billing", "member": "c-1", "reason": "the consumer is being closed"}),
+    (GC, GC4 + "[Group billing] Member c-1 has left group through explicit `LeaveGroup` request; client reason: consumer "
+     "poll timeout has expired.", e.MemberLeft, {"reason": "consumer poll timeout has expired."}),
+    ("kafka.coordinator.transaction.TransactionCoordinator", "[TransactionCoordinator id=1] Initialized transactionalId "
+     "pay-1 with producerId 15002 and producer epoch 7 on partition __transaction_state-46", e.TransactionalIdTaken,
+     {"transactional_id": "pay-1", "epoch": 7}),
+    ("kafka.coordinator.transaction.TransactionCoordinator", "[TransactionCoordinator id=1] Completed rollback of ongoing "
+     "transaction for transactionalId pay-1 due to timeout", e.TransactionTimedOut, {"transactional_id": "pay-1"}),
+    ("kafka.server.ReplicaManager", "[ReplicaManager broker=1] Error processing append operation on partition orders-0\n"
+     "org.apache.kafka.common.errors.InvalidProducerEpochException: Epoch of producer 15 at offset 9 in orders-0 is 0, "
+     "which is smaller than the last seen epoch 1", e.ProducerFenced, {"producer_id": 15}),
+    ("kafka.server.ReplicaManager", "[ReplicaManager broker=2] Stopping serving replicas in dir /data with uuid Some(Tmx) "
+     "because the log directory has failed.", e.DiskFailed, {"directory": "/data"}),
+    ("kafka.log.LogManager", "Shutdown broker because all log dirs in /data have failed", e.DiskFailed, {}),
+]  # fmt: skip
+
+NOT_SAID = [
+    (
+        "kafka.log.Log",
+        "[Log partition=orders-0, dir=/data] Truncating to 0 has no effect as the largest offset in the log",
+    ),
+    ("kafka.server.KafkaConfig", "Fencing broker 1 because its session has timed out."),
+    (RCM, "[QuorumController id=2] Unfenced broker 1 has requested and been granted fencing"),
+    (GC, GC4 + "Pending member c-1 in group billing has been removed after session timeout expiration."),
+    ("kafka.log.LogManager", "Skipping recovery of 3 logs from /data since clean shutdown file was found"),
+    ("state.change.logger", "[Broker id=1] Skipped the become-leader state change for orders-0 with topic id Some(x)"),
+]
+
+
+def said(logger, message, level="INFO"):
+    return list(events_of(Entry(1, 7, level, logger, message), 1, "server.log"))
+
+
+@pytest.mark.parametrize(("logger", "message", "event", "fields"), SAID, ids=lambda v: getattr(v, "__name__", None))
+def test_what_kafka_says_is_an_event(logger, message, event, fields):
+    (found,) = said(logger, message, "ERROR")
+    assert type(found) is event
+    assert {key: getattr(found, key) for key in fields} == fields
+    assert str(found.source) == "server.log:7" and found.source.text == message.split("\n")[0]
+
+
+@pytest.mark.parametrize(("logger", "message"), NOT_SAID)
+def test_what_only_looks_like_it_is_none(logger, message):
+    assert said(logger, message) == []
+
+
+def test_each_pattern_names_its_classes_and_fills_its_event():
+    for pattern in PATTERNS:
+        known = set(pattern.event.__dataclass_fields__) | {"number"}
+        assert set(pattern.text.groupindex) | set(pattern.fixed) <= known, pattern
+        assert pattern.says and pattern.since
+
+
+LINES = {
+    "Kafka's own": "[2026-01-02 03:04:05,678] WARN [Broker id=1] hello (state.change.logger)",
+    "Aftershock's": "2026-01-02T03:04:05.678Z [main] [WARN] state.change.logger - [Broker id=1] hello",
+    "Strimzi's": "2026-01-02 03:04:05,678 WARN [Broker id=1] hello (state.change.logger) [main]",
+    "log4j's classic": "2026-01-02 03:04:05,678 WARN  [main] state.change.logger:12 - [Broker id=1] hello",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_each_layout_gives_the_same_entry(name):
+    lines = [LINES[name], "java.lang.Exception: x (in y)", "\tat a.B(C.java:1)"]
+    layout = layout_of(lines)
+    assert layout is not None and layout.name == name
+    (entry,) = entries(["a banner", *lines], layout, Clock(UTC))
+    assert (entry.at_us, entry.line, entry.level) == (1767323045678000, 2, "WARN")
+    assert entry.logger == "state.change.logger"
+    assert entry.message == "[Broker id=1] hello\njava.lang.Exception: x (in y)\n\tat a.B(C.java:1)"
+    assert {layout.name for layout in LAYOUTS} == set(LINES)
+
+
+def test_the_logger_may_stand_lines_below():
+    lines = ["[2026-01-02 03:04:05,678] INFO KafkaConfig values: ", "\tbroker.id = 4", " (kafka.server.KafkaConfig)"]
+    (entry,) = entries(lines, LAYOUTS[0], Clock(UTC))
+    assert (entry.logger, entry.message) == ("kafka.server.KafkaConfig", "KafkaConfig values: \n\tbroker.id = 4\n")
+
+
+def test_the_hour_that_comes_twice_goes_on():
+    clock = Clock(ZoneInfo("Europe/Berlin"))
+    times = [
+        "2026-10-25 01:59:00",
+        "2026-10-25 02:58:00",
+        "2026-10-25 02:01:00",
+        "2026-10-25 02:59:00",
+        "2026-10-25 03:01:00",
+    ]
+    instants = [clock.instant(at, None) for at in times]
+    assert instants == sorted(instants)
+    assert (instants[-1] - instants[0]) // 60_000_000 == 122
+    assert Clock(UTC).instant("2026-01-01 00:00:00", "+0200") == Clock(UTC).instant("2025-12-31 22:00:00", None)
+
+
+START = "Registered kafka:type=kafka.Log4jController MBean (kafka.utils.Log4jControllerRegistration$)"
+BUSY = "[Broker id={n}] busy (state.change.logger)"
+
+
+def read(tmp_path, **logs):
+    """Logs of brokers from pairs of seconds and text, each a file."""
+    for name, lines in logs.items():
+        node = name[-1]
+        text = [
+            f"[2026-01-01 00:{s // 60:02d}:{s % 60:02d},000] INFO {words.format(n=node)}" for s, words in sorted(lines)
+        ]
+        (tmp_path / f"kafka-{node}").mkdir()
+        (tmp_path / f"kafka-{node}" / "server.log").write_text("\n".join(text) + "\n")
+    return history.read(tmp_path, UTC)
+
+
+FENCED = f"[QuorumController id=1] Fencing broker 2 because its session has timed out. ({RCM})"
+UNFENCED = (
+    "[QuorumController id=1] The request from broker 2 to unfence has been granted because x (a.BrokerHeartbeatManager)"
+)
+STOPPING = "[KafkaServer id=2] shutting down (kafka.server.KafkaServer)"
+DISK = "Shutdown broker because all log dirs in /data have failed (kafka.log.LogManager)"
+NO_HEARTBEAT = "[BrokerLifecycleManager id=2] Unable to send a heartbeat because the RPC got timed out before (a.BrokerLifecycleManager)"
+CONTROLLER = [(0, START), (20, FENCED), (40, UNFENCED), *((s, BUSY) for s in range(0, 60))]
+
+
+def busy(*ranges):
+    return [(s, BUSY) for begin, end in ranges for s in range(begin, end)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "how", "span"),
+    [
+        ([(0, START), *busy((1, 11)), (30, START), *busy((31, 60))], How.DIED, (11, 30)),
+        ([(0, START), *busy((1, 11)), (10, STOPPING), (30, START), *busy((31, 60))], How.STOPPED, (10, 30)),
+        ([(0, START), *busy((1, 11)), (10, DISK), (30, START), *busy((31, 60))], How.DISK, (10, 30)),
+        ([(0, START), *busy((1, 11), (38, 60))], How.STILL, (10, 38)),
+        ([(0, START), *busy((1, 60)), (14, NO_HEARTBEAT)], How.CUT_OFF, (14, 40)),
+        ([(0, START), *busy((1, 11))], How.DIED, (11, None)),
+    ],
+)
+def test_how_a_broker_was_away(tmp_path, lines, how, span):
+    (outage,) = outages.find(told := read(tmp_path, kafka_1=CONTROLLER, kafka_2=lines))
+    seconds = [None if at is None else (at - told.began_us) / 1e6 for at in (outage.at_us, outage.back_us)]
+    assert (outage.broker, outage.how, *seconds) == (2, how, *span)
+
+
+def test_a_broker_without_a_log_is_gone(tmp_path):
+    (outage,) = outages.find(read(tmp_path, kafka_1=CONTROLLER))
+    assert (outage.broker, outage.how) == (2, How.GONE)
+
+
+def test_nobody_was_away_where_all_logs_end_together(tmp_path):
+    quiet = [(s, words) for s, words in CONTROLLER if words not in (FENCED, UNFENCED)]
+    assert outages.find(read(tmp_path, kafka_1=quiet, kafka_2=[(0, START), *busy((1, 60))])) == []
+
+
+UUID = "-0bc5ccb5-fce9-4633-b507-5c23b41b06f"
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        ("Member c2{u}2 in group g has failed, removing it from the group.", members.Why.SESSION),
+        ("[Group g] Member c2{u}2 has left group through explicit `LeaveGroup` request; client reason: not provided",
+         members.Why.LEFT),
+        ("[Group g] Member c2{u}2 has left group through explicit `LeaveGroup` request; client reason: consumer poll "
+         "timeout has expired.", members.Why.POLL),
+    ],
+)  # fmt: skip
+def test_why_a_member_went(tmp_path, gone, why):
+    joins = (
+        "Dynamic member with unknown member id joins group g in Stable state. Created a new member id {} and requesting"
+    )
+    group = [
+        (1, joins.format(f"c1{UUID}1")),
+        (1, joins.format(f"c2{UUID}2")),
+        (2, "Stabilized group g generation 1 with 2 members."),
+        (20, gone.replace("{u}", UUID)),
+        (23, "Stabilized group g generation 2 with 1 members."),
+        (30, joins.format(f"c2{UUID}3")),
+        (31, joins.format(f"c3{UUID}4")),
+        (33, "Stabilized group g generation 3 with 3 members."),
+    ]
+    told = read(tmp_path, kafka_1=[(0, START), *((s, f"{GC4}{words} ({GC})") for s, words in group), *busy((34, 59))])
+    first, second = members.find(told, inventory.take(told))
+    assert (first.client, first.why, (first.back_us - first.at_us) / 1e6) == ("c2", why, 10)
+    assert (second.client, second.why) == ("c3", members.Why.NEW)
