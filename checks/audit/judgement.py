@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from checks.audit.commits import judge_commits, known_of_commits
+from checks.audit.commits import judge_commits
+from checks.audit.committed import known_of_commits
 from checks.audit.large.case import Case
 from checks.audit.large.cut import ACK, COMMIT, COPY, DELIVERY, DONE, GAP, RECORD, RUN, SEND
 from checks.audit.large.pack import Columns

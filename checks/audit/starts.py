@@ -87,7 +87,7 @@ def known_at_begin(
 ) -> dict[int, Known]:
     """What is known of the committed offset for each epoch of a consumer with a group id, by index in `epochs.all`.
 
-    commits: by that index, what `commits.known_of_commits` says.
+    commits: by that index, what `committed.known_of_commits` says.
     """
     known: dict[int, Known] = defaultdict(Known)
     for (topic, partition), those in asked.items():

@@ -52,7 +52,7 @@ def _unseen(consumer: Consumer) -> bool:
 
 
 def _commits(consumer: Consumer) -> bool:
-    return consumer.commit.when != "never"
+    return consumer.commit.when != "never" or consumer.commit.on_revoke
 
 
 def _acks(config: dict[str, bool | int | float | str]) -> str:

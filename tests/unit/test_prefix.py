@@ -47,6 +47,8 @@ OTHER_TEXTS = {
     "Processor": {"name", "config", "consumer_config"},
     "Subscribe": {"name", "config"},
     "Assign": {"name", "config"},
+    "Clients": {"confluent_kafka"},
+    "Acked": {"producer"},
     "Delivered": {"consumer"},
     "Trigger": {"after"},
     "Target": {"member", "random_member"},
