@@ -44,7 +44,7 @@ lint: setup ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint ## everything: units, ledgers, properties, every scenario on a real cluster, containers, Airflow, the browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
 test-quick: setup ## what needs no broker
 	$(BIN)/python -m pytest -m "not kafka and not airflow"
