@@ -14,6 +14,8 @@ anew.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -53,30 +55,32 @@ def newcomers(
     first_look = observed.first("cluster", "answers")
     if first_look is None:
         return {}
-    made = {
-        (topic, partition): (seen, _made_after(seen, observed))
-        for topic, partition in places
-        if (seen := observed.first(f"{topic}/{partition}", "leader")) is not None
-    }
-    found, held = {}, epochs.by_place()
-    for reader in readers:
-        if reader.mode != "subscribe":
-            continue
+    made: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
+    for topic, partition in places:
+        if (seen := observed.first(f"{topic}/{partition}", "leader")) is not None:
+            made[topic].append((partition, seen, _made_after(seen, observed)))
+    begins, held, found = _begins(epochs), epochs.by_place(), {}
+    for reader in (r for r in readers if r.mode == "subscribe"):
         deleted = [m.from_us for m in moves if m.offsets is None and m.group == reader.name]
-        for (topic, partition), (seen, made_after) in made.items():
-            turns = held.get((reader.name, topic, partition), [])
-            since = max((at for at in deleted if not turns or at <= turns[0].begin_us), default=0)
-            began = _began(reader, topic, epochs, since)
-            if began is not None and first_look <= began < made_after:
-                found[reader.name, topic, partition] = Newcomer(began, seen)
+        for topic in reader.topics:
+            mine = [begins[reader.name, entry] for entry, topics in reader.entries if topic in topics]
+            for partition, seen, made_after in made[topic]:
+                turns = held.get((reader.name, topic, partition), [])
+                since = max((at for at in deleted if not turns or at <= turns[0].begin_us), default=0)
+                began = min((at[i] for at in mine if (i := bisect_left(at, since)) < len(at)), default=None)
+                if began is not None and first_look <= began < made_after:
+                    found[reader.name, topic, partition] = Newcomer(began, seen)
     return found
 
 
-def _began(reader: Reader, topic: str, epochs: Epochs, since_us: int) -> int | None:
-    """When a member that subscribes to the topic was first assigned anything since then, of this topic or another."""
-    names = {entry for entry, topics in reader.entries if topic in topics}
-    mine = (e.begin_us for e in epochs.all if e.reader == reader.name and e.consumer.rpartition("/")[0] in names)
-    return min((at for at in mine if at >= since_us), default=None)
+def _begins(epochs: Epochs) -> dict[tuple[str, str], list[int]]:
+    """By reader and entry of the scenario, when members were assigned anything, of whatever topic."""
+    begins: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for e in epochs.all:
+        begins[e.reader, e.consumer.rpartition("/")[0]].append(e.begin_us)
+    for times in begins.values():
+        times.sort()
+    return begins
 
 
 def _made_after(seen_us: int, observed: Observed) -> int:

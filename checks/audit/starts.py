@@ -223,7 +223,7 @@ def _judge_reset(e: Epoch, known: Known, reader: Reader, log: Range) -> None:
     outside = [o for o in known.makers if (start is not None and o < start) or (end is not None and o > end)]
     e.legal = known.none or bool(outside)
     e.why = "auto.offset.reset" if e.legal else f"auto.offset.reset, although {sorted(known.makers)} was committed"
-    e.why += f", for fault {known.moved} had moved the committed offset" if e.legal and known.moved else ""
+    e.why += f", for fault {known.moved} had taken the committed offset away" if e.legal and known.moved else ""
     e.start = start if reader.reset == EARLIEST and start is not None else _position(e)
     if reader.reset == EARLIEST and e.position is not None and start is not None and e.position > start:
         e.why += f" (recorded at {e.position}, above the log start {start})"
