@@ -46,8 +46,6 @@ def severs(cut: Cut, broker: int, source: Source, side: Side) -> bool:
         return cut.clients and broker == cut.broker and cut.direction in ("both", "in" if inwards else "out")
     assert isinstance(source, int)
     sender, receiver = (source, broker) if side == "request" else (broker, source)
-    if sender == receiver:  # a broker that is the active controller talks to itself
-        return False
     if receiver == cut.broker and sender in cut.others:
         return cut.direction in ("both", "in")
     return sender == cut.broker and receiver in cut.others and cut.direction in ("both", "out")

@@ -1,5 +1,7 @@
 """What proxy and switch cost while nothing is broken: bare clients at full speed, directly and through each, in turns.
 
+Rates depend on what else the machine does; the CPU time that each spends on a record does so less.
+
 Run: python -m tests.bench.bench_proxy [RECORDS [ROUNDS]]
 """
 
@@ -15,8 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from chaos.cluster.marked import find_marked
 from chaos.cluster.process import ProcessCluster
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
@@ -40,10 +44,14 @@ def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
         control.start(runs["plain"], {b: plain.address(b) for b in plain.broker_ids}, Identity.current())
         proxy = stack.enter_context(control.Proxy.attach(runs["plain"]))
         ways = {"direct": plain.bootstrap, "proxy": proxy.bootstrap, "switch": clusters["switched"].bootstrap}
-        return _compare(ways, Path(directory), records, rounds)
+        relays = {m.role: psutil.Process(m.identity.pid) for m in find_marked() if m.run_dir.parent == Path(directory)}
+        return _compare(ways, {way: relays[way] for way in ("proxy", "switch")}, Path(directory), records, rounds)
 
 
-def _compare(ways: dict[str, str], folder: Path, records: int, rounds: int) -> dict[str, Any]:
+def _compare(
+    ways: dict[str, str], relays: dict[str, psutil.Process], folder: Path, records: int, rounds: int
+) -> dict[str, Any]:
+    spent: dict[str, dict[str, float]] = {way: dict.fromkeys(("produce", "consume"), 0.0) for way in relays}
     rates: dict[str, dict[str, list[float]]] = {"produce": {}, "consume": {}}
     admins = {way: AdminClient({"bootstrap.servers": bootstrap}) for way, bootstrap in ways.items()}
     for number in range(rounds + 1):
@@ -51,21 +59,36 @@ def _compare(ways: dict[str, str], folder: Path, records: int, rounds: int) -> d
             topic, admin = f"bench-{number}-{way}", admins[way]
             admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
             for what, spec in (("produce", _producer(topic)), ("consume", _consumer(topic))):
+                before = _cpu_s(relays.get(way))
                 took = _run(folder, {**spec, "bootstrap": ways[way], "records": records, "gc": False})
-                if number > 0:  # the first round warms the broker up
-                    rates[what].setdefault(way, []).append(round(records / took))
+                if number == 0:  # the first round warms the broker up
+                    continue
+                rates[what].setdefault(way, []).append(round(records / took))
+                if way in relays:
+                    spent[way][what] += _cpu_s(relays[way]) - before
             admin.delete_topics([topic])[topic].result(30)
     middle: Callable[[str, str], float] = lambda what, way: statistics.median(rates[what][way])  # noqa: E731
     return {
         "records": records,
         "value_bytes": VALUE_BYTES,
         "records_per_s": rates,
+        "relay_cpu_us_per_record": {
+            way: {what: round(1e6 * cpu_s / records / rounds, 3) for what, cpu_s in of.items()}
+            for way, of in spent.items()
+        },
         "ratio": {
             way: {what: round(middle(what, way) / middle(what, "direct"), 3) for what in rates}
             for way in ways
             if way != "direct"
         },
     }
+
+
+def _cpu_s(process: psutil.Process | None) -> float:
+    if process is None:
+        return 0.0
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 def _producer(topic: str) -> dict[str, Any]:

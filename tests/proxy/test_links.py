@@ -250,11 +250,12 @@ def test_one_that_gave_up_while_it_was_held_is_forgotten():
         async with Peer(switch, "raft-client-2", 1) as peer:
             peer.say()
             assert await peer.silent()
-        switch._mend(*made)
         port = next(p for p in switch._ports if (p.broker, p.listener) == (1, "peers"))
         async with asyncio.timeout(5):
             while port.through:
                 await asyncio.sleep(0.01)
+        switch._mend(*made)
+        assert echo.opened == 0
 
     asyncio.run(play())
 
