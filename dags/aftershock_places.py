@@ -22,7 +22,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowRescheduleException
 
-POOL = {"pool": os.environ.get("AFTERSHOCK_POOL", "default_pool"), "weight_rule": "upstream"}
+POOL: dict[str, Any] = {"pool": os.environ.get("AFTERSHOCK_POOL", "default_pool"), "weight_rule": "upstream"}
 """For tasks that work with a cluster; of two that wait for a slot, the one that is further on comes first."""
 ASK_AGAIN_S = 10
 FILE = "aftershock-places.json"

@@ -42,7 +42,7 @@ sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
 from aftershock_outcome import Notifier, asset, default_runs_dir, told  # noqa: E402
 from aftershock_places import POOL, take_place  # noqa: E402
-from airflow.sdk import DAG, Metadata, Param, TaskGroup, task  # noqa: E402
+from airflow.sdk import DAG, Metadata, Param, TaskGroup, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
@@ -116,7 +116,7 @@ def compare(whole: str) -> None:
     write(RunDir(Path(whole)))
 
 
-@task(retries=0, **POOL)
+@task(**POOL, retries=0)
 def drive(run_dir: str, params: dict[str, Any]) -> None:
     """Run clients, faults and the observer; seal the ledger."""
     from chaos import stages
@@ -283,11 +283,14 @@ def build_invalid(name: str, why: str) -> DAG:
 
 
 def build_all() -> dict[str, DAG]:
-    """A DAG for every scenario, by name."""
+    """A DAG for every scenario, by name; only the one that is asked for where a task of it is about to run."""
+    only = get_parsing_context().dag_id  # to read all scenarios takes seconds, and each task would take them
     folder, found = os.environ.get("AFTERSHOCK_SCENARIOS"), {}
     own = folder_of_more(Path(folder)) if folder else {}
     for name, path in {**shipped(), **own}.items():
         allowed = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+        if only not in (None, f"resilience.{allowed}"):
+            continue
         try:
             found[allowed] = build(allowed, str(path) if name in own else name, load(path))
         except ScenarioError as e:

@@ -90,7 +90,9 @@ def import_(
         raise RunDirError(f"{folder} is not a directory; give a run directory or a folder of them, such as runs")
     single = (folder / "resolved.json").exists()
     store = Store(url_for(folder.absolute().parent if single else folder, url))
-    console, done, refused = Console(stderr=True, soft_wrap=True, highlight=False), {}, 0
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    done: dict[str, int] = {}
+    refused = 0
     for run in found_in(folder):
         try:
             came_of_it = store.add(entry(run))

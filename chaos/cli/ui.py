@@ -29,7 +29,7 @@ from chaos.scenario.load import folder_of_more
 HOST = "127.0.0.1"
 POOL = "aftershock_clusters"
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
-READY_S = 180.0
+READY_S = 300.0
 END_S = 30.0
 LOOK_EVERY_S = 0.5
 
@@ -60,7 +60,7 @@ def ui(
     with View() as view:
         migrate(env, view)
         _make_pool(env, clusters)
-        view.say("starting Airflow")
+        view.say("starting Airflow (half a minute, on a busy machine two)")
         log = home / "standalone.log"
         with log.open("wb") as sink:
             child = subprocess.Popen(
@@ -96,8 +96,8 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AIRFLOW__CORE__PARALLELISM": str(clusters + 1),
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # who writes `schedule:` has asked for it
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
-        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
-        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "60",
+        # an edited scenario is seen that much later; to read them all keeps the scheduler from SQLite for seconds
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "180",
         "AFTERSHOCK_POOL": POOL,
         "AFTERSHOCK_CLUSTERS": str(clusters),
         "AFTERSHOCK_RUNS": str(runs_dir.absolute()),

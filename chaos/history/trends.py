@@ -183,8 +183,8 @@ def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
         since -= 1
     streak = len(verdicts) - since
     if last == "pass":
-        before = f", after {verdicts[since - 1]}" if since else ""
-        return "pass", f"pass, {streak} in a row{before}"
+        after = f", after {verdicts[since - 1]}" if since else ""
+        return "pass", f"pass, {streak} in a row{after}"
     before = verdicts[max(0, since - WINDOW) : since]
     runs = f"{last}, {streak} in a row without a pass" if streak > 1 else last
     if len(before) < LEAST_PASSES:

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from chaos.cluster.marked import find_marked
 
@@ -37,12 +37,14 @@ def chaos(*arguments: object, env: dict[str, str] | None = None, timeout_s: floa
     return Ended(done.returncode, done.stdout, done.stderr)
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
+def start(
+    *arguments: object, env: dict[str, str] | None = None, stderr: int | IO[Any] = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """Start `python -m chaos` and leave it running."""
     argv = [sys.executable, "-m", "chaos", *map(str, arguments)]
     # a shell lets what it starts in the background ignore Ctrl-C, and all that these start in their turn
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
+    return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=heed)
 
 
 def left_running(runs_dir: Path) -> list[str]:

@@ -17,9 +17,14 @@ import json
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag("dags")
 print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
-    dag_id: {"leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
+    dag_id: {"schedule": getattr(dag.timetable, "expression", None), "outlets": {
+                 t.task_id: [a.name for a in t.outlets] for t in dag.tasks if t.outlets},
+             "pools": {t.task_id: t.pool for t in dag.tasks}, "upstream": {
+                 t.task_id: sorted(t.upstream_task_ids) for t in dag.tasks},
+             "notifies": bool(dag.on_failure_callback),
+             "leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
              "teardowns": sorted(t.task_id for t in dag.teardowns),
-             "retries": {t.retries for t in dag.tasks if t.task_id.split(".")[-1] in ("drive", "reproduce")}.pop()}
+             "retries": next((t.retries for t in dag.tasks if t.task_id.split(".")[-1] in {"drive", "reproduce"}), None)}
     for dag_id, dag in bag.dags.items()}}))
 """
 
@@ -60,6 +65,87 @@ def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retri
         assert dag["leaves"] == sorted([*destroys, "verdict"])
         assert {"kafka", "seed", "overrides"} <= set(dag["params"])
         assert dag["retries"] == 0
+
+
+def test_every_dag_tells_its_verdict_whatever_happened_and_a_pass_only_after_the_report(bag):
+    for scenario, dag in ((name, bag["dags"][f"resilience.{name}"]) for name in shipped()):
+        assert dag["outlets"] == {
+            "publish": [f"aftershock/{scenario}/verdict"],
+            "verdict": [f"aftershock/{scenario}/pass"],
+        }
+        last = "compare" if load(shipped()[scenario]).variants else "report"
+        assert dag["upstream"]["publish"] == [last] and {"publish", last} <= set(dag["upstream"]["verdict"])
+        assert dag["notifies"] and dag["schedule"] is None
+
+
+OWN = """
+title: mine
+schedule: "%s"
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+"""
+
+
+def test_scenarios_of_a_folder_have_dags_that_run_by_their_schedule_and_an_invalid_one_says_why(airflow, tmp_path):
+    (tmp_path / "nightly.yaml").write_text(OWN % "30 2 * * *")
+    (tmp_path / "clean-run.yml").write_text(OWN % "@daily")  # comes before the shipped one
+    (tmp_path / "my typo.yaml").write_text(OWN % "61 2 * * *")
+    env = {**airflow, "AFTERSHOCK_SCENARIOS": str(tmp_path), "AFTERSHOCK_POOL": "clusters"}
+    argv = [sys.executable, "-c", INSPECT]
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    dags = found["dags"]
+    assert found["errors"] == [] and len(dags) == len(shipped()) + 3
+    assert dags["resilience.nightly"]["schedule"] == "30 2 * * *"
+    assert dags["resilience.clean-run"]["schedule"] == "0 0 * * *"
+    assert dags["resilience.my_typo"]["leaves"] == ["invalid"]
+    pools = {task: pool for task, pool in dags["resilience.nightly"]["pools"].items() if pool == "clusters"}
+    assert sorted(pools) == ["audit", "deploy", "drive"]  # and what frees a cluster never waits for a slot
+
+
+NOTIFY = """
+import json, sys
+from types import SimpleNamespace
+from aftershock_outcome import Notifier, Variable
+for given in json.loads(sys.argv[1]):
+    Variable.get = staticmethod(lambda name, default=None: given["variable"])
+    ti = SimpleNamespace(xcom_pull=lambda task_ids: given["run_dir"])
+    context = {"ti": ti, "run_id": "scheduled__1", "dag_run": SimpleNamespace(conf={"runs_dir": given["runs"]})}
+    Notifier("clean-run", "deploy", "/nowhere")(context)
+"""
+SHOUT = """
+from airflow.sdk import BaseNotifier
+class Shout(BaseNotifier):
+    template_fields = ("text",)
+    def __init__(self, text, file):
+        super().__init__()
+        self.text, self.file = text, file
+    def notify(self, context):
+        with open(self.file, "a") as f:
+            f.write(self.text)
+"""
+
+
+def test_notifiers_get_the_words_and_one_that_fails_silences_none_of_the_others(airflow, tmp_path):
+    (tmp_path / "shouting.py").write_text(SHOUT)
+    run, heard = tmp_path / "run-1", tmp_path / "heard"
+    run.mkdir()
+    (run / "result.json").write_text(json.dumps({"verdict": "inconclusive", "sentence": "No verdict: <b> & more."}))
+    shout = {"notifier": "shouting.Shout", "text": "{{ headline }}|{{ sentence }}|{{ report }}", "file": str(heard)}
+    both = json.dumps([{"notifier": "no.such.Notifier"}, shout])
+    broken = ["[]", "not JSON", '{"notifier": "no.such.Notifier"}', "[7]"]
+    given = [{"variable": both, "run_dir": str(run)}, *({"variable": v, "run_dir": None} for v in broken)]
+    for one in given:
+        one["runs"] = str(tmp_path / "runs")
+    env = {**airflow, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "dags"), str(tmp_path)])}
+    argv = [sys.executable, "-c", NOTIFY, json.dumps(given)]
+    subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=True)
+    lines = [json.loads(line) for line in (tmp_path / "runs" / "notifications.jsonl").read_text().splitlines()]
+    assert heard.read_text() == f"inconclusive: clean-run|No verdict: &lt;b&gt; &amp; more.|{run}/report.html"
+    assert lines[0]["sentence"] == "No verdict: <b> & more." and lines[0]["run_dir"] == str(run)
+    assert all("broke off" in line["sentence"] for line in lines[1:])
+    assert {(line["verdict"], line["scenario"]) for line in lines} == {("inconclusive", "clean-run")}
+    assert [len(line.get("failed_notifiers", [])) for line in lines] == [1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""`ui`, for real: the scheduler runs a scenario by its schedule, and everybody is told who has to be."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from chaos.history.store import Store, default_url
+from chaos.wait import wait_until
+from tests.system.platform import ROOT, left_running, start
+
+pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(900)]
+
+NO_EFFECT = """
+title: a consumer that is slowed down by nothing
+schedule: "* * * * *"
+cluster: {brokers: 1}
+topics: [{name: orders, partitions: 2, replication_factor: 1}]
+producers: [{name: shop, topic: orders, rate: 1000/s, records: 3000, outlast_faults: true}]
+consumers:
+  - {mode: subscribe, name: billing, group: billing, members: 1, topics: [orders],
+     config: {auto.offset.reset: earliest}}
+faults:
+  - {name: slow, kind: consumer.slow, target: {member: billing/1}, when: {acked: 500}, per_record: 1us,
+     heal: {after: 1s}}
+limits: {proof: 2s}
+"""
+
+
+@pytest.fixture
+def ui(tmp_path):
+    """The command, with a home and a folder of scenarios of its own; ended as a person ends it."""
+    (tmp_path / "nightly").mkdir()
+    (tmp_path / "nightly" / "no-effect.yaml").write_text(NO_EFFECT)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    argv = ["ui", "--port", str(port), "--scenarios", str(tmp_path / "nightly"), "--runs-dir", str(tmp_path / "runs")]
+    env = {**os.environ, "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    with (tmp_path / "said").open("wb") as sink:
+        process = start(*argv, env=env, stderr=sink)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            process.wait(120)
+
+
+def rows(home, question):
+    with sqlite3.connect(f"file:{home / 'airflow.db'}?mode=ro", uri=True) as db:
+        return db.execute(question).fetchall()
+
+
+def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything(ui, tmp_path):
+    told = tmp_path / "runs" / "notifications.jsonl"
+
+    def notified():
+        assert ui.poll() is None, (tmp_path / "said").read_text()
+        return told.exists()
+
+    wait_until(notified, 600, lambda: (tmp_path / "said").read_text(), every_s=1)
+    line = json.loads(told.read_text().splitlines()[0])
+    assert (line["verdict"], line["scenario"]) == ("inconclusive", "no-effect") and "no effect" in line["sentence"]
+    assert line["dag_run"].startswith("scheduled__")
+    first = Store(default_url(tmp_path / "runs")).entries("no-effect")[0]
+    assert first.verdict == "inconclusive" and first.run_dir == line["run_dir"]
+    home = tmp_path / "airflow"
+    events = rows(home, "SELECT a.name, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id")
+    assert {name for name, _ in events} == {"aftershock/no-effect/verdict"}  # and none of a pass
+    assert json.loads(events[0][1])["verdict"] == "inconclusive"
+    assert rows(home, "SELECT slots FROM slot_pool WHERE pool = 'aftershock_clusters'") == [(1,)]
+    ui.send_signal(signal.SIGINT)
+    assert ui.wait(120) == 130
+    assert left_running(tmp_path / "runs") == []
+    assert "http://127.0.0.1:" in (tmp_path / "said").read_text() and "password" in (tmp_path / "said").read_text()
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen()
+        argv = [sys.executable, "-m", "chaos", "ui", "--port", str(s.getsockname()[1]), "--runs-dir", str(tmp_path)]
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2 and "is taken; choose another with --port" in " ".join(done.stderr.split())
