@@ -36,6 +36,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 
 # texts of a scenario that name nothing in the cluster: what is new belongs here, or gets a type of chaos.scenario.names
 OTHER_TEXTS = {
+    "Clients": {"confluent_kafka"},
     "Scenario": {"title", "description", "variants"},
     "Cluster": {"kafka", "bootstrap", "config"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
