@@ -13,7 +13,7 @@ from types import FrameType
 import typer
 from rich.console import Console
 
-from chaos.cli import bundle, catalogue, clusters, dag, incident, java, run, scenarios, search
+from chaos.cli import again, bundle, catalogue, clusters, dag, java, run, scenarios, search
 from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, dag, catalogue, scenarios, bundle, incident, search, clusters, java):
+for module in (run, dag, catalogue, scenarios, bundle, again, search, clusters, java):
     module.register(app)
 
 
