@@ -43,6 +43,8 @@ class Watch(View):
     def began(self, name: str) -> None:
         """A run was begun."""
         self._name = name
+        if self._status is None:
+            self.say(f"{escape(name)} …")
         self._status_words("")
 
     def event(self, event: Event) -> None:
