@@ -1,203 +1,60 @@
-"""`replay`, `repeat` and `ab`: an incident once more, many times, and with what should have prevented it."""
+"""`incident`: from the logs of an incident to a scenario."""
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from chaos.cli.run import RUNS_DIR, Json, Master, Owned, RunsDir, Seed, Sets, Variant, one, show_comparison, show_result
 from chaos.cli.view import View
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, UsageError
-from chaos.events import Event
-from chaos.rundir import write_atomically
+from chaos.errors import UsageError
 
-if TYPE_CHECKING:  # `--help` needs no Kafka client
-    from chaos.incident.again import Rate
-    from chaos.incident.lab import Trial
-
-Source = Annotated[
-    str, typer.Argument(metavar="BUNDLE|SCENARIO", help="A bundle, a run directory, a scenario's name or YAML file.")
-]
+app = typer.Typer(no_args_is_help=True, help="From the logs of an incident to a scenario.")
 
 
-def register(app: typer.Typer) -> None:
+def register(parent: typer.Typer) -> None:
     """Add the commands."""
-    app.command(epilog="Example: python -m chaos replay orders-lost.aftershock.tar.gz")(replay)
-    app.command(epilog="Example: python -m chaos repeat 20 orders-lost.aftershock.tar.gz")(repeat)
-    app.command(
-        epilog="Example: python -m chaos ab orders-lost.aftershock.tar.gz --set producers.shop.config.acks=all"
-    )(ab)
+    parent.add_typer(app, name="incident")
 
 
-class Watch(View):
-    """The view of commands that run many times: a line for each run, and what goes on now where that is a terminal."""
-
-    _name = ""
-
-    def began(self, name: str) -> None:
-        """A run was begun."""
-        self._name = name
-        self._status_words("")
-
-    def event(self, event: Event) -> None:
-        """Something happened in it."""
-        if event["kind"] == "stage" and event["state"] == "begin":
-            self._status_words(event["stage"])
-        elif event["kind"] == "fault":
-            self._status_words(f"{event['fault']} {event['phase']}")
-        elif event["kind"] in ("note", "problem"):
-            self(event)
-
-    def _status_words(self, words: str) -> None:
-        if self._status:
-            self._status.update(escape(f"{self._name} {words}"))
+@app.callback()
+def _group() -> None:
+    """From the logs of an incident to a scenario."""
 
 
-class Follow(Watch):
-    """The view of one run, with everything that happens in it."""
-
-    def began(self, name: str) -> None:
-        """A run was begun; its stages say so."""
-
-    def event(self, event: Event) -> None:
-        """Something happened in it."""
-        self(event)
-
-
-def replay(
-    source: Source, i_own_this_cluster: Owned = False, runs_dir: RunsDir = RUNS_DIR, as_json: Json = False
+@app.command(
+    "from-logs",
+    epilog="Example: python -m chaos incident from-logs logs/ --timezone Europe/Berlin --clients app.properties "
+    "--out incident.yaml",
+)
+def from_logs(
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Logs of brokers: a folder or file each, also rotated or gzipped."),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write the scenario here, not to the standard output.")] = None,
+    timezone: Annotated[
+        str | None, typer.Option(metavar="ZONE", help="Zone of times that are written without one. [default: UTC]")
+    ] = None,
+    clients: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Settings of producers and consumers: properties or YAML.")
+    ] = None,
 ) -> None:
-    """Run an incident again: same scenario, seed, Kafka and confluent-kafka release; then say whether it is the same.
+    """Write the skeleton of a scenario from logs of brokers (Kafka 2.8 to 4.3), with sources and TODOs."""
+    from chaos.incident.logs.make import skeleton
 
-    The same is: the same verdict, and the same kinds of anomalies, but for those of which the contract allows any
-    number. Exit codes as of `run`, so a replay that fails as the incident did ends with 1.
-    """
-    from chaos.incident.lab import Lab, new_folder
-    from chaos.incident.replay import notes
-    from chaos.incident.replay import replay as again
-    from chaos.incident.subject import load_subject
-
-    subject = load_subject(source)
-    said = notes(subject)
-    folder = new_folder(runs_dir, f"replay-{subject.name}")
-    with Follow() as view, Lab(folder, view, i_own_this_cluster) as lab:
-        for words in said:
-            view.say(f"[yellow]note:[/] {escape(words)}")
-        view.say(f"run directory: {folder}")
-        found = again(lab, subject)
-    outcome = {"same": found.same, "sentence": found.sentence, "notes": said, "run": str(found.trial.run.path)}
-    write_atomically(folder / "replay.json", json.dumps(outcome, indent=1) + "\n")
-    if as_json:
-        sys.stdout.write(json.dumps({**outcome, **found.trial.seen.model_dump()}, indent=1) + "\n")
-    else:
-        show_result(found.trial.run, as_json=False)
-        Console(soft_wrap=True, highlight=False).print(f"replay:    {found.sentence}", markup=False)
-    raise typer.Exit(found.trial.seen.code)
-
-
-def repeat(
-    runs: Annotated[int, typer.Argument(metavar="N", min=1, max=10_000, help="How many times.")],
-    source: Source,
-    variant: Variant = "",
-    seed: Seed = None,
-    same_seed: Annotated[bool, typer.Option("--same-seed", help="The same seed every time.")] = False,
-    sets: Sets = None,
-    i_own_this_cluster: Owned = False,
-    runs_dir: RunsDir = RUNS_DIR,
-    as_json: Json = False,
-) -> None:
-    """Run it N times, and give the rate of each anomaly with its 95 % interval (Clopper-Pearson).
-
-    Each run has a seed of its own, all of them drawn from the first one's. Ends with 1 if a run failed, else with 3 if
-    one was inconclusive. Ctrl-C ends with 130, and gives the rates of the runs that were done.
-    """
-    import secrets
-
-    from chaos.incident import again
-    from chaos.incident.lab import Lab, new_folder
-    from chaos.incident.subject import load_subject
-
-    subject = load_subject(source, variant, tuple(sets or ()))
-    base = next((s for s in (seed, subject.seed) if s is not None), secrets.randbelow(2**31))
-    folder = new_folder(runs_dir, f"repeat-{subject.name}")
-    trials: list[Trial] = []
-    try:
-        with Watch() as view, Lab(folder, view, i_own_this_cluster) as lab:
-            view.say(f"{runs} runs, in {folder}")
-            for trial in again.repeat(lab, subject, [base] * runs if same_seed else again.seeds(base, runs)):
-                trials.append(trial)
-                shown = trial.seen.words() if trial.seen.conclusive else trial.seen.sentence
-                view.say(
-                    f"{len(trials)} of {runs}, seed {trial.seed}: {trial.seen.verdict}, {escape(shown)} "
-                    f"({trial.seconds:.0f} s)"
-                )
-    finally:
-        if trials:
-            found = again.summary(subject, trials)
-            write_atomically(folder / "repeat.json", json.dumps(found, indent=1) + "\n")
-            if as_json:
-                sys.stdout.write(json.dumps(found, indent=1) + "\n")
-            else:
-                _show_rates(again.rates(trials), trials)
-    verdicts = {trial.seen.verdict for trial in trials}
-    raise typer.Exit(FAIL if "fail" in verdicts else PASS if verdicts == {"pass"} else INCONCLUSIVE)
-
-
-def _show_rates(rates: list[Rate], trials: list[Trial]) -> None:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("seen", "runs", "rate", "95 % interval"):
-        table.add_column(column, justify="left" if column == "seen" else "right", no_wrap=True)
-    for rate in rates:
-        share = f"{100 * rate.count / rate.of:.0f} %" if rate.of else "-"
-        table.add_row(
-            rate.name, f"{rate.count} of {rate.of}", share, f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %"
-        )
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(table)
-    unsure = [trial for trial in trials if not trial.seen.conclusive]
-    if unsure:
-        console.print(f"{len(unsure)} of {len(trials)} runs could not tell, and do not count:", markup=False)
-        for trial in unsure:
-            console.print(f"  {trial.run.run_id}: {trial.seen.sentence}", markup=False)
-
-
-def ab(
-    source: Source,
-    sets: Sets = None,
-    variant: Variant = "",
-    seed: Seed = None,
-    runs_dir: RunsDir = RUNS_DIR,
-    spark_master: Master = None,
-    as_json: Json = False,
-) -> None:
-    """Run it twice with one seed, as it was and with settings changed, and put both side by side.
-
-    Both sides are held against the same contract. Exit codes as of an A/B scenario: 0 if both keep it, 1 if one does
-    not, 3 if one could not tell; which side it was is in the comparison.
-    """
-    from dataclasses import replace
-
-    from chaos.incident import ab as comparing
-    from chaos.incident.lab import new_folder
-    from chaos.incident.subject import load_subject
-
-    subject = load_subject(source, variant)
-    if not sets:
-        raise UsageError("ab needs --set: what the two sides differ in, such as producers.shop.config.acks=all")
-    if seed is not None:
-        subject = replace(subject, seed=seed)
-    comparing.check(subject, sets)
-    folder = new_folder(runs_dir, f"ab-{subject.name}")
-    whole = comparing.prepare(subject, sets, folder)
+    if out is not None and out.is_dir():
+        raise UsageError(f"--out {out} is a folder; name a file, such as {out / 'incident.yaml'}")
     with View() as view:
-        view.say(f"run directory: {whole.run.path}")
-        for name, side in whole.sides.items():
-            view.say(f"[bold]{name}[/]")
-            one(side, view, spark_master)
-    raise typer.Exit(show_comparison(whole.run, as_json))
+        text = skeleton(folder, timezone, clients, view.say)
+        if out is None:
+            sys.stdout.write(text)
+            return
+        try:
+            out.write_text(text, encoding="utf-8")
+        except OSError as e:
+            raise UsageError(f"--out {out} cannot be written: {e.strerror}") from None
+        todos = text.count("# TODO:")
+        view.say(f"{out}: {todos} TODOs to look at; then: python -m chaos show {out}")

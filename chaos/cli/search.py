@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from chaos.cli.incident import Source, Watch
+from chaos.cli.again import Source, Watch
 from chaos.cli.run import RUNS_DIR, Json, RunsDir, Seed, Sets, Variant
 from chaos.errors import INCONCLUSIVE, UsageError
 from chaos.rundir import write_atomically

@@ -15,7 +15,7 @@ writes `sends` and `lifecycle`, and `transactions` if it has any; a consumer wri
 The `sends` of a transaction are written before its end is asked for, its row in `transactions` after: one without a row
 was cut off, and its outcome is unknown. A delivery row is in the ledger before its offset may be committed, unless the
 commit setting says otherwise. A client writes the lifecycle events started, stopped, error, slowed and resumed; its
-supervisor writes crashed.
+supervisor writes crashed. The detail of started names the client library and its release (confluent_kafka, librdkafka).
 
 **Obeys**: one JSON object a line on stdin.
 

@@ -98,8 +98,8 @@ def pack(run: RunDir, out: Path) -> Manifest:
         seed=resolved.seed,
         versions=versions(run, resolved),
         seen=Seen.of(run) if run.result.exists() else None,
-        missing=[f"{name}: {why}" for name, why in EXPECTED.items() if not (run.path / name).exists()],
-        files={name: File(sha256=_digest(path), size=path.stat().st_size) for name, path in sorted(paths.items())},
+        missing=_missing(run, paths),
+        files={name: _file(path) for name, path in sorted(paths.items())},
     )
     partial = out.with_name(f".{out.name}.partial")
     try:
@@ -138,9 +138,21 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
-def _digest(path: Path) -> str:
+def _missing(run: RunDir, paths: dict[str, Path]) -> list[str]:
+    found = [f"{name}: {why}" for name, why in EXPECTED.items() if not (run.path / name).exists()]
+    if run.cluster.exists() and not any(name.startswith("logs/broker-") for name in paths):
+        found.append("logs/broker-N.log: the brokers were another run's, or none of this machine; their logs are there")
+    return found
+
+
+def _file(path: Path) -> File:
+    """Of one pass over it: a log may grow meanwhile."""
+    digest, size = hashlib.sha256(), 0
     with path.open("rb") as f:
-        return hashlib.file_digest(f, "sha256").hexdigest()
+        while chunk := f.read(_CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return File(sha256=digest.hexdigest(), size=size)
 
 
 def open_bundle(path: Path) -> Bundle:

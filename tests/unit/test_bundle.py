@@ -46,6 +46,7 @@ def run(tmp_path_factory):
     run.audit.mkdir()
     (run.audit / "counts.parquet").write_bytes(bytes(range(256)) * 50)
     run.cluster.write_text("{}")
+    (run.logs / "broker-1.log").write_text("started")
     run.report.write_text("<html>")
     run.result.write_text(json.dumps(RESULT))
     for left_out in (run.gx / "x.json", run.brokers / "1" / "data", run.path / ".result.json.tmp"):
@@ -205,6 +206,13 @@ def test_what_is_no_bundle_is_told_as_such(tmp_path, bundle):
     written(text, [(tarfile.TarInfo(MANIFEST), newer), *rest])
     with pytest.raises(RunDirError, match="is of format 2"):
         open_bundle(text)
+
+
+def test_brokers_that_were_lent_have_their_logs_elsewhere(run, tmp_path):
+    (run.logs / "broker-1.log").unlink()
+    missing = pack(run, tmp_path / "b.tar.gz").missing
+    (run.logs / "broker-1.log").write_text("started")
+    assert [words.partition(":")[0] for words in missing] == ["logs/broker-N.log"]
 
 
 def test_no_room_for_a_bundle_is_told_and_leaves_nothing(run, tmp_path):

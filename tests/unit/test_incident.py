@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from chaos.clients import environment
+from chaos.clients.specs import SpecBuilder
 from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.incident import ab, again, bisect, outcome, replay, request, shrink
 from chaos.incident.bundle import pack
@@ -475,3 +476,14 @@ def test_params_that_do_not_go_together_are_refused(params, said):
 )
 def test_an_answer_is_told_from_none(action, code, said, why):
     assert request.shortfall(action, code, said if isinstance(said, str) else json.dumps(said)) == why
+
+
+@pytest.mark.parametrize(("release", "known"), [(None, True), ("2.5.0", True), ("2.2.0", True), ("2.1.1", False)])
+def test_an_older_client_is_not_given_a_setting_that_it_does_not_know(tmp_path, release, known):
+    asked = [f"clients.confluent_kafka='{release}'"] if release else []
+    scenario = load(shipped()["clean-run"], asked)
+    resolved = resolve(scenario, run_id="r", name="clean-run", created_us=1, seed=1, overrides=[])
+    builder = SpecBuilder(RunDir(tmp_path), resolved, "localhost:9092")
+    for entry in scenario.consumers:
+        spec = builder.build(entry, f"{entry.name}/1", 1, 0)
+        assert ("fetch.queue.backoff.ms" in spec.config) is known
