@@ -35,6 +35,8 @@ class Group:
     name: str
     members: int = 1
     clients: list[str] = field(default_factory=list)
+    present: set[str] = field(default_factory=set)
+    """Members that are there, while the logs are gone through; of the protocol of KIP-848 only."""
     consumer_protocol: bool = False
     source: Source | None = None
     formed_us: int | None = None
@@ -215,7 +217,8 @@ def _group(found: Inventory, event: Event) -> None:
         group.source = event.source
     elif member and "[GroupId " in event.source.text:  # the protocol of KIP-848 names groups so
         group.consumer_protocol = True
-        group.members = max(group.members, len(group.clients))
+        (group.present.add if isinstance(event, e.MemberJoined) else group.present.discard)(member)
+        group.members = max(group.members, len(group.present))
         group.formed_us = group.formed_us or event.at_us
 
 
