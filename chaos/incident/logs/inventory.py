@@ -159,8 +159,10 @@ def take(history: History) -> Inventory:
 
 
 def _brokers(history: History) -> list[int]:
-    """Whoever leads, follows or is fenced; a node that is only a controller is none."""
-    named: set[int] = set()
+    """Whoever leads, follows, is fenced, or has a log; a node that is only a controller is none."""
+    elected = {x.node for x in history.events if isinstance(x, e.ControllerElected)}
+    roles = {node: log.settings.get("process.roles", "").strip("[]") for node, log in history.nodes.items()}
+    named = {node for node in history.nodes if roles[node] != "controller" and node not in elected}
     for x in history.events:
         match x:
             case e.LeaderStarted() | e.FollowerStarted():
@@ -173,7 +175,8 @@ def _brokers(history: History) -> list[int]:
                 named |= {*x.added, *x.deleted, *x.bounced, *x.live}
             case e.IsrShrunk():
                 named |= {*x.before}
-    return sorted(n for n in named if n >= 0) or sorted(history.nodes)
+    only_controllers = {node for node, role in roles.items() if role == "controller"}
+    return sorted(n for n in named - only_controllers if n >= 0) or sorted(history.nodes)
 
 
 def _topic(found: Inventory, event: Event) -> None:
