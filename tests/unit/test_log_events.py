@@ -251,7 +251,7 @@ def test_a_broker_that_was_cut_off_needs_containers(tmp_path):
     (fault,) = scenario.faults
     assert (fault.kind, fault.target.broker, scenario.cluster.driver) == ("broker.isolate", 2, "docker")
     assert "TODO: no topic was seen; this one is made up" in text
-    assert "kafka-2/server.log:15" in text
+    assert "kafka-2/server.log:16: [BrokerLifecycleManager id=2] Unable" in text
 
 
 def test_members_without_client_ids_are_paired_in_their_order(tmp_path):
