@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from alembic import command
 from alembic.config import Config
@@ -149,14 +149,8 @@ def _engine(url: URL) -> Engine:
     timeout = {"timeout": TIMEOUT_S} if sqlite else {"connect_timeout": TIMEOUT_S}
     engine = create_engine(url, connect_args=timeout, pool_pre_ping=not sqlite)
     if sqlite:
-        event.listen(engine, "connect", _no_implicit_begin)
         event.listen(engine, "begin", _begin_immediate)
     return engine
-
-
-def _no_implicit_begin(connection: Any, _: object) -> None:
-    """Python's driver would not put the making of tables into a transaction."""
-    connection.isolation_level = None
 
 
 def _begin_immediate(connection: Connection) -> None:

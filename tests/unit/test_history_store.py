@@ -1,9 +1,11 @@
 """The history's database: what is recorded, twice, anew; old, foreign and newer schemas; databases out of reach."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -38,31 +40,30 @@ ENTRY = Entry(
 
 
 @pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
+def postgres():
     """A server of its own, without a network; skipped where Debian's package is not there."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     if not found:
         pytest.skip("no PostgreSQL on this machine: apt-get install postgresql")
     pytest.importorskip("psycopg2")
-    home = tmp_path_factory.mktemp("postgres")
-    user = "nobody" if Path.home() == Path("/root") else None  # PostgreSQL refuses to be run by root
-    if user:
-        for path in (home, *home.parents[:2]):
-            path.chmod(path.stat().st_mode | 0o055)
-        shutil.chown(home, user)
-    data = home / "data"
+    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to be run by root
+    # not below pytest's own folder: that is closed to all others, and anew by every pytest that starts
+    with tempfile.TemporaryDirectory(prefix="aftershock-postgres-") as home:
+        data = f"{home}/data"
+        if user:
+            shutil.chown(home, user)
 
-    def call(program, *arguments):
-        argv = [str(found[-1].parent / program), *arguments]
-        subprocess.run(argv, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
+        def call(program, *arguments):
+            argv = [str(found[-1].parent / program), "-D", data, *arguments]
+            subprocess.run(argv, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
 
-    call("initdb", "-D", str(data), "-U", "tester", "-A", "trust", "--no-sync")
-    options = f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off"
-    call("pg_ctl", "-D", str(data), "-w", "-l", str(home / "log"), "-o", options, "start")
-    try:
-        yield f"postgresql+psycopg2://tester@/{{}}?host={home}"
-    finally:
-        call("pg_ctl", "-D", str(data), "-w", "-m", "immediate", "stop")
+        call("initdb", "-U", "tester", "-A", "trust", "--no-sync")
+        options = f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off"
+        call("pg_ctl", "-w", "-l", f"{home}/log", "-o", options, "start")
+        try:
+            yield f"postgresql+psycopg2://tester@/{{}}?host={home}"
+        finally:
+            call("pg_ctl", "-w", "-m", "immediate", "stop")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
