@@ -23,7 +23,7 @@ FILE = "history.sqlite"
 TIMEOUT_S = 10
 """How long a database may take to answer, or another process to write to the same file."""
 _LOCK = 0x4166746572
-"""PostgreSQL's lock for migrations; any number that nobody else uses."""
+"""PostgreSQL's lock for those who write; any number that nobody else uses."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 Added = Literal["added", "unchanged", "judged anew"]
@@ -51,6 +51,7 @@ class Store:
     def add(self, entry: Entry) -> Added:
         """Keep a run with its times. One that is there already is left alone, unless it was judged anew."""
         with self._transaction() as db:
+            _alone(db)  # another process may be adding this very run
             known = db.execute(select(RUN.c.digest).where(RUN.c.key == entry.key)).scalar()
             if known == entry.digest:
                 return "unchanged"
@@ -97,8 +98,7 @@ class Store:
         scripts = ScriptDirectory.from_config(config)
         if self._revision(db) == scripts.get_current_head():
             return
-        if db.dialect.name == "postgresql":  # SQLite's transactions wait for each other anyway
-            db.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
+        _alone(db)
         revision = self._revision(db)
         if revision is None and (foreign := {RUN.name, METRIC.name} & set(inspect(db).get_table_names())):
             raise HistoryError(
@@ -151,6 +151,12 @@ def _engine(url: URL) -> Engine:
     if sqlite:
         event.listen(engine, "begin", _begin_immediate)
     return engine
+
+
+def _alone(db: Connection) -> None:
+    """Wait for other writers until this transaction ends; SQLite's do so from their beginning."""
+    if db.dialect.name == "postgresql":
+        db.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
 
 
 def _begin_immediate(connection: Connection) -> None:
