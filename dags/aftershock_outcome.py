@@ -77,10 +77,11 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
         """Write the line, then call every notifier of the variable."""
         words = self._words(context)
         line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "scenario": self.scenario, **words}
+        ours = {name: html.escape(words[name]) for name in _OURS}
         trouble = []
         for one in self._others():
             try:
-                _call(dict(one), {**context, **words})
+                _call(dict(one), {**context, **ours})
             except Exception as e:
                 trouble.append(f"{one.get('notifier') if isinstance(one, dict) else one}: {type(e).__name__}: {e}")
                 self.log.exception("a notifier failed")
@@ -120,12 +121,12 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
 def _call(given: dict[str, Any], context: Any) -> None:
     """Make one notifier from its dotted path and arguments, and call it."""
     module, _, name = str(given.pop("notifier")).rpartition(".")
-    escaped = {name: html.escape(v) if isinstance(v, str) else v for name, v in context.items() if name in _OURS}
-    getattr(import_module(module), name)(**given)({**context, **escaped})
+    getattr(import_module(module), name)(**given)(context)
 
 
-_OURS = frozenset({"headline", "message", "verdict", "sentence", "report", "run_dir"})
-"""Escaped for notifiers, for names of topics may hold markup, and mails and chats render it."""
+_OURS = ("headline", "message", "verdict", "sentence", "report", "run_dir")
+"""What a notifier's arguments may use beside what Airflow offers (`dag_run`, `ti`, ...). It is escaped, for names of
+topics may hold markup, and mails and chats render it."""
 
 
 def _params(context: Any) -> dict[str, Any]:

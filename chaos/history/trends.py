@@ -188,7 +188,7 @@ def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
     before = verdicts[max(0, since - WINDOW) : since]
     runs = f"{last}, {streak} in a row without a pass" if streak > 1 else last
     if len(before) < LEAST_PASSES:
-        return "too few runs", f"{runs}; {len(before)} runs before it, {LEAST_PASSES} are needed to call it new"
+        return "too few runs", f"{runs}; runs before it: {len(before)}, to call it new takes {LEAST_PASSES}"
     if all(verdict == "pass" for verdict in before):
         rate = 1 - 0.05 ** (1 / len(before))
         return "regression", f"{runs} after {len(before)} passes, so fewer than {rate:.0%} failed before (95 % sure)"
@@ -275,7 +275,7 @@ def _last(
             return "not measured", f"the last run has no such time, {len(base)} before it had one: find out why"
         return "too few runs", f"not measured in the last run, and in {len(base)} before it"
     if found is None:
-        return "too few runs", f"{len(base)} runs before it, {LEAST} are needed"
+        return "too few runs", f"runs before it: {len(base)}, it takes {LEAST}"
     times = f"{value / found[0]:.2g} times the median of the last {len(base)}" if found[0] > 0 else "it was 0 before"
     if not slower:
         return "steady", times

@@ -61,7 +61,9 @@ class Shown:
 
 def page(found: Trends, path: Path) -> str:
     """The page as text; path: where it will lie, for links to reports."""
-    shown = [_shown(trend, path.parent) for trend in found.trends]
+    shown = sorted(
+        (_shown(t, path.parent) for t in found.trends), key=lambda one: ("worse", "look", "well").index(one.state)
+    )
     style = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("report.css", "trend.css"))
     script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "trend.js"))
     text = (

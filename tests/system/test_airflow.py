@@ -111,7 +111,8 @@ from aftershock_outcome import Notifier, Variable
 for given in json.loads(sys.argv[1]):
     Variable.get = staticmethod(lambda name, default=None: given["variable"])
     ti = SimpleNamespace(xcom_pull=lambda task_ids: given["run_dir"])
-    context = {"ti": ti, "run_id": "scheduled__1", "dag_run": SimpleNamespace(conf={"runs_dir": given["runs"]})}
+    run = SimpleNamespace(run_id="scheduled__1", conf={"runs_dir": given["runs"]})
+    context = {"ti": ti, "run_id": "scheduled__1", "dag_run": run}
     Notifier("clean-run", "deploy", "/nowhere")(context)
 """
 SHOUT = """
@@ -132,7 +133,11 @@ def test_notifiers_get_the_words_and_one_that_fails_silences_none_of_the_others(
     run, heard = tmp_path / "run-1", tmp_path / "heard"
     run.mkdir()
     (run / "result.json").write_text(json.dumps({"verdict": "inconclusive", "sentence": "No verdict: <b> & more."}))
-    shout = {"notifier": "shouting.Shout", "text": "{{ headline }}|{{ sentence }}|{{ report }}", "file": str(heard)}
+    shout = {
+        "notifier": "shouting.Shout",
+        "text": "{{ headline }}|{{ sentence }}|{{ dag_run.run_id }}",
+        "file": str(heard),
+    }
     both = json.dumps([{"notifier": "no.such.Notifier"}, shout])
     broken = ["[]", "not JSON", '{"notifier": "no.such.Notifier"}', "[7]"]
     given = [{"variable": both, "run_dir": str(run)}, *({"variable": v, "run_dir": None} for v in broken)]
@@ -142,7 +147,7 @@ def test_notifiers_get_the_words_and_one_that_fails_silences_none_of_the_others(
     argv = [sys.executable, "-c", NOTIFY, json.dumps(given)]
     subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=True)
     lines = [json.loads(line) for line in (tmp_path / "runs" / "notifications.jsonl").read_text().splitlines()]
-    assert heard.read_text() == f"inconclusive: clean-run|No verdict: &lt;b&gt; &amp; more.|{run}/report.html"
+    assert heard.read_text() == "inconclusive: clean-run|No verdict: &lt;b&gt; &amp; more.|scheduled__1"
     assert lines[0]["sentence"] == "No verdict: <b> & more." and lines[0]["run_dir"] == str(run)
     assert all("broke off" in line["sentence"] for line in lines[1:])
     assert {(line["verdict"], line["scenario"]) for line in lines} == {("inconclusive", "clean-run")}

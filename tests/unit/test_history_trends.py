@@ -42,7 +42,7 @@ def test_the_words_name_the_size_and_how_long_it_lasts():
 @pytest.mark.parametrize("runs", range(LEAST))
 def test_too_few_runs_before_it_are_no_regression_however_slow_it_is(runs):
     found = marked([*USUAL[:runs], 60_000_000])
-    assert (found.mark, found.words) == ("too few runs", f"{runs} runs before it, {LEAST} are needed")
+    assert (found.mark, found.words) == ("too few runs", f"runs before it: {runs}, it takes {LEAST}")
     assert not any(found.slower) and found.bound_us is None
 
 
@@ -110,8 +110,8 @@ def test_a_doubling_is_found():
     [
         ("pp", "pass", "pass, 2 in a row"),
         ("fp", "pass", "pass, 1 in a row, after fail"),
-        ("f", "too few runs", "fail; 0 runs before it, 3 are needed to call it new"),
-        ("ppf", "too few runs", "fail; 2 runs before it, 3 are needed to call it new"),
+        ("f", "too few runs", "fail; runs before it: 0, to call it new takes 3"),
+        ("ppf", "too few runs", "fail; runs before it: 2, to call it new takes 3"),
         ("pppf", "regression", "fail after 3 passes, so fewer than 63% failed before (95 % sure)"),
         ("pppi", "regression", "inconclusive after 3 passes, so fewer than 63% failed before (95 % sure)"),
         ("f" + "p" * 10 + "f", "regression", "fail after 10 passes, so fewer than 26% failed before (95 % sure)"),
