@@ -22,11 +22,6 @@ class Rate:
     low: float
     high: float
 
-    def words(self) -> str:
-        """`3 of 20: 15 % (3.2 to 37.9 %)`."""
-        share = f"{100 * self.count / self.of:.0f} %" if self.of else "-"
-        return f"{self.count} of {self.of}: {share} ({100 * self.low:.1f} to {100 * self.high:.1f} %)"
-
 
 def interval(count: int, of: int) -> tuple[float, float]:
     """The 95 % confidence interval of a rate by Clopper and Pearson (1934).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel
@@ -105,9 +105,3 @@ def merged(several: Iterable[Seen]) -> Seen:
             counts[name] = max(count, counts.get(name, 0))
     worst = next((s for s in able if s.verdict == "fail"), able[0])
     return Seen(verdict=worst.verdict, sentence=worst.sentence, anomalies=counts)
-
-
-def expected_words(expect: Expect) -> str:
-    """What a contract demands, in its own words."""
-    bounds: Mapping[tuple[str, str], Any] = expect.counts()
-    return ", ".join(f"{kind_name(*key)} {b.words()}" for key, b in bounds.items() if b.min > 0) or "none"
