@@ -8,9 +8,11 @@ import pytest
 from chaos.incident.logs import events as e
 from chaos.incident.logs import history, inventory, members, outages
 from chaos.incident.logs.layouts import LAYOUTS, layout_of
+from chaos.incident.logs.make import skeleton
 from chaos.incident.logs.outages import How
 from chaos.incident.logs.patterns import PATTERNS, events_of
 from chaos.incident.logs.reading import Clock, Entry, entries
+from chaos.scenario import parse
 
 UTC = ZoneInfo("UTC")
 GC = "org.apache.kafka.coordinator.group.GroupMetadataManager"
@@ -241,3 +243,28 @@ def test_why_a_member_went(tmp_path, gone, why):
     first, second = members.find(told, inventory.take(told))
     assert (first.client, first.why, (first.back_us - first.at_us) / 1e6) == ("c2", why, 10)
     assert (second.client, second.why) == ("c3", members.Why.NEW)
+
+
+def test_a_broker_that_was_cut_off_needs_containers(tmp_path):
+    read(tmp_path, kafka_1=CONTROLLER, kafka_2=[(0, START), *busy((1, 60)), (14, NO_HEARTBEAT)])
+    scenario = parse(text := skeleton(tmp_path), "skeleton")
+    (fault,) = scenario.faults
+    assert (fault.kind, fault.target.broker, scenario.cluster.driver) == ("broker.isolate", 2, "docker")
+    assert "TODO: no topic was seen; this one is made up" in text
+    assert "kafka-2/server.log:16: [BrokerLifecycleManager id=2] Unable" in text
+
+
+def test_members_without_client_ids_are_paired_in_their_order(tmp_path):
+    group = [
+        (1, "Member a joins the consumer group using the consumer protocol."),
+        (2, "Member b joins the consumer group using the consumer protocol."),
+        (20, "Member a fenced from the group because the member session expired."),
+        (30, "Member c joins the consumer group using the consumer protocol."),
+    ]
+    told = read(
+        tmp_path, kafka_1=[(0, START), *((s, f"{GC4}[GroupId g] {w} ({GC})") for s, w in group), *busy((31, 59))]
+    )
+    there = inventory.take(told)
+    (change,) = members.find(told, there)
+    assert (change.client, change.why, (change.back_us - change.at_us) / 1e6) == ("a", members.Why.SESSION, 10)
+    assert there.groups["g"].members == 2 and there.groups["g"].consumer_protocol

@@ -35,6 +35,8 @@ class Group:
     name: str
     members: int = 1
     clients: list[str] = field(default_factory=list)
+    present: set[str] = field(default_factory=set)
+    """Members that are there, while the logs are gone through; of the protocol of KIP-848 only."""
     consumer_protocol: bool = False
     source: Source | None = None
     formed_us: int | None = None
@@ -157,8 +159,10 @@ def take(history: History) -> Inventory:
 
 
 def _brokers(history: History) -> list[int]:
-    """Whoever leads, follows or is fenced; a node that is only a controller is none."""
-    named: set[int] = set()
+    """Whoever leads, follows, is fenced, or has a log; a node that is only a controller is none."""
+    elected = {x.node for x in history.events if isinstance(x, e.ControllerElected)}
+    roles = {node: log.settings.get("process.roles", "").strip("[]") for node, log in history.nodes.items()}
+    named = {node for node in history.nodes if roles[node] != "controller" and node not in elected}
     for x in history.events:
         match x:
             case e.LeaderStarted() | e.FollowerStarted():
@@ -171,7 +175,8 @@ def _brokers(history: History) -> list[int]:
                 named |= {*x.added, *x.deleted, *x.bounced, *x.live}
             case e.IsrShrunk():
                 named |= {*x.before}
-    return sorted(n for n in named if n >= 0) or sorted(history.nodes)
+    only_controllers = {node for node, role in roles.items() if role == "controller"}
+    return sorted(n for n in named - only_controllers if n >= 0) or sorted(history.nodes)
 
 
 def _topic(found: Inventory, event: Event) -> None:
@@ -215,7 +220,8 @@ def _group(found: Inventory, event: Event) -> None:
         group.source = event.source
     elif member and "[GroupId " in event.source.text:  # the protocol of KIP-848 names groups so
         group.consumer_protocol = True
-        group.members = max(group.members, len(group.clients))
+        (group.present.add if isinstance(event, e.MemberJoined) else group.present.discard)(member)
+        group.members = max(group.members, len(group.present))
         group.formed_us = group.formed_us or event.at_us
 
 

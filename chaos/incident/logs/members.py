@@ -60,7 +60,9 @@ def find(history: History, inventory: Inventory) -> list[Change]:
 
 def _gone(x: e.MemberFailed | e.MemberLeft, after: list[e.Event], late: list[e.PollTimeExceeded]) -> Change:
     client = client_of(x.member)
-    back = next((y for y in after if isinstance(y, e.MemberJoined) and client_of(y.member) == client), None)
+    joined = [y for y in after if isinstance(y, e.MemberJoined)]
+    # by the protocol of KIP-848 a member id tells no client: whoever comes next is taken for the one that left
+    back = next((y for y in joined if client_of(y.member) == client or _nameless(x)), None)
     slow = [y for y in late if y.client == client and abs(y.at_us - x.at_us) <= NEAR_US][:1]
     signs = [y.source for y in slow] + [x.source, *_rebalance(after)] + ([back.source] if back else [])
     doubts: tuple[str, ...] = ()
@@ -77,6 +79,10 @@ def _gone(x: e.MemberFailed | e.MemberLeft, after: list[e.Event], late: list[e.P
     return Change(x.group, client, why, at_us, back.at_us if back else None, tuple(signs), doubts)
 
 
+def _nameless(x: e.MemberJoined | e.MemberFailed | e.MemberLeft) -> bool:
+    return client_of(x.member) == x.member and "[GroupId " in x.source.text
+
+
 def _rebalance(after: list[e.Event]) -> tuple[Source, ...]:
     """The rebalance that follows."""
     return tuple(y.source for y in [y for y in after if isinstance(y, e.RebalanceBegan | e.RebalanceDone)][:1])
@@ -90,4 +96,6 @@ def _others_stay(after: list[e.Event]) -> bool:
 def _is_new(x: e.MemberJoined, before: list[e.Event], group: Group) -> bool:
     """Whether it is a client that was not there before, and not one of those that come together at the start."""
     known = {client_of(m) for y in before if (m := getattr(y, "member", None))}
+    if _nameless(x) and any(isinstance(y, e.MemberFailed | e.MemberLeft) for y in before):
+        return False
     return client_of(x.member) not in known and group.formed_us is not None and x.at_us > group.formed_us + NEAR_US

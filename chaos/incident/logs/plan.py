@@ -51,6 +51,7 @@ class Plan:
     records: int | None
     records_sources: list[Source]
     left_out: int = 0
+    containers: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,13 +78,35 @@ def make(
     faults = faults[:MOST_FAULTS]
     _name(faults)
     records, sources = timing.records_before(history, faults[0].at_us) if faults else (None, [])
-    lossy = settings.loses_by_acks and bool(found.cuts)
+    lost = [c for c in found.cuts if _had_led(c, found.outages, inventory)]
+    lossy = settings.loses_by_acks and bool(lost)
     timing.place(inventory, faults, records)
     for election in found.unclean:
         _alone(election, faults)
     if lossy:
-        faults = _frozen(faults, found.cuts, inventory)
-    return Plan(faults, lossy or bool(found.unclean), records, sources, left_out)
+        faults = _frozen(faults, lost, inventory)
+    return Plan(faults, lossy or bool(found.unclean), records, sources, left_out, _isolating(faults, inventory))
+
+
+def _had_led(c: Cut, outages: list[Outage], inventory: Inventory) -> bool:
+    """Whether what was cut off was written by its leader, before it was away; followers cut off what they ran ahead."""
+    return any(
+        o.broker == c.broker and o.at_us <= c.at_us and c.partition in inventory.led_by(o.broker, o.at_us)
+        for o in outages
+    )
+
+
+def _isolating(faults: list[Planned], inventory: Inventory) -> bool:
+    """Let brokers be cut off for real where the driver of containers can do all of it; else a pause stands for it."""
+    apart = [f for f in faults if f.how is How.CUT_OFF]
+    able = not inventory.zookeeper and not any(f.kind == "disk.limit" for f in faults)
+    for fault in apart:
+        if able:
+            fault.kind = "broker.isolate"
+            fault.todo.append("needs containers (driver: docker); from its peers only, or from clients too? see `cut`")
+        else:
+            fault.todo.append("a pause stands for the cut: it cannot isolate beside disk.limit or with ZooKeeper")
+    return bool(apart) and able
 
 
 def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[int], int]) -> Planned:
@@ -106,7 +129,7 @@ def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[
         target = {"follower_of": followed[0]}
     else:
         target = {"broker": number(o.broker)}
-    planned = Planned(name, kind, target, {}, o.at_us, o.back_us, signs=o.signs, broker=o.broker)
+    planned = Planned(name, kind, target, {}, o.at_us, o.back_us, signs=o.signs, broker=o.broker, how=o.how)
     planned.says.append(f"broker {o.broker} {o.how.value}; it {', and '.join(roles) or _idle(followed)}")
     planned.todo += [*_doubts(o), *o.doubts]
     if o.how is How.DISK and not ({"leader_of", "follower_of"} & target.keys()):
@@ -151,10 +174,6 @@ def _doubts(o: Outage) -> list[str]:
             return ["died, stopped, or cut off? Only the controller's log speaks of it"]
         case How.STILL:
             return ["a pause of the process (garbage collection, a frozen machine, a stuck disk) is assumed"]
-        case How.CUT_OFF:
-            return [
-                "cut off from the others: with `driver: docker`, kind broker.isolate is nearer; a pause stands for it"
-            ]
         case _:
             return []
 

@@ -47,7 +47,7 @@ def write(history: History, inventory: Inventory, plan: Plan, settings: Settings
     taken_entries = {clientparts.producer_name(i): "\0" for i in range(len(topics))}
     for group in clientparts.groups(inventory, plan):
         names.entries[group.name] = name_for(group.name, taken_entries)
-    _cluster(page, inventory, names)
+    _cluster(page, inventory, plan, names)
     _topics(page, inventory, topics, left, names)
     clientparts.producers(page, inventory, plan, settings, names)
     clientparts.consumers(page, inventory, plan, settings, names)
@@ -101,8 +101,10 @@ def _summary(plan: Plan) -> str:
     return "; ".join(words[:3]) or "nothing was seen to fail"
 
 
-def _cluster(page: Page, inventory: Inventory, names: clientparts.Names) -> None:
+def _cluster(page: Page, inventory: Inventory, plan: Plan, names: clientparts.Names) -> None:
     page.head("cluster")
+    if plan.containers:
+        page.put("driver", "docker", 2)
     ids = inventory.brokers
     if ids != list(names.brokers.values()):
         page.comment(

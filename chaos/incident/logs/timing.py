@@ -13,6 +13,7 @@ from chaos.incident.logs import events as e
 from chaos.incident.logs.events import Source
 from chaos.incident.logs.history import History
 from chaos.incident.logs.inventory import Inventory, internal
+from chaos.incident.logs.outages import How
 from chaos.scenario.units import format_duration
 
 LONGEST_S = 20.0
@@ -38,6 +39,7 @@ class Planned:
     signs: tuple[Source, ...] = ()
     broker: int | None = None
     """Whose outage it is, by its id in the incident."""
+    how: How | None = None
 
 
 def records_before(history: History, at_us: int) -> tuple[int | None, list[Source]]:
