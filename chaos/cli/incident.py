@@ -36,7 +36,7 @@ def from_logs(
     ],
     out: Annotated[Path | None, typer.Option(help="Write the scenario here, not to the standard output.")] = None,
     timezone: Annotated[
-        str | None, typer.Option(metavar="ZONE", help="Zone of times that are written without one. [default: UTC]")
+        str | None, typer.Option(metavar="ZONE", help="Zone of times that are written without one; UTC if left out.")
     ] = None,
     clients: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings of producers and consumers: properties or YAML.")
