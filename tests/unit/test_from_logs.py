@@ -132,6 +132,7 @@ def test_a_clock_that_is_off_is_put_right_if_that_shows_twice(changed):
     skewed, text = made(ahead)
     assert re.search(r"the clock of broker 3 is 3,(599|600)\.\d s ahead of that of broker 1", text)
     assert skewed.faults[0].heal.after == pytest.approx(straight.faults[0].heal.after, abs=0.5)
+    assert re.search(r"# 23:47:00\.\d+  broker 3 leads orders/0, epoch 1", text)
 
 
 def test_clocks_that_differ_once_are_told_and_left_alone(changed):
@@ -148,8 +149,11 @@ def test_rotated_and_compressed_files_are_read_as_one(changed):
     with gzip.open(file.with_name("server.log.1.gz"), "wt") as f:
         f.writelines(lines[:21])
     file.write_text("".join(lines[21:]))
+    # a file with nothing in it that names a broker is of the broker whose other files lie there
+    oldest = "[2026-11-21 20:00:00,000] INFO Kafka version: 2.8.2 (org.apache.kafka.common.utils.AppInfoParser)\n"
+    file.with_name("server.log.2").write_text(oldest)
     parts, text = made(folder)
-    assert parts == whole
+    assert parts == whole and "does not tell whose it is" not in text
     assert "kafka-3/server.log.1.gz" in text
 
 
