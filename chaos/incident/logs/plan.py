@@ -12,7 +12,7 @@ from chaos.incident.logs.clients import Settings
 from chaos.incident.logs.events import Source
 from chaos.incident.logs.history import History
 from chaos.incident.logs.inventory import Inventory, Topic
-from chaos.incident.logs.losses import Cut, Unclean
+from chaos.incident.logs.losses import Cut, Shorter, Unclean
 from chaos.incident.logs.members import Change, Why
 from chaos.incident.logs.outages import How, Outage
 from chaos.incident.logs.timing import Planned
@@ -22,6 +22,7 @@ TOGETHER_US = 2 * 10**6
 """Outages that begin so close together are one fault."""
 AFTERMATH_US = 20 * 10**6
 """So long after a coordinator's return its members may still time out because of it."""
+ONLY_PROCESSES = ("disk.limit", "broker.wipe", "log.truncate")
 NO_GROUP = ""
 """In place of a group, where the member is a producer."""
 MOST_FAULTS = 12
@@ -62,6 +63,7 @@ class Found:
     changes: list[Change]
     cuts: list[Cut]
     unclean: list[Unclean]
+    shorter: list[Shorter]
 
 
 def make(
@@ -69,6 +71,8 @@ def make(
 ) -> Plan:
     """The plan. `number` gives the scenario's number of a broker."""
     faults = [_outage(o, inventory, found.cuts, number) for o in found.outages]
+    for short in found.shorter:
+        _of_its_disk(short, faults)
     faults = _followers_together(faults, inventory)
     own = [c for c in found.changes if not _follows(c, found.outages, inventory, faults)]
     faults += [_change(c, inventory, settings) for c in own]
@@ -99,13 +103,15 @@ def _had_led(c: Cut, outages: list[Outage], inventory: Inventory) -> bool:
 def _isolating(faults: list[Planned], inventory: Inventory) -> bool:
     """Let brokers be cut off for real where the driver of containers can do all of it; else a pause stands for it."""
     apart = [f for f in faults if f.how is How.CUT_OFF]
-    able = not inventory.zookeeper and not any(f.kind == "disk.limit" for f in faults)
+    able = not inventory.zookeeper and not any(f.kind in ONLY_PROCESSES for f in faults)
     for fault in apart:
         if able:
             fault.kind = "broker.isolate"
             fault.todo.append("needs containers (driver: docker); from its peers only, or from clients too? see `cut`")
         else:
-            fault.todo.append("a pause stands for the cut: it cannot isolate beside disk.limit or with ZooKeeper")
+            fault.todo.append(
+                "a pause stands for the cut: containers can do no disk.limit, broker.wipe, log.truncate or ZooKeeper"
+            )
     return bool(apart) and able
 
 
@@ -142,6 +148,22 @@ def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[
 
 def _topic(partition: str, inventory: Inventory) -> Topic:
     return inventory.topics[partition.rpartition("/")[0]]
+
+
+def _of_its_disk(short: Shorter, faults: list[Planned]) -> None:
+    """A kill that also took records from the broker's disk."""
+    fault = next((f for f in reversed(faults) if f.broker == short.broker and f.at_us < short.at_us), None)
+    if fault is None or fault.kind != "broker.kill":
+        return
+    fault.signs += short.signs
+    if short.wiped:
+        fault.kind = "broker.wipe"
+        fault.says.append("it came back with an empty disk")
+    else:
+        fault.kind, fault.target = "log.truncate", {"leader_of": short.partition}
+        fault.says.append(
+            f"it came back with less of {short.partition} than it must have had, as after a loss of power"
+        )
 
 
 def _idle(followed: list[str]) -> str:
