@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from chaos.cli.view import View
 from chaos.errors import UsageError
@@ -44,11 +45,12 @@ def from_logs(
 ) -> None:
     """Write the skeleton of a scenario from logs of brokers (Kafka 2.8 to 4.3), with sources and TODOs."""
     from chaos.incident.logs.make import skeleton
+    from chaos.incident.logs.text import plain
 
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file, such as {out / 'incident.yaml'}")
     with View() as view:
-        text = skeleton(folder, timezone, clients, view.say)
+        text = skeleton(folder, timezone, clients, lambda words: view.say(escape(plain(words))))
         if out is None:
             sys.stdout.write(text)
             return
@@ -57,4 +59,4 @@ def from_logs(
         except OSError as e:
             raise UsageError(f"--out {out} cannot be written: {e.strerror}") from None
         todos = text.count("# TODO:")
-        view.say(f"{out}: {todos} TODOs to look at; then: python -m chaos show {out}")
+        view.say(f"{escape(str(out))}: {todos} TODOs to look at; then: python -m chaos show {escape(str(out))}")

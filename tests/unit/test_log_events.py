@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs import history, inventory, members, outages
+from chaos.incident.logs import history, inventory, losses, members, outages
 from chaos.incident.logs.layouts import LAYOUTS, layout_of
 from chaos.incident.logs.make import skeleton
 from chaos.incident.logs.outages import How
@@ -268,3 +268,44 @@ def test_members_without_client_ids_are_paired_in_their_order(tmp_path):
     (change,) = members.find(told, there)
     assert (change.client, change.why, (change.back_us - change.at_us) / 1e6) == ("a", members.Why.SESSION, 10)
     assert there.groups["g"].members == 2 and there.groups["g"].consumer_protocol
+
+
+LEADS = "Leader orders-0 with topic id Some(x) starts at leader epoch {e} from offset {o} with partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas [] . Previous leader {p} (state.change.logger)"
+LOADED = "Completed load of Log(dir=/data/orders-0, topicId=x, topic=orders, partition=0, logEndOffset={o}) with 1 segments (kafka.log.LogManager)"
+CREATED = "Created log for partition orders-0 in /data/orders-0 with properties {{}} (kafka.log.LogManager)"
+
+
+@pytest.mark.parametrize(
+    ("back_with", "wiped"),
+    [(LOADED.format(o=60), [False]), (CREATED, [True]), (LOADED.format(o=100), []), (LOADED.format(o=140), [])],
+)
+def test_a_leader_that_comes_back_with_less_lost_its_power_or_its_disk(tmp_path, back_with, wiped):
+    first = LEADS.format(e=0, o=0, p="None and previous leader epoch was -1.")
+    second = LEADS.format(e=1, o=100, p="Some(2) and previous leader epoch was 0.")
+    told = read(
+        tmp_path,
+        kafka_1=[*CONTROLLER, (21, second)],
+        kafka_2=[(0, START), (1, first), *busy((2, 11)), (30, START), (31, back_with), *busy((32, 60))],
+    )
+    assert [s.wiped for s in losses.shorter(told, outages.find(told))] == wiped
+    kind = {(): "broker.kill", (True,): "broker.wipe", (False,): "log.truncate"}[tuple(wiped)]
+    (fault,) = parse(skeleton(tmp_path), "skeleton").faults
+    assert (fault.kind, fault.target.leader_of) == (kind, "orders/0")
+
+
+def test_what_followers_cut_off_is_no_loss(tmp_path):
+    """Only what a leader wrote was acknowledged; followers that ran ahead of the next leader cut off what they have."""
+    leads = LEADS.format(e=1, o=100, p="Some(2) and previous leader epoch was 0.")
+    cut = "[UnifiedLog partition=orders-0, dir=/data] Truncating to offset 90 (kafka.log.UnifiedLog)"
+    (tmp_path / "acks").write_text("acks=1\n")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    read(
+        logs,
+        kafka_1=[*CONTROLLER, (21, leads)],
+        kafka_2=[(0, START), *busy((1, 11))],
+        kafka_3=[(0, START), *busy((1, 60)), (22, cut)],
+    )
+    scenario = parse(skeleton(logs, client_settings=tmp_path / "acks"), "skeleton")
+    assert [f.kind for f in scenario.faults] == ["broker.kill"]
+    assert not scenario.expect.lost_write.holds(1)

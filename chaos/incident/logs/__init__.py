@@ -14,6 +14,7 @@ losses     records that were cut off, and leaders that were not in sync
 clients    what the settings of producers and consumers say, from a properties or YAML file
 timing     when: triggers instead of times
 plan       faults with triggers, and the contract, of the scenario
+losing     so that a replay loses what the incident lost
 chronicle  what the logs say in order, as comments
 clientparts, text   the client entries of the file; YAML with comments
 make       all of that in a row

@@ -18,6 +18,8 @@ from chaos.incident.logs.reading import Clock, Entry, entries
 
 SILENCE_US = 2 * 10**6
 """Shorter gaps between two entries of a broker say nothing."""
+TOLD_EVERY = 50_000
+"""After so many entries of a broker the reader says how far it is."""
 AGAIN_US = 5 * 10**6
 """A lost connection that is reported again within this time is not kept again."""
 _SETTING = re.compile(r"^\s+([a-z][\w.]*) = (.*)$", re.MULTILINE)
@@ -102,7 +104,7 @@ def read(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] = lambda 
         )
         clock_of = {log.name: Clock(zone) for log in logs}
         streams = [_tagged(log, found, clock_of[log.name]) for log in logs]
-        _follow(node, heapq.merge(*streams, key=lambda pair: pair[0].at_us), history)
+        _follow(node, heapq.merge(*streams, key=lambda pair: pair[0].at_us), history, progress)
         history.guessed_zone |= any(clock.guessed_zone for clock in clock_of.values())
     for log in (log for log in found.logs if log.node == NOT_A_BROKER):
         history.events += _of_client(log, found, zone)
@@ -121,34 +123,43 @@ def _tagged(log: LogFile, found: Found, clock: Clock) -> Iterator[tuple[Entry, s
         yield entry, log.name
 
 
-def _follow(node: int, stream: Iterator[tuple[Entry, str]], history: History) -> None:
+def _follow(node: int, stream: Iterator[tuple[Entry, str]], history: History, progress: Callable[[str], None]) -> None:
     """Everything that one node says, in the order of its clock."""
     log = NodeLog(node)
     step = -1
     lost: dict[int, int] = {}
-    for entry, file in stream:
-        mark = Mark(entry.at_us, Source(file, entry.line, entry.message.split("\n", 1)[0][:300]))
+    before: tuple[Entry, str] | None = None
+    for number, (entry, file) in enumerate(stream, start=1):
+        if number % TOLD_EVERY == 0:
+            progress(f"broker {node}: {number:,} entries read, in {file}")
         found = list(events_of(entry, node, file))
         began = next((event.step for event in found if isinstance(event, JvmStep)), None)
-        if not log.lives or (began is not None and began <= step):
-            log.lives.append(Life(mark, mark, started=began is not None))
+        if before is None or (began is not None and began <= step):
+            if before:
+                log.lives[-1].last = _mark(*before)
+            log.lives.append(Life(mark := _mark(entry, file), mark, started=began is not None))
             step = -1
-        elif mark.at_us - log.lives[-1].last.at_us >= SILENCE_US:
-            log.silences.append(Silence(log.lives[-1].last, mark))
+        elif entry.at_us - before[0].at_us >= SILENCE_US:
+            log.silences.append(Silence(_mark(*before), _mark(entry, file)))
         if began is not None:
             step = began
-        log.lives[-1].last = mark
+        before = entry, file
         if "KafkaConfig values:" in entry.message:
             log.settings = dict(_SETTING.findall(entry.message))
-            log.settings_source = mark.source
+            log.settings_source = _mark(entry, file).source
         for event in found:
             if isinstance(event, PeerLost):
                 if event.at_us - lost.get(event.peer, -AGAIN_US) < AGAIN_US:
                     continue
                 lost[event.peer] = event.at_us
             history.events.append(event)
-    if log.lives:
+    if before:
+        log.lives[-1].last = _mark(*before)
         history.nodes[node] = log
+
+
+def _mark(entry: Entry, file: str) -> Mark:
+    return Mark(entry.at_us, Source(file, entry.line, entry.message.split("\n", 1)[0][:300]))
 
 
 def _of_client(log: LogFile, found: Found, zone: ZoneInfo) -> list[Event]:

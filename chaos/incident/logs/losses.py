@@ -8,6 +8,7 @@ from chaos.incident.logs import events as e
 from chaos.incident.logs.events import Source
 from chaos.incident.logs.history import History
 from chaos.incident.logs.inventory import internal
+from chaos.incident.logs.outages import How, Outage
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,42 @@ class Unclean:
     leader: int
     at_us: int
     signs: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Shorter:
+    """A broker came back with less than it had: an empty disk (`wiped`), or a log that ends too early."""
+
+    broker: int
+    partition: str
+    wiped: bool
+    at_us: int
+    signs: tuple[Source, ...]
+
+
+def shorter(history: History, outages: list[Outage]) -> list[Shorter]:
+    """At most one for each outage. A leader's log is never shorter than what the next leader begins with."""
+    found = (_shorter(history, o) for o in outages if o.how is How.DIED and o.back_us is not None)
+    return [s for s in found if s is not None]
+
+
+def _shorter(history: History, o: Outage) -> Shorter | None:
+    before = [x for x in history.events if x.at_us <= o.at_us]
+    after = [x for x in history.events if x.at_us > o.at_us]
+    had = {x.partition for x in before if x.node == o.broker and isinstance(x, e.LeaderStarted | e.FollowerStarted)}
+    made = {x.topic for x in after if isinstance(x, e.TopicCreated)}
+    for x in after:
+        partition = getattr(x, "partition", "")
+        if x.node != o.broker or partition not in had or internal(partition) or partition.rpartition("/")[0] in made:
+            continue
+        if isinstance(x, e.LogCreated):
+            return Shorter(o.broker, partition, True, x.at_us, (x.source,))
+        if isinstance(x, e.LogLoaded):
+            led = [y.node for y in before if isinstance(y, e.LeaderStarted) and y.partition == partition][-1:]
+            next_ = [y for y in after if isinstance(y, e.LeaderStarted) and y.partition == partition][:1]
+            if led == [o.broker] and next_ and next_[0].node != o.broker and next_[0].offset > x.end_offset:
+                return Shorter(o.broker, partition, False, x.at_us, (next_[0].source, x.source))
+    return None
 
 
 def cuts(history: History) -> list[Cut]:

@@ -20,7 +20,10 @@ def skeleton(
     settings = clients.read(client_settings)
     told = history.read(folder, zone, progress)
     there = inventory.take(told)
-    found = plan.Found(outages.find(told), members.find(told, there), losses.cuts(told), losses.unclean(told))
+    away = outages.find(told)
+    found = plan.Found(
+        away, members.find(told, there), losses.cuts(told), losses.unclean(told), losses.shorter(told, away)
+    )
     numbers = writer.numbers(there)
     planned = plan.make(told, there, found, settings, lambda broker: numbers.get(broker, 1))
     return writer.write(told, there, planned, settings, writer.Origin(str(folder), zone.key, timezone is not None))

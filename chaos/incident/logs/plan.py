@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs import timing
+from chaos.incident.logs import losing, timing
 from chaos.incident.logs.clients import Settings
 from chaos.incident.logs.events import Source
 from chaos.incident.logs.history import History
 from chaos.incident.logs.inventory import Inventory, Topic
-from chaos.incident.logs.losses import Cut, Unclean
+from chaos.incident.logs.losses import Cut, Shorter, Unclean
 from chaos.incident.logs.members import Change, Why
 from chaos.incident.logs.outages import How, Outage
 from chaos.incident.logs.timing import Planned
@@ -22,6 +22,7 @@ TOGETHER_US = 2 * 10**6
 """Outages that begin so close together are one fault."""
 AFTERMATH_US = 20 * 10**6
 """So long after a coordinator's return its members may still time out because of it."""
+ONLY_PROCESSES = ("disk.limit", "broker.wipe", "log.truncate")
 NO_GROUP = ""
 """In place of a group, where the member is a producer."""
 MOST_FAULTS = 12
@@ -62,6 +63,7 @@ class Found:
     changes: list[Change]
     cuts: list[Cut]
     unclean: list[Unclean]
+    shorter: list[Shorter]
 
 
 def make(
@@ -69,6 +71,8 @@ def make(
 ) -> Plan:
     """The plan. `number` gives the scenario's number of a broker."""
     faults = [_outage(o, inventory, found.cuts, number) for o in found.outages]
+    for short in found.shorter:
+        losing.of_its_disk(short, faults)
     faults = _followers_together(faults, inventory)
     own = [c for c in found.changes if not _follows(c, found.outages, inventory, faults)]
     faults += [_change(c, inventory, settings) for c in own]
@@ -78,34 +82,28 @@ def make(
     faults = faults[:MOST_FAULTS]
     _name(faults)
     records, sources = timing.records_before(history, faults[0].at_us) if faults else (None, [])
-    lost = [c for c in found.cuts if _had_led(c, found.outages, inventory)]
+    lost = [c for c in found.cuts if losing.had_led(c, found.outages, inventory)]
     lossy = settings.loses_by_acks and bool(lost)
     timing.place(inventory, faults, records)
     for election in found.unclean:
-        _alone(election, faults)
+        losing.alone(election, faults)
     if lossy:
-        faults = _frozen(faults, lost, inventory)
+        faults = losing.frozen(faults, lost, inventory)
     return Plan(faults, lossy or bool(found.unclean), records, sources, left_out, _isolating(faults, inventory))
-
-
-def _had_led(c: Cut, outages: list[Outage], inventory: Inventory) -> bool:
-    """Whether what was cut off was written by its leader, before it was away; followers cut off what they ran ahead."""
-    return any(
-        o.broker == c.broker and o.at_us <= c.at_us and c.partition in inventory.led_by(o.broker, o.at_us)
-        for o in outages
-    )
 
 
 def _isolating(faults: list[Planned], inventory: Inventory) -> bool:
     """Let brokers be cut off for real where the driver of containers can do all of it; else a pause stands for it."""
     apart = [f for f in faults if f.how is How.CUT_OFF]
-    able = not inventory.zookeeper and not any(f.kind == "disk.limit" for f in faults)
+    able = not inventory.zookeeper and not any(f.kind in ONLY_PROCESSES for f in faults)
     for fault in apart:
         if able:
             fault.kind = "broker.isolate"
             fault.todo.append("needs containers (driver: docker); from its peers only, or from clients too? see `cut`")
         else:
-            fault.todo.append("a pause stands for the cut: it cannot isolate beside disk.limit or with ZooKeeper")
+            fault.todo.append(
+                "a pause stands for the cut: containers can do no disk.limit, broker.wipe, log.truncate or ZooKeeper"
+            )
     return bool(apart) and able
 
 
@@ -245,52 +243,6 @@ def _name(faults: list[Planned]) -> None:
         counts[fault.name] = counts.get(fault.name, 0) + 1
         if counts[fault.name] > 1:
             fault.name = f"{fault.name}-{counts[fault.name]}"
-
-
-def _alone(election: Unclean, faults: list[Planned]) -> None:
-    """Before an unclean election the one that was behind must not come back while the last leader still runs."""
-    behind = next((f for f in faults if f.broker == election.leader and f.at_us < election.at_us), None)
-    last = next(
-        (
-            f
-            for f in reversed(faults)
-            if f.target == {"leader_of": election.partition} and f is not behind and f.at_us <= election.at_us
-        ),
-        None,
-    )
-    if behind is None or last is None or faults.index(behind) > faults.index(last):
-        return
-    behind.heal = {"when": {"after": last.name}}
-    last.when = {"after": f"{behind.name}.proven + 2s"}
-    last.heal = {"when": {"after": f"{last.name}.proven + 1s"}}
-    last.says.append(f"it led {election.partition} alone; then broker {election.leader}, which was behind, was elected")
-    last.signs += election.signs
-
-
-def _frozen(faults: list[Planned], cuts: list[Cut], inventory: Inventory) -> list[Planned]:
-    """Where a leader died with records that nobody else had, followers must have lagged: they stand still before."""
-    for i, fault in enumerate(faults):
-        partition = fault.target.get("leader_of")
-        cut = next((c for c in cuts if c.partition == partition and c.at_us > fault.at_us), None)
-        topic = inventory.topics.get((partition or "").rpartition("/")[0])
-        if fault.kind != "broker.kill" or cut is None or topic is None or topic.replicas < 2:
-            continue
-        freeze = Planned("freeze", "broker.pause", {"followers_of": partition}, fault.when, fault.at_us)
-        freeze.heal = {"when": {"after": fault.name}}
-        freeze.says.append(
-            f"not in the logs, but inferred: broker {cut.broker} threw away {_count(cut.records)} from offset "
-            f"{cut.offset} on, so the followers of {partition} lagged when it died; they stand still for less than "
-            "a session"
-        )
-        freeze.todo.append("why did they lag? (slow disks or network, replica.lag.time.max.ms)")
-        freeze.signs = cut.signs
-        fault.when = {"after": f"{freeze.name}.proven + 500ms"}
-        return [*faults[:i], freeze, *faults[i:]]
-    return faults
-
-
-def _count(records: int | None) -> str:
-    return "records" if records is None else f"{records:,} records"
 
 
 def _some(names: list[str]) -> str:
