@@ -17,7 +17,9 @@ def ddmin(parts: Sequence[T], stays: Callable[[Sequence[T]], bool]) -> list[T]:
     """The parts that are needed: leaving out any single one of those returned makes `stays` false (1-minimal).
 
     `stays` is asked whether what is looked for is still there with only these parts, in their order; with all of them
-    it is taken to be. What was asked once is not asked again. Whatever `stays` raises ends the search.
+    it is taken to be. Complements are asked about before the pieces themselves: what an anomaly takes is mostly several
+    things at once, so that a small piece alone is mostly a run for nothing. What was asked once is not asked again.
+    Whatever `stays` raises ends the search.
     """
     asked: dict[tuple[int, ...], bool] = {}
 
@@ -34,14 +36,14 @@ def ddmin(parts: Sequence[T], stays: Callable[[Sequence[T]], bool]) -> list[T]:
     while len(left) > 1:
         cuts = [left[i * len(left) // pieces : (i + 1) * len(left) // pieces] for i in range(pieces)]
         complements = [[n for n in left if n not in set(cut)] for cut in cuts]
-        if smaller := next((cut for cut in cuts if len(cut) < len(left) and there(cut)), None):
-            left, pieces = smaller, 2
-        elif smaller := next((rest for rest in complements if rest and there(rest)), None):
+        if smaller := next((rest for rest in complements if rest and there(rest)), None):
             left, pieces = smaller, max(pieces - 1, 2)
-        elif pieces < len(left):
-            pieces = min(len(left), 2 * pieces)
-        else:
+        elif pieces == len(left):  # 1-minimal
             break
+        elif smaller := next((cut for cut in cuts if there(cut)), None):
+            left, pieces = smaller, 2
+        else:
+            pieces = min(len(left), 2 * pieces)
     return [parts[i] for i in left]
 
 
