@@ -3,9 +3,10 @@
     reproduce
 
 One task, for one command answers; it holds no logic of its own. `source` is a bundle (or a run directory, or a
-scenario). The run is green if the question was answered: the replay showed the same, the repetition has its rates, the
-smallest scenario or the first release was found. What was found is in the task's log and below `runs_dir`, whose path
-is what goes on by XCom. If Airflow ends the task, everything that it started ends with it.
+scenario). It holds a slot of the pool for clusters from its beginning to its end. The run is green if the question was
+answered: the replay showed the same, the repetition has its rates, the smallest scenario or the first release was
+found. What was found is in the task's log and below `runs_dir`, whose path is what goes on by XCom. If Airflow ends the
+task, everything that it started ends with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 PROJECT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(PROJECT))  # Airflow puts only the DAG folder on the path, whichever Airflow it is
 
+from aftershock_places import POOL  # noqa: E402
 from airflow.sdk import DAG, Param, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -40,7 +42,7 @@ PARAMS = {
 }
 
 
-@task(retries=0)
+@task(retries=0, **POOL)
 def reproduce(params: dict[str, Any]) -> str:
     """Run the command that answers, and hand on where its runs are."""
     argv = [sys.executable, "-m", "chaos", *arguments(params)]
