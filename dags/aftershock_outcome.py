@@ -37,9 +37,8 @@ LAST_WORDS = "the run broke off before its verdict; see the log of the task that
 
 def asset(scenario: str, what: str) -> Asset:
     """The asset of a scenario's verdicts (`verdict`), or of its passes (`pass`)."""
-    return Asset(
-        name=f"aftershock/{scenario}/{what}", uri=f"aftershock://scenario/{scenario}/{what}", group="aftershock"
-    )
+    # no URI of its own: another DAG's Asset(name) would then be another asset of this name, of which one gets inactive
+    return Asset(f"aftershock/{scenario}/{what}")
 
 
 def told(run_dir: str | None) -> dict[str, Any]:

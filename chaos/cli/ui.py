@@ -94,6 +94,7 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         # a cluster's tasks run one after another but for its end, and what waits for a place takes no slot
         "AIRFLOW__CORE__PARALLELISM": str(clusters + 1),
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # its 5 s are few beside brokers and Spark on two cores
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # who writes `schedule:` has asked for it
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         # an edited scenario is seen that much later; to read them all keeps the scheduler from SQLite for seconds

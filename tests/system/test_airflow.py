@@ -14,11 +14,12 @@ pytestmark = pytest.mark.airflow
 
 INSPECT = """
 import json
+from airflow.sdk import Asset
 from airflow.dag_processing.dagbag import DagBag
 bag = DagBag("dags")
 print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
     dag_id: {"schedule": getattr(dag.timetable, "expression", None), "outlets": {
-                 t.task_id: [a.name for a in t.outlets] for t in dag.tasks if t.outlets},
+                 t.task_id: [a.name for a in t.outlets if a == Asset(a.name)] for t in dag.tasks if t.outlets},
              "pools": {t.task_id: t.pool for t in dag.tasks}, "upstream": {
                  t.task_id: sorted(t.upstream_task_ids) for t in dag.tasks},
              "notifies": bool(dag.on_failure_callback),
