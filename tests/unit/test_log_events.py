@@ -245,11 +245,11 @@ def test_why_a_member_went(tmp_path, gone, why):
     assert (second.client, second.why) == ("c3", members.Why.NEW)
 
 
-def test_a_broker_that_was_cut_off_needs_containers(tmp_path):
+def test_a_broker_that_was_cut_off_is_isolated(tmp_path):
     read(tmp_path, kafka_1=CONTROLLER, kafka_2=[(0, START), *busy((1, 60)), (14, NO_HEARTBEAT)])
     scenario = parse(text := skeleton(tmp_path), "skeleton")
     (fault,) = scenario.faults
-    assert (fault.kind, fault.target.broker, scenario.cluster.driver) == ("broker.isolate", 2, "docker")
+    assert (fault.kind, fault.target.broker, scenario.cluster.driver) == ("broker.isolate", 2, "process")
     assert "TODO: no topic was seen; this one is made up" in text
     assert "kafka-2/server.log:16: [BrokerLifecycleManager id=2] Unable" in text
 

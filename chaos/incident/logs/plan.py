@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.cluster import capabilities
 from chaos.incident.logs import events as e
 from chaos.incident.logs import losing, timing
 from chaos.incident.logs.clients import Settings
@@ -93,18 +94,24 @@ def make(
 
 
 def _isolating(faults: list[Planned], inventory: Inventory) -> bool:
-    """Let brokers be cut off for real where the driver of containers can do all of it; else a pause stands for it."""
+    """Let brokers be cut off for real where that can be done; else a pause stands for it.
+
+    Returns whether it takes containers: not where plain processes can be isolated.
+    """
     apart = [f for f in faults if f.how is How.CUT_OFF]
-    able = not inventory.zookeeper and not any(f.kind in ONLY_PROCESSES for f in faults)
+    plain = "isolate" in capabilities("process")
+    able = not inventory.zookeeper and (plain or not any(f.kind in ONLY_PROCESSES for f in faults))
     for fault in apart:
         if able:
             fault.kind = "broker.isolate"
-            fault.todo.append("needs containers (driver: docker); from its peers only, or from clients too? see `cut`")
+            fault.todo.append(
+                "was it cut off from its peers only, or from clients too, and both ways? see `cut` and `direction`"
+            )
         else:
             fault.todo.append(
                 "a pause stands for the cut: containers can do no disk.limit, broker.wipe, log.truncate or ZooKeeper"
             )
-    return bool(apart) and able
+    return bool(apart) and able and not plain
 
 
 def _outage(o: Outage, inventory: Inventory, cuts: list[Cut], number: Callable[[int], int]) -> Planned:
