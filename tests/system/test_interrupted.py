@@ -12,18 +12,35 @@ from tests.system.platform import chaos, left_running, start
 pytestmark = pytest.mark.kafka
 
 
-def under_way(runs_dir, process):
-    """Wait until records are acknowledged."""
+LASTING = """
+title: Everything that must not outlast a run, at once
+cluster: {brokers: 3}
+topics: [{name: orders, partitions: 3, replication_factor: 3}]
+producers: [{name: shop, topic: orders, rate: 200/s, records: 40000}]
+consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders]}]
+faults:
+  - {name: sleep, kind: consumer.pause, target: {member: billing/1}, when: {acked: 200}, heal: {after: 10m}}
+  - {name: full, kind: disk.limit, target: {leader_of: orders/0}, when: {acked: 200}, heal: {after: 10m}}
+  - {name: apart, kind: broker.isolate, target: {follower_of: orders/0}, when: {acked: 200}, heal: {after: 10m}}
+  - {name: slow, kind: wire.slow, target: {broker: 3}, latency: 50ms, when: {acked: 200}, heal: {after: 10m}}
+  - {name: stop, kind: broker.pause, target: {broker: 3}, when: {after: slow.injected}, heal: {after: 10m}}
+"""
 
-    def acked():
+
+def under_way(runs_dir, process, happened=lambda events: any(e.get("acked") for e in events), words="no record acked"):
+    """Wait until records are acknowledged, or whatever else has to have happened."""
+
+    def seen():
         assert process.poll() is None, process.stderr.read()[-2000:]
-        for events in runs_dir.glob("*/events.jsonl"):
-            kinds = [json.loads(line) for line in events.read_text().splitlines()]
-            if any(e["kind"] == "progress" and e["acked"] > 0 for e in kinds):
-                return True
-        return False
+        lines = [line for file in runs_dir.glob("*/events.jsonl") for line in file.read_text().splitlines()]
+        return happened([json.loads(line) for line in lines])
 
-    wait_until(acked, 120, "no record was ever acknowledged")
+    wait_until(seen, 180, words)
+
+
+def injected(events):
+    """How many faults are at work."""
+    return sum(e["kind"] == "fault" and e["phase"] == "injected" for e in events)
 
 
 def test_ctrl_c_ends_everything(tmp_path):
@@ -58,6 +75,21 @@ def test_what_even_the_reaper_could_not_end_is_listed_and_collected(tmp_path):
     assert {"gone"} == {p["owner"] for p in listed if p["run_id"] == run.name}
     assert chaos("gc", "--run", run.name).code == 0
     assert left_running(tmp_path) == []
+
+
+def test_what_faults_did_to_processes_disks_and_links_goes_with_them(tmp_path):
+    (tmp_path / "lasting.yaml").write_text(LASTING)
+    runs = tmp_path / "runs"
+    process = start("run", tmp_path / "lasting.yaml", "--runs-dir", runs)
+    under_way(runs, process, lambda events: injected(events) == 5, "not all faults are at work")
+    reaper = next(m for m in find_marked() if runs in m.run_dir.parents and m.role == "reaper")
+    reaper.identity.signal(signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=30)
+    assert {"proxy", "switch"} < {role.partition(" of ")[0] for role in left_running(runs)}
+    assert chaos("gc").code == 0
+    assert left_running(runs) == []
+    assert not [folder for folder in runs.glob("*/brokers") if any(folder.iterdir())]
 
 
 def test_a_run_killed_half_way_is_judged_inconclusive_never_green(tmp_path):
