@@ -57,7 +57,10 @@ class _OfAMember:
 
 @dataclass
 class ConsumerSlow(_OfAMember):
-    """A consumer that takes longer for each record than its poll interval allows for a batch."""
+    """A consumer that takes longer for each record than its poll interval allows for a batch.
+
+    Proof: its member id left the group, or partitions that it had belong to another member.
+    """
 
     def inject(self, world: World) -> str:
         """Order it to be slow."""
@@ -80,7 +83,11 @@ class ConsumerSlow(_OfAMember):
 
 @dataclass
 class ConsumerCrash(_OfAMember):
-    """A consumer that dies without a word. In assign mode, where no group notices, its exit itself is the proof."""
+    """A consumer that dies without a word.
+
+    Proof: its member id left the group, or partitions that it had belong to another member. In assign mode, where no
+    group notices, its exit itself is the proof.
+    """
 
     _restarted: bool = False
 
@@ -111,7 +118,11 @@ class ConsumerCrash(_OfAMember):
 
 @dataclass
 class ConsumerPause(_OfAMember):
-    """A consumer that stands still. In assign mode, where no group notices, what it does not deliver is the proof."""
+    """A consumer that stands still.
+
+    Proof: its member id left the group, or partitions that it had belong to another member. In assign mode, where no
+    group notices, what it does not deliver is the proof.
+    """
 
     _paused: bool = False
     _delivered: int = 0
@@ -144,7 +155,11 @@ class ConsumerPause(_OfAMember):
 
 @dataclass
 class ConsumerLeave(_OfAMember):
-    """A consumer that leaves in good order. In assign mode its exit itself is the proof."""
+    """A consumer that leaves in good order.
+
+    Proof: its member id left the group, or partitions that it had belong to another member. In assign mode its exit
+    itself is the proof.
+    """
 
     _left: bool = False
     _back: bool = False
@@ -202,7 +217,11 @@ class ConsumerJoin(_OfAMember):
 
 @dataclass
 class ConsumerChurn(_OfAMember):
-    """A consumer that leaves and joins, again and again. Proof: the coordinator lists it under another member id."""
+    """A consumer that leaves and joins, again and again.
+
+    Proof: the coordinator lists it under another member id. In assign mode, where there is none, its next incarnation
+    itself is the proof.
+    """
 
     _begun: bool = False
 

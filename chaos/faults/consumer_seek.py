@@ -12,7 +12,10 @@ from chaos.scenario.faults.consumer import ConsumerSeek as ConsumerSeekSpec
 
 @dataclass
 class ConsumerSeek:
-    """Proof: the position of a partition is not where it was, and the consumer has delivered from there since."""
+    """A consumer that reads on from elsewhere.
+
+    Proof: the position of a partition is not where it was, and the consumer has delivered from there since.
+    """
 
     spec: FaultSpec
     resolved: str = ""

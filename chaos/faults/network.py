@@ -74,7 +74,11 @@ class _OfACut:
 
 @dataclass
 class BrokerIsolate(_OfACut):
-    """Cut a broker off from its peers, its clients, or both. Proof: its peers noticed; a client's request hangs."""
+    """Cut a broker off from its peers, its clients, or both.
+
+    Proof where peers were cut: it was fenced, or the ISR of a partition shrank on either side, or it lost the lead.
+    Where clients alone were: it leaves a client's request unanswered.
+    """
 
     healed = "is reached again"
 
@@ -139,7 +143,10 @@ class LinkCut(_OfACut):
 
 @dataclass
 class BrokerDisconnect:
-    """Take a broker off the network. Proof: its peers noticed."""
+    """Take a broker off the network.
+
+    Proof: its peers noticed: it was fenced, or the ISR of a partition shrank, or it lost the lead.
+    """
 
     spec: FaultSpec
     resolved: str = ""

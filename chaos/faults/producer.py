@@ -17,7 +17,10 @@ UNREPORTED_TIMEOUT_S = 30.0
 
 @dataclass
 class ProducerCrash:
-    """A producer that dies without a word, at will with records in the log of which it was never told."""
+    """A producer that dies without a word, at will with records in the log of which it was never told.
+
+    Proof: its process is gone.
+    """
 
     spec: FaultSpec
     resolved: str = ""
@@ -76,7 +79,10 @@ class ProducerCrash:
 
 @dataclass
 class ProducerFence:
-    """Two processes with one transactional.id: the later one is let in, and the earlier one shut out."""
+    """Two processes with one transactional.id: the later one is let in, and the earlier one shut out.
+
+    Proof: the earlier one ended, and said that it was fenced.
+    """
 
     spec: FaultSpec
     resolved: str = ""

@@ -79,19 +79,19 @@ class _OfFrames(_OfARule):
 
 
 class WireDrop(_OfFrames):
-    """Swallow frames."""
+    """Swallow frames. Proof: the proxy counted at least one that it hit."""
 
     act, done = "drop", "dropped"
 
 
 class WireDelay(_OfFrames):
-    """Hold frames back."""
+    """Hold frames back. Proof: the proxy counted at least one that it hit."""
 
     act, done = "delay", "delayed"
 
 
 class WireCut(_OfFrames):
-    """Close the connection in place of a frame."""
+    """Close the connection in place of a frame. Proof: the proxy counted at least one that it hit."""
 
     act, done = "cut", "lost with their connection"
 

@@ -77,21 +77,21 @@ class ResetOffsets(FaultSpec):
 
 
 class DeleteGroup(FaultSpec):
-    """Delete a group without members, with all of its offsets."""
+    """Delete a group without members, with all of its offsets; it stays deleted until its members come back."""
 
     targets = GROUP
     kind: Literal["group.delete"]
 
 
 class ElectPreferred(FaultSpec):
-    """Let the preferred replica, the first in the list, lead again."""
+    """Let the preferred replica, the first in the list, lead again; it stays the leader."""
 
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.preferred"]
 
 
 class ElectUnclean(FaultSpec):
-    """Let a replica lead that is not in sync, where no other is there; what it lacks is lost."""
+    """Let a replica lead that is not in sync, where no other is there: what it lacks is lost; it stays the leader."""
 
     targets = TOPIC_OR_PARTITION
     kind: Literal["election.unclean"]

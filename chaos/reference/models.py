@@ -1,0 +1,101 @@
+"""What a model of a scenario takes, read from its JSON Schema: names, kinds of values, defaults, meanings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticUndefined
+
+from chaos.reference.markdown import code
+from chaos.scenario.units import Duration, Rate, Size, format_duration, format_size
+
+_UNITS = {
+    TypeAdapter(unit).json_schema()["pattern"]: (word, shown)
+    for unit, word, shown in (
+        (Duration, "a duration, such as `5s`", format_duration),
+        (Size, "a size, such as `64MiB`", format_size),
+        (Rate, "a rate, such as `500/s`", lambda rate: f"{rate:g}/s"),
+    )
+}
+_SCALAR = "true or false or a whole number or a number or text"
+_PLAIN = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+
+def rows(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[tuple[str, str, str, str]]:
+    """Of each field: its name, what it takes, its default, and what it means."""
+    schema = model.model_json_schema()
+    definitions = schema.get("$defs", {})
+    if "$ref" in schema:  # a model that holds itself
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
+    return [
+        (f"`{name}`", _takes(part, definitions), _default(model, name, part), part.get("description", ""))
+        for name, part in schema["properties"].items()
+        if name not in set(leave_out)
+    ]
+
+
+def _takes(part: dict[str, Any], definitions: dict[str, Any]) -> str:
+    if (unit := _unit(part)) is not None:
+        return unit[0]
+    if "$ref" in part:
+        name = part["$ref"].rpartition("/")[2]
+        return _takes(definitions[name], definitions) if "enum" in definitions[name] else f"*{name}*"
+    if "const" in part:
+        return literal(part["const"])
+    if "enum" in part:
+        return ", ".join(literal(value) for value in part["enum"] if value is not None)
+    if several := part.get("anyOf") or part.get("oneOf"):
+        arms = [_takes(p, definitions) for p in several if p.get("type") != "null"]
+        return " or ".join(dict.fromkeys(arms))
+    if part.get("type") == "array":
+        return f"a list of {_takes(part.get('items', {}), definitions)}"
+    if part.get("type") == "object":
+        of = part.get("additionalProperties")
+        each = _takes(of, definitions) if isinstance(of, dict) else _SCALAR
+        return f"by name: {each}" if each != _SCALAR else "values by name"
+    kind: Any = part.get("type")
+    kinds: list[str] = kind if isinstance(kind, list) else [str(kind)]
+    return " or ".join(_PLAIN.get(k, "anything") for k in kinds) + _bounds(part)
+
+
+def _bounds(part: dict[str, Any]) -> str:
+    low, above, high = part.get("minimum"), part.get("exclusiveMinimum"), part.get("maximum")
+    if low is not None and high is not None:
+        return f", {low:g} to {high:g}"
+    if above is not None:
+        return f" above {above:g}" + (f", at most {high:g}" if high is not None else "")
+    if low is not None:
+        return f", at least {low:g}"
+    return f", at most {high:g}" if high is not None else ""
+
+
+def _unit(part: dict[str, Any]) -> tuple[str, Any] | None:
+    return _UNITS.get(str(part.get("pattern")))
+
+
+def _default(model: type[BaseModel], name: str, part: dict[str, Any]) -> str:
+    """What holds when the field is left out."""
+    found = model.model_fields[name]
+    if found.is_required():
+        return "**required**"
+    value = found.default
+    if value is PydanticUndefined or value is None or value in ([], {}, ""):
+        return ""
+    if isinstance(value, BaseModel):
+        given = value.model_dump(mode="json", exclude_unset=True)
+        return literal(given) if given else "its defaults"
+    for one in [part, *part.get("anyOf", [])]:
+        if (unit := _unit(one)) is not None:
+            return f"`{unit[1](value)}`"
+    return literal(value)
+
+
+def literal(value: Any) -> str:
+    """A value as it is written in YAML, as code."""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, dict):
+        return "`{" + ", ".join(f"{k}: {literal(v).strip('`')}" for k, v in value.items()) + "}`"
+    return code([str(value)])
