@@ -1,18 +1,22 @@
-"""The references say what the code says, and no page of the project leads to nowhere."""
+"""The references say what the code says; no page of the project leads to nowhere, or names a command that is not."""
 
 import re
-import subprocess
-import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 
 from chaos.anomalies import ANOMALIES
+from chaos.cli import app
+from chaos.cli.reference import Subject, reference
+from chaos.errors import UsageError
 from chaos.faults import FAULTS
 from chaos.reference import PAGES, Page, faults, fields
 from chaos.reference.markdown import anchor, table
 from chaos.reference.models import rows
 from chaos.reference.shipped import scenarios, shows
+from chaos.scenario import parse
 from chaos.scenario.faults.consumer import ConsumerChurn
 from chaos.scenario.faults.resources import DiskFill
 
@@ -67,21 +71,24 @@ def test_bars_and_line_breaks_do_not_break_a_table():
 
 
 def test_writing_tells_what_changed(tmp_path, monkeypatch):
-    import chaos.reference as reference
+    import chaos.reference as made
 
     page = Page(str(tmp_path / "x.md"), lambda: "one\n\n\n\ntwo\n")
-    monkeypatch.setattr(reference, "PAGES", {"x": page})
-    assert reference.write() == [page.file]
+    monkeypatch.setattr(made, "PAGES", {"x": page})
+    assert made.write() == [page.file]
     assert page.file.read_text().endswith("one\n\ntwo\n")
-    assert reference.write() == []
+    assert made.write() == []
 
 
-@pytest.mark.parametrize(("given", "says"), [([], "--write"), (["faults", "--write"], "--write"), (["x"], "'x'")])
-def test_the_command_refuses_what_it_cannot_do(given, says):
-    done = subprocess.run(
-        [sys.executable, "-m", "chaos", "reference", *given], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
+@pytest.mark.parametrize(("of", "write"), [(None, False), (Subject.faults, True)])
+def test_the_command_takes_one_of_two_things(of, write):
+    with pytest.raises(UsageError, match="--write"):
+        reference(of, write)
+
+
+def test_the_command_prints_a_page(capsys):
+    reference(Subject.fields, False)
+    assert capsys.readouterr().out == PAGES["fields"].text()
 
 
 def prose(text):
@@ -114,6 +121,69 @@ def test_a_link_to_nowhere_is_seen(tmp_path):
     page = tmp_path / "a.md"
     page.write_text("# A b\n[1](a.md#a-b) [2](#a-b) [3](b.md) [4](#b) [5](https://x/y)\n```\n[6](c.md)\n```\n")
     assert list(lost(page)) == ["b.md", "#b"]
+
+
+def blocks(page):
+    """The blocks of code of a page, with their language."""
+    return re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def said(page):
+    """The commands of a page: in blocks, and as code within a line."""
+    lines = [line for _, block in blocks(page) for line in block.splitlines()]
+    return [*lines, *re.findall(r"`([^`\n]+)`", prose(page.read_text(encoding="utf-8")))]
+
+
+@cache
+def commands():
+    return typer.main.get_command(app)
+
+
+@cache
+def make_targets():
+    return re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def unknown(line):
+    """What a line that begins with python -m chaos or make names, and is not there."""
+    words = line.partition(" #")[0].replace("…", "").split()
+    if words[:1] == ["make"]:
+        return [word for word in words[1:2] if word not in make_targets()]
+    if words[:3] != ["python", "-m", "chaos"]:
+        return []
+    command, rest = commands(), words[3:]
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command, rest = command.commands[rest[0]], rest[1:]
+    if isinstance(command, typer.main.TyperGroup) and rest and not rest[0].startswith("-"):
+        return rest[:1]
+    options = {option for param in command.params for option in param.opts} | {"--help"}
+    return [word for word in rest if word.startswith("--") and word.partition("=")[0] not in options]
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_are_there(page):
+    assert {line: missing for line in said(page) if (missing := unknown(line))} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("python -m chaos rum leader-kill", ["rum"]),
+        ("python -m chaos run leader-kill --sed 7  # --what", ["--sed"]),
+        ("python -m chaos history import runs --histori x", ["--histori"]),
+        ("python -m chaos run leader-kill --seed 7", []),
+        ("make demos", ["demos"]),
+    ],
+)
+def test_a_command_that_is_not_there_is_seen(line, missing):
+    assert unknown(line) == missing
+
+
+def test_the_scenarios_of_the_pages_are_sound():
+    shown = [(page, text) for page in MARKDOWN for kind, text in blocks(page) if kind == "yaml" and "title:" in text]
+    assert shown
+    for page, text in shown:
+        parse(text, str(page))
 
 
 def test_the_readme_stays_short():
