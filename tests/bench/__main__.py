@@ -1,4 +1,4 @@
-"""`make bench`: the figures the README states, measured on this machine; a table, then JSON."""
+"""`make bench`: the figures checks/README.md states, measured on this machine; a table, then JSON."""
 
 from __future__ import annotations
 
