@@ -13,7 +13,7 @@ from types import FrameType
 import typer
 from rich.console import Console
 
-from chaos.cli import again, bundle, catalogue, clusters, dag, history, incident, java, run, scenarios, search, ui
+from chaos.cli import again, bundle, catalogue, clusters, dag, gate, history, incident, java, run, scenarios, search, ui
 from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 
 app = typer.Typer(
@@ -24,7 +24,7 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, dag, ui, catalogue, history, scenarios, bundle, again, search, incident, clusters, java):
+for module in (run, dag, ui, catalogue, gate, history, scenarios, bundle, again, search, incident, clusters, java):
     module.register(app)
 
 

@@ -58,6 +58,11 @@ class Pending:
     trouble: str
     judging: Judging
 
+    @property
+    def ready(self) -> bool:
+        """Whether the verdict is there."""
+        return self.judging.done.is_set()
+
     def trial(self) -> Trial:
         """Wait for the verdict."""
         self.judging.done.wait()
