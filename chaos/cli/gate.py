@@ -47,8 +47,14 @@ def gate(
     into: Annotated[
         Path | None, typer.Option(file_okay=False, help="The folder to use; one that was interrupted is continued.")
     ] = None,
-    cell: Annotated[list[int] | None, typer.Option(help="Run only the cell of this number. Repeatable.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Check the gate and show its cells; run nothing.")] = False,
+    cell: Annotated[
+        list[int] | None,
+        typer.Option(help="Run only the cell of this number, and judge its records alone. Repeatable."),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Check the gate and show its cells; with --into, note them there."),
+    ] = False,
     judge: Annotated[bool, typer.Option("--judge", help="Only judge what was run in --into.")] = False,
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Annotated[bool, typer.Option("--json", help="Print gate.json on stdout; progress is on stderr.")] = False,
@@ -60,6 +66,7 @@ def gate(
     failed are in one folder; Ctrl-C (130) keeps what is finished.
     """
     import secrets
+    from dataclasses import replace
 
     from chaos.gate import baseline as fitting
     from chaos.gate import matrix
@@ -76,21 +83,27 @@ def gate(
     pairs = fitting.pairs(given, cells, stored)
     if unknown := set(cell or []) - {one.number for one in cells}:
         raise UsageError(f"there is no cell {min(unknown)}; the gate has {len(cells)}, see --plan")
-    if plan:
-        _show_plan(cells, given.repeat, as_json)
-        return
     base = given.seed if given.seed is not None else secrets.randbelow(2**31)
     options = [f"--baseline {shlex.quote(str(baseline))}"] if baseline else []
     command = " ".join(["python -m chaos gate", shlex.quote(gate), *options, f"--repeat {given.repeat} --seed {base}"])
     name = file.stem
     judged = Judged(given, name, command, base, cells, pairs, stored)
+    if plan and into is None:
+        _show_plan(cells, given.repeat, as_json)
+        return
     folder = _folder(into, judge, runs_dir, name)
     _note_plan(folder, judged)
+    if plan:
+        _show_plan(cells, given.repeat, as_json)
+        return
     kept = Kept(folder)
     if judge:
         found = _finish(judged, kept)
+    elif cell:
+        alone = replace(judged, cells=[one for one in cells if one.number in cell], pairs=[], stored=None)
+        found = _run(alone, kept, pages=False)
     else:
-        found = _run(judged, kept, [one for one in cells if not cell or one.number in cell])
+        found = _run(judged, kept)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=1) + "\n")
     else:
@@ -141,11 +154,12 @@ def _note_plan(folder: Path, judged: Judged) -> None:
     write_atomically(path, json.dumps(noted, indent=1) + "\n")
 
 
-def _run(judged: Judged, kept: Kept, cells: Sequence[Planned]) -> Result:
-    """Run what is not there yet; whatever happens, what is finished is judged and kept."""
+def _run(judged: Judged, kept: Kept, pages: bool = True) -> Result:
+    """Run what is not there yet; whatever happens, what is finished is kept, and judged if the pages are wanted."""
     from chaos.gate import matrix, running
     from chaos.incident.lab import Lab
 
+    cells = judged.cells
     with Watch() as view:
         due = running.due(cells, judged.gate, judged.seed, kept)
         view.say(f"{len(cells)} cells, {len(due)} runs, in {kept.folder}")
@@ -162,10 +176,15 @@ def _run(judged: Judged, kept: Kept, cells: Sequence[Planned]) -> Result:
                         f"({run.seconds:.0f} s)"
                     )
         except BaseException:
-            _finish(judged, kept)
+            if pages:
+                _finish(judged, kept)
             view.say(f"what is finished is kept; go on with --into {kept.folder}")
             raise
-    return _finish(judged, kept)
+    return _finish(judged, kept) if pages else _judge(judged, kept)
+
+
+def _judge(judged: Judged, kept: Kept) -> Result:
+    return judged.result({cell.number: kept.runs(cell) for cell in judged.cells})
 
 
 def _anomalies(found: dict[str, int]) -> str:
@@ -174,7 +193,7 @@ def _anomalies(found: dict[str, int]) -> str:
 
 def _finish(judged: Judged, kept: Kept) -> Result:
     """Judge, write gate.json, and have the rest drawn by the half that draws reports."""
-    found = judged.result({cell.number: kept.runs(cell) for cell in judged.cells})
+    found = _judge(judged, kept)
     write_atomically(kept.folder / "gate.json", found.model_dump_json(indent=1) + "\n")
     argv = [sys.executable, "-m", "checks.report.gate", str(kept.folder)]
     done = subprocess.run(argv, cwd=_ROOT, capture_output=True, text=True, check=False)
@@ -214,5 +233,8 @@ def show(found: Result, folder: Path, console: Console) -> None:
     console.print(table)
     for note in found.notes:
         console.print(f"note: {note}", soft_wrap=True, highlight=False, markup=False)
-    for line in (f"run again: {found.command}", f"report:    {folder}/report.html", f"baseline:  {folder}/gate.json"):
+    lines = [f"run again: {found.command}"]
+    if (folder / "report.html").exists():
+        lines += [f"report:    {folder}/report.html", f"baseline:  {folder}/gate.json"]
+    for line in lines:
         console.print(line, soft_wrap=True, highlight=False, markup=False)

@@ -73,7 +73,11 @@ def pairs(gate: Gate, cells: Sequence[Planned], stored: Result | None) -> list[P
 
 
 def _swapped(key: Key, against: Part | None) -> Key:
-    return key if against is None else key.model_copy(update=against.values())
+    return (
+        key
+        if against is None
+        else key.model_copy(update={str(axis): value for axis, value in against.values().items()})
+    )
 
 
 def _same_set_up(cell: Planned, then: Cell, key: Key) -> None:

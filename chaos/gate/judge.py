@@ -238,7 +238,8 @@ def sentence(found: Result) -> str:
     by_verdict = {v: [cell for cell in found.cells if cell.verdict == v] for v in _WORST}
     runs, told = sum(len(cell.runs) for cell in found.cells), sum(cell.told for cell in found.cells)
     words = [f"{_count(by_verdict['pass'], len(found.cells))} passed, in {runs} runs."]
-    for verdict, said in (("fail", "failed"), ("inconclusive", "could not tell")):
+    said_of: dict[Verdict, str] = {"fail": "failed", "inconclusive": "could not tell"}
+    for verdict, said in said_of.items():
         if some := by_verdict[verdict]:
             words.append(f"{len(some)} {said}: {'; '.join(cell.key.name for cell in some[:3])}{_more_of(some[3:])}.")
     broken = sum(cell.failed for cell in found.cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from chaos.incident.bisect import check_release
 from chaos.incident.subject import Subject, dump, raw_of
 from chaos.scenario import find, load, parse, resolve
 from chaos.scenario.model import Variant
+from chaos.stages import cluster_spec
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Planned:
     key: Key
     subject: Subject
     setup: str
+    cluster: str
+    """What cluster it asks for: cells with the same may use one after another."""
 
     @property
     def file(self) -> str:
@@ -51,9 +54,9 @@ def cells(gate: Gate, home: Path) -> list[Planned]:
     _check_axes(gate)
     bare = {given: _subject(given, home) for given in gate.scenarios}
     found: list[Planned] = []
-    for given, kafka, client, name in itertools.product(
-        gate.scenarios, gate.kafka or [None], gate.clients or [None], gate.settings
-    ):
+    brokers: Sequence[str | None] = gate.kafka or [None]
+    clients: Sequence[str | None] = gate.clients or [None]
+    for given, kafka, client, name in itertools.product(gate.scenarios, brokers, clients, gate.settings):
         subject = _with(bare[given], gate.settings[name], name, kafka, client)
         scenario = subject.scenario
         key = Key(
@@ -63,7 +66,9 @@ def cells(gate: Gate, home: Path) -> list[Planned]:
             settings=name,
         )
         if not any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
-            found.append(Planned(len(found) + 1, key, subject, _digest(subject)))
+            resolved = resolve(scenario, run_id="gate", name="gate", created_us=now_us(), seed=1, overrides=[])
+            cluster = repr(cluster_spec(resolved))
+            found.append(Planned(len(found) + 1, key, subject, setup(resolved), cluster))
     if not found:
         raise UsageError("the gate has no cells: everything is excluded")
     _check_twice(found)
@@ -114,11 +119,6 @@ def _with(bare: Subject, settings: Variant, name: str, kafka: str | None, client
     for problem in unknown_settings(scenario):
         raise ScenarioError(f"{where}: {problem}")
     return replace(bare, given=where, scenario=scenario)
-
-
-def _digest(subject: Subject) -> str:
-    resolved = resolve(subject.scenario, run_id="gate", name="gate", created_us=now_us(), seed=1, overrides=[])
-    return setup(resolved)
 
 
 def _check_twice(found: list[Planned]) -> None:

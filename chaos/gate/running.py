@@ -1,8 +1,9 @@
 """Running the cells, and keeping each finished run at once: nothing that was run is lost, however it ends.
 
-Every repetition goes through all cells, the next one through them in reverse (A B B A): what changes slowly on the
-machine then falls on all cells alike, and the last cluster of a round is the first of the next one. The n-th run has
-the same seed in every cell.
+Every repetition is a round through all cells, so that what changes slowly on the machine falls on all of them alike. In
+a round, cells that ask for the same cluster follow one another on one. The groups change places from round to round (A
+B, B A), and a round begins with a cluster of its own, for a run on one that is warm is quicker: in each group it is the
+same cell, the next one in each round, that finds its cluster cold. The n-th run has the same seed in every cell.
 
 A run that was kept is a line of `runs.d/<cell>.jsonl`, and is not run again if the gate is continued.
 """
@@ -54,6 +55,9 @@ class Laboratory(Protocol):
     def drive(self, subject: Subject, run_id: str, seed: int | None = None) -> Driven:
         """Run it up to the reading of its log."""
 
+    def renew(self) -> None:
+        """Let the next run begin with a cluster of its own."""
+
 
 @dataclass(frozen=True)
 class Due:
@@ -65,10 +69,15 @@ class Due:
 
 
 def order(cells: Sequence[Planned], gate: Gate, seed: int) -> list[Due]:
-    """All runs of a gate, as they come: A B B A."""
+    """All runs of a gate, as they come: in each round group by group, and each cell of a group is its first in turn."""
+    groups: dict[str, list[Planned]] = {}
+    for cell in cells:
+        groups.setdefault(cell.cluster, []).append(cell)
     found = []
     for n, one in enumerate(seeds(seed, gate.repeat), 1):
-        found += [Due(cell, n, one) for cell in (cells if n % 2 else reversed(cells))]
+        for group in list(groups.values())[:: 1 if n % 2 else -1]:
+            first = (n - 1) % len(group)
+            found += [Due(cell, n, one) for cell in (*group[first:], *group[:first])]
     return found
 
 
@@ -118,11 +127,16 @@ def run(lab: Laboratory, due: Sequence[Due], kept: Kept) -> Iterator[tuple[Due, 
     A cell that cannot be run at all is inconclusive with the reason, and not tried again; the others go on.
     """
     impossible: set[int] = set()
+    several = len({one.cell.cluster for one in due}) > 1
+    last = due[0].n if due else 0
     before: tuple[Due, Driven] | None = None
     try:
         for one in due:
             if one.cell.number in impossible:
                 continue
+            if several and one.n != last:
+                lab.renew()
+            last = one.n
             try:
                 now = lab.drive(one.cell.subject, one.cell.run_id(one.n), one.seed)
             except AftershockError as e:

@@ -99,6 +99,10 @@ class Lab:
         """Run it, and wait for its verdict. Raises as `drive`."""
         return self.drive(subject, run_id, seed).trial()
 
+    def renew(self) -> None:
+        """End the cluster that is lent, so that the next run begins with a new one."""
+        self._lender.end()
+
     def drive(self, subject: Subject, run_id: str, seed: int | None = None) -> Pending:
         """Run it, up to the reading of its log. A run that broke off is judged by what it recorded.
 

@@ -1,4 +1,4 @@
-"""The pages of a gate: what they say, that foreign text is escaped, that they fit, how the matrix works in a browser."""
+"""The pages of a gate: what they say, that foreign text is escaped, that they fit, and the matrix in a browser."""
 
 from __future__ import annotations
 

@@ -207,10 +207,13 @@ def test_false_alarms_are_as_rare_as_stated_and_twice_the_time_is_found():
     def sample(scale: float) -> list[int]:
         return [round(1e6 * scale * draw.lognormvariate(0, 0.2)) for _ in range(8)]
 
-    at_margin = [ranks.beyond(sample(1.25), sample(1), 1.25, 0)[0] <= 0.05 for _ in range(400)]
-    assert statistics.mean(at_margin) < 0.08
-    assert not any(ranks.beyond(sample(1), sample(1), 1.25, 0)[0] <= 0.005 for _ in range(200))
-    assert statistics.mean(ranks.beyond(sample(2), sample(1), 1.25, 0)[0] <= 0.005 for _ in range(100)) > 0.8
+    def shown(now: float, margin: float, alpha: float, times: int) -> float:
+        found = [ranks.greater(sample(now), [margin * y for y in sample(1)]) <= alpha for _ in range(times)]
+        return statistics.mean(found)
+
+    assert shown(1.25, 1.25, 0.05, 200) < 0.09
+    assert shown(1, 1.25, 0.005, 100) == 0
+    assert shown(2, 1.25, 0.005, 60) > 0.8
 
 
 # the decision
@@ -391,6 +394,10 @@ class Fake:
     answers: dict[int, str]
     breaks: dict[str, BaseException]
     asked: list[tuple[str, int | None]]
+    renewed: list[int]
+
+    def renew(self):
+        self.renewed.append(len(self.asked))
 
     def drive(self, subject, run_id, seed=None):
         if run_id in self.breaks:
@@ -414,21 +421,30 @@ def go(lab: Fake, given, found, kept):
 
 
 def lab(tmp_path, answers=None, breaks=None) -> Fake:
-    return Fake(tmp_path, answers or {}, breaks or {}, [])
+    return Fake(tmp_path, answers or {}, breaks or {}, [], [])
 
 
-def test_rounds_go_there_and_back_and_the_nth_run_has_one_seed_in_all_cells(tmp_path):
-    given, found, fake = gate(repeat=3), cells(), lab(tmp_path)
+def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_them(tmp_path):
+    given, found, fake = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"]), lab(tmp_path)
     go(fake, given, found, running.Kept(tmp_path))
     assert [run_id for run_id, _ in fake.asked] == [
-        *("cell-01-1", "cell-02-1"),
-        *("cell-02-2", "cell-01-2"),
-        *("cell-01-3", "cell-02-3"),
+        *("cell-01-1", "cell-03-1", "cell-02-1", "cell-04-1"),  # 3.9.2, then 4.3.1, leader-kill on the cold cluster
+        *("cell-04-2", "cell-02-2", "cell-03-2", "cell-01-2"),  # 4.3.1, then 3.9.2, rolling-restart on the cold one
+        *("cell-01-3", "cell-03-3", "cell-02-3", "cell-04-3"),
     ]
+    assert fake.renewed == [4, 8], "a round begins with a cluster of its own, lest one side always finds it warm"
     by_round: dict[str, set[int | None]] = {}
     for run_id, seed in fake.asked:
         by_round.setdefault(run_id[-1], set()).add(seed)
     assert all(len(one) == 1 for one in by_round.values()) and len(set.union(*by_round.values())) == 3
+
+
+def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path):
+    changes = {"kafka": ["4.3.1"], "settings": {"a": {}, "b": {"set": {"producers.shop.config.acks": 1}}}}
+    given, found, fake = gate(repeat=2, **changes), cells(**changes), lab(tmp_path)
+    go(fake, given, found, running.Kept(tmp_path))
+    assert [run_id for run_id, _ in fake.asked] == ["cell-01-1", "cell-02-1", "cell-02-2", "cell-01-2"]
+    assert fake.renewed == []
 
 
 def test_an_interrupted_gate_keeps_what_is_finished_and_goes_on_from_there(tmp_path):
