@@ -70,7 +70,7 @@ def gate(
 
     from chaos.gate import baseline as fitting
     from chaos.gate import matrix
-    from chaos.gate.judge import Judged
+    from chaos.gate.judge import Judged, fewest
     from chaos.gate.model import find, load
     from chaos.gate.running import Kept
 
@@ -88,6 +88,9 @@ def gate(
     command = " ".join(["python -m chaos gate", shlex.quote(gate), *options, f"--repeat {given.repeat} --seed {base}"])
     name = file.stem
     judged = Judged(given, name, command, base, cells, pairs, stored)
+    console = Console(stderr=True, soft_wrap=True, highlight=False)
+    if not judge and (words := fewest(given, pairs)):
+        console.print(f"[bold yellow]note:[/] {words}")
     if plan and into is None:
         _show_plan(cells, given.repeat, as_json)
         return
@@ -172,8 +175,8 @@ def _run(judged: Judged, kept: Kept, pages: bool = True) -> Result:
                     done += 1
                     shown = run.sentence if not run.conclusive else _anomalies(run.anomalies)
                     view.say(
-                        f"{done} of {len(due)}, {escape(one.cell.key.name)}, {one.n}: {run.verdict}, {escape(shown)} "
-                        f"({run.seconds:.0f} s)"
+                        f"{done} of {len(due)}, {escape(_shown(one.cell.key.name))}, {one.n}: {run.verdict}, "
+                        f"{escape(_shown(shown))} ({run.seconds:.0f} s)"
                     )
         except BaseException:
             if pages:
@@ -220,21 +223,26 @@ def _show_plan(cells: Sequence[Planned], repeat: int, as_json: bool) -> None:
     console.print(f"{len(cells)} cells, {repeat} runs of each: {len(cells) * repeat} runs", highlight=False)
 
 
+def _shown(text: str) -> str:
+    """Foreign text without control characters, which a terminal would obey."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def show(found: Result, folder: Path, console: Console) -> None:
     """Print it for a person."""
-    console.print(f"{_SIGNS[found.verdict]}  [bold]{escape(found.title)}[/]", soft_wrap=True, highlight=False)
-    console.print(found.sentence, soft_wrap=True, highlight=False, markup=False)
+    console.print(f"{_SIGNS[found.verdict]}  [bold]{escape(_shown(found.title))}[/]", soft_wrap=True, highlight=False)
+    console.print(_shown(found.sentence), soft_wrap=True, highlight=False, markup=False)
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("verdict", "cell", "what is known"):
         table.add_column(column, overflow="fold", no_wrap=column == "verdict")
     for cell in found.cells:
-        name = escape(cell.key.name) + (" [dim](reference)[/]" if cell.reference else "")
-        table.add_row(_SIGNS[cell.verdict], name, escape(cell.sentence))
+        name = escape(_shown(cell.key.name)) + (" [dim](reference)[/]" if cell.reference else "")
+        table.add_row(_SIGNS[cell.verdict], name, escape(_shown(cell.sentence)))
     console.print(table)
     for note in found.notes:
-        console.print(f"note: {note}", soft_wrap=True, highlight=False, markup=False)
+        console.print(_shown(f"note: {note}"), soft_wrap=True, highlight=False, markup=False)
     lines = [f"run again: {found.command}"]
     if (folder / "report.html").exists():
         lines += [f"report:    {folder}/report.html", f"baseline:  {folder}/gate.json"]
     for line in lines:
-        console.print(line, soft_wrap=True, highlight=False, markup=False)
+        console.print(_shown(line), soft_wrap=True, highlight=False, markup=False)

@@ -222,6 +222,14 @@ def _more(some: Sequence[object]) -> str:
     return f" (and {len(some) - 1} more)" if len(some) > 1 else ""
 
 
+def fewest(gate: Gate, pairs: Sequence[Pair]) -> str:
+    """What is known beforehand of how many repeats it takes; empty if it may be enough."""
+    needed = ranks.needed(1 - gate.time.confidence, len(pairs)) if pairs else 0
+    if gate.repeat >= needed:
+        return ""
+    return f"repeat is {gate.repeat}: too few to show of any time that it is slower, which takes {needed} at least"
+
+
 def _too_few(comparisons: list[Comparison], gate: Gate) -> list[str]:
     few = [c for c in comparisons if c.mark == "too few"]
     if not few:

@@ -19,8 +19,8 @@ from chaos.history.entries import setup
 from chaos.incident.ab import unknown_settings
 from chaos.incident.bisect import check_release
 from chaos.incident.subject import Subject, dump, raw_of
-from chaos.scenario import find, load, parse, resolve
-from chaos.scenario.model import Variant
+from chaos.scenario import Scenario, find, load, parse, resolve
+from chaos.scenario.model import Clients, Variant
 from chaos.stages import cluster_spec
 
 
@@ -66,9 +66,7 @@ def cells(gate: Gate, home: Path) -> list[Planned]:
             settings=name,
         )
         if not any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
-            resolved = resolve(scenario, run_id="gate", name="gate", created_us=now_us(), seed=1, overrides=[])
-            cluster = repr(cluster_spec(resolved))
-            found.append(Planned(len(found) + 1, key, subject, setup(resolved), cluster))
+            found.append(Planned(len(found) + 1, key, subject, *_digests(scenario)))
     if not found:
         raise UsageError("the gate has no cells: everything is excluded")
     _check_twice(found)
@@ -119,6 +117,13 @@ def _with(bare: Subject, settings: Variant, name: str, kafka: str | None, client
     for problem in unknown_settings(scenario):
         raise ScenarioError(f"{where}: {problem}")
     return replace(bare, given=where, scenario=scenario)
+
+
+def _digests(scenario: Scenario) -> tuple[str, str]:
+    """Of what is run, but for the releases, which are in the key of a cell; and of the cluster that it asks for."""
+    plain = scenario.model_copy(update={"clients": Clients()})
+    resolved = resolve(plain, run_id="gate", name="gate", created_us=now_us(), seed=1, overrides=[])
+    return setup(resolved), repr(cluster_spec(resolved))
 
 
 def _check_twice(found: list[Planned]) -> None:

@@ -77,7 +77,7 @@ class Run(_Data):
 
 
 class Cell(_Data):
-    """One cell with its runs. setup: a digest of what is run, but for the Kafka release.
+    """One cell with its runs. setup: a digest of what is run, but for the releases.
 
     low and high: the share of runs that break the contract, at 95 %, from those that could tell.
     """

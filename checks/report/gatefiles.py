@@ -11,7 +11,9 @@ from checks.report.words import duration
 
 MOST_CHARACTERS = 60_000
 """GitHub takes 65,536 characters in a comment."""
-_MOST_CELLS, _MOST_TIMES, _MOST_WORDS = 60, 120, 400
+_MOST_CELLS, _MOST_TIMES = 60, 120
+_LONGEST = (800, 250, 60)
+"""How long what is known of a cell may be; less where the whole would not fit."""
 _SIGNS: dict[Verdict, str] = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive"}
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
 _WORST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
@@ -49,24 +51,35 @@ def _case(suite: ET.Element, found: Result, part: str, name: str, verdict: Verdi
 
 def markdown(found: Result) -> str:
     """The summary for a pull request: what failed and what is not known first, and never more than fits."""
-    head = [f"## {_SIGNS[found.verdict]}: {_plain(found.title)}", "", _plain(found.sentence), ""]
-    head += [f"> {_plain(note)}\n" for note in found.notes]
+    for longest in _LONGEST:
+        text = "\n".join([*_head(found), *_cells(found, longest), "", *_times(found), "", _again(found), ""])
+        if len(text) <= MOST_CHARACTERS:
+            return text
+    words = "The times do not fit here: they are in report.html."
+    return "\n".join([*_head(found), *_cells(found, _LONGEST[-1]), "", words, ""])[:MOST_CHARACTERS]
+
+
+def _head(found: Result) -> list[str]:
+    notes = [f"> {_plain(note)}\n" for note in found.notes]
+    return [f"## {_SIGNS[found.verdict]}: {_plain(found.title)}", "", _plain(found.sentence), "", *notes]
+
+
+def _again(found: Result) -> str:
+    return f"Again: `{_plain(found.command, code=True)}`"
+
+
+def _cells(found: Result, longest: int) -> list[str]:
     cells = sorted(found.cells, key=lambda cell: _WORST.index(cell.verdict))
-    body = [
+    more = len(cells) - _MOST_CELLS
+    return [
         "| verdict | scenario | Kafka | client | settings | runs | broke the contract, at 95 % | what is known |",
         "|---|---|---|---|---|---|---|---|",
-        *(_row(cell) for cell in cells[:_MOST_CELLS]),
+        *(_row(cell, longest) for cell in cells[:_MOST_CELLS]),
+        *(["", f"and {more} more cells: see report.html"] if more > 0 else []),
     ]
-    if more := len(cells) - _MOST_CELLS:
-        body += ["", f"and {more} more cells: see report.html"] if more > 0 else []
-    tail = ["", *_times(found), "", f"Again: `{_plain(found.command, code=True)}`", ""]
-    text = "\n".join([*head, *body, *tail])
-    if len(text) <= MOST_CHARACTERS:
-        return text
-    return "\n".join([*head, *body, "", "The times are in report.html: they do not fit here.", ""])[:MOST_CHARACTERS]
 
 
-def _row(cell: Cell) -> str:
+def _row(cell: Cell, longest: int) -> str:
     unsure = len(cell.runs) - cell.told
     runs = f"{cell.told}" + (f" (+{unsure} could not tell)" if unsure else "")
     words = [
@@ -77,9 +90,8 @@ def _row(cell: Cell) -> str:
         cell.key.settings + (" (reference)" if cell.reference else ""),
         runs,
         share(cell),
-        cell.sentence,
     ]
-    return f"| {' | '.join(_plain(text) for text in words)} |"
+    return f"| {' | '.join([*(_plain(text) for text in words), _plain(cell.sentence, longest)])} |"
 
 
 def share(cell: Cell) -> str:
@@ -130,10 +142,10 @@ def median(us: float | None) -> str:
     return "-" if us is None else duration(round(us))
 
 
-def _plain(text: str, *, code: bool = False) -> str:
+def _plain(text: str, longest: int = _LONGEST[0], *, code: bool = False) -> str:
     """Foreign text that is neither markup nor HTML nor a mention, on one line and cut where it is long."""
     text = " ".join(clean(text).split())
-    text = text if len(text) <= _MOST_WORDS else f"{text[:_MOST_WORDS]}…"
+    text = text if len(text) <= longest else f"{text[:longest]}…"
     if code:
         return text.replace("`", "'").replace("|", "\\|")
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
