@@ -97,8 +97,6 @@ def _subject(given: str, home: Path) -> Subject:
     if scenario.variants:
         ways = " or ".join(f"{given}/{variant}" for variant in scenario.variants)
         raise UsageError(f"{given} has variants, and a cell runs one of them: {ways}")
-    if scenario.cluster.driver == "attached":
-        raise UsageError(f"{given} is for a cluster that exists, and the cells of a gate bring their own")
     return Subject(given if name else file.stem, given, scenario, None)
 
 
@@ -114,6 +112,8 @@ def _with(bare: Subject, settings: Variant, name: str, kafka: str | None, client
         *(f"{path}={value!r}" for path, value in releases.items() if value is not None),
     ]
     scenario = parse(dump(raw), where, overrides)
+    if scenario.cluster.driver == "attached":  # its release is what it is, whatever the cell is called
+        raise UsageError(f"{where} is for a cluster that exists, and the cells of a gate bring their own")
     for problem in unknown_settings(scenario):
         raise ScenarioError(f"{where}: {problem}")
     return replace(bare, given=where, scenario=scenario)

@@ -22,8 +22,10 @@ from chaos.gate.result import Result, Run, Time
 from chaos.incident.lab import Trial
 from chaos.incident.outcome import Seen
 from chaos.rundir import RunDir
+from tests.unit.test_bundle import a_run
 
 GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
+ATTACHED = {"cluster.driver": "attached", "cluster.bootstrap": "a:1"}
 AGAINST = {"against": {"kafka": "3.9.2"}}
 
 
@@ -88,7 +90,7 @@ def judged(by_cell: dict[int, list[Run]], stored: Result | None = None, **change
         ({"scenarios": ["leader-kill/acks-1"]}, "no variant 'acks-1'"),
         ({"settings": {"a": {"set": {"producers.shp.config.acks": 1}}}}, "did you mean shop"),
         ({"settings": {"a": {"set": {"producers.shop.config.ackz": 1}}}}, "producers.shop.config.ackz: No such"),
-        ({"settings": {"a": {"set": {"cluster.driver": "attached", "cluster.bootstrap": "a:1"}}}}, "that exists"),
+        ({"scenarios": ["clean-run"], "kafka": None, "settings": {"a": {"set": ATTACHED}}}, "bring their own"),
         ({"settings": {"a": {"expect": {"lost_wrte": 0}}}}, "lost_wrte: unknown key"),
         ({"time": {"only": ["recovery"]}}, "there is no time 'recovery' to judge; known are produce_unavailability"),
         ({"time": {"margin": 0.5}}, "time.margin: .*greater than or equal to 1"),
@@ -161,6 +163,15 @@ def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_real
     assert found[3].subject.scenario.expect.lost_write.words() == "0"
     setups = [one.setup for one in found]
     assert setups[2] == setups[4] != setups[0] == setups[1] == setups[3] == setups[5], "releases are no part of it"
+
+
+def test_two_files_of_one_name_would_be_one_cell(tmp_path):
+    text = (Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text()
+    for folder, words in (("a", text), ("b", text + "seed: 7\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.yaml").write_text(words)
+    with pytest.raises(UsageError, match="two scenario files are called mine"):
+        matrix.cells(gate(scenarios=["a/mine.yaml", "b/mine.yaml"], kafka=["4.3.1"]), tmp_path)
 
 
 def test_a_scenario_file_lies_beside_its_gate(tmp_path):
@@ -313,6 +324,20 @@ def test_a_run_that_could_not_tell_may_be_allowed_but_never_counts():
     assert (
         "0 of 7 runs broke the contract, so fewer than 34.8 % do, at 95 % (1 could not tell)" in found.cells[1].sentence
     )
+
+
+def test_the_times_of_a_run_that_could_not_tell_say_nothing():
+    lame = [run.model_copy(update={"verdict": "inconclusive"}) for run in runs(8, us=50e6)]
+    found = judged({1: runs(), 2: [*runs(6), *lame[6:]]}, integrity={"inconclusive": 2}, **AGAINST)
+    assert (found.verdict, found.comparisons[0].now, found.comparisons[0].mark) == ("pass", 6, "within")
+
+
+def test_a_share_that_was_asked_for_has_to_be_excluded_by_the_runs_that_could_tell():
+    some = [*runs(7), *runs(1, verdict="inconclusive")]
+    asked = {"inconclusive": 1, "below": 0.32}
+    found = judged({1: runs(), 2: some}, integrity=asked)
+    assert [cell.verdict for cell in found.cells] == ["pass", "inconclusive"]
+    assert "Too few runs could tell: 0 of 7 runs broke the contract, so fewer than 34.8 %" in found.cells[1].sentence
 
 
 # the baseline
@@ -489,9 +514,27 @@ def test_the_first_failed_run_of_a_cell_leaves_its_bundle(tmp_path, monkeypatch)
     assert [run.bundle for run in kept.runs(found[1])] == ["bundles/cell-02-1", "", ""]
 
 
-def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_path):
-    from tests.unit.test_bundle import a_run
+@pytest.mark.parametrize(("asked", "verdict"), [("2.5.0", "pass"), ("2.6.0", "inconclusive")])
+def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp_path, asked, verdict):
+    """The clients of this run directory say that they are 2.5.0."""
+    run = a_run(tmp_path, variant="acks-all")
+    counted = {"check": "duplicate_delivery", "split": "legal", "count": 3}
+    times = [
+        {"metric": "ack_latency", "scope": "orders", "fault": "", "stat": stat, "value_us": 5}
+        for stat in ("p99", "p95")
+    ]
+    words = {"run_id": "r", "scenario": "s", "title": "t", "sentence": "It held.", "command": "c"}
+    result = {**words, "verdict": "pass", "seed": 7, "versions": {}, "began_us": 1, "ended_us": 2}
+    run.result.write_text(json.dumps({**result, "totals": [counted], "metrics": times}))
+    given = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[asked])
+    trial = Trial(run, 7, Seen.of(run), 1.0)
+    found = running.seen(running.Due(given[0], 1, 7), trial, tmp_path)
+    assert (found.verdict, found.client, found.kafka) == (verdict, "2.5.0", "4.3.1")
+    assert [t.stat for t in found.times] == ["p99"] and found.anomalies == {"duplicate_delivery legal": 3}
+    assert ("is not its cell" in found.sentence) == (verdict == "inconclusive")
 
+
+def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_path):
     run = a_run(tmp_path)
     place = running.bundle(tmp_path, run.path.relative_to(tmp_path).as_posix())
     assert (tmp_path / place).is_file() and place.startswith("bundles/")
