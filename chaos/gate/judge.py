@@ -98,6 +98,9 @@ class Judged:
         ]:
             verdict = "inconclusive"
             words = f" Not known: {unknown[0].label}, {unknown[0].words}{_more(unknown)}."
+        elif comparisons and not by_mark["within"]:
+            verdict = "inconclusive"
+            words = f" Not known: of {len(comparisons)} times none is shown to be within its margin, nor beyond it."
         elif not comparisons and (pair := next((p for p in self.pairs if p.number == cell.number), None)):
             verdict = "inconclusive"
             words = f" Not known: no time was measured in {pair.words} that this could be held against."

@@ -58,7 +58,7 @@ class Times(Strict):
     confidence: float = Field(0.95, ge=0.5, lt=1, description="that no time of the gate is called slower by chance")
     only: list[str] = Field(list(SHOWN), description="the metrics that are judged")
     undecided: Literal["pass", "inconclusive"] = Field(
-        "pass", description="what it means that a time is neither shown to be slower nor shown to be within the margin"
+        "pass", description="a time that is neither shown to be slower nor within the margin, if others of its cell are"
     )
 
     @model_validator(mode="after")

@@ -264,12 +264,21 @@ def test_a_slower_time_fails_and_a_near_miss_does_not():
 
 
 def test_a_time_that_scatters_across_the_margin_is_named_and_open_or_not_known_as_was_asked():
-    times = {1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}
+    wide = {1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}
+    times = {
+        n: [r.model_copy(update={"times": [*r.times, time(5e6 + r.n, "isr_recovery")]}) for r in wide[n]] for n in wide
+    }
     found = judged(times, **AGAINST)
-    assert (found.verdict, found.comparisons[0].mark) == ("pass", "undecided")
-    assert "1 open" in found.sentence
+    assert (found.verdict, [c.mark for c in found.comparisons]) == ("pass", ["undecided", "within"])
+    assert "1 within the margin, 1 open" in found.sentence
     strict = judged(times, time={"undecided": "inconclusive"}, **AGAINST)
     assert strict.verdict == "inconclusive" and "Not known: produce unavailability" in strict.cells[1].sentence
+
+
+def test_a_cell_of_which_no_time_at_all_could_be_shown_is_not_green():
+    found = judged({1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}, **AGAINST)
+    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "undecided")
+    assert "of 1 times none is shown to be within its margin, nor beyond it" in found.cells[1].sentence
 
 
 def test_too_few_repeats_are_said_and_never_green():
