@@ -128,7 +128,7 @@ def _integrity(gate: Gate, runs: list[Run], high: float) -> tuple[Verdict, str]:
     if told == 0:
         return "inconclusive", f"No run could tell. {runs[0].sentence}" if runs else "It was not run."
     known += f", so fewer than {100 * high:.1f} % do, at 95 %"
-    if missing := gate.repeat - len(runs):
+    if (missing := gate.repeat - len(runs)) > 0:
         return "inconclusive", f"{missing} of {gate.repeat} runs are missing; {known}."
     if len(unsure) > gate.integrity.inconclusive:
         return "inconclusive", f"{len(unsure)} of {len(runs)} runs could not tell: {unsure[0].sentence} {known}."

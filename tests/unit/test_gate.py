@@ -327,6 +327,11 @@ def test_what_is_not_known_is_named_and_inconclusive(some, said):
     assert "1 could not tell: leader-kill, Kafka 4.3.1" in found.sentence
 
 
+def test_runs_beyond_what_is_asked_for_now_count_all_the_same():
+    found = judged({1: runs(10), 2: [*runs(9), *runs(1, verdict="fail")]})
+    assert [cell.verdict for cell in found.cells] == ["pass", "fail"]
+
+
 def test_a_run_that_could_not_tell_may_be_allowed_but_never_counts():
     found = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="inconclusive")]}, integrity={"inconclusive": 1})
     assert found.verdict == "pass"
