@@ -58,7 +58,8 @@ def told(run_dir: str | None) -> dict[str, Any]:
     run = RunDir(Path(run_dir))
     found |= {"run_id": run.run_id, "run_dir": str(run.path)}
     try:
-        result = read_json(run.result, "result")
+        of_gate = run.path / "gate.json"
+        result = read_json(of_gate if of_gate.exists() else run.result, "result")
     except RunDirError:
         return found
     found |= {name: result[name] for name in ("verdict", "sentence", "seed", "command") if name in result}

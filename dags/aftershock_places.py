@@ -14,7 +14,8 @@ while it holds a slot, a deploy without a place gives its slot back, and `destro
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -30,11 +31,29 @@ FILE = "aftershock-places.json"
 
 def take_place(dag_run: Any) -> Callable[[Path], None]:
     """Take a place for a DAG run, or ask again later. Returns what binds it to the run directory, once there is one."""
+    places, name = _places(), f"{dag_run.dag_id} {dag_run.run_id}"
+    _take(places, name)
+    return partial(places.bind, name)
+
+
+@contextmanager
+def place_for_task(dag_run: Any, part: str) -> Iterator[None]:
+    """Hold a place for a task that starts its clusters and ends them, or ask again later. part: which of the DAG's."""
+    places, name = _places(), f"{dag_run.dag_id} {dag_run.run_id} {part}"
+    _take(places, name)
+    try:
+        yield
+    finally:
+        places.leave(name)  # `airflow dags test` runs all tasks in one process, which lives on
+
+
+def _places() -> Any:
     from chaos.cluster.places import Places
 
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
-    places = Places(home / FILE, int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1))
-    name = f"{dag_run.dag_id} {dag_run.run_id}"
+    return Places(home / FILE, int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1))
+
+
+def _take(places: Any, name: str) -> None:
     if not places.take(name):
         raise AirflowRescheduleException(datetime.now(UTC) + timedelta(seconds=ASK_AGAIN_S))
-    return partial(places.bind, name)

@@ -19,6 +19,7 @@ from chaos.cli import (
     catalogue,
     clusters,
     dag,
+    gate,
     history,
     incident,
     java,
@@ -38,7 +39,10 @@ app = typer.Typer(
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run, dag, ui, catalogue, history, scenarios, reference, bundle, again, search, incident, clusters, java):
+for module in (
+    *(run, dag, ui, catalogue, gate, history, scenarios, reference),
+    *(bundle, again, search, incident, clusters, java),
+):
     module.register(app)
 
 

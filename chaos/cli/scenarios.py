@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos import timeline
+from chaos.gate.model import load as load_gate
+from chaos.gate.model import shipped as shipped_gates
 from chaos.scenario import Scenario, find, load, shipped
 
 
@@ -23,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Names and titles as JSON.")] = False) -> None:
-    """List the scenarios that come with Aftershock."""
+    """List the scenarios and the gates that come with Aftershock; as JSON, the scenarios."""
     titles = {name: load(path).title for name, path in shipped().items()}
     if as_json:
         sys.stdout.write(json.dumps(titles, indent=1) + "\n")
@@ -33,7 +35,15 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help="Names and titles
     table.add_column("what happens")
     for name, title in titles.items():
         table.add_row(name, title)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    gates = Table(box=None, header_style="bold")
+    gates.add_column("gate", style="bold", no_wrap=True)
+    gates.add_column("what is asked")
+    for name, path in shipped_gates().items():
+        gates.add_row(name, load_gate(path).title)
+    console.print()
+    console.print(gates)
 
 
 def show(

@@ -40,6 +40,12 @@ class Places:
             held[name] = {"deploys": str(Identity.current()), "run_dir": str(run_dir)}
             _write(file, held)
 
+    def leave(self, name: str) -> None:
+        """Give a place back, where who held it goes on living without its cluster."""
+        with self._held() as (held, file):
+            held.pop(name, None)
+            _write(file, held)
+
     @contextmanager
     def _held(self) -> Iterator[tuple[dict[str, Any], TextIO]]:
         """The places that are held, with the file locked."""

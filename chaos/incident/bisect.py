@@ -52,22 +52,32 @@ class Answer:
 def releases(what: What, span: str) -> list[str]:
     """The releases from A to B, both with them, of `A..B`. Raises `UsageError` for what is not in the list."""
     older, dots, newer = span.partition("..")
-    known: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[_KEYS[what]]
+    known = known_releases(what)
     if not dots or not older or not newer:
         raise UsageError(
             f"--{what} {span!r} is not understood; write the older and the newer one, as {known[-9]}..{known[-1]}"
         )
     for release in (older, newer):
-        if release not in known:
-            near = get_close_matches(release, known, 3)
-            hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-            raise UsageError(
-                f"{NAMES[what]} {release} is not in {RELEASES.name}{hint}; it has {known[0]} to {known[-1]}"
-            )
+        check_release(what, release)
     first, last = known.index(older), known.index(newer)
     if first >= last:
         raise UsageError(f"--{what} {span}: the first release must be the older one, and they must differ")
     return known[first : last + 1]
+
+
+def known_releases(what: What) -> list[str]:
+    """The releases that are listed, oldest first."""
+    found: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[_KEYS[what]]
+    return found
+
+
+def check_release(what: What, release: str) -> None:
+    """Raise `UsageError` for a release that is not in the list, with those that are near."""
+    known = known_releases(what)
+    if release not in known:
+        near = get_close_matches(release, known, 3)
+        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
+        raise UsageError(f"{NAMES[what]} {release} is not in {RELEASES.name}{hint}; it has {known[0]} to {known[-1]}")
 
 
 def as_json(answer: Answer) -> dict[str, object]:

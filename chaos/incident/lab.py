@@ -58,6 +58,11 @@ class Pending:
     trouble: str
     judging: Judging
 
+    @property
+    def ready(self) -> bool:
+        """Whether the verdict is there."""
+        return self.judging.done.is_set()
+
     def trial(self) -> Trial:
         """Wait for the verdict."""
         self.judging.done.wait()
@@ -93,6 +98,10 @@ class Lab:
     def trial(self, subject: Subject, run_id: str, seed: int | None = None) -> Trial:
         """Run it, and wait for its verdict. Raises as `drive`."""
         return self.drive(subject, run_id, seed).trial()
+
+    def renew(self) -> None:
+        """End the cluster that is lent, so that the next run begins with a new one."""
+        self._lender.end()
 
     def drive(self, subject: Subject, run_id: str, seed: int | None = None) -> Pending:
         """Run it, up to the reading of its log. A run that broke off is judged by what it recorded.

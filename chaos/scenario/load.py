@@ -85,14 +85,7 @@ def all_overrides(
 
 def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
     """Read a scenario from YAML text; `where` names its origin in errors. All variants are read, to find mistakes."""
-    try:
-        raw = yaml.load(text, Loader=_UniqueKeys)
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ScenarioError(f"{where}{line} is not valid YAML: {getattr(e, 'problem', None) or e}") from None
-    if not isinstance(raw, dict):
-        raise ScenarioError(f"{where} is not a scenario: it must be a mapping with title, topics, producers, …")
+    raw = mapping(text, where, "a scenario", "title, topics, producers, …")
     for override in overrides:
         _apply(raw, override)
     scenario = _validated(raw, where)
@@ -105,6 +98,19 @@ def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "
         known = ", ".join(sides) or "it has none"
         raise ScenarioError(f"{where} has no variant {variant!r}{_nearest(variant, sides)} (known: {known})")
     return sides[variant]
+
+
+def mapping(text: str, where: str, what: str, keys: str) -> dict[str, Any]:
+    """Read YAML text that has to be a mapping with no key given twice; `what` and `keys` say in errors what it is."""
+    try:
+        raw = yaml.load(text, Loader=_UniqueKeys)
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise ScenarioError(f"{where}{line} is not valid YAML: {getattr(e, 'problem', None) or e}") from None
+    if not isinstance(raw, dict):
+        raise ScenarioError(f"{where} is not {what}: it must be a mapping with {keys}")
+    return raw
 
 
 def _side(raw: dict[str, Any], name: str, side: Variant) -> dict[str, Any]:

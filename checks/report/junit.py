@@ -18,10 +18,10 @@ _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
 def junit(result: Result) -> str:
     """The XML text."""
     seconds = f"{max(0, result.ended_us - result.began_us) / 1_000_000:.3f}"
-    suite = ET.Element("testsuite", name=_clean(f"aftershock.{result.scenario}"), time=seconds)
+    suite = ET.Element("testsuite", name=clean(f"aftershock.{result.scenario}"), time=seconds)
     properties = ET.SubElement(suite, "properties")
     for name, value in {"seed": str(result.seed), "command": result.command, **result.versions}.items():
-        ET.SubElement(properties, "property", name=_clean(name), value=_clean(value))
+        ET.SubElement(properties, "property", name=clean(name), value=clean(value))
     _case(suite, result, "verdict", result.title, result.verdict, result.sentence, seconds)
     for e in result.expectations:
         name = f"{e.name} [{e.scope}]" if e.scope and e.scope not in e.name else e.name
@@ -54,14 +54,14 @@ def _fault(suite: ET.Element, result: Result, fault: FaultOutcome) -> None:
 def _case(
     suite: ET.Element, result: Result, part: str, name: str, verdict: Verdict, said: str, seconds: str = "0"
 ) -> None:
-    classname = _clean(f"aftershock.{result.scenario}.{part}")
-    case = ET.SubElement(suite, "testcase", classname=classname, name=_clean(name), time=seconds)
+    classname = clean(f"aftershock.{result.scenario}.{part}")
+    case = ET.SubElement(suite, "testcase", classname=classname, name=clean(name), time=seconds)
     if tag := _TAGS.get(verdict):
-        ET.SubElement(case, tag, message=_clean(said), type=verdict).text = _clean(said)
+        ET.SubElement(case, tag, message=clean(said), type=verdict).text = clean(said)
     else:
-        ET.SubElement(case, "system-out").text = _clean(said)
+        ET.SubElement(case, "system-out").text = clean(said)
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Text without the characters that XML cannot carry."""
     return _NOT_XML.sub("", text)

@@ -26,7 +26,7 @@ print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
              "leaves": sorted(t.task_id for t in dag.leaves), "params": list(dag.params),
              "teardowns": sorted(t.task_id for t in dag.teardowns),
              "retries": next((t.retries for t in dag.tasks
-                              if t.task_id.split(".")[-1] in {"drive", "reproduce"}), None)}
+                              if t.task_id.split(".")[-1] in {"drive", "reproduce", "run_cell"}), None)}
     for dag_id, dag in bag.dags.items()}}))
 """
 
@@ -53,13 +53,17 @@ def bag(airflow):
 
 def test_there_is_one_dag_per_shipped_scenario_and_none_fails_to_import(bag):
     assert bag["errors"] == []
-    assert set(bag["dags"]) == {f"resilience.{name}" for name in shipped()} | {"incident_reproduction"}
+    assert set(bag["dags"]) == {f"resilience.{name}" for name in shipped()} | {
+        "incident_reproduction",
+        "release_gate",
+    }
 
 
 def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retries_the_drive(bag):
     for name, dag in bag["dags"].items():
-        if name == "incident_reproduction":
-            assert (dag["leaves"], dag["retries"]) == (["reproduce"], 0)
+        if name in ("incident_reproduction", "release_gate"):
+            leaf = {"incident_reproduction": "reproduce", "release_gate": "verdict"}[name]
+            assert (dag["leaves"], dag["retries"]) == ([leaf], 0)
             continue
         sides = load(shipped()[name.removeprefix("resilience.")]).variants
         destroys = sorted(f"{side}.destroy" for side in sides) or ["destroy"]
@@ -97,12 +101,13 @@ def test_scenarios_of_a_folder_have_dags_that_run_by_their_schedule_and_an_inval
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     dags = found["dags"]
-    assert found["errors"] == [] and len(dags) == len(shipped()) + 3
+    assert found["errors"] == [] and len(dags) == len(shipped()) + 4
     assert dags["resilience.nightly"]["schedule"] == "30 2 * * *"
     assert dags["resilience.clean-run"]["schedule"] == "0 0 * * *"
     assert dags["resilience.my_typo"]["leaves"] == ["invalid"]
     pools = {task: pool for task, pool in dags["resilience.nightly"]["pools"].items() if pool == "clusters"}
     assert sorted(pools) == ["audit", "deploy", "drive"]  # and what frees a cluster never waits for a slot
+    assert [task for task, pool in dags["release_gate"]["pools"].items() if pool == "clusters"] == ["run_cell"]
 
 
 NOTIFY = """

@@ -12,6 +12,7 @@ ALLOWED_TO_CHECKS = {
     "cluster.jars",
     "errors",
     "events",
+    "gate.result",
     "history.trends",
     "ledger",
     "rundir",

@@ -70,6 +70,13 @@ def test_it_can_be_bound_to_a_run_directory(file):
     assert json.loads(file.read_text())["a"]["run_dir"] == "/runs/a"
 
 
+def test_a_place_that_is_given_back_is_free_though_its_holder_lives_on(file):
+    assert Places(file, 1).take("a") and not Places(file, 1).take("b")
+    Places(file, 1).leave("a")
+    assert Places(file, 1).take("b")
+    Places(file, 1).leave("never held")
+
+
 def test_a_file_cut_short_blocks_nobody(file):
     file.write_text('{"a": {"depl')
     assert Places(file, 1).take("b")

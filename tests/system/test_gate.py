@@ -1,0 +1,40 @@
+"""A gate on real clusters: one side that holds, one whose contract cannot, with clients of two releases."""
+
+import json
+
+import pytest
+import yaml
+
+from chaos.incident.bundle import open_bundle
+from tests.system.platform import chaos, left_running
+
+pytestmark = pytest.mark.kafka
+GATE = {
+    "title": "one side must fail",
+    "scenarios": ["clean-run"],
+    "kafka": ["3.9.2", "4.3.1"],
+    "clients": ["2.5.0"],
+    "settings": {"as-is": {}, "broken": {"expect": {"duplicate_write": {"min": 1}}}},
+    "exclude": [{"kafka": "3.9.2", "settings": "broken"}],
+    "repeat": 1,
+}
+
+
+def test_a_gate_runs_every_cell_with_its_releases_and_leaves_a_bundle_of_what_failed(tmp_path):
+    (tmp_path / "g.yaml").write_text(yaml.safe_dump(GATE))
+    ended = chaos("gate", tmp_path / "g.yaml", "--into", tmp_path / "out", "--json", timeout_s=550)
+    assert ended.code == 1, ended.err[-3000:]
+    cells = {(c["key"]["kafka"], c["key"]["settings"]): c for c in ended.result["cells"]}
+    assert {key: cell["verdict"] for key, cell in cells.items()} == {
+        ("3.9.2", "as-is"): "pass",
+        ("4.3.1", "as-is"): "pass",
+        ("4.3.1", "broken"): "fail",
+    }
+    for (kafka, _), cell in cells.items():
+        (run,) = cell["runs"]
+        assert (run["kafka"], run["client"]) == (kafka, "2.5.0") and run["times"]
+        assert (tmp_path / "out" / run["report"]).is_file()
+    packed = open_bundle(tmp_path / "out" / cells["4.3.1", "broken"]["runs"][0]["bundle"])
+    assert packed.manifest.seen.verdict == "fail" and packed.manifest.missing == []
+    assert json.loads((tmp_path / "out" / "gate.json").read_text()) == ended.result
+    assert left_running(tmp_path) == []
