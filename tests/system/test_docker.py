@@ -79,7 +79,7 @@ def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path:
     result = run(tmp_path, name, "--driver", "docker")
     assert all(f["proven_us"] for f in result["faults"])
     assert "--driver docker" in result["command"]
-    (directory,) = tmp_path.iterdir()
+    (directory,) = (path for path in tmp_path.iterdir() if path.is_dir())  # beside it lies the history
     assert "KafkaRaftServer" in (directory / "logs" / "broker-1.log").read_text()
 
 
