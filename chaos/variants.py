@@ -8,7 +8,6 @@ lie below it and are complete ones; `result.json`, `report.html` and `junit.xml`
 from __future__ import annotations
 
 import json
-import secrets
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 from chaos import stages
 from chaos.rundir import RunDir, make_folder, new_run_id, write_atomically
 from chaos.scenario import find
+from chaos.scenario.resolve import new_seed
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def prepare(given: stages.Given, runs_dir: Path, run_id: str | None = None) -> W
     """Make the run directories of the whole and of every side; nothing is started."""
     scenario = given.load()
     seed = given.seed if given.seed is not None else scenario.seed
-    seeded = replace(given, seed=secrets.randbelow(2**31) if seed is None else seed)
+    seeded = replace(given, seed=new_seed() if seed is None else seed)
     run = RunDir(runs_dir.absolute() / (run_id or new_run_id(find(given.scenario).stem)))
     make_folder(run.path)
     sides = {

@@ -119,14 +119,14 @@ def repeat(
     Each run has a seed of its own, all of them drawn from the first one's. Ends with 1 if a run failed, else with 3 if
     one was inconclusive. Ctrl-C ends with 130, and gives the rates of the runs that were done.
     """
-    import secrets
 
     from chaos.incident import again
     from chaos.incident.lab import Lab, new_folder
     from chaos.incident.subject import load_subject
+    from chaos.scenario.resolve import new_seed
 
     subject = load_subject(source, variant, tuple(sets or ()))
-    base = next((s for s in (seed, subject.seed) if s is not None), secrets.randbelow(2**31))
+    base = next((s for s in (seed, subject.seed) if s is not None), new_seed())
     folder = new_folder(runs_dir, f"repeat-{subject.name}")
     trials: list[Trial] = []
     try:

@@ -65,7 +65,6 @@ def gate(
     something could not be told, 2 for bad input. gate.json, summary.md, junit.xml, report.html and bundles of what
     failed are in one folder; Ctrl-C (130) keeps what is finished.
     """
-    import secrets
     from dataclasses import replace
 
     from chaos.gate import baseline as fitting
@@ -73,6 +72,7 @@ def gate(
     from chaos.gate.judge import Judged, fewest
     from chaos.gate.model import find, load
     from chaos.gate.running import Kept
+    from chaos.scenario.resolve import new_seed
 
     file = find(gate)
     earlier = _earlier(into)
@@ -83,7 +83,7 @@ def gate(
     pairs = fitting.pairs(given, cells, stored)
     if unknown := set(cell or []) - {one.number for one in cells}:
         raise UsageError(f"there is no cell {min(unknown)}; the gate has {len(cells)}, see --plan")
-    base = given.seed if given.seed is not None else secrets.randbelow(2**31)
+    base = given.seed if given.seed is not None else new_seed()
     options = [f"--baseline {shlex.quote(str(baseline))}"] if baseline else []
     command = " ".join(["python -m chaos gate", shlex.quote(gate), *options, f"--repeat {given.repeat} --seed {base}"])
     name = file.stem

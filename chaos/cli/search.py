@@ -56,6 +56,7 @@ def shrink(
     from chaos.incident.lab import Lab, new_folder
     from chaos.incident.outcome import known_kind
     from chaos.incident.subject import load_subject
+    from chaos.scenario.resolve import new_seed
 
     kind = known_kind(anomaly)
     limits = shrinking.Budget.parse(budget)
@@ -68,7 +69,7 @@ def shrink(
     file = folder / "smallest.yaml"
     ended = "nothing more can be left out"
     with Watch() as view, Lab(folder, view) as lab:
-        subject = subject if subject.seed is not None else replace(subject, seed=_drawn())
+        subject = subject if subject.seed is not None else replace(subject, seed=new_seed())
         view.say(f"{kind} stays if one of {tries} tries shows it; budget {budget}; in {folder}")
         oracle = shrinking.Oracle(lab, subject, kind, tries, limits)
         whole = shrinking.start(subject)
@@ -90,12 +91,6 @@ def shrink(
                 sys.stdout.flush()
                 view.say(f"the smallest {'' if search.ended else 'so far '}is in {file}")
         view.say(ended)
-
-
-def _drawn() -> int:
-    import secrets
-
-    return secrets.randbelow(2**31)
 
 
 def bisect(
@@ -122,6 +117,7 @@ def bisect(
     from chaos.incident.lab import Lab, new_folder
     from chaos.incident.outcome import known_kind
     from chaos.incident.subject import load_subject
+    from chaos.scenario.resolve import new_seed
 
     if (kafka is None) == (client is None):
         raise UsageError("give one of --kafka A..B and --client A..B: what is to be stepped through")
@@ -129,7 +125,7 @@ def bisect(
     span = bisecting.releases(what, kafka or client or "")
     kind = known_kind(anomaly) if anomaly else None
     subject = load_subject(source, variant, tuple(sets or ()))
-    seed = next((s for s in (seed, subject.seed) if s is not None), _drawn())
+    seed = next((s for s in (seed, subject.seed) if s is not None), new_seed())
     folder = new_folder(runs_dir, f"bisect-{subject.name}")
     with Watch() as view, Lab(folder, view) as lab:
         view.say(f"{len(span)} releases of {bisecting.NAMES[what]}, seed {seed}, in {folder}")

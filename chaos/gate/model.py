@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from chaos.errors import ScenarioError
-from chaos.history.trends import SHOWN
+from chaos.history.trends import SHOWN, share_excluded
 from chaos.scenario.load import mapping
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.triggers import Strict
@@ -105,7 +105,7 @@ class Gate(Strict):
 def passes_for(share: float) -> int:
     """How many passes it takes to exclude, at 95 %, that this share of runs fails or more."""
     n = 1
-    while 1 - 0.05 ** (1 / n) > share:
+    while share_excluded(n) > share:
         n += 1
     return n
 

@@ -86,7 +86,6 @@ class Kept:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lines = folder / KEPT
 
     def runs(self, cell: Planned) -> list[Run]:
         """Those of a cell, by their number. Raises `RunDirError` if they cannot be read."""

@@ -175,6 +175,11 @@ def _trend(entries: list[Entry], limit: int) -> Trend:
     )
 
 
+def share_excluded(passes: int) -> float:
+    """So many passes and nothing else: fewer than this share of runs fails, at 95 % (the exact binomial bound)."""
+    return float(1 - 0.05 ** (1 / passes))
+
+
 def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
     """What the last verdict is after those before it, and the words for it."""
     last = verdicts[-1]
@@ -190,7 +195,7 @@ def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
     if len(before) < LEAST_PASSES:
         return "too few runs", f"{runs}; runs before it: {len(before)}, to call it new takes {LEAST_PASSES}"
     if all(verdict == "pass" for verdict in before):
-        rate = 1 - 0.05 ** (1 / len(before))
+        rate = share_excluded(len(before))
         return "regression", f"{runs} after {len(before)} passes, so fewer than {rate:.0%} failed before (95 % sure)"
     passes = sum(verdict == "pass" for verdict in before)
     return "unsteady", f"{runs}; {passes} of {len(before)} before it passed, so that is not new"

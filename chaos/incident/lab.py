@@ -17,11 +17,11 @@ from chaos.catalogue.judge import Judge, Judging
 from chaos.catalogue.lender import Lender
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
-from chaos.errors import USAGE, AftershockError, RunDirError
+from chaos.errors import USAGE, AftershockError
 from chaos.events import Event, EventLog
 from chaos.incident.outcome import Seen
 from chaos.incident.subject import Subject, dump, raw_of
-from chaos.rundir import RunDir, new_run_id, write_atomically
+from chaos.rundir import RunDir, make_folder, new_run_id, write_atomically
 from chaos.scenario import read
 
 
@@ -148,8 +148,5 @@ def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None, o
 def new_folder(runs_dir: Path, what: str) -> Path:
     """A folder for all that one command makes. Raises `RunDirError`."""
     folder = runs_dir.absolute() / new_run_id(what)
-    try:
-        folder.mkdir(parents=True)
-    except OSError as e:
-        raise RunDirError(f"cannot create {folder}: {e.strerror}; choose another --runs-dir") from None
+    make_folder(folder)
     return folder

@@ -61,11 +61,6 @@ def _start(run: RunDir, role: str, argv: list[str], files: tuple[str, str], owne
     return spawned
 
 
-def has_proxy(run: RunDir) -> bool:
-    """Whether a proxy was started for this run."""
-    return (run.path / ADDRESSES).exists()
-
-
 class Control:
     """A control connection; what was made over it ends with it. For several threads."""
 

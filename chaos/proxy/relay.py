@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from chaos.proxy.frames import Head, NotKafka, Piece, Splitter, request_head, response_head
+from chaos.proxy.half import Half
 from chaos.proxy.rewrite import Addresses, holds_addresses, rewritten
 from chaos.proxy.rules import Active, RuleBook, Side
 
@@ -53,13 +54,14 @@ class _Held:
     rule: int
 
 
-class Pipe(asyncio.Protocol):
+class Pipe(Half):
     """One direction: reads from `source`, writes to the other pipe's."""
 
     source: asyncio.Transport
     other: Pipe
 
     def __init__(self, relay: Relay, side: Side, head_of: Callable[[bytes, int], Head | None]) -> None:
+        super().__init__()
         self.relay, self.side = relay, side
         self._splitter = Splitter(head_of)
         self._loop = asyncio.get_running_loop()
@@ -70,7 +72,6 @@ class Pipe(asyncio.Protocol):
         self._queue: deque[_Held] = deque()
         self._queued_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._stopped_for: set[str] = set()
         self._ended = False
         self._early = b""
 
@@ -85,27 +86,9 @@ class Pipe(asyncio.Protocol):
         if not self._queue:
             self.relay.close()
 
-    def pause_writing(self) -> None:
-        """The other side of `source` reads slower than it is written to."""
-        self.other.stop_reading("its receiver is slow")
-
-    def resume_writing(self) -> None:
-        """It has caught up."""
-        self.other.go_on_reading("its receiver is slow")
-
-    def stop_reading(self, why: str) -> None:
-        """Read no more for now, for this reason among others."""
-        if not self._stopped_for and not self._ended:
-            self.source.pause_reading()
-        self._stopped_for.add(why)
-
-    def go_on_reading(self, why: str) -> None:
-        """That reason is gone."""
-        if why not in self._stopped_for:
-            return
-        self._stopped_for.discard(why)
-        if not self._stopped_for and not self._ended and not self.source.is_closing():
-            self.source.resume_reading()
+    def readable(self) -> asyncio.Transport | None:
+        """Its source, until that ends."""
+        return None if self._ended else self.source
 
     def data_received(self, data: bytes) -> None:
         """Pass on what may pass."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from chaos.proxy.frames import NotKafka, request_head
+from chaos.proxy.half import Half
 from chaos.proxy.links import CLIENTS, UNNAMED, Active, Cuts, Listener, Source, named
 from chaos.proxy.rules import Side
 
@@ -34,12 +35,13 @@ class Port:
     """The client ids that were seen."""
 
 
-class Way(asyncio.Protocol):
+class Way(Half):
     """One direction: reads from `source`, writes to the other way's."""
 
     other: Way
 
     def __init__(self, through: Through, side: Side) -> None:
+        super().__init__()
         self._through = through
         self.side: Side = side
         self.source: asyncio.Transport | None = None
@@ -47,7 +49,6 @@ class Way(asyncio.Protocol):
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._cuts: Sequence[Active] = ()
-        self._stopped_for: set[str] = set()
         self.ended = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -77,27 +78,9 @@ class Way(asyncio.Protocol):
         if not self._through.made or not (self._cuts or self._waiting):
             self._through.close()
 
-    def pause_writing(self) -> None:
-        """The other side of `source` reads slower than it is written to."""
-        self.other.stop_reading("its receiver is slow")
-
-    def resume_writing(self) -> None:
-        """It has caught up."""
-        self.other.go_on_reading("its receiver is slow")
-
-    def stop_reading(self, why: str) -> None:
-        """Read no more for now, for this reason among others."""
-        if not self._stopped_for and self.source is not None and not self.ended:
-            self.source.pause_reading()
-        self._stopped_for.add(why)
-
-    def go_on_reading(self, why: str) -> None:
-        """That reason is gone."""
-        if why not in self._stopped_for:
-            return
-        self._stopped_for.discard(why)
-        if not self._stopped_for and self.source is not None and not self.ended and not self.source.is_closing():
-            self.source.resume_reading()
+    def readable(self) -> asyncio.Transport | None:
+        """Its source, until that ends."""
+        return None if self.ended else self.source
 
     def first(self) -> bytes:
         """All that came and waits."""

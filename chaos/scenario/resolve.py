@@ -51,6 +51,11 @@ class Resolved(BaseModel):
         return f"python -m chaos run {self.name} --seed {self.seed} --kafka {cluster.kafka}{driver}{sets}"
 
 
+def new_seed() -> int:
+    """A seed, where nobody gave one."""
+    return secrets.randbelow(2**31)
+
+
 def resolve(
     scenario: Scenario,
     *,
@@ -63,7 +68,7 @@ def resolve(
 ) -> Resolved:
     """Fill in what is still open. `seed` wins over the scenario's own; without either one is drawn."""
     if seed is None:
-        seed = scenario.seed if scenario.seed is not None else secrets.randbelow(2**31)
+        seed = scenario.seed if scenario.seed is not None else new_seed()
     prefix = ""
     if scenario.cluster.driver == "attached":
         prefix = new_prefix(run_id)

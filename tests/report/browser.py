@@ -143,3 +143,14 @@ class Browser:
             self.complaints.append(params["entry"]["text"])
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
+
+
+def assert_opens_and_fits(browser: Browser, path: Path) -> None:
+    """A page opens dark and light, and nothing of it is wider than a screen, a tablet or a telephone."""
+    for scheme in ("dark", "light"):
+        browser.look(scheme)
+        browser.open(path)
+    for width in (1400, 800, 420):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        browser.call("Emulation.setDeviceMetricsOverride", size)
+        assert browser.run("document.documentElement.scrollWidth") <= width

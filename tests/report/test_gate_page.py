@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -13,7 +12,7 @@ import pytest
 from chaos.gate.result import Cell, Comparison, Key, Machine, Mark, Result, Run, Verdict
 from checks.report.gate import page
 from checks.report.gatefiles import MOST_CHARACTERS, junit, markdown
-from tests.report.browser import Browser, find
+from tests.report.browser import Browser, assert_opens_and_fits
 from tests.report.test_report_page import EVIL, Page
 
 
@@ -153,24 +152,11 @@ def test_it_is_made_from_gate_json_alone_and_what_is_none_is_one_line(tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == {"gate.json", "report.html", "summary.md", "junit.xml"}
 
 
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
-
-
 @pytest.mark.browser
-@pytest.mark.skipif(find() is None, reason="no chromium on this machine: apt-get install chromium")
 def test_in_a_browser_it_fits_filters_by_keyboard_and_complains_of_nothing(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page(MIXED), encoding="utf-8")
-    for scheme in ("dark", "light"):
-        browser.look(scheme)
-        browser.open(path)
-    for width in (1400, 800, 420):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.call("Emulation.setDeviceMetricsOverride", size)
-        assert browser.run("document.documentElement.scrollWidth") <= width
+    assert_opens_and_fits(browser, path)
     seen = "[...document.querySelectorAll('article')].filter(t => t.offsetHeight).length"
     assert browser.run(seen) == 3
     browser.run("document.querySelector('[data-show=fail]').focus()")

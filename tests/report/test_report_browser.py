@@ -11,19 +11,10 @@ import pytest
 
 from checks.report.html import write_report
 from tests.report import synthetic
-from tests.report.browser import Browser, find
+from tests.report.browser import Browser
 from tests.report.test_report_page import hostile
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(find() is None, reason="no chromium on this machine: apt-get install chromium"),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
+pytestmark = pytest.mark.browser
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,6 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 from chaos.history.entries import Entry, Time
 from chaos.history.trends import Trends, trends
 from checks.report.trend import page
-from tests.report.browser import Browser, find
+from tests.report.browser import Browser, assert_opens_and_fits
 from tests.report.test_report_page import EVIL, Page
 
 DAY = 86_400_000_000
@@ -121,24 +120,11 @@ def test_it_is_made_from_json_alone_and_what_is_none_is_one_line(tmp_path: Path)
     assert nowhere.returncode == 2 and "cannot be written" in nowhere.stderr and "Traceback" not in nowhere.stderr
 
 
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    with Browser() as running:
-        yield running
-
-
 @pytest.mark.browser
-@pytest.mark.skipif(find() is None, reason="no chromium on this machine: apt-get install chromium")
 def test_in_a_browser_it_fits_filters_by_keyboard_and_complains_of_nothing(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "trends.html"
     path.write_text(page(WORSE, path), encoding="utf-8")
-    for scheme in ("dark", "light"):
-        browser.look(scheme)
-        browser.open(path)
-    for width in (1400, 800, 420):
-        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-        browser.call("Emulation.setDeviceMetricsOverride", size)
-        assert browser.run("document.documentElement.scrollWidth") <= width
+    assert_opens_and_fits(browser, path)
     seen = "[...document.querySelectorAll('.trend')].filter(t => t.offsetHeight).length"
     assert browser.run(seen) == 3
     browser.run("document.querySelector('[data-show=worse]').focus()")
