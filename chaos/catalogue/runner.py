@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from chaos import stages
+from chaos.catalogue import turn
 from chaos.catalogue.cases import Case, Outcome, expected, outcome
-from chaos.catalogue.judge import Judge, Judging
+from chaos.catalogue.judge import Judge
 from chaos.catalogue.lender import Lender
 from chaos.cluster.leftovers import end_all
-from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
-from chaos.errors import AftershockError
 from chaos.events import Event, EventLog
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved, read
@@ -127,33 +124,21 @@ class Catalogue:
     def _one(self, worker: _Worker, judge: Judge, one: _Ready) -> threading.Thread:
         """Drive a case; its verdict comes later, in a thread that is returned."""
         case, run = one.case, one.run
-        began, trouble = time.monotonic(), ""
         self.told.began(case)
         events = EventLog(run, lambda event: self.told.event(case, event))
         worker.run = run
-        try:
-            lender = worker.lender.cluster(one.resolved, lambda words: events.emit("note", words=words))
-            stages.deploy(run, events, Identity.current(), lender)
-            with contextlib.suppress(AftershockError):  # what it recorded is judged all the same
-                stages.drive(run, events)
-        except AftershockError as e:
-            trouble = str(e)
-        judging = judge.take(run)
-        judging.read.wait()
-        seconds = time.monotonic() - began
-        stages.destroy(run, events)
+        taken = turn.take(run, one.resolved, worker.lender, judge, events)
         worker.run = None
-        worker.lender.take_back()
         self.told.driven(case)
-        thread = threading.Thread(
-            target=self._judged, args=(one, judging, seconds, trouble), name=case.run_id, daemon=True
-        )
+        thread = threading.Thread(target=self._judged, args=(one, taken), name=case.run_id, daemon=True)
         thread.start()
         return thread
 
-    def _judged(self, one: _Ready, judging: Judging, seconds: float, trouble: str) -> None:
+    def _judged(self, one: _Ready, taken: turn.Turn) -> None:
+        judging = taken.judging
         judging.done.wait()
-        found = outcome(one.case, expected(one.resolved.scenario), judging.run, judging.code, seconds, trouble)
+        expects = expected(one.resolved.scenario)
+        found = outcome(one.case, expects, judging.run, judging.code, taken.seconds, taken.trouble)
         with self._lock:
             self.outcomes.append(found)
         self.told.ended(found)

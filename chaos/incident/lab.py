@@ -6,18 +6,16 @@ to choose it.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from chaos import stages
-from chaos.catalogue.judge import Judge, Judging
+from chaos.catalogue import turn
+from chaos.catalogue.judge import Judge
 from chaos.catalogue.lender import Lender
 from chaos.cluster.leftovers import end_all
-from chaos.cluster.processes import Identity
-from chaos.errors import USAGE, AftershockError
 from chaos.events import Event, EventLog
 from chaos.incident.outcome import Seen
 from chaos.incident.subject import Subject, dump, raw_of
@@ -54,22 +52,21 @@ class Pending:
 
     run: RunDir
     seed: int
-    seconds: float
-    trouble: str
-    judging: Judging
+    turn: turn.Turn
 
     @property
     def ready(self) -> bool:
         """Whether the verdict is there."""
-        return self.judging.done.is_set()
+        return self.turn.judging.done.is_set()
 
     def trial(self) -> Trial:
         """Wait for the verdict."""
-        self.judging.done.wait()
-        seen = Seen.of(self.run) if self.run.result.exists() else Seen.nothing(self.trouble or "it has no result")
-        if self.trouble and not seen.conclusive:
-            seen = seen.model_copy(update={"sentence": self.trouble})
-        return Trial(self.run, self.seed, seen, self.seconds)
+        self.turn.judging.done.wait()
+        trouble = self.turn.trouble
+        seen = Seen.of(self.run) if self.run.result.exists() else Seen.nothing(trouble or "it has no result")
+        if trouble and not seen.conclusive:
+            seen = seen.model_copy(update={"sentence": trouble})
+        return Trial(self.run, self.seed, seen, self.turn.seconds)
 
 
 class Lab:
@@ -113,28 +110,12 @@ class Lab:
         self._judge.wait_ready()
         run = make(self.folder, subject, run_id, seed, self._owned)
         resolved = read(run)
-        began, trouble, self._now = time.monotonic(), "", run
+        self._now = run
         self.runs += 1
         self.told.began(run_id)
-        events = EventLog(run, self.told.event)
-        try:
-            lender = self._lender.cluster(resolved, lambda words: events.emit("note", words=words))
-            stages.deploy(run, events, Identity.current(), lender)
-            try:
-                stages.drive(run, events)
-            except AftershockError as e:
-                trouble = str(e)
-        except AftershockError as e:
-            if e.exit_code == USAGE:
-                raise
-            trouble = str(e)
-        judging = self._judge.take(run)
-        judging.read.wait()
-        seconds = time.monotonic() - began
-        stages.destroy(run, events)
+        taken = turn.take(run, resolved, self._lender, self._judge, EventLog(run, self.told.event))
         self._now = None
-        self._lender.take_back()
-        return Pending(run, resolved.seed, seconds, trouble, judging)
+        return Pending(run, resolved.seed, taken)
 
 
 def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None, owned: bool = False) -> RunDir:
