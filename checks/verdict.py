@@ -25,6 +25,7 @@ from checks.result import (
     merge,
 )
 from checks.sentence import sentence
+from checks.tolerated import tolerated
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,7 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
     findings = _findings(run)
     problems = _problems(run, events, expectations)
     decision = decide(expectations, faults, totals, findings, problems)
+    counts = _counts(run, resolved)
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,
@@ -82,7 +84,7 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
         began_us=min((e["at_us"] for e in events), default=resolved.created_us),
         ended_us=max((e["at_us"] for e in events), default=resolved.created_us),
         stages_s=stage_times(events),
-        counts=_counts(run, resolved),
+        counts=counts,
         expectations=expectations,
         faults=faults,
         totals=totals,
@@ -92,6 +94,7 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
             for r in audit_rows(run, "metrics")
             if r["value_us"] is not None
         ],
+        tolerated=tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else list(dict.fromkeys([*problems, *decision.reasons])),
     )
 
