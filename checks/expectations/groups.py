@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from chaos.events import read_events
 from chaos.rundir import RunDir
@@ -30,11 +31,12 @@ def members_at_most(run: RunDir, group: str) -> Seen:
 def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
     """Generations that came after all clients were up, when the group had formed, and before the clients were stopped.
 
-    Generations are counted by their numbers, so one that no member lived to see counts too.
+    Generations are counted by their numbers, so one that no member lived to see counts too. One in which nothing was
+    handed out anew (cooperative members kept what they had) is known from what members say when they are stopped.
     """
     if all(c.mode == "assign" for c in resolved.scenario.readers if c.group == group):
         return Seen(0, "0", "assign-mode consumers are in no group, so none can rebalance")
-    columns = ["group", "mode", "generation", "at_us"]
+    columns = ["consumer", "group", "mode", "generation", "event", "at_us"]
     rows = [
         r
         for r in ledger_rows(run, "assignments", columns)
@@ -48,9 +50,21 @@ def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
     before = [r["generation"] for r in rows if r["at_us"] < began]
     during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
     formed = max(before, default=min(r["generation"] for r in rows))
-    last = max(during, default=formed)
+    last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
     count = max(0, last - formed)
     return Seen(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
+
+
+def _generation_at_stop(after: list[dict[str, Any]]) -> int:
+    """The generation when the order to stop came, as far as members that gave up their partitions then tell it; else 0.
+
+    The first that leaves starts another generation for the others. So the least counts, of those members only whose
+    first row it is: nothing was handed out to them after the order.
+    """
+    first: dict[str, dict[str, Any]] = {}
+    for row in sorted(after, key=lambda r: r["at_us"]):
+        first.setdefault(row["consumer"], row)
+    return min((r["generation"] for r in first.values() if r["event"] != "assigned"), default=0)
 
 
 def _load_window(run: RunDir) -> Window:

@@ -342,21 +342,42 @@ def test_group_members_never_seen_are_inconclusive(fake):
     ],
 )
 def test_rebalances_are_counted_from_the_formed_group_to_the_stop(fake, generations, seen):
-    run = fake()
-    run.ledger["assignments"] = [assigned(g, T0 + at * SECOND) for g, at in generations]
+    assert rebalances(fake(), [assigned(g, T0 + at * SECOND) for g, at in generations]) == seen
+
+
+@pytest.mark.parametrize(
+    ("left", "seen"),
+    [
+        ([("billing/1", 8, 81), ("billing/2", 8, 81)], "7"),  # six generations in which nothing was handed out anew
+        ([("billing/1", 8, 81), ("billing/2", 9, 82)], "7"),  # the second had joined again since the first had left
+        ([("billing/1", 1, 81), ("billing/2", 2, 82)], "0"),
+    ],
+)
+def test_generations_in_which_members_kept_what_they_had_are_known_from_their_leaving(fake, left, seen):
+    rows = [assigned(1, T0 - SECOND)]
+    rows += [assigned(g, T0 + at * SECOND) | {"consumer": who, "event": "revoked"} for who, g, at in left]
+    assert rebalances(fake(), rows) == seen
+
+
+def test_who_was_handed_something_after_the_stop_does_not_tell_of_before(fake):
+    at_stop = [assigned(2, T0 + 81 * SECOND), assigned(2, T0 + 82 * SECOND) | {"event": "revoked"}]
+    assert rebalances(fake(), [assigned(1, T0 - SECOND), *at_stop]) == "0"
+
+
+def rebalances(run, rows):
+    """What is counted of these rows, in a run that loads from 0 to 80 s."""
+    run.ledger["assignments"] = rows
     for row in run.counts:
         if row["scope"] == "assignments":
-            row["value"] = len(generations)
+            row["value"] = len(rows)
     run.write()
     marks = [
         {"at_us": T0 + at * SECOND, "kind": "stage", "stage": s, "state": "begin"}
         for s, at in (("load", 0), ("stop", 80))
     ]
     run.run.events.write_text("\n".join(json.dumps(mark) for mark in marks) + "\n")
-    assert (
-        Measure(run.run, run.resolved).seen(next(t for t in terms(run.resolved) if t.split == "rebalances")).words
-        == seen
-    )
+    term = next(t for t in terms(run.resolved) if t.split == "rebalances")
+    return Measure(run.run, run.resolved).seen(term).words
 
 
 REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
