@@ -151,7 +151,7 @@ def test_a_slow_consumer_is_evicted_its_late_commit_is_refused_and_it_comes_back
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
-producers: [{{name: shop, topic: {t}, records: 200}}]
+producers: [{{name: shop, topic: {t}, records: 200, keys: 20}}]
 consumers:
   - {{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [{t}], max_poll_records: 30,
       config: {{{QUICK}, max.poll.interval.ms: 3000, retry.backoff.ms: 1000}}}}
