@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 from chaos.errors import ClusterError
 from checks import executors
 from checks.master import LOCAL, check, is_here, is_local
+from checks.scratch import own_folder
 
 DRIVER_MEMORY = "2g"
 RESULT_SIZE = "64m"
@@ -26,9 +26,9 @@ def spark_session(master: str | None = None, large: bool = False) -> SparkSessio
     """The session; an existing one is returned as it is. master: as Spark writes it, `local[*]` when None.
 
     large: for millions of rows, let the JVM optimise fully; it costs seconds at the start. All times are UTC; scratch
-    files go to the machine's temporary directory, never into the project. AFTERSHOCK_SPARK_JARS names jars to add, such
-    as a file system's, with commas between. Raises `UsageError`, `MachineError` or `ClusterError` for a master that
-    cannot be had.
+    files go to a folder of this process under the machine's temporary directory (`scratch`), never into the project.
+    AFTERSHOCK_SPARK_JARS names jars to add, such as a file system's, with commas between. Raises `UsageError`,
+    `MachineError` or `ClusterError` for a master that cannot be had.
     """
     if (active := SparkSession.getActiveSession()) is not None:
         return active
@@ -42,7 +42,8 @@ def spark_session(master: str | None = None, large: bool = False) -> SparkSessio
     if is_here(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("aftershock").master(master)
-    for key, value in (_settings(large) | _settings_of(master)).items():
+    folder = own_folder()
+    for key, value in (_settings(large, folder) | _settings_of(master, folder)).items():
         builder = builder.config(key, value)
     spark = _begun(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
@@ -95,8 +96,7 @@ def configured(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if was is None else spark.conf.set(key, was)
 
 
-def _settings(large: bool) -> dict[str, str]:
-    temp = tempfile.gettempdir()
+def _settings(large: bool, folder: Path) -> dict[str, str]:
     log4j = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.ui.enabled": "false",
@@ -104,10 +104,10 @@ def _settings(large: bool) -> dict[str, str]:
         "spark.driver.memory": os.environ.get("AFTERSHOCK_SPARK_MEMORY", DRIVER_MEMORY),
         "spark.driver.maxResultSize": RESULT_SIZE,
         "spark.driver.extraJavaOptions": " ".join(
-            [f"-Djava.io.tmpdir={temp}", f"-Dlog4j2.configurationFile=file:{log4j}"]
+            [f"-Djava.io.tmpdir={folder}", f"-Dlog4j2.configurationFile=file:{log4j}"]
             + ([] if large else ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m"])
         ),
-        "spark.sql.warehouse.dir": f"{_scratch()}/warehouse",
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
@@ -121,14 +121,14 @@ def _settings(large: bool) -> dict[str, str]:
     return settings
 
 
-def _settings_of(master: str) -> dict[str, str]:
+def _settings_of(master: str, folder: Path) -> dict[str, str]:
     """What hangs on where executors are."""
     if not is_local(master):
         return executors.settings(is_here(master))
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": _scratch(),
+        "spark.local.dir": str(folder),
     }
 
 
@@ -137,7 +137,3 @@ def _let_workers_find_us() -> None:
     root, known = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")
     if root not in known.split(os.pathsep):
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, known]))
-
-
-def _scratch() -> str:
-    return str(Path(tempfile.gettempdir()) / f"aftershock-spark-{os.getuid()}")
