@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from chaos.errors import FAIL, PASS, UsageError
+from chaos.rundir import new_run_id
 
-ACTIONS = ("replay", "repeat", "shrink", "bisect")
+ACTIONS = ("replay", "repeat", "ab", "shrink", "bisect", "from-logs")
 
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "replay": (),
     "repeat": ("variant", "seed"),
+    "ab": ("variant", "seed"),
     "shrink": ("variant", "seed", "anomaly", "tries", "budget"),
     "bisect": ("variant", "seed", "anomaly", "tries", "kafka", "client"),
+    "from-logs": ("timezone", "clients"),
 }
 """Which params each action knows; what is left empty is left out."""
 
@@ -28,11 +32,17 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
     if action not in ACTIONS:
         raise UsageError(f"there is no action {action!r}; known are {', '.join(ACTIONS)}")
     if not params.get("source"):
-        raise UsageError("source is what to reproduce: a bundle, a run directory, or a scenario")
+        raise UsageError("source is what to reproduce: a bundle, a run directory, a scenario, or a folder of logs")
     if action == "shrink" and not params.get("anomaly"):
         raise UsageError("shrink needs anomaly: the kind that has to stay, such as lost_write")
+    if action == "ab" and not params.get("overrides"):
+        raise UsageError("ab needs overrides: what is changed, such as producers.shop.config.acks=all")
     first = [str(params.get("runs") or 10)] if action == "repeat" else []
     asked = [f"--{name}={value}" for name in _OPTIONS[action] if (value := params.get(name)) not in (None, "")]
+    if action == "from-logs":
+        # a name of its own: somebody may have answered the TODOs of the last one
+        out = Path(params["runs_dir"]) / f"{new_run_id('from-logs')}.yaml"
+        return ["incident", action, *asked, f"--out={out}", "--", params["source"]]
     if action != "replay":
         asked += [f"--set={override}" for override in params.get("overrides") or []]
     as_json = [] if action == "shrink" else ["--json"]
@@ -42,7 +52,8 @@ def arguments(params: Mapping[str, Any]) -> list[str]:
 def shortfall(action: str, code: int, said: str) -> str | None:
     """Why what a command answered does not answer what was asked; None if it does.
 
-    A replay has to show the same, a repetition to be done with no run that could not tell, a search to find something.
+    A replay has to show the same, a repetition to be done with no run that could not tell, a comparison to know both of
+    its sides, a search to find something.
     """
     if action == "replay" and code in (PASS, FAIL):
         found = _read(said)
@@ -51,7 +62,7 @@ def shortfall(action: str, code: int, said: str) -> str | None:
         found = _read(said)
         unsure = int(found.get("runs", 0)) - int(found.get("told", 0))
         return f"{unsure} of {found.get('runs')} runs could not tell" if unsure else None
-    if code == PASS:
+    if code == PASS or (action == "ab" and code == FAIL):
         return None
     return str(_read(said).get("sentence") or f"{action} ended with {code}; its log says why")
 

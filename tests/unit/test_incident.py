@@ -444,6 +444,10 @@ def test_params_become_the_command_that_answers():
         *("shrink", "--anomaly=lost_write", "--tries=1", "--budget=9")
     ]
     assert "--kafka=3.9.2..4.0.0" in asked(action="bisect", kafka="3.9.2..4.0.0", client=None)
+    assert asked(action="ab", overrides=["a=b"])[:2] == ["ab", "--set=a=b"]
+    made = asked(action="from-logs", source="logs", timezone="Europe/Berlin", clients="app.properties")
+    assert made[:4] == ["incident", "from-logs", "--timezone=Europe/Berlin", "--clients=app.properties"]
+    assert made[4].startswith("--out=runs/from-logs-") and made[5:] == ["--", "logs"]
     assert asked(source="--help")[-2:] == ["--", "--help"], "a source is never taken for an option"
 
 
@@ -453,6 +457,7 @@ def test_params_become_the_command_that_answers():
         ({"action": "explode"}, "there is no action"),
         ({"source": ""}, "source is what to reproduce"),
         ({"action": "shrink"}, "needs anomaly"),
+        ({"action": "ab"}, "needs overrides"),
     ],
 )
 def test_params_that_do_not_go_together_are_refused(params, said):
@@ -468,6 +473,8 @@ def test_params_that_do_not_go_together_are_refused(params, said):
         ("replay", 3, {"same": None, "sentence": "The replay cannot tell."}, "The replay cannot tell."),
         ("repeat", 1, {"runs": 5, "told": 5}, None),
         ("repeat", 1, {"runs": 5, "told": 4}, "1 of 5 runs could not tell"),
+        ("ab", 1, {}, None),
+        ("ab", 3, {"sentence": "One side cannot tell."}, "One side cannot tell."),
         ("shrink", 0, "title: x", None),
         ("shrink", 3, "", "shrink ended with 3; its log says why"),
         ("bisect", 1, {"sentence": "Nothing to be found."}, "Nothing to be found."),
