@@ -56,8 +56,9 @@ def precommitted_read(r: Reader, acks: Columns, tally: Tally) -> None:
 
 
 def _acked(r: Reader, acks: Columns) -> Ints:
-    """For each delivery the acknowledgement of that record at that offset; NONE where there is none."""
-    if not len(acks["offset"]):
+    """For each delivery the acknowledgement of that record at that offset; NONE where there is none, or where no
+    acknowledgement of the block is of a transaction."""
+    if not (acks["end"] != NO_TXN).any():  # nothing was sent in a transaction: it makes no difference
         return np.full(len(r.at), NONE, np.int64)
     order = np.lexsort((acks["last_us"], acks["end"], acks["seq"], acks["who"], acks["offset"]))
     keys = [acks[n][order] for n in ("offset", "who", "seq")]

@@ -3,6 +3,8 @@
 What was acknowledged at an offset and what is in the log there are as many as the records. Where the digests of both
 sides agree they are the same records at the same places (but for one chance in 2^64), and the acknowledgements of that
 block are not sent to where its offsets are judged.
+
+A digest is a sum modulo `tally.DIGEST`, so it does not hang on how many parts the rows of a block lie in.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from zlib import crc32
 import numpy as np
 
 from checks.audit.large.columns import Ints, Part
-from checks.audit.large.tally import Tally
+from checks.audit.large.tally import DIGEST, Tally
 
 _PIECE_BITS = 22
 _DENSE = 1 << 22
@@ -51,7 +53,7 @@ def _mixed(numbers: dict[str, Ints], codes: Ints, producers: list[str]) -> np.nd
 
 
 def _sums(keys: Ints, weights: np.ndarray) -> list[tuple[int, int]]:
-    """The sum of the weights of each key, exactly: in pieces that a float64 can add up."""
+    """The sum of the weights of each key modulo `DIGEST`, exactly: in pieces that a float64 can add up."""
     distinct: Ints | None = None
     if int(keys.max()) >= _DENSE:
         distinct, keys = np.unique(keys, return_inverse=True)
@@ -62,7 +64,7 @@ def _sums(keys: Ints, weights: np.ndarray) -> list[tuple[int, int]]:
     return [
         (
             int(key if distinct is None else distinct[key]),
-            sum(int(s[key]) << (_PIECE_BITS * n) for n, s in enumerate(sums)),
+            sum(int(s[key]) << (_PIECE_BITS * n) for n, s in enumerate(sums)) % DIGEST,
         )
         for key in found.tolist()
     ]
