@@ -8,15 +8,14 @@ from checks.audit.commits import judge_commits
 from checks.audit.committed import known_of_commits
 from checks.audit.large.case import Case
 from checks.audit.large.cut import ACK, COMMIT, COPY, DELIVERY, DONE, GAP, RECORD, RUN, SEND
-from checks.audit.large.pack import Columns
 from checks.audit.large.scan import columns_of
 from checks.audit.large.tally import Tally
 from checks.audit.read_path import judge_reads
 from checks.audit.write_path import judge_writes
 
 
-def judge_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: Tally) -> None:
-    """Judge one block; see `large.cut` for its name and its columns."""
+def judge_block(block: str, kinds: dict[str, list[bytes]], case: Case, tally: Tally) -> None:
+    """Judge one block; see `large.cut` for its name and what is packed in it."""
     what, *place = json.loads(block)
     if what == "write":
         producer, number = place
@@ -33,7 +32,7 @@ def judge_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: 
         judge_reads(topic, partition, log, deliveries, gaps, acks, case, tally)
 
 
-def know_block(block: str, kinds: dict[str, list[Columns]], case: Case, tally: Tally) -> None:
+def know_block(block: str, kinds: dict[str, list[bytes]], case: Case, tally: Tally) -> None:
     """What the commits of a block say of the beginnings of epochs."""
     _, topic, partition = json.loads(block)
     known_of_commits(topic, partition, columns_of(kinds, "commits", COMMIT), case, tally)

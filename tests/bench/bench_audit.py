@@ -36,7 +36,7 @@ from tests.bench import histories, others
 from tests.bench.histories import Plan
 
 ROOT = Path(__file__).parents[2]
-SAMPLE_S, SAY_S = 0.3, 5.0
+SAMPLE_S, SAY_S = 1.0, 5.0
 MOST_BYTES, MOST_OTHERS_S, MOST_AUDIT_S = 6 << 30, 180.0, 1800.0
 MOST_100M_S, MOST_10M_S = 120.0, 20.0
 """Seconds that the cold audit of a clean history may take."""
@@ -150,7 +150,7 @@ def _one(folder: Path, plan: Plan) -> None:
     from checks.audit.large.scan import warm
     from checks.session import spark_session
 
-    spark = spark_session(large=True)
+    spark = spark_session()
     warm(spark)  # as `run` does while it still drives: the workers belong to the session
     _tell("session", began)
     run = RunDir(folder)

@@ -51,8 +51,15 @@ NEEDED = {
         *("requested_us", "completed_us"),
     ),
 }
+OF_TRANSACTIONS = ("txn", "polled_us")
+"""Those of them that are of use only where something was sent in a transaction."""
 Piece = tuple[str, str, bytes]
 """Block, kind of rows, rows."""
+
+
+def needed(table: str, case: Case) -> tuple[str, ...]:
+    """The columns that are read of a table."""
+    return NEEDED[table] if case.transactions else tuple(c for c in NEEDED[table] if c not in OF_TRANSACTIONS)
 
 
 def cut(part: Part, case: Case) -> Iterator[Piece]:

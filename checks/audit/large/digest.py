@@ -14,10 +14,8 @@ from zlib import crc32
 import numpy as np
 
 from checks.audit.large.columns import Ints, Part
-from checks.audit.large.tally import DIGEST, Tally
-
-_PIECE_BITS = 22
-_DENSE = 1 << 22
+from checks.audit.large.group import grouped
+from checks.audit.large.tally import Tally
 
 
 def note_places(part: Part, side: str, block_bits: int, rows: Ints, tally: Tally) -> None:
@@ -35,7 +33,8 @@ def note_places(part: Part, side: str, block_bits: int, rows: Ints, tally: Tally
     least, first = int(block.min()), int(numbers["partition"].min())
     blocks, places = int(block.max()) - least + 1, int(numbers["partition"].max()) - first + 1
     keys = (topics.astype(np.int64) * places + (numbers["partition"] - first)) * blocks + (block - least)
-    for key, total in _sums(keys, weights):
+    distinct, (sums,) = grouped(keys, (np.add, weights))  # of unsigned numbers: modulo 2^64
+    for key, total in zip(distinct.tolist(), sums.tolist(), strict=True):
         place, nth = divmod(key, blocks)
         topic, partition = divmod(place, places)
         tally.add("digest", side, names[topic], partition + first, nth + least, value=total)
@@ -44,27 +43,13 @@ def note_places(part: Part, side: str, block_bits: int, rows: Ints, tally: Tally
 def _mixed(numbers: dict[str, Ints], codes: Ints, producers: list[str]) -> np.ndarray:
     """One number of 64 bits for what each row says: that this record stands at this offset."""
     names = np.array([crc32((name or "").encode()) for name in producers] or [0], np.uint64)
+    lives = numbers["incarnation"]
+    life = lives[:1] if (lives == lives[0]).all() else lives
+    whose = names[codes] + (life.astype(np.uint64) << np.uint64(32))
     mixed = numbers["offset"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for value in (numbers["seq"].astype(np.uint64), names[codes], numbers["incarnation"].astype(np.uint64)):
+    for value in (numbers["seq"].astype(np.uint64), whose):
         mixed ^= mixed >> np.uint64(31)
         mixed += value
         mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    return mixed ^ (mixed >> np.uint64(29))
-
-
-def _sums(keys: Ints, weights: np.ndarray) -> list[tuple[int, int]]:
-    """The sum of the weights of each key modulo `DIGEST`, exactly: in pieces that a float64 can add up."""
-    distinct: Ints | None = None
-    if int(keys.max()) >= _DENSE:
-        distinct, keys = np.unique(keys, return_inverse=True)
-    mask = np.uint64((1 << _PIECE_BITS) - 1)
-    pieces = [(weights >> np.uint64(_PIECE_BITS * n)) & mask for n in range(3)]
-    sums = [np.bincount(keys, piece.astype(np.float64)) for piece in pieces]
-    found = np.flatnonzero(np.bincount(keys))
-    return [
-        (
-            int(key if distinct is None else distinct[key]),
-            sum(int(s[key]) << (_PIECE_BITS * n) for n, s in enumerate(sums)) % DIGEST,
-        )
-        for key in found.tolist()
-    ]
+    mixed ^= mixed >> np.uint64(29)
+    return mixed

@@ -7,6 +7,7 @@ they need, compressed.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,37 +24,39 @@ def pack(columns: Columns) -> bytes:
     return pickle.dumps({name: _packed(values) for name, values in columns.items()}, protocol=5)
 
 
-def unpack(data: bytes) -> Columns:
-    """What `pack` was given."""
-    return {name: _unpacked(*packed) for name, packed in pickle.loads(data).items()}
-
-
-def concatenated(parts: list[Columns], names: tuple[str, ...]) -> Columns:
-    """Columns one behind the other; empty ones where there is no part."""
-    if len(parts) == 1:
-        return parts[0]
-    return {name: np.concatenate([p[name] for p in parts] or [np.zeros(0, np.int64)]) for name in names}
+def unpacked(parts: Sequence[bytes], names: Sequence[str]) -> Columns:
+    """What `pack` was given, one part behind the other; empty columns where there is no part."""
+    loaded = [pickle.loads(data) for data in parts]
+    columns: Columns = {}
+    for name in names:
+        pieces = [part[name] for part in loaded]
+        columns[name] = np.empty(sum(count for _, count, _, _ in pieces), np.int64)
+        end = 0
+        for piece in pieces:
+            begin, end = end, end + piece[1]
+            _unpack(columns[name][begin:end], *piece)
+    return columns
 
 
 def _packed(values: Ints) -> tuple[int, int, str, bytes]:
     """The first value, the number of values, and the type and bytes of the differences."""
     if not len(values):
         return 0, 0, "i1", b""
-    steps = np.diff(values)
-    least, most = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
-    if least == most == 0:
+    if values[0] == values[-1] and (values == values[0]).all():
         return int(values[0]), len(values), "", b""
+    steps = np.diff(values)
+    least, most = int(steps.min()), int(steps.max())
     kind = next(k for k in ("i1", "i2", "i4", "i8") if np.iinfo(k).min <= least and most <= np.iinfo(k).max)
     data = pa.compress(steps.astype(kind), codec=_CODEC, asbytes=True)
     return int(values[0]), len(values), kind, data
 
 
-def _unpacked(first: int, count: int, kind: str, data: bytes) -> Ints:
+def _unpack(into: Ints, first: int, count: int, kind: str, data: bytes) -> None:
     if not kind or count < 2:
-        return np.full(count, first, np.int64)
+        into.fill(first)
+        return
     width = np.dtype(kind).itemsize
     steps = pa.decompress(data, decompressed_size=(count - 1) * width, codec=_CODEC)
-    values = np.empty(count, np.int64)
-    values[0] = first
-    values[1:] = np.frombuffer(steps, kind)
-    return np.cumsum(values, out=values)
+    into[0] = first
+    into[1:] = np.frombuffer(steps, kind)
+    np.cumsum(into, out=into)

@@ -22,7 +22,7 @@ from checks.audit.large import cut as cutting
 from checks.audit.large import survey as surveying
 from checks.audit.large.case import Case
 from checks.audit.large.columns import Part
-from checks.audit.large.pack import Columns, concatenated, unpack
+from checks.audit.large.pack import Columns, unpacked
 from checks.audit.large.tally import Tally, merge_all
 from checks.session import configured
 
@@ -90,15 +90,18 @@ def judge(
     files: Files,
     case: Case,
     rows: int,
-    rules: Callable[[str, dict[str, list[Columns]], Case, Tally], None],
+    rules: Callable[[str, dict[str, list[bytes]], Case, Tally], None],
 ) -> Tally:
-    """Bring together what belongs together and judge it. rules: takes a block's name and its columns by kind."""
+    """Bring together what belongs together and judge it.
+
+    rules: takes a block's name and its packed rows by kind; `columns_of` unpacks them.
+    """
 
     def pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _forget_zips()
         for table, path, data in _files(batches):
             try:
-                found = list(cutting.cut(Part(table, path, data, cutting.NEEDED[table]), case))
+                found = list(cutting.cut(Part(table, path, data, cutting.needed(table, case)), case))
             except RunDirError as e:
                 found = [(_UNREADABLE, "", str(e).encode())]
             if found:
@@ -120,8 +123,8 @@ def judge(
         for block in sorted(blocks):
             kinds = blocks.pop(block)
             # by path, so that the outcome does not hang on the order in which pieces arrive
-            columns = {kind: [unpack(data) for _, data in sorted(pieces)] for kind, pieces in kinds.items()}
-            rules(block, columns, case, tally)
+            packed = {kind: [data for _, data in sorted(pieces)] for kind, pieces in kinds.items()}
+            rules(block, packed, case, tally)
         yield _packed(tally)
 
     tasks = max(spark.sparkContext.defaultParallelism, -(-rows // ROWS_PER_TASK))
@@ -130,9 +133,9 @@ def judge(
         return _readable(_collected(cut.repartition(tasks, "block").mapInArrow(verdicts, _TALLY)))
 
 
-def columns_of(kinds: dict[str, list[Columns]], kind: str, names: tuple[str, ...]) -> Columns:
+def columns_of(kinds: dict[str, list[bytes]], kind: str, names: tuple[str, ...]) -> Columns:
     """One kind of a block's rows, in the order of their parts."""
-    return concatenated(kinds.get(kind, []), names)
+    return unpacked(kinds.get(kind, []), names)
 
 
 def _contents(spark: SparkSession, files: Files) -> DataFrame:

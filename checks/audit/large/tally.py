@@ -40,7 +40,7 @@ def _findings(a: tuple[int, list[Finding]], b: tuple[int, list[Finding]]) -> tup
     return a[0] + b[0], cap([*a[1], *b[1]])
 
 
-DIGEST = 1 << 66
+DIGEST = 1 << 64
 """Digests are sums modulo this, whoever makes one."""
 
 MERGE: dict[str, Callable[[Any, Any], Any]] = {
