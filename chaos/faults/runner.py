@@ -58,11 +58,6 @@ class FaultRun:
         attempted = PHASES if "healing" in self.phases else PHASES[:2]
         return {(self.spec.name, phase) for phase in attempted if phase not in self.phases}
 
-    @property
-    def awaiting_proof(self) -> bool:
-        """Whether the fault took place and may still show its effect."""
-        return "injected" in self.phases and "proven" not in self.phases and self.busy
-
     def inject(self) -> None:
         """Begin the injection."""
         self._start(self._inject)

@@ -22,7 +22,6 @@ from chaos.errors import ClusterError
 from chaos.rundir import RunDir
 
 _FIRST_HOST = 10
-ATTEMPTS = 20
 
 
 class AddressesTaken(ClusterError):
