@@ -137,5 +137,7 @@ def test_in_a_browser_it_fits_filters_by_keyboard_and_complains_of_nothing(brows
     assert browser.run(height) > 20
     browser.look("light", "print")
     assert browser.run("getComputedStyle(document.querySelector('.buttons')).display") == "none"
+    folded = "[...document.querySelectorAll('details:not([open])')].length"
+    assert browser.run(f"{{const n = {folded}; dispatchEvent(new Event('beforeprint')); n > 0 && n === {folded}}}")
     assert browser.complaints == []
     assert {request.partition("#")[0] for request in browser.requests} == {path.as_uri()}

@@ -14,10 +14,11 @@ document.documentElement.classList.add("js");
 
   let folded = [];
   addEventListener("beforeprint", () => {
+    if (document.body.dataset.print === "folded") return; // years of runs would fill a book
     folded = [...document.querySelectorAll("details:not([open])")];
     for (const e of folded) e.open = true;
   });
-  addEventListener("afterprint", () => { for (const e of folded) e.open = false; });
+  addEventListener("afterprint", () => { for (const e of folded) e.open = false; folded = []; });
 
   for (const button of document.querySelectorAll("[data-copy]")) {
     button.addEventListener("click", async () => {
