@@ -31,6 +31,8 @@ from typing import Any
 from airflow.sdk import Asset, BaseNotifier, Variable
 
 VARIABLE = "aftershock_notifiers"
+BEGAN = "began"
+"""The XCom by which a task tells its run directory as soon as there is one: it may break off before it returns it."""
 LOG = "notifications.jsonl"
 LAST_WORDS = "the run broke off before its verdict; see the log of the task that failed"
 
@@ -39,6 +41,13 @@ def asset(scenario: str, what: str) -> Asset:
     """The asset of a scenario's verdicts (`verdict`), or of its passes (`pass`)."""
     # no URI of its own: another DAG's Asset(name) would then be another asset of this name, of which one gets inactive
     return Asset(f"aftershock/{scenario}/{what}")
+
+
+def handed_on(ti: Any, first: str) -> str | None:
+    """The run directory that the first task made; None if it made none."""
+    # not as an argument of the task that asks: if the first one broke off, that would fail it as well
+    found = ti.xcom_pull(task_ids=first) or ti.xcom_pull(task_ids=first, key=BEGAN)
+    return str(found) if found else None
 
 
 def told(run_dir: str | None) -> dict[str, Any]:
@@ -103,7 +112,7 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
         """What the first task handed on; None if it never did."""
         ti = context.get("ti")
         try:
-            return ti.xcom_pull(task_ids=self.first) if ti is not None else None
+            return handed_on(ti, self.first) if ti is not None else None
         except Exception:
             self.log.exception("the run directory is not known")
             return None

@@ -40,7 +40,7 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
-from aftershock_outcome import Notifier, asset, default_runs_dir, told  # noqa: E402
+from aftershock_outcome import BEGAN, Notifier, asset, default_runs_dir, handed_on, told  # noqa: E402
 from aftershock_places import POOL, take_place  # noqa: E402
 from airflow.sdk import DAG, Metadata, Param, TaskGroup, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
@@ -70,7 +70,7 @@ PARAMS = {
 
 
 @task(**POOL)
-def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None) -> str:
+def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Resolve the scenario, start its cluster, and hand on the run directory."""
     from chaos import stages
     from chaos.cluster.processes import Identity
@@ -79,6 +79,7 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None) -> str:
     given = given_by(scenario, params)
     bind = take_place(dag_run)
     run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
+    ti.xcom_push(BEGAN, str(run.path))
     bind(run.path)
     stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
@@ -164,8 +165,7 @@ def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -
     from chaos.history.recording import record
     from chaos.rundir import RunDir
 
-    run_dir = ti.xcom_pull(task_ids=first)  # None if it broke off; as an argument, that would fail this task as well
-    if run_dir:
+    if run_dir := handed_on(ti, first):
         sides = [RunDir(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
         record(sides or [RunDir(Path(run_dir))], Path(params["runs_dir"]), lambda words: print(words))  # noqa: T201
     yield Metadata(asset(scenario, "verdict"), told(run_dir))

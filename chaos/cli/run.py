@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ import typer
 from chaos.cli.checks import Checks, check_master
 from chaos.cli.view import View
 from chaos.cluster.processes import Identity
-from chaos.errors import AftershockError
+from chaos.errors import INCONCLUSIVE, AftershockError
 from chaos.events import EventLog
 from chaos.history.recording import record
 from chaos.rundir import RunDir
@@ -79,18 +80,30 @@ def run(
         whole = variants.prepare(given, runs_dir)
         with View() as view:
             view.say(f"run directory: {whole.run.path}")
-            for name, side in whole.sides.items():
-                view.say(f"[bold]variant {name}[/]")
-                one(side, view, spark_master)
-            record(whole.sides.values(), runs_dir, view.problem)
+            with _recorded(whole.sides.values(), runs_dir, view):
+                for name, side in whole.sides.items():
+                    view.say(f"[bold]variant {name}[/]")
+                    one(side, view, spark_master)
         raise typer.Exit(show_comparison(whole.run, as_json))
     directory = stages.prepare(given, runs_dir=runs_dir, variant=variant)
     with View() as view:
         view.say(f"run directory: {directory.path}")
-        code = one(directory, view, spark_master)
-        record([directory], runs_dir, view.problem)
+        with _recorded([directory], runs_dir, view):
+            code = one(directory, view, spark_master)
     show_result(directory, as_json)
     raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def _recorded(runs: Iterable[RunDir], runs_dir: Path, view: View) -> Iterator[None]:
+    """Add runs to the history when they are over; one that broke off as well, but not where nothing could begin."""
+    try:
+        yield
+    except AftershockError as e:
+        if e.exit_code == INCONCLUSIVE:
+            record(runs, runs_dir, view.problem)
+        raise
+    record(runs, runs_dir, view.problem)
 
 
 def one(directory: RunDir, view: View, spark_master: str | None) -> int:

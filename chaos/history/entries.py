@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
+from chaos.events import Event, read_events
 from chaos.rundir import RunDir, read_json
 from chaos.scenario import Resolved, read
 
@@ -118,6 +119,46 @@ def entry(run: RunDir) -> Entry:
         command=_plain(result.command),
         times=times,
     )
+
+
+def broken_off(run: RunDir) -> Entry | None:
+    """What is kept of a run that has no result: an inconclusive one, with what broke off; None if it never began.
+
+    If it is judged later on, it is the same run by its key. Raises `RunDirError` where it cannot be read.
+    """
+    events = read_events(run)
+    if not events:
+        return None
+    resolved = read(run)
+    began_us = min(e["at_us"] for e in events)
+    sentence = " ".join(_what_broke(events).split())  # what a broker said last may be several lines
+    return Entry(
+        key=_digest([resolved.run_id, resolved.name, resolved.seed, began_us]),
+        digest=_digest(["broken off", sentence]),
+        run_id=resolved.run_id,
+        scenario=_name(resolved.name),
+        variant=resolved.variant,
+        setup=setup(resolved),
+        title=_plain(resolved.scenario.title),
+        verdict="inconclusive",
+        sentence=_plain(sentence),
+        seen="not known",
+        seed=resolved.seed,
+        kafka=resolved.versions.get("kafka", ""),
+        client=resolved.versions.get("confluent-kafka", ""),
+        began_us=began_us,
+        ended_us=max(e["at_us"] for e in events),
+        run_dir=_plain(str(run.path)),
+        command=_plain(resolved.command()),
+    )
+
+
+def _what_broke(events: Iterable[Event]) -> str:
+    """The first stage that failed, which is the one within those that failed with it, and why."""
+    for e in events:
+        if e.get("kind") == "stage" and e.get("state") == "failed":
+            return f"It broke off in {e.get('stage')}: {e.get('detail') or 'no reason was recorded'}"
+    return "It broke off before its verdict, and left no reason."
 
 
 def found_in(folder: Path) -> Iterator[RunDir]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from chaos.errors import AftershockError
-from chaos.history.entries import entry
+from chaos.history.entries import Entry, broken_off, entry
 from chaos.rundir import RunDir
 
 VARIABLE = "AFTERSHOCK_HISTORY"
@@ -23,15 +23,14 @@ def url_for(runs_dir: Path, given: str | None = None) -> str:
 
 
 def record(runs: Iterable[RunDir], runs_dir: Path, say: Callable[[str], None]) -> None:
-    """Record runs that were judged; those without a result are passed over. Trouble is one line to `say`.
+    """Record runs; those that broke off before their verdict are inconclusive. Trouble is one line to `say`.
 
     runs_dir: the folder in which the runs were made, for the history's own file.
     """
     if os.environ.get(VARIABLE) == OFF:
         return
-    judged = [run for run in runs if run.result.exists()]
     try:
-        add(judged, url_for(runs_dir))
+        add(runs, url_for(runs_dir))
     except (AftershockError, OSError) as e:
         say(
             f"not in the history, though the run and its results are safe: {e}; "
@@ -44,4 +43,9 @@ def add(runs: Iterable[RunDir], url: str) -> Counter[str]:
     from chaos.history.store import Store
 
     store = Store(url)
-    return Counter(store.add(entry(run)) for run in runs)
+    kept = (_of(run) for run in runs)
+    return Counter(store.add(one) for one in kept if one is not None)
+
+
+def _of(run: RunDir) -> Entry | None:
+    return entry(run) if run.result.exists() else broken_off(run)

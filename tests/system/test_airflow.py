@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from chaos.history.store import Store, default_url
 from chaos.scenario import load, shipped
 from tests.system.platform import ROOT, chaos, left_running
 
@@ -205,4 +206,15 @@ def test_a_dag_whose_contract_is_broken_is_not_green(airflow, tmp_path):
     done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout[-2000:]
     assert json.loads((tmp_path / "broken" / "result.json").read_text())["verdict"] == "fail"
+    assert left_running(tmp_path) == []
+
+
+@pytest.mark.kafka
+def test_a_run_whose_cluster_does_not_start_is_in_the_history_with_the_reason(airflow, tmp_path):
+    conf = {"runs_dir": str(tmp_path), "overrides": ["cluster.config={log.retention.ms: abc}"]}
+    argv = [sys.executable, "-m", "airflow", "dags", "test", "resilience.clean-run", "--conf", json.dumps(conf)]
+    done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout[-2000:]
+    (kept,) = Store(default_url(tmp_path)).entries()
+    assert kept.verdict == "inconclusive" and "Invalid value abc for configuration log.retention.ms" in kept.sentence
     assert left_running(tmp_path) == []

@@ -231,6 +231,30 @@ def test_on_a_cluster_that_exists_the_runs_own_prefix_is_no_difference(tmp_path)
     assert one.setup == two.setup
 
 
+def test_a_run_that_broke_off_is_inconclusive_and_the_same_run_once_it_is_judged(url, tmp_path):
+    run = judged(tmp_path)
+    result = run.result.read_text()
+    run.result.unlink()
+    begin = {"at_us": 10, "kind": "stage", "stage": "deploy", "state": "begin"}
+    inner = {**begin, "at_us": 19, "stage": "broker", "state": "failed", "detail": "broker 2 did not start"}
+    lines = [begin, inner, {**inner, "at_us": 20, "stage": "deploy"}]
+    run.events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert add([run], url) == {"added": 1}
+    (kept,) = Store(url).entries()
+    assert (kept.verdict, kept.seen, kept.times) == ("inconclusive", "not known", ())
+    assert kept.sentence == "It broke off in broker: broker 2 did not start"
+    assert add([run], url) == {"unchanged": 1}
+    run.result.write_text(result)
+    assert add([run], url) == {"judged anew": 1}
+    assert [e.verdict for e in Store(url).entries()] == ["pass"]
+
+
+def test_a_run_that_never_began_is_not_in_the_history(url, tmp_path):
+    run = judged(tmp_path)
+    run.result.unlink()
+    assert add([run, RunDir(tmp_path / "none")], url) == {}
+
+
 def test_text_that_no_database_takes_is_made_visible(url, tmp_path):
     run = judged(tmp_path, sentence="a\0b \ud800 <b>", name="dir/mine.yaml")
     Store(url).add(entry(run))
