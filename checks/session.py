@@ -102,7 +102,7 @@ def _settings(folder: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": os.environ.get("AFTERSHOCK_SPARK_MEMORY")
-        or f"{MEMORY_MB + MEMORY_PER_CORE_MB * _cores()}m",
+        or f"{MEMORY_MB + MEMORY_PER_CORE_MB * (os.cpu_count() or 1)}m",
         "spark.driver.maxResultSize": RESULT_SIZE,
         # The JVM hands bytes on, Python does the work: optimising fully never pays, even for 100M records (measured).
         "spark.driver.extraJavaOptions": (
@@ -121,10 +121,6 @@ def _settings(folder: Path) -> dict[str, str]:
     if jars := os.environ.get("AFTERSHOCK_SPARK_JARS"):
         settings["spark.jars"] = jars
     return settings
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _settings_of(master: str, folder: Path) -> dict[str, str]:
