@@ -41,7 +41,7 @@ ANOMALIES: dict[str, Anomaly] = {
     "reordered_write": Anomaly(
         "write",
         "in a partition, records of one producer incarnation stand in another order than they were sent",
-        "enable.idempotence=true, or max.in.flight.requests.per.connection=1",
+        "enable.idempotence=true (one request in flight is not enough with librdkafka when the leader changes)",
     ),
     "misplaced_write": Anomaly(
         "write",
