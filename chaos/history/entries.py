@@ -100,7 +100,7 @@ def entry(run: RunDir) -> Entry:
         if m.stat != "count"
     )
     return Entry(
-        key=_digest([result.run_id, result.scenario, result.seed, result.began_us]),
+        key=_key(result.run_id, result.scenario, result.seed, result.began_us),
         digest=_digest(result.model_dump(mode="json", exclude={"ended_us"})),
         run_id=result.run_id,
         scenario=_name(result.scenario),
@@ -133,7 +133,7 @@ def broken_off(run: RunDir) -> Entry | None:
     began_us = min(e["at_us"] for e in events)
     sentence = " ".join(_what_broke(events).split())  # what a broker said last may be several lines
     return Entry(
-        key=_digest([resolved.run_id, resolved.name, resolved.seed, began_us]),
+        key=_key(resolved.run_id, resolved.name, resolved.seed, began_us),
         digest=_digest(["broken off", sentence]),
         run_id=resolved.run_id,
         scenario=_name(resolved.name),
@@ -190,6 +190,11 @@ def seen(totals: Iterable[_Count]) -> str:
         name = f"{total.check} {total.split}".strip()
         sums[name] = sums.get(name, 0) + total.count
     return ", ".join(f"{name} {count:,}" for name, count in sums.items() if count) or "none"
+
+
+def _key(run_id: str, scenario: str, seed: int, began_us: int) -> str:
+    """What names a run, judged or not."""
+    return _digest([run_id, scenario, seed, began_us])
 
 
 def _name(scenario: str) -> str:

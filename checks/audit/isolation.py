@@ -13,12 +13,18 @@ from checks.audit.large.tally import Tally
 from checks.audit.read_block import Reader
 
 
-def aborted_read(r: Reader, acks: Columns, tally: Tally) -> None:
-    """Delivered to a read_committed reader, though the record's transaction was aborted: its producer was told so, or
-    a read_committed reader of the final log does not see the record."""
+def isolation(r: Reader, acks: Columns, tally: Tally) -> None:
+    """Both rules, for a read_committed reader."""
     if not r.owed.committed_only or not len(r.at):
         return
     ack = _acked(r, acks)
+    aborted_read(r, acks, ack, tally)
+    precommitted_read(r, acks, ack, tally)
+
+
+def aborted_read(r: Reader, acks: Columns, ack: Ints, tally: Tally) -> None:
+    """Delivered to a read_committed reader, though the record's transaction was aborted: its producer was told so, or
+    a read_committed reader of the final log does not see the record."""
     end = np.where(ack >= 0, acks["end"][ack], NO_TXN) if len(acks["offset"]) else np.full(len(r.at), NO_TXN)
     hidden = (r.place.committed(r.at) == 0) & r.same
     tally.add("sum", "read_of_transactions", r.name, value=int(((end != NO_TXN) | hidden).sum()))
@@ -34,13 +40,12 @@ def aborted_read(r: Reader, acks: Columns, tally: Tally) -> None:
     r.find("aborted_read", np.flatnonzero(hidden | (end == ABORTED)), told, tally)
 
 
-def precommitted_read(r: Reader, acks: Columns, tally: Tally) -> None:
+def precommitted_read(r: Reader, acks: Columns, ack: Ints, tally: Tally) -> None:
     """Polled by a read_committed reader before the last send of the record's transaction was invoked: its commit cannot
     have been requested then. Polled between that and the client's learning of the end is as it should be, for brokers
     know before the client does. What was aborted is an `aborted_read`."""
-    if not r.owed.committed_only or not len(r.at) or not len(acks["offset"]):
+    if not len(acks["offset"]):
         return
-    ack = _acked(r, acks)
     early = (ack >= 0) & (r.rows["polled_us"] < acks["last_us"][ack]) & (r.rows["polled_us"] != NONE)
     early &= (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
     early &= ~((r.place.committed(r.at) == 0) & r.same)

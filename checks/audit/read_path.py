@@ -13,7 +13,7 @@ import numpy as np
 from checks.audit.epochs import Epoch, Key
 from checks.audit.evicted import evicted_delivery
 from checks.audit.findings import CAP, UNDETERMINED, Finding, finding
-from checks.audit.isolation import aborted_read, precommitted_read
+from checks.audit.isolation import isolation
 from checks.audit.large.case import Case
 from checks.audit.large.columns import NONE, known
 from checks.audit.large.group import Rows, runs, sections
@@ -49,8 +49,7 @@ def judge_reads(
         dirty_read(r, tally)
         duplicate_delivery(r, tally)
         evicted_delivery(r, acks, tally)
-        aborted_read(r, acks, tally)
-        precommitted_read(r, acks, tally)
+        isolation(r, acks, tally)
         _times(r, tally)
     offset_reuse(place, deliveries, acks, tally)
     poll_skip(place, deliveries, gaps, tally)
