@@ -11,7 +11,7 @@ from chaos.cluster import lending
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
-from chaos.errors import ClusterError
+from chaos.errors import ClusterError, RunDirError
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 
@@ -35,8 +35,7 @@ class Lender:
             return None
         if self._home is None or self.spec != spec:
             self.end()
-            self._clusters += 1
-            self._home = RunDir.create(self._folder, f"cluster-{self._number}-{self._clusters}")
+            self._home = self._new_home()
             self.spec = spec
             try:
                 driver_of(driver).deploy(self._home, spec, Identity.current(), LENDER_S, say)
@@ -44,6 +43,17 @@ class Lender:
                 self._home = self.spec = None
                 raise
         return self._home
+
+    def _new_home(self) -> RunDir:
+        """With the next name that is free: a folder may be used again, or by several at once."""
+        while True:
+            self._clusters += 1
+            name = f"cluster-{self._number}-{self._clusters}"
+            try:
+                return RunDir.create(self._folder, name)
+            except RunDirError:
+                if not (self._folder / name).exists():
+                    raise
 
     def take_back(self) -> None:
         """Empty the cluster for the next run. One that is not well is never lent again."""

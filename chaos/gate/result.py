@@ -69,6 +69,8 @@ class Run(_Data):
     seconds: float = 0
     report: str = ""
     bundle: str = ""
+    ran: bool = True
+    """False where it could not even begin, for want of what it asks for."""
 
     @property
     def conclusive(self) -> bool:

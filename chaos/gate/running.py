@@ -99,10 +99,11 @@ class Kept:
         return sorted(found, key=lambda run: run.n)
 
     def keep(self, cell: Planned, run: Run) -> Run:
-        """Add one."""
+        """Add one, or put it in the place of the one that has its number."""
         path = self._file(cell)
         path.parent.mkdir(exist_ok=True)
-        write_atomically(path, "".join(one.model_dump_json() + "\n" for one in (*self.runs(cell), run)))
+        others = [one for one in self.runs(cell) if one.n != run.n]
+        write_atomically(path, "".join(one.model_dump_json() + "\n" for one in (*others, run)))
         return run
 
     def _file(self, cell: Planned) -> Path:
@@ -110,8 +111,9 @@ class Kept:
 
 
 def due(cells: Sequence[Planned], gate: Gate, seed: int, kept: Kept) -> list[Due]:
-    """What is still to be run. What an interrupted run left is removed, to be run again."""
-    done = {(cell.number, run.n) for cell in cells for run in kept.runs(cell)}
+    """What is still to be run. What an interrupted run left is removed, to be run again; and what could not begin then
+    may be able to now."""
+    done = {(cell.number, run.n) for cell in cells for run in kept.runs(cell) if run.ran}
     found = [one for one in order(cells, gate, seed) if (one.cell.number, one.n) not in done]
     for one in found:
         left = kept.folder / one.cell.run_id(one.n)
@@ -142,7 +144,8 @@ def run(lab: Laboratory, due: Sequence[Due], kept: Kept) -> Iterator[tuple[Due, 
                 if e.exit_code != USAGE:
                     raise
                 impossible.add(one.cell.number)
-                nothing = Run(n=one.n, seed=one.seed, verdict="inconclusive", sentence=f"It cannot be run: {e}")
+                words = f"It cannot be run: {e}"
+                nothing = Run(n=one.n, seed=one.seed, verdict="inconclusive", sentence=words, ran=False)
                 yield one, kept.keep(one.cell, nothing)
                 continue
             done, before = before, (one, now)

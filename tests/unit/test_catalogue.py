@@ -4,11 +4,12 @@ import json
 
 import pytest
 
+from chaos.catalogue import lender
 from chaos.catalogue.cases import Case, cases, expected, outcome, seen
 from chaos.cli.catalogue import _exit_code
 from chaos.errors import UsageError
 from chaos.rundir import RunDir
-from chaos.scenario import load, shipped
+from chaos.scenario import load, resolve, shipped
 
 
 def test_it_is_every_shipped_scenario_with_every_variant():
@@ -56,3 +57,14 @@ def test_a_case_without_a_result_is_inconclusive_and_says_why(tmp_path):
 )
 def test_the_exit_code_is_that_of_the_worst(verdicts, code):
     assert _exit_code(verdicts) == code
+
+
+def test_clusters_of_a_folder_that_is_used_again_have_names_of_their_own(tmp_path, monkeypatch):
+    class Nothing:
+        def deploy(self, *_: object) -> None:
+            """No broker."""
+
+    monkeypatch.setattr(lender, "driver_of", lambda _: Nothing())
+    wanted = resolve(load(shipped()["leader-kill"]), run_id="r", name="r", created_us=1, seed=7, overrides=[])
+    homes = [lender.Lender(tmp_path).cluster(wanted, print) for _ in range(2)]
+    assert [home and home.path.name for home in homes] == ["cluster-1-1", "cluster-1-2"]

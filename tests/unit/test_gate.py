@@ -510,6 +510,10 @@ def test_a_cell_that_cannot_be_run_is_inconclusive_with_the_reason_and_the_other
     assert (run.verdict, run.sentence) == ("inconclusive", "It cannot be run: no such release")
     result = Judged(given, "g", "c", 7, found, []).result({c.number: kept.runs(c) for c in found})
     assert result.verdict == "inconclusive" and "no such release" in result.cells[1].sentence
+    fake = lab(tmp_path)
+    go(fake, given, found, kept)
+    assert [run_id for run_id, _ in fake.asked] == ["cell-02-1", "cell-02-2", "cell-02-3"], "its reason may be gone now"
+    assert [(run.n, run.ran) for run in kept.runs(found[1])] == [(1, True), (2, True), (3, True)]
 
 
 def test_what_breaks_the_laboratory_itself_is_passed_on(tmp_path):
