@@ -12,7 +12,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -71,3 +71,27 @@ def read_events(run: RunDir) -> list[Event]:
         except json.JSONDecodeError:
             continue
     return events
+
+
+def stages_broken_off(events: Iterable[Event], among: Container[str] | None = None) -> dict[str, str]:
+    """Each stage that failed, or began and never ended, with the reason; a later success clears it.
+
+    among: the stages that are asked for, all when left out. Where a stage around others repeats the reason of the one
+    within, only that one is named.
+    """
+    last: dict[str, Event] = {}
+    for e in events:
+        if e.get("kind") == "stage" and (among is None or e.get("stage") in among):
+            last.pop(e["stage"], None)
+            last[e["stage"]] = e
+    found: dict[str, str] = {}
+    for name, event in last.items():
+        if event.get("state") != "end" and (reason := _reason(event)) not in found.values():
+            found[name] = reason
+    return found
+
+
+def _reason(event: Event) -> str:
+    if event.get("state") == "failed":
+        return str(event.get("detail") or "no reason was recorded")
+    return "it began and never ended, so its process was killed"

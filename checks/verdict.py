@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos.events import Event, read_events
+from chaos.events import Event, read_events, stages_broken_off
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 from checks.audited import audit_rows, json_object
 from checks.expectations.contract import readers
 from checks.fault_outcomes import fault_outcomes, missing_proof
-from checks.history import CHECKING, DRIVING, broken_off, stage_times
+from checks.history import CHECKING, DRIVING, stage_times
 from checks.result import (
     Count,
     Counts,
@@ -102,7 +102,7 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
 def _problems(run: RunDir, events: list[Event], expectations: list[Expectation]) -> list[str]:
     """Stages that broke off. Validation tells of the drive itself; without it, it is told here."""
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
-    broken = broken_off(events, stages).items()
+    broken = stages_broken_off(events, stages).items()
     said = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
     if not (run.ledger / "seal.json").is_file():
         said.append(

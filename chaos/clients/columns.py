@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -49,7 +49,7 @@ TELLS_EPOCHS = hasattr(Message, "leader_epoch")
 def sent(messages: Sequence[Message]) -> Columns:
     """The columns of acknowledged sends."""
     headers = headers_of(list(map(Message.value, messages)))
-    return Columns(headers, _mostly_same(map(Message.partition, messages)), _numbers(map(Message.offset, messages)))
+    return Columns(headers, _mostly_same(Message.partition, messages), _numbers(Message.offset, messages))
 
 
 def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
@@ -62,9 +62,9 @@ def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
         headers = headers_of(values)
     return Columns(
         headers,
-        _mostly_same(map(Message.partition, messages)),
-        _numbers(map(Message.offset, messages)),
-        _mostly_same(map(Message.leader_epoch, messages)) if TELLS_EPOCHS else np.full(len(messages), NONE, np.int64),
+        _mostly_same(Message.partition, messages),
+        _numbers(Message.offset, messages),
+        _mostly_same(Message.leader_epoch, messages) if TELLS_EPOCHS else np.full(len(messages), NONE, np.int64),
         list(map(Message.topic, messages)) if topics else None,
     )
 
@@ -89,17 +89,20 @@ def nullable(numbers: Ints | None, kind: type[np.signedinteger[Any]]) -> pa.Arra
     return pa.array(numbers.astype(kind, copy=False), mask=missing if missing.any() else None)
 
 
-def _mostly_same(numbers: Iterable[int | None]) -> Ints:
-    """For numbers that are mostly all the same: to count those costs less than to convert each."""
-    found = list(numbers)
-    if found.count(found[0]) == len(found):
-        return np.full(len(found), NONE if found[0] is None else found[0], np.int64)
-    return _numbers(found)
+Ask = Callable[[Message], int | None]
 
 
-def _numbers(numbers: Iterable[int | None]) -> Ints:
-    found = list(numbers)
+def _mostly_same(ask: Ask, messages: Sequence[Message]) -> Ints:
+    """For numbers that are mostly all the same: to see that costs less than to convert each."""
+    found = set(map(ask, messages))
+    if len(found) > 1:
+        return _numbers(ask, messages)
+    (same,) = found
+    return np.full(len(messages), NONE if same is None else same, np.int64)
+
+
+def _numbers(ask: Ask, messages: Sequence[Message]) -> Ints:
     try:
-        return np.fromiter(found, np.int64, len(found))
+        return np.fromiter(map(ask, messages), np.int64, len(messages))
     except TypeError:  # one is None
-        return np.array([NONE if number is None else number for number in found], np.int64)
+        return np.array([NONE if number is None else number for number in map(ask, messages)], np.int64)

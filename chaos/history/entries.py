@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
-from chaos.events import Event, read_events
+from chaos.events import read_events, stages_broken_off
 from chaos.rundir import RunDir, read_json
 from chaos.scenario import Resolved, read
 
@@ -131,7 +131,9 @@ def broken_off(run: RunDir) -> Entry | None:
         return None
     resolved = read(run)
     began_us = min(e["at_us"] for e in events)
-    sentence = " ".join(_what_broke(events).split())  # what a broker said last may be several lines
+    stage, why = next(iter(stages_broken_off(events).items()), ("", ""))
+    words = f"It broke off in {stage}: {why}" if stage else "It broke off before its verdict, and left no reason."
+    sentence = " ".join(words.split())  # what a broker said last may be several lines
     return Entry(
         key=_key(resolved.run_id, resolved.name, resolved.seed, began_us),
         digest=_digest(["broken off", sentence]),
@@ -151,14 +153,6 @@ def broken_off(run: RunDir) -> Entry | None:
         run_dir=_plain(str(run.path)),
         command=_plain(resolved.command()),
     )
-
-
-def _what_broke(events: Iterable[Event]) -> str:
-    """The first stage that failed, which is the one within those that failed with it, and why."""
-    for e in events:
-        if e.get("kind") == "stage" and e.get("state") == "failed":
-            return f"It broke off in {e.get('stage')}: {e.get('detail') or 'no reason was recorded'}"
-    return "It broke off before its verdict, and left no reason."
 
 
 def found_in(folder: Path) -> Iterator[RunDir]:

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
-from chaos.events import read_events
+from chaos.events import read_events, stages_broken_off
 from chaos.ledger import Seal, read_seal
 from chaos.ledger.writer import SUFFIX
 from chaos.rundir import RunDir
@@ -16,7 +16,7 @@ from checks.expectations.contract import Term, partitions, planned_sends, reader
 from checks.expectations.seen import Seen, unseen
 from checks.expectations.words import listed
 from checks.fault_outcomes import fault_outcomes, missing_proof
-from checks.history import DRIVING, broken_off, notes
+from checks.history import DRIVING, notes
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """The tables that the audit has to take in to the last row."""
@@ -78,7 +78,7 @@ class Conditions:
     def undrained(self) -> str:
         """Why what was not delivered may have had no chance to be; empty where consumers were waited for."""
         drained = any(e.get("stage") == "drain" and e.get("state") == "end" for e in self._events)
-        if broken_off(self._events, DRIVING) and not drained:
+        if stages_broken_off(self._events, DRIVING) and not drained:
             return "the drive broke off before its drain, so nobody waited for consumers to reach the end of the log"
         return ""
 
@@ -107,7 +107,7 @@ class Conditions:
     def _stages(self) -> Seen:
         if not any(e.get("kind") == "stage" and e.get("stage") in DRIVING for e in self._events):
             return unseen("not recorded", "events.jsonl tells nothing of the drive: copy the whole run directory")
-        broken = broken_off(self._events, DRIVING)
+        broken = stages_broken_off(self._events, DRIVING)
         words = listed([f"{stage}: {reason}" for stage, reason in broken.items()])
         return Seen(len(broken), f"{len(broken)}", f"the drive ended early ({words}); mend that and run again")
 
