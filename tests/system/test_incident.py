@@ -1,6 +1,7 @@
 """An incident, from the run to its replay, with clients of a release that is not this environment's."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -18,13 +19,19 @@ def runs_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def bundle(runs_dir):
-    """A run that lost records, as a file."""
+def lost(runs_dir):
+    """A run that lost records."""
     asked = ["--variant", "acks-1", "--client", OLDER, "--seed", 7, "--json", "--runs-dir", runs_dir]
     ended = chaos("run", "acks1-leader-kill", *asked)
     assert ended.code == 0, ended.err[-3000:]
+    return RunDir.open(Path(ended.result["run_dir"]))
+
+
+@pytest.fixture(scope="module")
+def bundle(lost, runs_dir):
+    """It, as a file."""
     file = runs_dir / "lost.aftershock.tar.gz"
-    packed = chaos("bundle", ended.result["run_dir"], "--out", file)
+    packed = chaos("bundle", lost.path, "--out", file)
     assert (packed.code, packed.out.strip()) == (0, str(file)), packed.err
     return file
 
@@ -44,6 +51,18 @@ def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
     assert ended.code == 0
     resolved = json.loads(RunDir.open(runs_dir / found["run"]).resolved.read_text())
     assert (resolved["seed"], resolved["versions"]["confluent-kafka"]) == (7, OLDER)
+    assert left_running(runs_dir) == []
+
+
+def test_the_logs_of_its_brokers_become_a_scenario_that_loses_records_too(lost, runs_dir, tmp_path):
+    (tmp_path / "app.properties").write_text("acks=1\n")
+    logs = [lost.path / "logs", "--clients", tmp_path / "app.properties"]
+    told = chaos("incident", "from-logs", *logs, "--out", tmp_path / "s.yaml")
+    assert told.code == 0, told.err
+    assert "TODO" in (tmp_path / "s.yaml").read_text()
+    ended = chaos("run", tmp_path / "s.yaml", "--json", "--runs-dir", runs_dir)
+    assert (ended.code, ended.result["verdict"]) == (0, "pass"), ended.err[-3000:]
+    assert sum(total["count"] for total in ended.result["totals"] if total["check"] == "lost_write") > 0
     assert left_running(runs_dir) == []
 
 
