@@ -86,6 +86,8 @@ class Judged:
 
     def _with_times(self, cell: Cell, comparisons: list[Comparison]) -> Cell:
         """The cell with what its times say in its verdict and its sentence."""
+        if not self.gate.time.judges(cell.key.scenario):
+            return cell
         by_mark = {mark: [c for c in comparisons if c.mark == mark] for mark in MARKS}
         verdict: Verdict = "pass"
         words = ""
@@ -112,6 +114,8 @@ class Judged:
         found: list[_Measured] = []
         for pair in self.pairs:
             now = by_number[pair.number]
+            if not self.gate.time.judges(now.key.scenario):
+                continue
             then = self.stored.cell(pair.other) if pair.stored and self.stored else by_number[pair.other]
             found += _side_by_side(now, then, pair.words, self.gate.time)
         return found

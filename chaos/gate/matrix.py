@@ -53,6 +53,9 @@ def cells(gate: Gate, home: Path) -> list[Planned]:
     """
     _check_axes(gate)
     bare = {given: _subject(given, home) for given in gate.scenarios}
+    named = [subject.name for subject in bare.values()]
+    if unknown := [name for name in gate.time.scenarios or named if name not in named]:
+        raise UsageError(f"time.scenarios: {unknown[0]} is none of the gate's, which are {', '.join(named)}")
     found: list[Planned] = []
     brokers: Sequence[str | None] = gate.kafka or [None]
     clients: Sequence[str | None] = gate.clients or [None]

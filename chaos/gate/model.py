@@ -57,6 +57,7 @@ class Times(Strict):
     margins: dict[str, Margin] = Field({}, description="by metric, where it is another one")
     confidence: float = Field(0.95, ge=0.5, lt=1, description="that no time of the gate is called slower by chance")
     only: list[str] = Field(list(SHOWN), description="the metrics that are judged")
+    scenarios: list[str] | None = Field(None, description="those whose times are judged; all of them when left out")
     undecided: Literal["pass", "inconclusive"] = Field(
         "pass", description="a time that is neither shown to be slower nor within the margin, if others of its cell are"
     )
@@ -66,6 +67,10 @@ class Times(Strict):
         if unknown := [name for name in (*self.only, *self.margins) if name not in SHOWN]:
             raise ValueError(f"there is no time {unknown[0]!r} to judge; known are {', '.join(SHOWN)}")
         return self
+
+    def judges(self, scenario: str) -> bool:
+        """Whether times of this scenario are judged."""
+        return self.scenarios is None or scenario in self.scenarios
 
     def margin_of(self, metric: str) -> float:
         """The margin of one metric."""

@@ -93,6 +93,7 @@ def judged(by_cell: dict[int, list[Run]], stored: Result | None = None, **change
         ({"scenarios": ["clean-run"], "kafka": None, "settings": {"a": {"set": ATTACHED}}}, "bring their own"),
         ({"settings": {"a": {"expect": {"lost_wrte": 0}}}}, "lost_wrte: unknown key"),
         ({"time": {"only": ["recovery"]}}, "there is no time 'recovery' to judge; known are produce_unavailability"),
+        ({"time": {"scenarios": ["leader-kil"]}}, "time.scenarios: leader-kil is none of the gate's, which are"),
         ({"time": {"margin": 0.5}}, "time.margin: .*greater than or equal to 1"),
         ({"integrity": {"below": 0.05}}, "takes 59 passes of each cell; repeat is 8"),
         ({"repeat": 0}, "repeat: "),
@@ -261,6 +262,16 @@ def test_a_slower_time_fails_and_a_near_miss_does_not():
     assert (near.verdict, near.comparisons[0].mark) == ("pass", "within")
     wide = judged({1: runs(us=5e6), 2: runs(us=8e6)}, time={"margins": {"produce_unavailability": 2}}, **AGAINST)
     assert wide.verdict == "pass"
+
+
+def test_times_of_a_scenario_that_are_not_asked_for_neither_fail_nor_are_missed():
+    two = {"scenarios": ["leader-kill", "clean-run"], **AGAINST}
+    numbers = {(c.key.scenario, c.key.kafka): c.number for c in cells(**two)}
+    slow = {n: runs(us=20e6 if name == ("clean-run", "4.3.1") else 5e6) for name, n in numbers.items()}
+    assert judged(slow, **two).verdict == "fail"
+    found = judged(slow, **two, time={"scenarios": ["leader-kill"]})
+    assert found.verdict == "pass" and {c.cell for c in found.comparisons} == {numbers["leader-kill", "4.3.1"]}
+    assert judged(slow, **two, time={"scenarios": ["clean-run"]}).verdict == "fail"
 
 
 def test_a_time_that_scatters_across_the_margin_is_named_and_open_or_not_known_as_was_asked():
