@@ -45,6 +45,18 @@ class RunDir:
         return run
 
     @classmethod
+    def create_numbered(cls, folder: Path, prefix: str) -> RunDir:
+        """Make `<prefix><number>`, the first that is free: the folder may be used again, or by several at once."""
+        number = 1
+        while True:
+            try:
+                return cls.create(folder, f"{prefix}{number}")
+            except RunDirError:
+                if not (folder / f"{prefix}{number}").exists():
+                    raise
+            number += 1
+
+    @classmethod
     def open(cls, path: Path) -> RunDir:
         """Open the directory of an earlier run, refusing what is not one."""
         run = cls(path.absolute())

@@ -27,12 +27,13 @@ class Judging:
 class Judge:
     """Starts at once, so that Spark is there when the first run is; leaving the context ends it."""
 
-    def __init__(self, home: RunDir) -> None:
-        self._home = home
+    def __init__(self, folder: Path) -> None:
+        """folder: where its log goes, as `judge-<how-manieth>`: each is of a home of its own, by which it is ended."""
+        self._home = RunDir.create_numbered(folder, "judge-")
         self._waiting: deque[Judging] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._child = checking.start(home)
+        self._child = checking.start(self._home)
         threading.Thread(target=self._listen, name="judge", daemon=True).start()
 
     def __enter__(self) -> Judge:

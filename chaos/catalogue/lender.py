@@ -11,7 +11,7 @@ from chaos.cluster import lending
 from chaos.cluster.leftovers import end_all
 from chaos.cluster.processes import Identity
 from chaos.cluster.settings import ClusterSpec
-from chaos.errors import ClusterError, RunDirError
+from chaos.errors import ClusterError
 from chaos.rundir import RunDir
 from chaos.scenario import Resolved
 
@@ -23,7 +23,7 @@ class Lender:
     """Its clusters are made below `folder`, each as `cluster-<number>-<how-manieth>`."""
 
     def __init__(self, folder: Path, number: int = 1) -> None:
-        self._folder, self._number, self._clusters = folder, number, 0
+        self._folder, self._number = folder, number
         self._home: RunDir | None = None
         self.spec: ClusterSpec | None = None
         """What the cluster that there is now is; None without one."""
@@ -35,7 +35,7 @@ class Lender:
             return None
         if self._home is None or self.spec != spec:
             self.end()
-            self._home = self._new_home()
+            self._home = RunDir.create_numbered(self._folder, f"cluster-{self._number}-")
             self.spec = spec
             try:
                 driver_of(driver).deploy(self._home, spec, Identity.current(), LENDER_S, say)
@@ -43,17 +43,6 @@ class Lender:
                 self._home = self.spec = None
                 raise
         return self._home
-
-    def _new_home(self) -> RunDir:
-        """With the next name that is free: a folder may be used again, or by several at once."""
-        while True:
-            self._clusters += 1
-            name = f"cluster-{self._number}-{self._clusters}"
-            try:
-                return RunDir.create(self._folder, name)
-            except RunDirError:
-                if not (self._folder / name).exists():
-                    raise
 
     def take_back(self) -> None:
         """Empty the cluster for the next run. One that is not well is never lent again."""

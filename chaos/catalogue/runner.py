@@ -70,7 +70,7 @@ class Catalogue:
         """Run every case once; however it ends, nothing of it is left running."""
         waiting = self._resolved()
         workers = [_Worker(n, Lender(self.folder, n)) for n in range(1, self.jobs + 1)]
-        with Judge(RunDir(self.folder)) as judge:
+        with Judge(self.folder) as judge:
             threads = [
                 threading.Thread(target=self._guarded, args=(w, waiting, judge), name=f"worker-{w.number}", daemon=True)
                 for w in workers

@@ -63,7 +63,8 @@ class Pending:
         """Wait for the verdict."""
         self.turn.judging.done.wait()
         trouble = self.turn.trouble
-        seen = Seen.of(self.run) if self.run.result.exists() else Seen.nothing(trouble or "it has no result")
+        ended = "It has no result: what judges it ended before it could; see judge-N/logs/checks.log."
+        seen = Seen.of(self.run) if self.run.result.exists() else Seen.nothing(trouble or ended)
         if trouble and not seen.conclusive:
             seen = seen.model_copy(update={"sentence": trouble})
         return Trial(self.run, self.seed, seen, self.turn.seconds)
@@ -106,7 +107,7 @@ class Lab:
         Raises an `AftershockError` with exit code 2 where input or machine do not allow the run at all.
         """
         if self._judge is None:
-            self._judge = Judge(RunDir(self.folder))
+            self._judge = Judge(self.folder)
         self._judge.wait_ready()
         run = make(self.folder, subject, run_id, seed, self._owned)
         resolved = read(run)

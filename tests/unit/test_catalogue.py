@@ -1,12 +1,16 @@
 """The catalogue: what is in it, what is expected, and how it ends."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
-from chaos.catalogue import lender
+from chaos import checking
+from chaos.catalogue import judge, lender
 from chaos.catalogue.cases import Case, cases, expected, outcome, seen
 from chaos.cli.catalogue import _exit_code
+from chaos.cluster.processes import Identity, spawn
 from chaos.errors import UsageError
 from chaos.rundir import RunDir
 from chaos.scenario import load, resolve, shipped
@@ -68,3 +72,23 @@ def test_clusters_of_a_folder_that_is_used_again_have_names_of_their_own(tmp_pat
     wanted = resolve(load(shipped()["leader-kill"]), run_id="r", name="r", created_us=1, seed=7, overrides=[])
     homes = [lender.Lender(tmp_path).cluster(wanted, print) for _ in range(2)]
     assert [home and home.path.name for home in homes] == ["cluster-1-1", "cluster-1-2"]
+
+
+def test_judges_that_share_a_folder_do_not_end_each_other(tmp_path, monkeypatch):
+    def still(run, *_: str):
+        argv = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        return spawn(
+            argv,
+            run=run,
+            role="checks",
+            owner=Identity.current(),
+            log=run.logs / "checks.log",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ).popen
+
+    monkeypatch.setattr(checking, "start", still)
+    with judge.Judge(tmp_path) as first:
+        with judge.Judge(tmp_path) as second:
+            pass
+        assert (first._child.poll(), second._child.poll() is None) == (None, False)
