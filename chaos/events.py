@@ -76,8 +76,8 @@ def read_events(run: RunDir) -> list[Event]:
 def stages_broken_off(events: Iterable[Event], among: Container[str] | None = None) -> dict[str, str]:
     """Each stage that failed, or began and never ended, with the reason; a later success clears it.
 
-    among: the stages that are asked for, all when left out. Where a stage around others repeats the reason of the one
-    within, only that one is named.
+    among: the stages that are asked for, all when left out. Of several with one reason the first is named: a stage
+    within fails before the one around it, which repeats its reason.
     """
     last: dict[str, Event] = {}
     for e in events:
