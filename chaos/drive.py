@@ -222,8 +222,7 @@ class Drive:
         all_sent = fleet.producers_done()  # if not, the load was given up, and that was said
         for fault in faults.values():
             fault.finish(HEAL_TIMEOUT_S)
-        if all_sent:
-            self._wait_sent(fleet)
+        self._wait_sent(fleet, all_sent)
         try:
             wait_until(lambda: not kafka.unhealthy(observer.partitions()), HEAL_TIMEOUT_S, "", every_s=0.2)
         except WaitTimeout:
@@ -232,14 +231,15 @@ class Drive:
                 f"the cluster did not heal within {HEAL_TIMEOUT_S:g} s: {missing}; look at {self._run.logs}"
             ) from None
 
-    def _wait_sent(self, fleet: Fleet) -> None:
-        """Wait until producers that were started again have sent what is left for them."""
-        fleet.end_outlasting()
+    def _wait_sent(self, fleet: Fleet, all_sent: bool) -> None:
+        """Wait until producers that were started again have sent what is left for them. Those of a load that was given
+        up are ended: no reader would ever be through with what they send on."""
+        (fleet.end_outlasting if all_sent else fleet.end_producers)()
         try:
             wait_until(fleet.producers_done, HEAL_TIMEOUT_S, "")
         except WaitTimeout:
-            words = f"a producer that was started again has not sent all within {HEAL_TIMEOUT_S:g} s"
-            self._events.emit("problem", words=words)
+            doing = "was started again has not sent all" if all_sent else "was ordered to stop has not ended"
+            self._events.emit("problem", words=f"a producer that {doing} within {HEAL_TIMEOUT_S:g} s")
 
     def _drain(self, kafka: Kafka, fleet: Fleet, partitions: list[str]) -> None:
         """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail.

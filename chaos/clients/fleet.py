@@ -119,6 +119,12 @@ class Fleet(Roster):
                 if state.alive and not state.asked_to_end and state.count("sent") >= entry.records:
                     self._order_to_stop(state)
 
+    def end_producers(self) -> None:
+        """The load was given up: order every producer to stop, however much it has sent."""
+        for state in [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]:
+            if state.alive and not state.asked_to_end:
+                self._order_to_stop(state)
+
     def _order_to_stop(self, state: ClientState) -> None:
         state.asked_to_end = True
         try:

@@ -20,7 +20,7 @@ producers: [{name: shop, topic: orders, rate: 200/s, records: 40000}]
 consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders]}]
 faults:
   - {name: sleep, kind: consumer.pause, target: {member: billing/1}, when: {acked: 200}, heal: {after: 10m}}
-  - {name: full, kind: disk.limit, target: {leader_of: orders/0}, when: {acked: 200}, heal: {after: 10m}}
+  - {name: full, kind: disk.limit, target: {leader_of: orders/0}, when: {after: slow.injected}, heal: {after: 10m}}
   - {name: apart, kind: broker.isolate, target: {follower_of: orders/0}, when: {acked: 200}, heal: {after: 10m}}
   - {name: slow, kind: wire.slow, target: {broker: 3}, latency: 50ms, when: {acked: 200}, heal: {after: 10m}}
   - {name: stop, kind: broker.pause, target: {broker: 3}, when: {after: slow.injected}, heal: {after: 10m}}

@@ -137,6 +137,15 @@ def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
     assert not result["faults"][0]["proven_us"]
 
 
+def test_a_load_that_is_given_up_is_inconclusive_and_none_of_it_counts_as_stalled(results):
+    """Its producer would send for minutes, and is ended before the drain."""
+    asked = ("--set", "producers.shop.rate=500/s", "--set", "producers.shop.records=100000", "--set", "limits.drive=4s")
+    code, result = results("clean-run", *asked)
+    assert (code, result["verdict"]) == (3, "inconclusive"), result["sentence"]
+    assert 0 < result["counts"]["acked"] < 100_000
+    assert total(result, "stalled_delivery") == total(result, "skipped_delivery") == 0
+
+
 def test_each_assign_consumer_gets_every_record(results):
     _, result = results("assign-same-group")
     distinct = {r["reader"]: r["distinct"] for r in result["counts"]["readers"]}
