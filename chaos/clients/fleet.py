@@ -121,7 +121,7 @@ class Fleet(Roster):
 
     def end_producers(self) -> None:
         """The load was given up: order every producer to stop, however much it has sent."""
-        for state in [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]:
+        for state in self._producer_states():
             if state.alive and not state.asked_to_end:
                 self._order_to_stop(state)
 

@@ -108,8 +108,10 @@ class Roster:
 
     def producers_done(self) -> bool:
         """Whether every producer has sent all it has to send, and has an answer or a time-out for each record."""
-        states = [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
-        return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in states)
+        return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in self._producer_states())
+
+    def _producer_states(self) -> list[ClientState]:
+        return [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
 
     def delivered(self, entry: str) -> int:
         """Records processed by all clients of a consumer entry; redeliveries count again."""
