@@ -227,6 +227,7 @@ class Bench:
 MEANT = {
     "lost_write": "lost",
     "duplicate_write": "duplicated",
+    "offset_reuse": "reused",
     "duplicate_delivery.legal": "redelivered",
 }
 """What the audit has to find, by what was planted."""

@@ -3,198 +3,42 @@
 Two producers of keyed records, a group of three members with a rebalance every few seconds, and an assign consumer
 that reads everything. Batches, stretches, acknowledgements and commits lie in the files as real clients leave them: a
 producer's rows by partition within a tick, a member's in stretches of one partition. `Plan.rich` plants loss (1 % of
-the records, by batches), duplicates (5 %, a batch written again by a retry) and a partition whose log is gone.
+the records, by batches whose offsets others have now), duplicates (5 %, a batch written again by a retry) and a
+partition whose log is gone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
-from chaos.ledger.seal import ROWS_PER_PART, SEAL, parquet_options, part_name
+from chaos.ledger.seal import SEAL, part_name
 from chaos.rundir import RunDir, write_atomically
 from chaos.scenario import Resolved, Scenario
 from checks.logread import ROWS_PER_FILE
+from tests.bench.parts import Columns, Ints, Named, Parts
+from tests.bench.written import BEGIN_US, PARTITIONS, PRODUCERS, TICK_US, TOPIC, Plan, Planted, Slice, Writing
 
-TOPIC, GROUP, READER = "orders", "billing", "replay"
-PARTITIONS, PRODUCERS, MEMBERS = 12, 2, 3
-PER_TICK = 500
-TICK_US = 5_000
-TICKS = 1000
-"""Ticks made at once: 1,000,000 records."""
-BEGIN_US = 1_700_000_000_000_000
+GROUP, READER = "billing", "replay"
+MEMBERS = 3
 STRETCH = 10
 """Ticks whose records of a partition are polled together, and committed together."""
 REBALANCE_EVERY = 2
-"""Slices (of TICKS ticks) between rebalances."""
-LOST, DUPLICATED = 0.01, 0.05
-"""Shares of the batches of a rich history."""
+"""Slices (of `Plan.ticks` ticks) between rebalances."""
 NAMES = [f"shop/{p + 1}" for p in range(PRODUCERS)]
 KEYS = [f"k{i}" for i in range(997)]
-
-Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How large, and with what planted in it. records: sent in all."""
-
-    records: int
-    rich: bool = False
-    seed: int = 1
-
-    @property
-    def run_id(self) -> str:
-        return f"bench-{self.records}-{'rich' if self.rich else 'clean'}"
-
-
-@dataclass
-class Planted:
-    """What a correct audit has to find, and nothing else: `lost_write`, `duplicate_write`, and legal redelivery."""
-
-    lost: int = 0
-    duplicated: int = 0
-    redelivered: int = 0
-
-
-@dataclass(frozen=True)
-class Named:
-    """A column of texts: of each row the number of its text."""
-
-    codes: Ints
-    texts: list[str]
-
-
-Column = Ints | Named | str | int | bool
-Columns = dict[str, Any]
-"""By name a `Column`."""
-
-
-class Parts:
-    """A stream of rows as a folder of Parquet parts, written as rows come, as `chaos.ledger.seal` writes them."""
-
-    def __init__(self, folder: Path, schema: pa.Schema, prefix: str, rows_per_part: int = ROWS_PER_PART) -> None:
-        self.folder, self.schema, self.prefix, self.rows_per_part = folder, schema, prefix, rows_per_part
-        self.rows: list[int] = []
-        """Rows of each part."""
-        self._pending: list[pa.Table] = []
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def append(self, rows: int, columns: Columns) -> None:
-        """One value for all rows, or one for each; a column that is not named is null."""
-        arrays = [_column(columns.get(f.name), f.type, rows) for f in self.schema]
-        self.append_table(pa.Table.from_arrays(arrays, schema=self.schema))
-
-    def append_table(self, table: pa.Table) -> None:
-        self._pending.append(table)
-        while sum(map(len, self._pending)) >= self.rows_per_part:
-            self._write()
-
-    def close(self) -> None:
-        """Write what is left; a stream of no rows is one part of none."""
-        if self._pending or not self.rows:
-            self._write()
-
-    def paths(self) -> list[Path]:
-        return [self.folder / f"{self.prefix}-{n:05}.parquet" for n in range(len(self.rows))]
-
-    def _write(self) -> None:
-        table = pa.concat_tables(self._pending or [self.schema.empty_table()])
-        part, rest = table.slice(0, self.rows_per_part), table.slice(self.rows_per_part)
-        self.rows.append(len(part))
-        pq.write_table(part, self.paths()[-1], row_group_size=self.rows_per_part, **parquet_options(self.schema))
-        self._pending = [rest] if len(rest) else []
-
-
-def _column(value: Column | None, kind: pa.DataType, rows: int) -> pa.Array:
-    if isinstance(value, Named):
-        return pa.array(value.texts, kind).take(pa.array(value.codes))
-    if isinstance(value, np.ndarray):
-        return pa.array(value, kind)
-    return pa.repeat(pa.scalar(value, kind), rows)
-
-
-@dataclass
-class Slice:
-    """Records of some ticks, sorted by (tick, producer, seq), and what became of them."""
-
-    tick: Ints
-    producer: Ints
-    seq: Ints
-    partition: Ints
-    batch: Ints
-    invoked_us: Ints
-    completed_us: Ints
-    acked_offset: Ints
-    log: dict[int, tuple[int, Ints]] = field(default_factory=dict)
-    """By partition: the first offset, and of each log record which of these it is."""
-
-
-def slices(plan: Plan, planted: Planted) -> Iterator[Slice]:
-    """The whole history of writing, in slices; adds to `planted` what it plants."""
-    rng = np.random.default_rng(plan.seed)
-    heads = np.zeros(PARTITIONS, np.int64)
-    size = TICKS * PER_TICK * PRODUCERS
-    for nth in range(-(-plan.records // size)):
-        s = _sent(rng, nth, min(size, plan.records - nth * size))
-        first, batches = int(s.batch.min()), int(s.batch.max() - s.batch.min()) + 1
-        fate = rng.random(batches)[s.batch - first] if plan.rich else np.ones(len(s.seq))
-        for p in range(PARTITIONS):
-            _write(s, p, fate, plan.rich and p == PARTITIONS - 1, heads, planted)
-        yield s
-
-
-def _sent(rng: np.random.Generator, nth: int, n: int) -> Slice:
-    """The nth slice as the producers see it; all records of a batch are acknowledged at once."""
-    index = np.arange(n, dtype=np.int64)
-    tick = index // (PER_TICK * PRODUCERS) + nth * TICKS
-    producer = index // PER_TICK % PRODUCERS
-    seq = tick * PER_TICK + index % PER_TICK
-    partition = rng.integers(0, PARTITIONS, n)
-    batch = (tick * PRODUCERS + producer) * PARTITIONS + partition
-    latency = rng.integers(1_500, 20_000, int(batch.max() - batch.min()) + 1)
-    invoked = BEGIN_US + tick * TICK_US + (index % PER_TICK) // 100 * 200
-    completed = BEGIN_US + tick * TICK_US + 1_000 + latency[batch - batch.min()]
-    return Slice(tick, producer, seq, partition, batch, invoked, completed, np.full(n, -1, np.int64))
-
-
-def _write(s: Slice, p: int, fate: npt.NDArray[np.float64], gone: bool, heads: Ints, planted: Planted) -> None:
-    """Put a slice's records of a partition into its log: each once, or as its batch's fate says, or none."""
-    mine = np.flatnonzero(s.partition == p)
-    copies = np.ones(len(mine), np.int64)
-    copies[fate[mine] < LOST] = 0
-    copies[(fate[mine] >= LOST) & (fate[mine] < LOST + DUPLICATED)] = 2
-    if gone:
-        copies[:] = 0
-    planted.lost += int((copies == 0).sum())
-    planted.duplicated += int((copies == 2).sum())
-    order = _twice(mine, copies, s.batch[mine])
-    s.log[p] = int(heads[p]), order
-    # a lost batch was acknowledged at offsets that others have now; of two copies the first was acknowledged
-    s.acked_offset[mine] = heads[p] + np.cumsum(copies) - copies
-    s.acked_offset[order[::-1]] = (heads[p] + np.arange(len(order)))[::-1]
-    heads[p] += len(order)
-
-
-def _twice(mine: Ints, copies: Ints, batch: Ints) -> Ints:
-    """Log order: as sent, and a batch written twice stands again right behind itself."""
-    keep, again = copies > 0, copies == 2
-    rows = np.concatenate([mine[keep], mine[again]])
-    nth = np.concatenate([np.zeros(keep.sum(), np.int64), np.ones(again.sum(), np.int64)])
-    return rows[np.lexsort((rows, nth, np.concatenate([batch[keep], batch[again]])))]
 
 
 @dataclass
@@ -275,7 +119,7 @@ class History:
         self.now = BEGIN_US
 
     def write(self) -> Planted:
-        for nth, s in enumerate(slices(self.plan, self.planted)):
+        for nth, s in enumerate(Writing(self.plan, self.planted).slices()):
             if nth % REBALANCE_EVERY == 0:
                 self._rebalance(nth // REBALANCE_EVERY, s)
             self._sends(s)

@@ -1,0 +1,154 @@
+"""What the producers of a generated history sent, and what its log holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.bench.parts import Ints
+
+TOPIC = "orders"
+PARTITIONS, PRODUCERS = 12, 2
+TICK_US = 5_000
+BEGIN_US = 1_700_000_000_000_000
+LOST, DUPLICATED = 0.01, 0.05
+"""Shares of the batches of a rich history."""
+GONE = PARTITIONS - 1
+"""The partition whose log a rich history lacks."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large, and with what planted in it.
+
+    records: sent in all. per_tick: by each producer in a tick. ticks: made at once, by default 1,000,000 records.
+    """
+
+    records: int
+    rich: bool = False
+    seed: int = 1
+    per_tick: int = 500
+    ticks: int = 1000
+
+    @property
+    def run_id(self) -> str:
+        return f"bench-{self.records}-{'rich' if self.rich else 'clean'}"
+
+
+@dataclass
+class Planted:
+    """What a correct audit has to find, and nothing else.
+
+    `lost_write`, `duplicate_write`, `offset_reuse` by offset, and legal `duplicate_delivery`.
+    """
+
+    lost: int = 0
+    duplicated: int = 0
+    reused: int = 0
+    redelivered: int = 0
+
+
+@dataclass
+class Slice:
+    """Records of some ticks, sorted by (tick, producer, seq), and what became of them."""
+
+    tick: Ints
+    producer: Ints
+    seq: Ints
+    partition: Ints
+    batch: Ints
+    invoked_us: Ints
+    completed_us: Ints
+    acked_offset: Ints
+    log: dict[int, tuple[int, Ints]] = field(default_factory=dict)
+    """By partition: the first offset, and of each log record which of these it is."""
+
+
+class Writing:
+    """The whole history of writing, in slices; adds to `planted` what it plants."""
+
+    def __init__(self, plan: Plan, planted: Planted) -> None:
+        self.plan, self.planted = plan, planted
+        self.rng = np.random.default_rng(plan.seed)
+        self.heads = [0] * PARTITIONS
+        """By partition: the offset that the next record gets."""
+        self.lost_at: list[list[Ints]] = [[] for _ in range(PARTITIONS)]
+        """By partition: the offsets at which lost batches were acknowledged; what was written next has them now."""
+
+    def slices(self) -> Iterator[Slice]:
+        size = self.plan.ticks * self.plan.per_tick * PRODUCERS
+        for nth in range(-(-self.plan.records // size)):
+            s = self._sent(nth * self.plan.ticks, min(size, self.plan.records - nth * size))
+            first, batches = int(s.batch.min()), int(s.batch.max() - s.batch.min()) + 1
+            fate = self.rng.random(batches)[s.batch - first] if self.plan.rich else np.ones(len(s.seq))
+            for p in range(PARTITIONS):
+                mine = np.flatnonzero(s.partition == p)
+                if self.plan.rich and p == GONE:
+                    self._lose_log(s, p, mine)
+                else:
+                    self._write(s, p, mine, fate[mine])
+            yield s
+        self.planted.reused = sum(_reused(at, end) for at, end in zip(self.lost_at, self.heads, strict=True))
+
+    def _sent(self, first_tick: int, n: int) -> Slice:
+        """A slice as the producers see it; all records of a batch are acknowledged at once."""
+        index, per_tick = np.arange(n, dtype=np.int64), self.plan.per_tick
+        tick = index // (per_tick * PRODUCERS) + first_tick
+        producer = index // per_tick % PRODUCERS
+        seq = tick * per_tick + index % per_tick
+        partition = self.rng.integers(0, PARTITIONS, n)
+        batch = (tick * PRODUCERS + producer) * PARTITIONS + partition
+        latency = self.rng.integers(1_500, 20_000, int(batch.max() - batch.min()) + 1)
+        invoked = BEGIN_US + tick * TICK_US + (index % per_tick) * 5 // per_tick * 200
+        completed = BEGIN_US + tick * TICK_US + 1_000 + latency[batch - batch.min()]
+        return Slice(tick, producer, seq, partition, batch, invoked, completed, np.full(n, -1, np.int64))
+
+    def _lose_log(self, s: Slice, p: int, mine: Ints) -> None:
+        """A slice's records of a partition were acknowledged one after the other, and nothing of the log is left."""
+        s.log[p] = 0, mine[:0]
+        s.acked_offset[mine] = self.heads[p] + np.arange(len(mine))
+        self.heads[p] += len(mine)
+        self.planted.lost += len(mine)
+
+    def _write(self, s: Slice, p: int, mine: Ints, fate: npt.NDArray[np.float64]) -> None:
+        """Put a slice's records of a partition into its log: each once, or as its batch's fate says, or none."""
+        head, copies = self.heads[p], np.ones(len(mine), np.int64)
+        copies[fate < LOST] = 0
+        copies[(fate >= LOST) & (fate < LOST + DUPLICATED)] = 2
+        self.planted.lost += int((copies == 0).sum())
+        self.planted.duplicated += int((copies == 2).sum())
+        order = _twice(mine, copies, s.batch[mine])
+        s.log[p] = head, order
+        # of two copies the first was acknowledged
+        s.acked_offset[order[::-1]] = (head + np.arange(len(order)))[::-1]
+        lost = copies == 0
+        at = (head + np.cumsum(copies) + _nth_of_batch(s.batch[mine]))[lost]
+        s.acked_offset[mine[lost]] = at
+        self.lost_at[p].append(at)
+        self.heads[p] += len(order)
+
+
+def _nth_of_batch(batch: Ints) -> Ints:
+    """Of each of one partition's records, in the order in which they were sent: how many of its batch are before it."""
+    _, first, whose = np.unique(batch, return_index=True, return_inverse=True)
+    nth: Ints = np.arange(len(batch)) - first[whose]
+    return nth
+
+
+def _reused(at: list[Ints], end: int) -> int:
+    """At how many offsets of lost batches two records have been. end: of the log, so of others at these offsets."""
+    if not at:
+        return 0
+    offsets, times = np.unique(np.concatenate(at), return_counts=True)
+    return int(((offsets < end) | (times > 1)).sum())
+
+
+def _twice(mine: Ints, copies: Ints, batch: Ints) -> Ints:
+    """Log order: as sent, and a batch written twice stands again right behind itself."""
+    keep, again = copies > 0, copies == 2
+    rows = np.concatenate([mine[keep], mine[again]])
+    nth = np.concatenate([np.zeros(keep.sum(), np.int64), np.ones(again.sum(), np.int64)])
+    return rows[np.lexsort((rows, nth, np.concatenate([batch[keep], batch[again]])))]
