@@ -60,13 +60,10 @@ def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
         if any(map(Message.error, messages)):
             return None
         headers = headers_of(values)
-    return Columns(
-        headers,
-        _mostly_same(Message.partition, messages),
-        _numbers(Message.offset, messages),
-        _mostly_same(Message.leader_epoch, messages) if TELLS_EPOCHS else np.full(len(messages), NONE, np.int64),
-        list(map(Message.topic, messages)) if topics else None,
-    )
+    partitions = _mostly_same(Message.partition, messages)
+    found = list(map(Message.topic, messages)) if topics else None
+    one = bool((partitions == partitions[0]).all()) and len(set(found or ())) < 2
+    return Columns(headers, partitions, _numbers(Message.offset, messages), _epochs(messages, one), found)
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
@@ -97,8 +94,21 @@ def _mostly_same(ask: Ask, messages: Sequence[Message]) -> Ints:
     found = set(map(ask, messages))
     if len(found) > 1:
         return _numbers(ask, messages)
-    (same,) = found
-    return np.full(len(messages), NONE if same is None else same, np.int64)
+    return _repeated(found.pop(), len(messages))
+
+
+def _repeated(number: int | None, times: int) -> Ints:
+    return np.full(times, NONE if number is None else number, np.int64)
+
+
+def _epochs(messages: Sequence[Message], one_partition: bool) -> Ints:
+    """Their leader epochs. Along a partition's log they never go down (KIP-101): where both ends agree, all do."""
+    if not TELLS_EPOCHS:
+        return _repeated(None, len(messages))
+    epoch = messages[0].leader_epoch()
+    if one_partition and epoch == messages[-1].leader_epoch():
+        return _repeated(epoch, len(messages))
+    return _numbers(Message.leader_epoch, messages)
 
 
 def _numbers(ask: Ask, messages: Sequence[Message]) -> Ints:

@@ -11,6 +11,7 @@ from chaos.clients.columns import Columns, joined, nullable
 from chaos.clients.identity import Identities, Ints
 from chaos.clients.protocol import Partition
 from chaos.events import now_us
+from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
 
 
@@ -25,14 +26,13 @@ class DeliveryLog:
     ) -> None:
         self._writer = writer
         self._only_topic = topics[0] if len(topics) == 1 and not topics[0].startswith("^") else None
-        self._same = [
-            pa.scalar(consumer, pa.string()),
-            pa.scalar(incarnation, pa.int32()),
-            pa.scalar(group, pa.string()),
-            pa.scalar(mode, pa.string()),
-            pa.scalar(self._only_topic, pa.string()),
+        self._who_and_how = [
+            same(consumer, pa.string()),
+            same(incarnation, pa.int32()),
+            same(group, pa.string()),
+            same(mode, pa.string()),
         ]
-        self._columns = [pa.repeat(value, 0) for value in self._same]
+        self._topic = same(self._only_topic, pa.string())
         self._added: list[Columns] = []
         self._polled_us: list[int] = []
         self._first_ordinal = 0
@@ -75,21 +75,21 @@ class DeliveryLog:
         places = Places(records, self._only_topic)
         ends = places.ends(records.offsets)
         identities = Identities(records.headers)
-        *who_and_how, topic = self._constants(n)
+        ends_of_polls = np.cumsum([len(part) for part in self._added])
         self._writer.append(
             [
-                *who_and_how,
+                *(column.slice(0, n) for column in self._who_and_how),
                 places.numbers(ends, numbers),
                 pa.array(np.arange(self._first_ordinal, self._first_ordinal + n)),
-                topic if records.topics is None else pa.array(records.topics, pa.string()),
+                self._topic.slice(0, n) if records.topics is None else pa.array(records.topics, pa.string()),
                 pa.array(records.partitions.astype(np.int32)),
                 pa.array(records.offsets),
                 nullable(records.epochs, np.int32),
                 *identities.who(),
                 identities.seq(),
                 identities.sent_us(),
-                pa.array(np.repeat(self._polled_us, [len(part) for part in self._added])),
-                pa.array(np.full(n, now_us())),
+                runs(ends_of_polls, pa.array(self._polled_us)),
+                runs(ends_of_polls[-1:], pa.array([now_us()])),
             ]
         )
         self._added.clear()
@@ -97,12 +97,6 @@ class DeliveryLog:
         self.waiting = 0
         self.delivered += n
         return ends
-
-    def _constants(self, n: int) -> list[pa.Array]:
-        """The columns that have one value all through a run, `n` long: cut from longer ones."""
-        if n > len(self._columns[0]):
-            self._columns = [pa.repeat(value, 2 * n) for value in self._same]
-        return [column.slice(0, n) for column in self._columns]
 
 
 class Places:
@@ -131,6 +125,6 @@ class Places:
         """For each record the number that its partition has, if it has one."""
         seen = {numbers.get(partition) for partition in ends}
         if len(seen) == 1:
-            return pa.repeat(pa.scalar(seen.pop(), pa.int32()), len(self._place))
+            return same(seen.pop(), pa.int32()).slice(0, len(self._place))
         each = [numbers.get(self.partition(place)) for place in range(self._width * len(self._names))]
         return pa.array(each, pa.int32()).take(pa.array(self._place))

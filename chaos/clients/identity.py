@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chaos.ledger import record
+from chaos.ledger.runs import runs, same
 
 BLOCK = 1000
 """Values of one call are of one block of seqs: they differ in the last three digits of seq (and in key) only."""
@@ -103,7 +104,9 @@ def own_headers(values: Sequence[bytes | None]) -> Headers | None:
         return None
     # if they were of different lengths, what is cut here would not begin as our values do
     rows = np.frombuffer(joined, np.uint8).reshape(len(values), size)
-    return rows[:, : record.HEADER_BYTES] if (rows[:, :4].view(np.uint32) == _BEGINNING).all() else None
+    if not (rows[:, :4].view(np.uint32) == _BEGINNING).all():
+        return None
+    return np.ascontiguousarray(rows[:, : record.HEADER_BYTES])
 
 
 def headers_of(values: Sequence[bytes | None]) -> Headers:
@@ -141,19 +144,19 @@ class Identities:
         return pa.array(self._sent_us)
 
     def who(self) -> tuple[pa.Array, pa.Array]:
-        """Their producers and incarnations."""
+        """Their producers and incarnations; as runs, but where some value is not ours."""
         lives = self._lives
         if self._parsed is not None:
             lives = [(p.producer, p.incarnation) if p else None for p in self._parsed]
         elif len(set(lives)) == 1 and lives[0] is not None:
             producer, incarnation = lives[0]
-            return pa.repeat(producer, self._rows), pa.repeat(pa.scalar(incarnation, pa.int32()), self._rows)
+            return same(producer, pa.string()).slice(0, self._rows), same(incarnation, pa.int32()).slice(0, self._rows)
         producers = pa.array([w and w[0] for w in lives], pa.string())
         incarnations = pa.array([w and w[1] for w in lives], pa.int32())
         if self._parsed is not None:
             return producers, incarnations
-        run = pa.array(np.repeat(np.arange(len(lives)), np.diff(self._starts, append=self._rows)))
-        return producers.take(run), incarnations.take(run)
+        ends = np.append(self._starts[1:], self._rows)
+        return runs(ends, producers), runs(ends, incarnations)
 
 
 Life = tuple[str, int]
@@ -188,8 +191,9 @@ def _numbers(headers: Headers) -> tuple[Ints, Ints] | None:
     words &= _IN_NUMBERS  # of a digit, 0 to 9 is left, and of any other byte more
     if words.view(np.uint8).max(initial=0) > 9:
         return None
+    later = np.empty_like(words)
     for ten, shift, mask in _JOIN:
-        later = words >> shift
+        np.right_shift(words, shift, out=later)
         words *= ten
         words += later
         words &= mask

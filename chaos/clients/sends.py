@@ -13,12 +13,16 @@ from chaos.clients.identity import Identities, Ints, headers_of
 from chaos.clients.outcomes import send_outcome
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec
 from chaos.events import now_us
+from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
 
 WRITE_EVERY_S = 0.1
 WRITE_ROWS = 8192
 READ_ROWS = 512
 """So many reports are read at a time: few enough to be in the processor's cache still."""
+
+
+_OK, _NOTHING = same("ok", pa.string()), same(None, pa.string())
 
 
 class Keys:
@@ -54,6 +58,8 @@ class SendLog:
         self, writer: TableWriter, spec: ProducerSpec | ProcessorSpec, keys: Keys | None, single_attempt: bool
     ) -> None:
         self._writer, self._spec, self._keys, self._single_attempt = writer, spec, keys, single_attempt
+        self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
+        self._incarnation = same(spec.incarnation, pa.int32())
         self._reports: list[Message] = []
         self._read: list[Columns] = []
         self._read_us: list[int] = []
@@ -137,22 +143,21 @@ class SendLog:
         records, n = joined(self._read), self._waiting
         identities = Identities(records.headers)
         seqs = identities.seq()
-        nothing = pa.nulls(n, pa.string())
         self._writer.append(
             [
-                pa.repeat(self._spec.client, n),
-                pa.repeat(pa.scalar(self._spec.incarnation, pa.int32()), n),
+                self._client.slice(0, n),
+                self._incarnation.slice(0, n),
                 seqs,
-                pa.repeat(self._spec.topic, n),
+                self._topic.slice(0, n),
                 pa.array(records.partitions.astype(np.int32)),
                 # none where the answer to a later batch of an idempotent producer implied this one
                 nullable(records.offsets, np.int64) if self._told_offsets else pa.nulls(n, pa.int64()),
-                pa.repeat("ok", n),
-                nothing,
-                nothing if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
-                pa.repeat(pa.scalar(self.txn, pa.int64()), n),
+                _OK.slice(0, n),
+                _NOTHING.slice(0, n),
+                pa.nulls(n, pa.string()) if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
+                same(self.txn, pa.int64()).slice(0, n),
                 identities.sent_us(),
-                pa.array(np.repeat(self._read_us, [len(part) for part in self._read])),
+                runs(np.cumsum([len(part) for part in self._read]), pa.array(self._read_us)),
             ]
         )
         self._read.clear()

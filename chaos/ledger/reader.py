@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from chaos.ledger.runs import decoded, plain_schema
 from chaos.ledger.schemas import SCHEMA_VERSION
 
 
@@ -23,25 +24,27 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
     """Yield the whole batches of one file; `end` is filled when the iterator is exhausted.
 
     A file without even a whole schema yields nothing. A schema other than `schema` is reported as unreadable: rows
-    are never guessed into columns. Batches are read into memory of their own, which ends with them: mapped pages would
-    stay with the process for as long as one batch of the file does.
+    are never guessed into columns; only, any column may be run-end encoded, and comes out plain. Batches are read into
+    memory of their own, which ends with them: mapped pages would stay with the process for as long as one batch of the
+    file does.
     """
     size = path.stat().st_size
     good = 0
     with pa.OSFile(str(path)) as source:
         try:
             found = pa.ipc.read_schema(source)
-            if not found.equals(schema):
+            if not plain_schema(found).equals(schema):
                 end.torn_bytes = size
                 version = (found.metadata or {}).get(b"aftershock.schema", b"?").decode()
                 end.reason = f"written with schema version {version}, this is version {SCHEMA_VERSION}"
                 return
+            plain = found.equals(schema)
             good = source.tell()
             while good < size:
-                batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), schema)
+                batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), found)
                 batch.validate(full=True)
                 good = source.tell()
-                yield batch
-        except (pa.ArrowException, OSError, EOFError) as e:
+                yield batch if plain else decoded(batch, schema)
+        except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as e:
             end.reason = str(e).splitlines()[0]
         end.torn_bytes = size - good

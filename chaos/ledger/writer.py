@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from chaos.ledger.schemas import TABLES
+from chaos.ledger.runs import column
+from chaos.ledger.schemas import STREAMS, TABLES
 
 SUFFIX = ".arrows"
 
@@ -22,8 +23,8 @@ class TableWriter:
     """
 
     def __init__(self, ledger: Path, table: str, writer: str) -> None:
-        self.schema = TABLES[table]
-        self._names, self._row = set(self.schema.names), pa.struct(list(self.schema))
+        self.schema = STREAMS[table]
+        self._names, self._row = set(self.schema.names), pa.struct(list(TABLES[table]))
         folder = ledger / table
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{writer.replace('/', '-')}{SUFFIX}"
@@ -32,11 +33,8 @@ class TableWriter:
         self.rows = 0
 
     def append(self, columns: Sequence[Any]) -> None:
-        """Append a batch given as columns in schema order: Arrow arrays, or sequences of Python values."""
-        arrays = [
-            c if isinstance(c, pa.Array) else pa.array(c, field.type)
-            for c, field in zip(columns, self.schema, strict=True)
-        ]
+        """Append a batch given as columns in schema order: Arrow arrays, run-end encoded or not, or sequences."""
+        arrays = [column(c, field.type) for c, field in zip(columns, self.schema, strict=True)]
         self._append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def append_rows(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -46,7 +44,7 @@ class TableWriter:
             if unknown := row.keys() - self._names:
                 raise KeyError(f"no column {sorted(unknown)} in {self.path.parent.name}")
         # one conversion of all, which for a few rows costs a quarter of one for each column
-        self._append(pa.RecordBatch.from_struct_array(pa.array(rows, self._row)))
+        self.append(pa.array(rows, self._row).flatten())
 
     def _append(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:

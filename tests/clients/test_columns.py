@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import KafkaError, Message
 
 from chaos.clients.columns import consumed
@@ -26,6 +27,21 @@ def test_an_error_among_records_is_seen_whatever_the_values_are() -> None:
     )
     assert consumed([message("a", 0, 1), error], topics=False) is None
     assert consumed([message("a", 0, 1), message("a", 0, 2, value=b"foreign")], topics=False) is not None
+
+
+@pytest.mark.parametrize("epochs", [(3, 3, 3), (3, 3, 4), (3, 4, 5), (-1, -1, -1), (-1, 3, 3)])
+@pytest.mark.parametrize("partitions", [(0, 0, 0), (0, 1, 0)])
+def test_each_record_keeps_its_leader_epoch(epochs: tuple[int, ...], partitions: tuple[int, ...]) -> None:
+    records = consumed([message("a", p, i, e) for i, (p, e) in enumerate(zip(partitions, epochs, strict=True))], False)
+    assert records is not None and records.epochs is not None
+    assert records.epochs.tolist() == list(epochs)
+
+
+def test_epochs_of_two_partitions_or_topics_are_told_apart_though_first_and_last_agree() -> None:
+    for place in (("a", 1), ("b", 0)):
+        records = consumed([message("a", 0, 1, 3), message(*place, 1, 7), message("a", 0, 2, 3)], topics=True)
+        assert records is not None and records.epochs is not None
+        assert records.epochs.tolist() == [3, 7, 3]
 
 
 def test_rows_of_several_polls_are_written_together_and_each_keeps_its_own(tmp_path: Path) -> None:

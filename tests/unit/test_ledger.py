@@ -2,7 +2,9 @@ import signal
 import subprocess
 import sys
 import unittest.mock
+from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +13,10 @@ from hypothesis import strategies as st
 
 from chaos.errors import RunDirError
 from chaos.ledger import TABLES, TableWriter, read_seal, seal
+from chaos.ledger.reader import StreamEnd as End
+from chaos.ledger.reader import read_stream
 from chaos.ledger.record import HEADER_BYTES, Identity, crc_ok, encode, parse
+from chaos.ledger.runs import runs, same
 
 
 def fault(name="kill", at_us=1):
@@ -63,6 +68,59 @@ def test_garbage_behind_whole_batches_is_counted_not_guessed(tmp_path):
     assert table.rows == 1
     assert [t.bytes for t in table.torn] == [100]
     assert table.torn[0].file == "faults/drive.arrows"
+
+
+def sends(texts):
+    return [{"producer": text, "seq": i, "txn": None if text is None else 7} for i, text in enumerate(texts)]
+
+
+@given(st.lists(st.lists(st.sampled_from(["a", "b", "", None]), min_size=1, max_size=9), max_size=4))
+def test_columns_in_runs_come_back_row_by_row(tmp_path_factory, batches):
+    ledger = tmp_path_factory.mktemp("ledger")
+    with TableWriter(ledger, "sends", "shop") as writer:
+        for texts in batches:
+            writer.append_rows(sends(texts))
+    assert seal(ledger).tables["sends"].rows == sum(map(len, batches))
+    sealed = pq.read_table(ledger / "sends.parquet")
+    assert sealed.schema.equals(TABLES["sends"])
+    expected = [row for texts in batches for row in sends(texts)]
+    assert sealed.select(["producer", "seq", "txn"]).to_pylist() == expected
+
+
+def test_a_stream_of_plain_columns_says_the_same_as_one_of_runs(tmp_path):
+    rows = sends(["a", "a", None, "b"])
+    with TableWriter(tmp_path, "sends", "ours") as writer:
+        writer.append_rows(rows)
+    batch = pa.RecordBatch.from_pylist(rows, TABLES["sends"])
+    (tmp_path / "sends" / "theirs.arrows").write_bytes(bytes(batch.schema.serialize()) + bytes(batch.serialize()))
+    paths = (tmp_path / "sends" / f"{stream}.arrows" for stream in ("ours", "theirs"))
+    ours, theirs = (b for path in paths for b in read_stream(path, batch.schema, End()))
+    assert ours.equals(theirs) and ours.to_pylist() == batch.to_pylist()
+
+
+def test_one_value_in_runs_is_sliced_to_any_length(tmp_path):
+    with TableWriter(tmp_path, "sends", "shop") as writer:
+        for n in (1, 5000):
+            known = {"outcome": same("ok", pa.string()).slice(0, n), "completed_us": runs(np.array([n]), pa.array([3]))}
+            writer.append([known.get(field.name, pa.nulls(n, field.type)) for field in TABLES["sends"]])
+    short, long = read_stream(writer.path, TABLES["sends"], End())
+    assert [b.num_rows for b in (short, long)] == [1, 5000]
+    assert long["completed_us"].unique().to_pylist() == [3] and long["outcome"].unique().to_pylist() == ["ok"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_damaged_byte_ends_the_stream_or_changes_values_and_nothing_breaks(tmp_path, seed):
+    with TableWriter(tmp_path, "sends", "shop") as writer:
+        writer.append_rows(sends(["a", "a", None]))
+        writer.append_rows(sends(["b"]))
+    whole, random = writer.path.read_bytes(), Random(seed)
+    for _ in range(500):
+        damaged = bytearray(whole)
+        damaged[random.randrange(len(whole))] = random.choice([0, 1, 0x7F, 0x80, 0xFF])
+        writer.path.write_bytes(damaged)
+        end = End()
+        rows = sum(batch.num_rows for batch in read_stream(writer.path, TABLES["sends"], end))
+        assert rows == 4 or end.torn_bytes
 
 
 def test_a_stream_of_another_schema_is_unreadable_as_a_whole(tmp_path):
