@@ -12,6 +12,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from chaos.clients.identity import Headers, Ints, headers_of, own_headers
+from chaos.ledger.runs import same
 
 NONE = -1
 """What stands for a number that librdkafka does not tell."""
@@ -79,11 +80,19 @@ def joined(parts: Sequence[Columns]) -> Columns:
     )
 
 
-def nullable(numbers: Ints | None, kind: type[np.signedinteger[Any]]) -> pa.Array:
+def nullable(numbers: Ints, kind: type[np.signedinteger[Any]]) -> pa.Array:
     """As an Arrow column, null where there is none."""
-    assert numbers is not None  # asked for
     missing = numbers == NONE
     return pa.array(numbers.astype(kind, copy=False), mask=missing if missing.any() else None)
+
+
+def recurring(numbers: Ints | None) -> pa.Array:
+    """As a column of int32, null where there is none; a run if all are the same."""
+    assert numbers is not None  # asked for
+    first = int(numbers[0])
+    if (numbers == first).all():
+        return same(None if first == NONE else first, pa.int32()).slice(0, len(numbers))
+    return nullable(numbers, np.int32)
 
 
 Ask = Callable[[Message], int | None]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from chaos.clients.columns import Columns, joined, nullable
+from chaos.clients.columns import Columns, joined, recurring
 from chaos.clients.identity import Identities, Ints
 from chaos.clients.protocol import Partition
 from chaos.events import now_us
@@ -84,7 +84,7 @@ class DeliveryLog:
                 self._topic.slice(0, n) if records.topics is None else pa.array(records.topics, pa.string()),
                 pa.array(records.partitions.astype(np.int32)),
                 pa.array(records.offsets),
-                nullable(records.epochs, np.int32),
+                recurring(records.epochs),
                 *identities.who(),
                 identities.seq(),
                 identities.sent_us(),

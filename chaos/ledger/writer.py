@@ -24,7 +24,9 @@ class TableWriter:
 
     def __init__(self, ledger: Path, table: str, writer: str) -> None:
         self.schema = STREAMS[table]
+        self._types = self.schema.types
         self._names, self._row = set(self.schema.names), pa.struct(list(TABLES[table]))
+        self._has_runs = not self.schema.equals(TABLES[table])
         folder = ledger / table
         folder.mkdir(parents=True, exist_ok=True)
         self.path = folder / f"{writer.replace('/', '-')}{SUFFIX}"
@@ -34,7 +36,7 @@ class TableWriter:
 
     def append(self, columns: Sequence[Any]) -> None:
         """Append a batch given as columns in schema order: Arrow arrays, run-end encoded or not, or sequences."""
-        arrays = [column(c, field.type) for c, field in zip(columns, self.schema, strict=True)]
+        arrays = list(map(column, columns, self._types))
         self._append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def append_rows(self, rows: Iterable[dict[str, Any]]) -> None:
@@ -44,7 +46,11 @@ class TableWriter:
             if unknown := row.keys() - self._names:
                 raise KeyError(f"no column {sorted(unknown)} in {self.path.parent.name}")
         # one conversion of all, which for a few rows costs a quarter of one for each column
-        self.append(pa.array(rows, self._row).flatten())
+        array = pa.array(rows, self._row)
+        if self._has_runs:
+            self.append(array.flatten())
+        else:
+            self._append(pa.RecordBatch.from_struct_array(array))
 
     def _append(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows:

@@ -66,3 +66,17 @@ def test_rows_of_several_polls_are_written_together_and_each_keeps_its_own(tmp_p
         (2, "a", 1, 9, None, 3, 9, 1),
         (3, "a", 0, 8, 1, 3, None, 1),
     ]
+
+
+@pytest.mark.parametrize(("epochs", "written"), [((-1, -1), [None, None]), ((4, 4), [4, 4]), ((-1, 4), [None, 4])])
+def test_a_leader_epoch_that_is_not_told_is_null(
+    tmp_path: Path, epochs: tuple[int, ...], written: list[int | None]
+) -> None:
+    writer = TableWriter(tmp_path, "deliveries", "billing/1.1")
+    log = DeliveryLog(writer, "billing/1", 1, "billing", "subscribe", ["a"])
+    records = consumed([message("a", 0, i, epoch) for i, epoch in enumerate(epochs)], log.needs_topics)
+    assert records is not None
+    log.add(records, 1)
+    log.write({("a", 0): 1})
+    (batch,) = read_stream(writer.path, TABLES["deliveries"], StreamEnd())
+    assert batch["leader_epoch"].to_pylist() == written
