@@ -13,6 +13,7 @@ import platform
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from chaos.events import now_us
 from chaos.gate import ranks
@@ -64,6 +65,12 @@ class Judged:
         )
         return found.model_copy(update={"sentence": sentence(found)})
 
+    @cached_property
+    def _timed(self) -> list[Pair]:
+        """The pairs whose times are judged."""
+        judged = {cell.number for cell in self.cells if self.gate.time.judges(cell.key.scenario)}
+        return [pair for pair in self.pairs if pair.number in judged]
+
     def _cell(self, planned: Planned, runs: list[Run]) -> Cell:
         told = [run for run in runs if run.conclusive]
         failed = sum(run.verdict == "fail" for run in told)
@@ -86,8 +93,6 @@ class Judged:
 
     def _with_times(self, cell: Cell, comparisons: list[Comparison]) -> Cell:
         """The cell with what its times say in its verdict and its sentence."""
-        if not self.gate.time.judges(cell.key.scenario):
-            return cell
         by_mark = {mark: [c for c in comparisons if c.mark == mark] for mark in MARKS}
         verdict: Verdict = "pass"
         words = ""
@@ -103,7 +108,7 @@ class Judged:
         elif comparisons and not by_mark["within"]:
             verdict = "inconclusive"
             words = f" Not known: of {len(comparisons)} times none is shown to be within its margin, nor beyond it."
-        elif not comparisons and (pair := next((p for p in self.pairs if p.number == cell.number), None)):
+        elif not comparisons and (pair := next((p for p in self._timed if p.number == cell.number), None)):
             verdict = "inconclusive"
             words = f" Not known: no time was measured in {pair.words} that this could be held against."
         worst = min(cell.verdict, verdict, key=_WORST.index)
@@ -112,10 +117,8 @@ class Judged:
     def _measured(self, cells: Sequence[Cell]) -> list[_Measured]:
         by_number = {cell.number: cell for cell in cells}
         found: list[_Measured] = []
-        for pair in self.pairs:
+        for pair in self._timed:
             now = by_number[pair.number]
-            if not self.gate.time.judges(now.key.scenario):
-                continue
             then = self.stored.cell(pair.other) if pair.stored and self.stored else by_number[pair.other]
             found += _side_by_side(now, then, pair.words, self.gate.time)
         return found
