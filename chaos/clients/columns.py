@@ -63,8 +63,8 @@ def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
         headers = headers_of(values)
     partitions = _mostly_same(Message.partition, messages)
     found = list(map(Message.topic, messages)) if topics else None
-    one = bool((partitions == partitions[0]).all()) and len(set(found or ())) < 2
-    return Columns(headers, partitions, _numbers(Message.offset, messages), _epochs(messages, one), found)
+    epochs = _epochs(messages, partitions, found)
+    return Columns(headers, partitions, _numbers(Message.offset, messages), epochs, found)
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
@@ -110,12 +110,12 @@ def _repeated(number: int | None, times: int) -> Ints:
     return np.full(times, NONE if number is None else number, np.int64)
 
 
-def _epochs(messages: Sequence[Message], one_partition: bool) -> Ints:
+def _epochs(messages: Sequence[Message], partitions: Ints, topics: list[str] | None) -> Ints:
     """Their leader epochs. Along a partition's log they never go down (KIP-101): where both ends agree, all do."""
     if not TELLS_EPOCHS:
         return _repeated(None, len(messages))
     epoch = messages[0].leader_epoch()
-    if one_partition and epoch == messages[-1].leader_epoch():
+    if epoch == messages[-1].leader_epoch() and (partitions == partitions[0]).all() and len(set(topics or ())) < 2:
         return _repeated(epoch, len(messages))
     return _numbers(Message.leader_epoch, messages)
 

@@ -106,6 +106,7 @@ def own_headers(values: Sequence[bytes | None]) -> Headers | None:
     rows = np.frombuffer(joined, np.uint8).reshape(len(values), size)
     if not (rows[:, :4].view(np.uint32) == _BEGINNING).all():
         return None
+    # a copy, while the processor has them in its cache: as a view they would keep whole values in memory
     return np.ascontiguousarray(rows[:, : record.HEADER_BYTES])
 
 
@@ -191,9 +192,8 @@ def _numbers(headers: Headers) -> tuple[Ints, Ints] | None:
     words &= _IN_NUMBERS  # of a digit, 0 to 9 is left, and of any other byte more
     if words.view(np.uint8).max(initial=0) > 9:
         return None
-    later = np.empty_like(words)
     for ten, shift, mask in _JOIN:
-        np.right_shift(words, shift, out=later)
+        later = words >> shift
         words *= ten
         words += later
         words &= mask

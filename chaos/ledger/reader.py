@@ -38,13 +38,12 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
                 version = (found.metadata or {}).get(b"aftershock.schema", b"?").decode()
                 end.reason = f"written with schema version {version}, this is version {SCHEMA_VERSION}"
                 return
-            plain = found.equals(schema)
             good = source.tell()
             while good < size:
                 batch = pa.ipc.read_record_batch(pa.ipc.read_message(source), found)
                 batch.validate(full=True)
                 good = source.tell()
-                yield batch if plain else decoded(batch, schema)
+                yield decoded(batch, schema)
         except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as e:
             end.reason = str(e).splitlines()[0]
         end.torn_bytes = size - good

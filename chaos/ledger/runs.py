@@ -37,12 +37,10 @@ def runs(ends: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
 
 
 def column(values: Any, kind: pa.DataType) -> pa.Array:
-    """An array, of runs or not, or a sequence of Python values as an array of this type."""
-    if isinstance(values, pa.Array) and values.type == kind:
-        return values
-    if not is_encoded(kind):
-        return pa.array(values, kind)
-    return pc.run_end_encode(values if isinstance(values, pa.Array) else pa.array(values, kind.value_type))
+    """A column of this type: of an array, which may be encoded already, or of a sequence of Python values."""
+    if not isinstance(values, pa.Array):
+        values = pa.array(values, kind.value_type if is_encoded(kind) else kind)
+    return pc.run_end_encode(values) if is_encoded(kind) and not is_encoded(values.type) else values
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

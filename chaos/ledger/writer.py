@@ -36,7 +36,7 @@ class TableWriter:
 
     def append(self, columns: Sequence[Any]) -> None:
         """Append a batch given as columns in schema order: Arrow arrays, run-end encoded or not, or sequences."""
-        arrays = list(map(column, columns, self._types))
+        arrays = [column(c, kind) for c, kind in zip(columns, self._types, strict=True)]
         self._append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def append_rows(self, rows: Iterable[dict[str, Any]]) -> None:

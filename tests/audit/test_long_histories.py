@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from chaos.ledger import TABLES
 from chaos.ledger.record import run_token
 from chaos.rundir import RunDir
 from checks.audit import audit
 from tests.audit.histories import differences, found_in, meant_by
 from tests.audit.oracle import Judgement, judge
 from tests.audit.story import read_audit
-from tests.bench.bench_audit import MEANT
-from tests.bench.histories import Plan, Planted, make, resolved
+from tests.bench.bench_audit import MEANT, meant
+from tests.bench.histories import Plan, make, resolved
 
 RECORDS, PER_TICK, TICKS = 2_300, 12, 20
 """Five slices, so two rebalances."""
 
 
 def by_oracle(run: RunDir, plan: Plan) -> Judgement:
-    tables = ("sends", "deliveries", "assignments", "commits", "lifecycle", "faults", "cluster", "transactions")
-    rows = {name: pq.read_table(run.ledger / f"{name}.parquet").to_pylist() for name in tables}
+    rows = {table: pq.read_table(run.ledger / f"{table}.parquet").to_pylist() for table in (*TABLES, "log_range")}
     rows |= {"log": pq.read_table(run.ledger / "log").to_pylist()}
-    rows |= {"log_range": pq.read_table(run.ledger / "log_range.parquet").to_pylist()}
     return judge(rows, resolved(plan).scenario, run_token(plan.run_id))
-
-
-def planted_in(planted: Planted) -> dict[str, int]:
-    return {check: count for check, name in MEANT.items() if (count := getattr(planted, name))}
 
 
 @pytest.mark.parametrize("rich", [False, True], ids=["clean", "rich"])
 def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, rich: bool) -> None:
     plan, run = Plan(RECORDS, rich, per_tick=PER_TICK, ticks=TICKS), RunDir(tmp_path / "run")
-    planted = planted_in(make(run.path, plan))
+    planted = meant(asdict(make(run.path, plan)))
     assert set(planted) == (set(MEANT.keys()) if rich else {"duplicate_delivery.legal"})
     verdict = by_oracle(run, plan)
     assert meant_by(verdict) == planted

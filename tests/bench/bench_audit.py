@@ -207,7 +207,7 @@ class Bench:
         _say(f"{plan.run_id}: auditing")
         argv = ["tests.bench.bench_audit", "--one", str(folder), str(plan.records), str(int(plan.rich))]
         done = Watched(argv, MOST_AUDIT_S, 1 << 40, "audit").run()
-        expected = {name: planted[key] for name, key in MEANT.items() if planted[key]}
+        expected = meant(planted)
         for phase in ("cold", "warm"):
             told = done.phases.get(phase, {})
             if done.stopped or told.get("found") != expected or told.get("sent") != plan.records:
@@ -231,6 +231,11 @@ MEANT = {
     "duplicate_delivery.legal": "redelivered",
 }
 """What the audit has to find, by what was planted."""
+
+
+def meant(planted: Result) -> dict[str, int]:
+    """What the audit has to find in a history of this `Planted`."""
+    return {name: planted[key] for name, key in MEANT.items() if planted[key]}
 
 
 def targets(audits: list[Result]) -> dict[str, Result]:

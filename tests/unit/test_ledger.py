@@ -153,6 +153,13 @@ def test_an_unknown_column_is_an_error(tmp_path):
         writer.append_rows([{"fualt": "a"}])
 
 
+@pytest.mark.parametrize("table", ["sends", "faults"])
+@pytest.mark.parametrize("more", [-1, 1])
+def test_a_batch_of_too_few_or_too_many_columns_is_an_error(tmp_path, table, more):
+    with TableWriter(tmp_path, table, "x") as writer, pytest.raises(ValueError, match="zip"):
+        writer.append([pa.nulls(1)] * (len(TABLES[table]) + more))
+
+
 def test_a_ledger_without_seal_or_of_another_version_is_refused(tmp_path):
     with pytest.raises(RunDirError, match="never written"):
         read_seal(tmp_path)
