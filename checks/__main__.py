@@ -24,10 +24,11 @@ from typing import Any
 
 from chaos import scenario
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
-from chaos.events import Event, EventLog
-from chaos.rundir import RunDir
-from checks import master, remote, stages
-from checks.result import Result
+from chaos.run.directory import RunDir
+from chaos.run.events import Event, EventLog
+from chaos.run.result import Result
+from checks import pipeline
+from checks.spark import master, remote
 
 STAGES = ("readback", "audit", "validate", "report")
 EXIT = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
@@ -69,7 +70,7 @@ def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.Exit
     """The run directory, or the working copy of one that is elsewhere, without the results that are made anew."""
     if not remote.is_uri(options.run_dir):
         return RunDir.open(Path(options.run_dir))
-    from checks.session import spark_session
+    from checks.spark.session import spark_session
 
     work = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
     run = remote.Mirror.fetch(spark_session(options.spark_master), options.run_dir, work)
@@ -77,13 +78,13 @@ def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.Exit
     return run
 
 
-def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: stages.Listener) -> int:
+def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: pipeline.Listener) -> int:
     """Run the stages in order. After one that broke off only the report is made: it says what broke."""
     work: dict[str, Callable[[], Any]] = {
-        "readback": lambda: stages.readback(run, master=spark_master, listener=tell),
-        "audit": lambda: stages.audit(run, master=spark_master, listener=tell),
-        "validate": lambda: stages.validate(run, master=spark_master, listener=tell),
-        "report": lambda: stages.report(run, listener=tell),
+        "readback": lambda: pipeline.readback(run, master=spark_master, listener=tell),
+        "audit": lambda: pipeline.audit(run, master=spark_master, listener=tell),
+        "validate": lambda: pipeline.validate(run, master=spark_master, listener=tell),
+        "report": lambda: pipeline.report(run, listener=tell),
     }
     broken = False
     result: Result | None = None
@@ -103,7 +104,7 @@ def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: stages.
     return INCONCLUSIVE if broken else PASS
 
 
-def _serve(wanted: list[str], spark_master: str | None, tell: stages.Listener) -> int:
+def _serve(wanted: list[str], spark_master: str | None, tell: pipeline.Listener) -> int:
     """Judge every run directory that is named on standard input, until that ends."""
     _import_ahead()
     _warm(spark_master, tell)
@@ -119,15 +120,15 @@ def _serve(wanted: list[str], spark_master: str | None, tell: stages.Listener) -
     return PASS
 
 
-def _told_to_begin(spark_master: str | None, tell: stages.Listener) -> bool:
+def _told_to_begin(spark_master: str | None, tell: pipeline.Listener) -> bool:
     """Start Spark while others still work, say `ready`, and wait for the word; False if it never comes."""
     _warm(spark_master, tell)
     return bool(sys.stdin.readline())
 
 
-def _warm(spark_master: str | None, tell: stages.Listener) -> None:
+def _warm(spark_master: str | None, tell: pipeline.Listener) -> None:
     from checks.audit.large.scan import warm
-    from checks.session import spark_session
+    from checks.spark.session import spark_session
 
     with contextlib.suppress(AftershockError):  # the first stage meets it again, and puts it on record
         warm(spark_session(spark_master))

@@ -22,7 +22,7 @@ def spark_master(conn_id: str) -> str | None:
     """The Spark master of an Airflow connection; None, which is local[*], where there is no such connection."""
     from airflow.sdk import Connection
 
-    from checks.master import from_connection
+    from checks.spark.master import from_connection
 
     try:
         connection = Connection.get(conn_id)

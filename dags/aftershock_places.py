@@ -1,6 +1,6 @@
 """How many clusters run at once, of all DAGs: as many as AFTERSHOCK_CLUSTERS says, or one.
 
-`deploy` takes a place for the whole of the cluster's life (`chaos.cluster.places`), and asks again later if there is
+`deploy` takes a place for the whole of the cluster's life (`chaos.processes.slots`), and asks again later if there is
 none. A pool of Airflow's cannot say that by itself. Its slots are held by tasks: between deploy, drive and audit of one
 run nobody would hold one, and another run's deploy would slip in. Were a slot held by a task of its own beside them, a
 run would wait with one task for another, and `airflow dags test`, which runs one task after another, for ever.
@@ -48,7 +48,7 @@ def place_for_task(dag_run: Any, part: str) -> Iterator[None]:
 
 
 def _places() -> Any:
-    from chaos.cluster.places import Places
+    from chaos.processes.slots import Places
 
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
     return Places(home / FILE, int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1))

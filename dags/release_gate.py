@@ -54,7 +54,7 @@ def gate(params: dict[str, Any], folder: str, *asked: str) -> subprocess.Complet
 @task(retries=0)
 def prepare(params: dict[str, Any]) -> str:
     """Check everything, note cells and seed in a new folder, and hand that on."""
-    from chaos.rundir import new_run_id
+    from chaos.run.directory import new_run_id
 
     folder = str(Path(params["runs_dir"]).absolute() / (params["run_id"] or new_run_id("gate")))
     if (done := gate(params, folder, "--plan")).returncode:

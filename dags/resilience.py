@@ -72,23 +72,23 @@ PARAMS = {
 @task(**POOL)
 def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Resolve the scenario, start its cluster, and hand on the run directory."""
-    from chaos import stages
-    from chaos.cluster.processes import Identity
-    from chaos.events import EventLog
+    from chaos.drive import stages
+    from chaos.processes.process import ProcessId
+    from chaos.run.events import EventLog
 
     given = given_by(scenario, params)
     bind = take_place(dag_run)
     run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
     ti.xcom_push(BEGAN, str(run.path))
     bind(run.path)
-    stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
+    stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
 
 @task
 def prepare(scenario: str, params: dict[str, Any]) -> str:
     """Resolve every variant of an A/B scenario, and hand on the directory of the whole."""
-    from chaos import variants
+    from chaos.drive import variants
 
     return str(variants.prepare(given_by(scenario, params), Path(params["runs_dir"]), params["run_id"]).run.path)
 
@@ -96,22 +96,22 @@ def prepare(scenario: str, params: dict[str, Any]) -> str:
 @task(**POOL)
 def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None) -> str:
     """Start the cluster of one variant, and hand on its run directory."""
-    from chaos import stages, variants
-    from chaos.cluster.processes import Identity
-    from chaos.events import EventLog
-    from chaos.rundir import RunDir
+    from chaos.drive import stages, variants
+    from chaos.processes.process import ProcessId
+    from chaos.run.directory import RunDir
+    from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
     run = RunDir.open(Path(whole) / variants.side_id(Path(whole).name, variant))
     take_place(dag_run)(run.path)
-    stages.deploy(run, EventLog(run), Identity.parse(params["owner"]) if params["owner"] else None)
+    stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
 
 @task
 def compare(whole: str) -> None:
     """Put the results of all variants side by side."""
-    from chaos.rundir import RunDir
+    from chaos.run.directory import RunDir
     from checks.report.compare import write
 
     write(RunDir(Path(whole)))
@@ -120,9 +120,9 @@ def compare(whole: str) -> None:
 @task(**POOL, retries=0)
 def drive(run_dir: str, params: dict[str, Any]) -> None:
     """Run clients, faults and the observer; seal the ledger."""
-    from chaos import stages
-    from chaos.events import EventLog
-    from chaos.rundir import RunDir
+    from chaos.drive import stages
+    from chaos.run.directory import RunDir
+    from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
     run = RunDir.open(Path(run_dir))
@@ -132,38 +132,38 @@ def drive(run_dir: str, params: dict[str, Any]) -> None:
 @task(**POOL)
 def audit(run_dir: str, params: dict[str, Any]) -> None:
     """Read the final log back from the healed cluster, then find every anomaly in Spark."""
-    from chaos.rundir import RunDir
-    from checks import stages
+    from chaos.run.directory import RunDir
+    from checks import pipeline
 
     existing_cluster(params["kafka_conn_id"])
     run, master = RunDir.open(Path(run_dir)), spark_master(params["spark_conn_id"])
-    stages.readback(run, master=master)
-    stages.audit(run, master=master)
+    pipeline.readback(run, master=master)
+    pipeline.audit(run, master=master)
 
 
 @task
 def validate(run_dir: str) -> None:
     """Hold the findings against the contract with Great Expectations: one row, for which no cluster is needed."""
-    from chaos.rundir import RunDir
-    from checks import stages
+    from chaos.run.directory import RunDir
+    from checks import pipeline
 
-    stages.validate(RunDir.open(Path(run_dir)))
+    pipeline.validate(RunDir.open(Path(run_dir)))
 
 
 @task
 def report(run_dir: str) -> None:
     """Write report.html, junit.xml and result.json."""
-    from chaos.rundir import RunDir
-    from checks import stages
+    from chaos.run.directory import RunDir
+    from checks import pipeline
 
-    stages.report(RunDir.open(Path(run_dir)))
+    pipeline.report(RunDir.open(Path(run_dir)))
 
 
 @task(trigger_rule="all_done", retries=0)
 def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -> Any:
     """Add the run, or every side of it, to the history, and tell its verdict to whoever waits for that."""
     from chaos.history.recording import record
-    from chaos.rundir import RunDir
+    from chaos.run.directory import RunDir
 
     if run_dir := handed_on(ti, first):
         sides = [RunDir(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
@@ -174,10 +174,10 @@ def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -
 @task(retries=0)
 def verdict(run_dir: str) -> None:
     """Raise unless the verdict is a pass."""
-    from chaos.rundir import RunDir
-    from checks import stages
+    from chaos.run.directory import RunDir
+    from checks import pipeline
 
-    result = stages.verdict(RunDir.open(Path(run_dir)))
+    result = pipeline.verdict(RunDir.open(Path(run_dir)))
     if result.verdict != "pass":
         raise AirflowFailException(f"{result.verdict}: {result.sentence} See {run_dir}/report.html")
 
@@ -185,8 +185,8 @@ def verdict(run_dir: str) -> None:
 @task(task_id="verdict", retries=0)
 def verdict_of_sides(whole: str) -> None:
     """Raise unless every variant keeps its own contract."""
-    from chaos.rundir import RunDir
-    from checks.comparison import read
+    from chaos.run.directory import RunDir
+    from checks.verdict.comparison import read
 
     found = read(RunDir(Path(whole)))
     if found.verdict != "pass":
@@ -196,9 +196,9 @@ def verdict_of_sides(whole: str) -> None:
 @task
 def destroy(run_dir: str, params: dict[str, Any]) -> None:
     """End everything of the run."""
-    from chaos import stages
-    from chaos.events import EventLog
-    from chaos.rundir import RunDir
+    from chaos.drive import stages
+    from chaos.run.directory import RunDir
+    from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
     run = RunDir(Path(run_dir))
@@ -213,7 +213,7 @@ def invalid(why: str) -> None:
 
 def given_by(scenario: str, params: dict[str, Any]) -> Any:
     """What a DAG run's params say of a scenario."""
-    from chaos.stages import Given
+    from chaos.drive.stages import Given
 
     return Given(
         scenario,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import INCONCLUSIVE, UsageError
-from chaos.rundir import RunDir, read_json
+from chaos.run.directory import RunDir, read_json
 from chaos.scenario import Scenario, load, shipped
 
 NOTHING = "none"

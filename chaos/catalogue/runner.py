@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from chaos import stages
-from chaos.catalogue import turn
 from chaos.catalogue.cases import Case, Outcome, expected, outcome
-from chaos.catalogue.judge import Judge
-from chaos.catalogue.lender import Lender
-from chaos.cluster.leftovers import end_all
+from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec
-from chaos.events import Event, EventLog
-from chaos.rundir import RunDir
+from chaos.drive import stages
+from chaos.lab import turn
+from chaos.lab.judge import Judge
+from chaos.lab.lender import Lender
+from chaos.run.directory import RunDir
+from chaos.run.events import Event, EventLog
 from chaos.scenario import Resolved, read
 
 

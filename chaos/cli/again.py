@@ -14,8 +14,8 @@ from rich.table import Table
 from chaos.cli.run import RUNS_DIR, Json, Master, Owned, RunsDir, Seed, Sets, Variant, one, show_comparison, show_result
 from chaos.cli.view import View
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, UsageError
-from chaos.events import Event
-from chaos.rundir import write_atomically
+from chaos.run.directory import write_atomically
+from chaos.run.events import Event
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
     from chaos.incident.again import Rate

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from chaos.cli.run import RUNS_DIR, RunsDir
 from chaos.errors import UsageError
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 
 
 def register(app: typer.Typer) -> None:

@@ -18,9 +18,9 @@ from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR, RunsDir, Seed
 from chaos.errors import FAIL, INCONCLUSIVE, PASS
-from chaos.events import Event
 from chaos.history.recording import record
-from chaos.rundir import RunDir, make_folder, new_run_id, write_atomically
+from chaos.run.directory import RunDir, make_folder, new_run_id, write_atomically
+from chaos.run.events import Event
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
     from chaos.catalogue.cases import Case, Outcome

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from chaos import checking
 from chaos.cli.view import View
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
-from chaos.rundir import RunDir
+from chaos.lab import judge_process
+from chaos.run.directory import RunDir
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ def check_master(master: str | None) -> None:
     """Refuse a Spark master that is none, or that nothing answers at, before anything is started."""
     if master is None:
         return
-    argv = [sys.executable, "-m", "checks.master", master]
+    argv = [sys.executable, "-m", "checks.spark.master", master]
     done = subprocess.run(argv, cwd=_ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
         raise UsageError(done.stderr.strip().splitlines()[-1])
@@ -36,20 +36,20 @@ class Checks:
     def __init__(
         self, run: RunDir, view: View, master: str | None, *, when_told: bool = False, uri: str | None = None
     ) -> None:
-        self._view, self._log, self._when_told = view, run.logs / checking.LOG, when_told
+        self._view, self._log, self._when_told = view, run.logs / judge_process.LOG, when_told
         what = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
         master_given = ["--spark-master", master] if master else []
-        self._child = checking.start(run, *what, *master_given, *(["--when-told"] if when_told else []))
+        self._child = judge_process.start(run, *what, *master_given, *(["--when-told"] if when_told else []))
 
     def __enter__(self) -> Checks:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        checking.end(self._child)
+        judge_process.end(self._child)
 
     def wait_ready(self) -> None:
         """Return when it has started, so that its start does not disturb what is measured; also if it died."""
-        for event in checking.heard(self._child):
+        for event in judge_process.heard(self._child):
             if event["kind"] == "ready":
                 return
 
@@ -59,7 +59,7 @@ class Checks:
         if self._when_told and self._child.poll() is None:
             self._child.stdin.write(b"begin\n")
         self._child.stdin.close()
-        for event in checking.heard(self._child):
+        for event in judge_process.heard(self._child):
             self._view(event)
             if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] == "end":
                 after_readback()

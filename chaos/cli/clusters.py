@@ -13,16 +13,16 @@ from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR, RunsDir
 from chaos.cli.view import View
-from chaos.cluster.leftovers import end_all
-from chaos.cluster.leftovers import gc as collect
-from chaos.cluster.marked import Marked, find_marked
-from chaos.cluster.metadata import choose
-from chaos.cluster.processes import Identity
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.lifecycle.gc import gc as collect
+from chaos.cluster.metadata_mode import choose
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
-from chaos.rundir import RunDir, new_run_id
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import Marked, find_marked
+from chaos.run.directory import RunDir, new_run_id
 from chaos.scenario.model import DEFAULT_KAFKA
-from chaos.scenario.units import parse_duration
+from chaos.units import parse_duration
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +45,7 @@ def up(
         deadline_s = parse_duration(for_)
     except ValueError as e:
         raise UsageError(f"--for: {e}") from None
-    from chaos.cluster import driver as driver_of
+    from chaos.cluster.drivers import driver as driver_of
 
     spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
     run = RunDir.create(runs_dir, new_run_id("up"))
@@ -128,5 +128,5 @@ def _in_docker(pids: set[int]) -> list[dict[str, Any]]:
     ]
 
 
-def _owner(owner: Identity | None) -> str:
+def _owner(owner: ProcessId | None) -> str:
     return "none" if owner is None else "alive" if owner.alive() else "gone"

@@ -26,11 +26,11 @@ from chaos.cli.run import (
     show_result,
 )
 from chaos.cli.view import View
-from chaos.cluster.leftovers import end_all
-from chaos.cluster.processes import Identity
+from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, ClusterError, UsageError
-from chaos.events import read_events
-from chaos.rundir import RunDir, new_run_id, read_json
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir, new_run_id, read_json
+from chaos.run.events import read_events
 from chaos.scenario import find, load, shipped
 from chaos.scenario.load import all_overrides
 from chaos.scenario.resolve import check_owner
@@ -116,7 +116,7 @@ def migrate(env: dict[str, str], view: View) -> None:
 
 
 def _conf(run: RunDir, given: dict[str, Any]) -> str:
-    conf = {"run_id": run.run_id, "runs_dir": str(run.path.parent), "owner": str(Identity.current())}
+    conf = {"run_id": run.run_id, "runs_dir": str(run.path.parent), "owner": str(ProcessId.current())}
     return json.dumps({**conf, **{key: value for key, value in given.items() if value is not None}})
 
 

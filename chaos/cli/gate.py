@@ -18,7 +18,7 @@ from rich.table import Table
 from chaos.cli.again import Watch
 from chaos.cli.run import RUNS_DIR, RunsDir, Seed
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, AftershockError, RunDirError, UsageError
-from chaos.rundir import make_folder, new_run_id, write_atomically
+from chaos.run.directory import make_folder, new_run_id, write_atomically
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
     from chaos.gate.judge import Judged

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR
 from chaos.errors import AftershockError, HistoryError, RunDirError
-from chaos.events import now_us
 from chaos.history.trends import TimeTrend, Trend, Trends, label, trends, untold
+from chaos.run.events import now_us
 
 _ROOT = Path(__file__).resolve().parents[2]
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from chaos.cluster.java import find_java
 from chaos.errors import MachineError
+from chaos.install.java import find_java
 
 PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
 

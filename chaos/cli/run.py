@@ -14,11 +14,11 @@ import typer
 
 from chaos.cli.checks import Checks, check_master
 from chaos.cli.view import View
-from chaos.cluster.processes import Identity
 from chaos.errors import INCONCLUSIVE, AftershockError
-from chaos.events import EventLog
 from chaos.history.recording import record
-from chaos.rundir import RunDir
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+from chaos.run.events import EventLog
 from chaos.scenario import read
 
 RUNS_DIR = Path("runs")
@@ -72,7 +72,7 @@ def run(
 
     One with variants is run once for each, with the same seed, and ends with what set them apart.
     """
-    from chaos import stages, variants  # on use: `list` and `--help` need no Kafka client
+    from chaos.drive import stages, variants  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
     given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client)
@@ -108,11 +108,11 @@ def _recorded(runs: Iterable[RunDir], runs_dir: Path, view: View) -> Iterator[No
 
 def one(directory: RunDir, view: View, spark_master: str | None) -> int:
     """Drive and judge one run; the exit code of its verdict."""
-    from chaos import stages
+    from chaos.drive import stages
 
     events = EventLog(directory, view)
     try:
-        stages.deploy(directory, events, Identity.current())
+        stages.deploy(directory, events, ProcessId.current())
         with Checks(directory, view, spark_master, when_told=True) as checks:
             # a drive that broke off is judged all the same: what it recorded may show a loss, and is never a pass
             with contextlib.suppress(AftershockError):

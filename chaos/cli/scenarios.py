@@ -11,10 +11,9 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from chaos import timeline
 from chaos.gate.model import load as load_gate
 from chaos.gate.model import shipped as shipped_gates
-from chaos.scenario import Scenario, find, load, shipped
+from chaos.scenario import Scenario, find, load, shipped, timeline
 
 
 def register(app: typer.Typer) -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 from chaos.cli.again import Source, Watch
 from chaos.cli.run import RUNS_DIR, Json, RunsDir, Seed, Sets, Variant
 from chaos.errors import INCONCLUSIVE, UsageError
-from chaos.rundir import write_atomically
+from chaos.run.directory import write_atomically
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
     from chaos.incident.bisect import Row

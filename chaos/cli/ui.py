@@ -20,10 +20,10 @@ import typer
 from chaos.cli.dag import airflow_environment, migrate
 from chaos.cli.run import RUNS_DIR, RunsDir
 from chaos.cli.view import View
-from chaos.cluster.leftovers import end_all
-from chaos.cluster.marked import find_marked
-from chaos.cluster.processes import Identity
+from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import ClusterError, MachineError
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import find_marked
 from chaos.scenario.load import folder_of_more
 
 HOST = "127.0.0.1"
@@ -102,7 +102,7 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AFTERSHOCK_POOL": POOL,
         "AFTERSHOCK_CLUSTERS": str(clusters),
         "AFTERSHOCK_RUNS": str(runs_dir.absolute()),
-        "AFTERSHOCK_OWNER": str(Identity.current()),
+        "AFTERSHOCK_OWNER": str(ProcessId.current()),
         # `standalone` starts its parts as `airflow`
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
     }
@@ -173,6 +173,6 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)  # the session that was started above, and nothing else
     child.wait()
-    me = Identity.current()
+    me = ProcessId.current()
     for run_dir in {m.run_dir for m in find_marked() if m.owner == me}:
         end_all(run_dir)

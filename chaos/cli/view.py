@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
-from chaos.events import Event
+from chaos.run.events import Event
 
 PLAIN_EVERY_S = 2.0
 """How often progress is printed where there is no terminal to redraw."""

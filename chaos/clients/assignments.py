@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.clients.protocol import Partition, partition_name
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 Source = Literal["committed", "reset", "start", "checkpoint", "seek"]
 

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from chaos.clients.lifecycle import log
 from chaos.clients.outcomes import NOT_A_COMMIT, commit_outcome
 from chaos.clients.protocol import CommitSpec, Config, Partition
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 BACKOFF_MS, MOST_BACKOFF_MS = 100, 1000
 """librdkafka's defaults."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 from chaos.clients.columns import Columns, joined, recurring
 from chaos.clients.identity import Identities, Ints
 from chaos.clients.protocol import Partition
-from chaos.events import now_us
 from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 
 class DeliveryLog:

@@ -13,9 +13,9 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from chaos.cluster.cache import Progress, cached, silent
-from chaos.cluster.processes import PACKAGE_ROOT
 from chaos.errors import ResolveError
+from chaos.install.cache import Progress, cached, silent
+from chaos.processes.process import PACKAGE_ROOT
 
 PACKAGE = "confluent-kafka"
 OLDEST = (2, 0, 2)

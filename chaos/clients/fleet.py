@@ -14,12 +14,12 @@ from chaos.clients import environment
 from chaos.clients.roster import Roster
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState, UnexpectedExit
-from chaos.cluster import processes
-from chaos.cluster.processes import Identity, spawn
 from chaos.errors import ClientError
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
-from chaos.rundir import RunDir
+from chaos.processes import process
+from chaos.processes.process import ProcessId, spawn
+from chaos.run.directory import RunDir
+from chaos.run.events import now_us
 from chaos.scenario import Processor, Producer, Resolved
 from chaos.wait import wait_until
 
@@ -36,7 +36,7 @@ class Fleet(Roster):
         super().__init__(resolved.scenario)
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap)
-        self._owner = Identity.current()
+        self._owner = ProcessId.current()
         self._env = environment.prepare(resolved.scenario.clients.confluent_kafka)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[UnexpectedExit] = []
@@ -149,12 +149,12 @@ class Fleet(Roster):
     def pause(self, client: str) -> None:
         """SIGSTOP a client; returns when it stands still."""
         state = self.state(client)
-        if not state.alive or not processes.pause(state.spawned.identity):
+        if not state.alive or not process.pause(state.spawned.identity):
             raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
 
     def resume(self, client: str) -> None:
         """SIGCONT; nothing to do for one that is not paused, or is gone."""
-        processes.cont(self.state(client).spawned.identity)
+        process.cont(self.state(client).spawned.identity)
 
     def leave(self, client: str, timeout_s: float) -> None:
         """Order a client to stop, and wait until it has left in good order. Raises `ClientError` if it does not."""

@@ -13,8 +13,8 @@ import confluent_kafka
 
 from chaos.clients.channel import Channel
 from chaos.clients.protocol import ClientSpec
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 
 @dataclass

@@ -23,7 +23,7 @@ from chaos.clients.protocol import ProcessorSpec
 from chaos.clients.sender import Sender, run_sender
 from chaos.clients.source import TICK_S, Source
 from chaos.clients.transactions import CALL_S, Transactions
-from chaos.events import now_us
+from chaos.run.events import now_us
 
 IDLE_S = 0.1
 """How long there has to be nothing to read for a transaction to end before it is full."""

@@ -33,7 +33,7 @@ from chaos.clients.protocol import ProducerSpec
 from chaos.clients.sender import Sender, run_sender
 from chaos.clients.sends import Keys
 from chaos.clients.transactions import Transactions
-from chaos.events import now_us
+from chaos.run.events import now_us
 
 TICK_S = 0.01
 CHUNK = 500

@@ -10,8 +10,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from chaos.access import librdkafka
-from chaos.security import Security
+from chaos.kafka.access import librdkafka
+from chaos.kafka.security import Security
 
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]

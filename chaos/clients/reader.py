@@ -28,8 +28,8 @@ from chaos.clients.deliveries import DeliveryLog
 from chaos.clients.lifecycle import Lifecycle, life, log
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 IDLE_POLL_S = 0.1
 ROWS_EVERY_S = 0.02

@@ -12,9 +12,9 @@ from chaos.clients.columns import Columns, joined, nullable, sent
 from chaos.clients.identity import Identities, Ints, headers_of
 from chaos.clients.outcomes import send_outcome
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec
-from chaos.events import now_us
 from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 WRITE_EVERY_S = 0.1
 WRITE_ROWS = 8192

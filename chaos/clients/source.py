@@ -18,8 +18,8 @@ from chaos.clients.lifecycle import log
 from chaos.clients.protocol import Partition, ProcessorSpec
 from chaos.clients.reset import reset_position
 from chaos.clients.transactions import End
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 TICK_S = 0.01
 

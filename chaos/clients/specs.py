@@ -20,7 +20,7 @@ from chaos.clients.protocol import (
     WorkersSpec,
 )
 from chaos.ledger.record import run_token
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import Assign, Processor, Producer, Resolved, Subscribe, Transactions
 from chaos.scenario.consumers import Workers
 from chaos.scenario.producers import OwnPartitioner

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from chaos.cluster.processes import Spawned
 from chaos.errors import ClientError
-from chaos.events import now_us
+from chaos.processes.process import Spawned
+from chaos.run.events import now_us
 
 LAST_LINES = 20
 

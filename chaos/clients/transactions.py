@@ -15,8 +15,8 @@ from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.lifecycle import log
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec, TransactionSpec
-from chaos.events import now_us
 from chaos.ledger.writer import TableWriter
+from chaos.run.events import now_us
 
 CALL_S = 1.0
 """How long one call may block; in between the client looks whether it was told to stop."""

@@ -8,18 +8,20 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from chaos.cluster import broker, state, zookeeper
-from chaos.cluster.jvm import log_of
-from chaos.cluster.leftovers import end_all
-from chaos.cluster.marked import REAPER, find_marked
-from chaos.cluster.ports import HOST, free_ports, is_free
-from chaos.cluster.processes import Identity, Spawned, spawn
-from chaos.cluster.release import Release
+from chaos.cluster import state
+from chaos.cluster.brokers import broker
+from chaos.cluster.brokers.jvm import log_of
+from chaos.cluster.brokers.release import Release
+from chaos.cluster.brokers.storage import new_id
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.process import zookeeper
 from chaos.cluster.settings import ClusterSpec, Place, broker_settings
 from chaos.cluster.state import BrokerState, ClusterState, DriverName, ProcessState
-from chaos.cluster.storage import new_id
 from chaos.errors import ClusterError, MachineError, RunDirError
-from chaos.rundir import RunDir
+from chaos.processes.ports import HOST, free_ports, is_free
+from chaos.processes.process import ProcessId, Spawned, spawn
+from chaos.processes.process_table import REAPER, find_marked
+from chaos.run.directory import RunDir
 
 NEEDED_DISK_BYTES = 2**30
 
@@ -45,15 +47,15 @@ def all_or_nothing(run: RunDir) -> Iterator[None]:
         raise
 
 
-def start_reaper(run: RunDir, owner: Identity | None, deadline_s: float) -> Spawned:
-    """Start the process that ends everything of the run if nobody else does; see `chaos.cluster.reaper`."""
-    argv = [sys.executable, "-m", "chaos.cluster.reaper", str(run.path), "--deadline", str(deadline_s)]
+def start_reaper(run: RunDir, owner: ProcessId | None, deadline_s: float) -> Spawned:
+    """Start the process that ends everything of the run if nobody else does; see `chaos.cluster.lifecycle.reaper`."""
+    argv = [sys.executable, "-m", "chaos.cluster.lifecycle.reaper", str(run.path), "--deadline", str(deadline_s)]
     if owner is not None:
         argv += ["--owner", str(owner)]
     return spawn(argv, run=run, role=REAPER, owner=owner, log=log_of(run, REAPER))
 
 
-def check_reaper(run: RunDir, reaper: Identity) -> None:
+def check_reaper(run: RunDir, reaper: ProcessId) -> None:
     """Raise `ClusterError` if nobody watches over the run any more."""
     if not reaper.alive():
         raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
@@ -63,8 +65,8 @@ def lay_out(
     run: RunDir,
     spec: ClusterSpec,
     release: Release,
-    owner: Identity | None,
-    reaper: Identity,
+    owner: ProcessId | None,
+    reaper: ProcessId,
     deadline_s: float,
     places: Sequence[Place],
     driver: DriverName = "process",

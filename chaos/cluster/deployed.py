@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Self
 
 from chaos.cluster import state
-from chaos.cluster.leftovers import end_all
+from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.state import BrokerStatus, ClusterState
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 
 
 class Deployed:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from chaos.cluster.metadata import Metadata, choose
-from chaos.cluster.ports import HOST
+from chaos.cluster.metadata_mode import Metadata, choose
+from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
-from chaos.scenario.settings import Scalar, as_text
-from chaos.scenario.verbs import Verbs
-from chaos.security import Security
+from chaos.kafka.security import Security
+from chaos.kafka.settings import Scalar, as_text
+from chaos.processes.ports import HOST
 
 # what the driver decides, with what to do instead
 _OWNED = {
@@ -55,10 +55,10 @@ class ClusterSpec:
 
     `config` overrides any broker setting but those the driver decides. `listeners`, such as
     `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
-    `metadata` says where its metadata is kept (None: see `chaos.cluster.metadata.choose`).
+    `metadata` says where its metadata is kept (None: see `chaos.cluster.metadata_mode.choose`).
     `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit). `extra` gives more
     settings for a broker of this number, which win over all others; listeners are added to the driver's. `existing` is
-    for the driver that makes no brokers. `switch`: the process driver is to cut links, see `chaos.cluster.switched`.
+    for the driver that makes no brokers. `switch`: the process driver is to cut links, see `cluster.process.network`.
     """
 
     brokers: int = 3

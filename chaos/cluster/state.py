@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from chaos.access import Access
-from chaos.cluster.processes import Identity
+from chaos.cluster.verbs import Verbs
 from chaos.errors import ClusterError, RunDirError
-from chaos.rundir import RunDir, read_json, write_atomically
-from chaos.scenario.verbs import Verbs
-from chaos.security import Security
+from chaos.kafka.access import Access
+from chaos.kafka.security import Security
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir, read_json, write_atomically
 
 DriverName = Literal["process", "docker", "attached"]
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
@@ -24,17 +24,17 @@ class ProcessState(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     pid: int
-    started: float  # see `chaos.cluster.processes.Identity`
+    started: float  # see `chaos.processes.process.Identity`
 
     @classmethod
-    def of(cls, identity: Identity) -> ProcessState:
+    def of(cls, identity: ProcessId) -> ProcessState:
         """Write an identity down."""
         return cls(pid=identity.pid, started=identity.started)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> ProcessId:
         """The identity that was written down."""
-        return Identity(self.pid, self.started)
+        return ProcessId(self.pid, self.started)
 
 
 class BrokerState(BaseModel):
@@ -115,7 +115,7 @@ class ClusterState(BaseModel):
     lender: str | None = None  # the run directory whose cluster this is, where it is not this run's own
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
-    switch: ProcessState | None = None  # see chaos.cluster.switched; None: brokers reach each other directly
+    switch: ProcessState | None = None  # see chaos.cluster.process.network; None: brokers reach each other directly
     brokers: list[BrokerState]
 
     def broker(self, broker: int) -> BrokerState:

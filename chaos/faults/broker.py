@@ -8,11 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from chaos.cluster import Kill, Pause, Start, Stop, able
+from chaos.cluster.api import Kill, Pause, Start, Stop, able
 from chaos.errors import AftershockError, FaultError, WaitTimeout
 from chaos.faults import probe, targets
 from chaos.faults.world import World
-from chaos.kafka import NO_LEADER
+from chaos.kafka.client import NO_LEADER
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.broker import BrokerPause as BrokerPauseSpec
 from chaos.scenario.faults.broker import Cycle

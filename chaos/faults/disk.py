@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chaos.cluster import CutLog, Kill, LimitDisk, Start, Wipe, able
-from chaos.cluster.logfiles import Tail
+from chaos.cluster.api import CutLog, Kill, LimitDisk, Start, Wipe, able
+from chaos.cluster.process.log_files import Tail
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.broker import BrokerKill
 from chaos.faults.world import World
-from chaos.kafka import NO_LEADER
+from chaos.kafka.client import NO_LEADER
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.broker import DiskLimit as DiskLimitSpec
 from chaos.scenario.faults.broker import LogTruncate as LogTruncateSpec

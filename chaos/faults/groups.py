@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chaos import admin
 from chaos.errors import FaultError
 from chaos.faults.topics import Lasting
 from chaos.faults.world import World
+from chaos.kafka import admin
 from chaos.scenario.faults.admin import ResetOffsets as ResetOffsetsSpec
 
 

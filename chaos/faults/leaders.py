@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chaos import admin
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.topics import Lasting, named
 from chaos.faults.world import World
-from chaos.kafka import NO_LEADER
+from chaos.kafka import admin
+from chaos.kafka.client import NO_LEADER
+from chaos.kafka.metadata_merge import PartitionState
 from chaos.scenario.faults.admin import Reassign as ReassignSpec
-from chaos.views import PartitionState
 from chaos.wait import wait_until
 
 LEADERLESS_S = 20.0

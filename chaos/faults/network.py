@@ -2,7 +2,7 @@
 
 What is cut here is cut in silence, as by a broken switch: connections stay open and hang. Only `Disconnect` takes the
 interface away as well. Containers lose packets, by iptables; between processes stands a switch that holds what is sent
-(`chaos.cluster.switched`), and after a cut it arrives, as what TCP sends again would.
+(`chaos.cluster.process.network`), and after a cut it arrives, as what TCP sends again would.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from chaos.cluster import Cut, Disconnect, Isolate, able
+from chaos.cluster.api import Disconnect, Isolate, able
 from chaos.errors import FaultError
 from chaos.faults import probe, targets
 from chaos.faults.world import World
+from chaos.kafka.metadata_merge import PartitionState
+from chaos.relay.cuts import Cut
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.network import BrokerIsolate as BrokerIsolateSpec
 from chaos.scenario.faults.network import LinkCut as LinkCutSpec
-from chaos.views import PartitionState
 
 
 @dataclass

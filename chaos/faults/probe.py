@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 import time
 
-from chaos.access import Access
-from chaos.cluster import Cluster
+from chaos.cluster.api import Cluster
 from chaos.errors import FaultError
 from chaos.faults.world import World
-from chaos.wire import connect, left
+from chaos.kafka.access import Access
+from chaos.kafka.connection import connect, left
 
 SILENCE_S = 1.0
 """How long a broker that answered before must stay silent to count as stopped."""

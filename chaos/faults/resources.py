@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.cluster import ExhaustMemory, FillDisk, Start, Throttle, able
+from chaos.cluster.api import ExhaustMemory, FillDisk, Start, Throttle, able
 from chaos.faults import targets
 from chaos.faults.broker import BrokerKill
 from chaos.faults.world import World

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from chaos.cluster import Start, able
+from chaos.cluster.api import Start, able
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.broker import stop_in_order
 from chaos.faults.world import World

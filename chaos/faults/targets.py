@@ -7,9 +7,9 @@ from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.world import World
-from chaos.kafka import NO_LEADER
+from chaos.kafka.client import NO_LEADER
+from chaos.kafka.metadata_merge import PartitionState
 from chaos.scenario.triggers import Target
-from chaos.views import PartitionState
 from chaos.wait import wait_until
 
 T = TypeVar("T")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from chaos import admin
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.world import World
+from chaos.kafka import admin
+from chaos.kafka.settings import as_text
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.admin import AddPartitions as AddPartitionsSpec
 from chaos.scenario.faults.admin import DeleteRecords as DeleteRecordsSpec
 from chaos.scenario.faults.admin import TopicConfig as TopicConfigSpec
-from chaos.scenario.settings import as_text
 
 
 @dataclass

@@ -8,17 +8,17 @@ from typing import ClassVar
 
 from kafka.protocol.metadata import MetadataRequest
 
-from chaos.brokers import METADATA
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.world import World
-from chaos.proxy.control import Proxy
-from chaos.proxy.rules import Act, Rule
+from chaos.kafka.brokers import METADATA
+from chaos.kafka.connection import Link
+from chaos.relay.control import Proxy
+from chaos.relay.rules import Act, Rule
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.wire import FrameFault as FrameFaultSpec
 from chaos.scenario.faults.wire import WireDelay as WireDelaySpec
 from chaos.scenario.faults.wire import WireSlow as WireSlowSpec
-from chaos.wire import Link
 
 ROSE_BY = 0.8
 """Of what a link was slowed by, the part by which a round trip has to rise at least."""

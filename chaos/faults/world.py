@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from chaos.access import Access
 from chaos.clients.fleet import Fleet
-from chaos.cluster import Cluster
-from chaos.kafka import Kafka
-from chaos.observer import Observer
-from chaos.proxy.control import Proxy
+from chaos.cluster.api import Cluster
+from chaos.drive.observer import Observer
+from chaos.kafka.access import Access
+from chaos.kafka.client import Kafka
+from chaos.relay.control import Proxy
 from chaos.scenario import Scenario
 
 

@@ -12,7 +12,7 @@ from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import Planned, axes
 from chaos.gate.model import Gate, Part
 from chaos.gate.result import FORMAT, Cell, Key, Machine, Result
-from chaos.rundir import read_json
+from chaos.run.directory import read_json
 
 
 @dataclass(frozen=True)

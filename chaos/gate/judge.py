@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from chaos.events import now_us
 from chaos.gate import ranks
 from chaos.gate.baseline import Pair, notes
 from chaos.gate.matrix import Planned
@@ -23,6 +22,7 @@ from chaos.gate.model import Gate, Times
 from chaos.gate.result import MARKS, Cell, Comparison, Machine, Mark, Named, Result, Run, Verdict
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
 from chaos.incident.again import interval
+from chaos.run.events import now_us
 
 _WORST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
 

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.clients import environment
-from chaos.cluster.jars import kafka_jars
+from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
-from chaos.events import now_us
 from chaos.gate.model import AXES, Gate
 from chaos.gate.result import Key
 from chaos.history.entries import setup
 from chaos.incident.ab import unknown_settings
 from chaos.incident.bisect import check_release
 from chaos.incident.subject import Subject, dump, raw_of
+from chaos.install.jars import kafka_jars
+from chaos.run.events import now_us
 from chaos.scenario import Scenario, find, load, parse, resolve
 from chaos.scenario.model import Clients, Variant
-from chaos.stages import cluster_spec
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from pydantic import ValidationError
 
-from chaos.cluster.leftovers import end_all
+from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import USAGE, AftershockError, RunDirError
 from chaos.gate.matrix import Planned
 from chaos.gate.model import Gate
@@ -31,7 +31,7 @@ from chaos.incident.bundle import SUFFIX, pack
 from chaos.incident.facts import versions
 from chaos.incident.lab import Trial
 from chaos.incident.subject import Subject
-from chaos.rundir import RunDir, write_atomically
+from chaos.run.directory import RunDir, write_atomically
 from chaos.scenario import read
 
 KEPT, BUNDLES = "runs.d", "bundles"

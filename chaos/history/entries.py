@@ -11,8 +11,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
-from chaos.events import read_events, stages_broken_off
-from chaos.rundir import RunDir, read_json
+from chaos.run.directory import RunDir, read_json
+from chaos.run.events import read_events, stages_broken_off
 from chaos.scenario import Resolved, read
 
 _DEEPEST = 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chaos.errors import AftershockError
 from chaos.history.entries import Entry, broken_off, entry
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 
 VARIABLE = "AFTERSHOCK_HISTORY"
 OFF = "off"

@@ -14,7 +14,7 @@ has dozens. A mean with a standard deviation moves with the very outliers it is 
 The MAD alone is blind where times have two usual levels (a retry happens or not), so the largest is asked as well.
 Simulated without any change: of times that scatter by 20 % one run in 160 is called slower and one in 6,700 a
 regression, by 50 % one in 55 and one in 700, by 5 % none. A single run that takes twice as long is found every time at
-5 %, in 64 of 100 cases at 20 % and in 17 at 50 % (tests/unit/test_history_trends.py holds this). Two in a row cost a
+5 %, in 64 of 100 cases at 20 % and in 17 at 50 % (tests/chaos/history/test_trends.py holds this). Two in a row cost a
 night, and make a page one can believe.
 
 Runs that are slower are no part of what later ones are held against, until there are 10 in a row: that is then the

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from chaos import stages, variants
+from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.subject import Raw, Subject, dump, raw_of
-from chaos.rundir import write_atomically
+from chaos.run.directory import write_atomically
 from chaos.scenario import Scenario, parse
 
 AS_IT_WAS, CHANGED = "as-it-was", "with-the-change"

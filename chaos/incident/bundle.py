@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.facts import versions
 from chaos.incident.outcome import Seen
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import Resolved, read
 
 SUFFIX = ".aftershock.tar.gz"

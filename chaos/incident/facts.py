@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import Resolved
 
 _OF_CLIENTS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}

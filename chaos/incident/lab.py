@@ -11,15 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from chaos import stages
-from chaos.catalogue import turn
-from chaos.catalogue.judge import Judge
-from chaos.catalogue.lender import Lender
-from chaos.cluster.leftovers import end_all
-from chaos.events import Event, EventLog
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.drive import stages
 from chaos.incident.outcome import Seen
 from chaos.incident.subject import Subject, dump, raw_of
-from chaos.rundir import RunDir, make_folder, new_run_id, write_atomically
+from chaos.lab import turn
+from chaos.lab.judge import Judge
+from chaos.lab.lender import Lender
+from chaos.run.directory import RunDir, make_folder, new_run_id, write_atomically
+from chaos.run.events import Event, EventLog
 from chaos.scenario import read
 
 

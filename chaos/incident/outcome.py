@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from chaos.anomalies import ANOMALIES
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, RunDirError, UsageError
-from chaos.rundir import RunDir, read_json
+from chaos.run.directory import RunDir, read_json
 from chaos.scenario.expect import Expect
 
 CODES = {"pass": PASS, "fail": FAIL}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import FAIL, PASS, UsageError
-from chaos.rundir import new_run_id
+from chaos.run.directory import new_run_id
 
 ACTIONS = ("replay", "repeat", "ab", "shrink", "bisect", "from-logs")
 

@@ -15,7 +15,7 @@ from chaos.incident import reduce
 from chaos.incident.lab import Lab
 from chaos.incident.search import ddmin, smallest
 from chaos.incident.subject import Raw, Subject, dump, raw_of, scenario_of
-from chaos.scenario.units import parse_duration
+from chaos.units import parse_duration
 
 FEWEST_SHARE = 64
 """Records are not brought below this part of what they were: a fault needs some to hit."""

@@ -11,12 +11,12 @@ from typing import Any
 import yaml
 
 from chaos.clients import environment
-from chaos.cluster.metadata import choose
+from chaos.cluster.metadata_mode import choose
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle
 from chaos.incident.facts import versions
 from chaos.incident.outcome import Seen
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import Resolved, Scenario, find, load, parse, read
 
 Raw = dict[str, Any]

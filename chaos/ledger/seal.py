@@ -21,7 +21,7 @@ from chaos.errors import RunDirError
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
 from chaos.ledger.writer import SUFFIX
-from chaos.rundir import read_json, write_atomically
+from chaos.run.directory import read_json, write_atomically
 
 ROWS_PER_PART = 1 << 19
 """Enough for dictionaries and pages to pay off; a part in memory is some 60 MB."""

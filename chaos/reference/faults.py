@@ -7,7 +7,9 @@ from typing import get_args
 
 from pydantic import BaseModel
 
-from chaos.cluster import CAPABILITIES, DRIVERS, capabilities
+from chaos.cluster.api import CAPABILITIES
+from chaos.cluster.drivers import DRIVERS, capabilities
+from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.faults import FAULTS
 from chaos.reference.markdown import anchor, code, sentence, table
 from chaos.reference.models import rows
@@ -15,7 +17,6 @@ from chaos.reference.shipped import link, scenarios
 from chaos.scenario.faults import Fault, FaultSpec, WireFault
 from chaos.scenario.faults.broker import Cycle
 from chaos.scenario.triggers import Acked, Delivered, Heal, Target, Trigger
-from chaos.scenario.verbs import CAPABILITY_NEEDS
 
 ATTACHED = "attached"
 _COMMON = ("name", "kind", "target", "when", "heal")

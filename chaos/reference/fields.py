@@ -6,14 +6,14 @@ import inspect
 
 from pydantic import BaseModel
 
+from chaos.cluster.verbs import Verbs
+from chaos.kafka.security import Security
 from chaos.reference.markdown import anchor, table
 from chaos.reference.models import rows
 from chaos.scenario.consumers import Assign, Commit, StartAt, Subscribe, Workers
 from chaos.scenario.expect import Bound, DuplicateDelivery, GroupBound, TimeBound
 from chaos.scenario.model import Clients, Cluster, Limits, Scenario, Topic, Variant
 from chaos.scenario.producers import Processor, Producer, Transactions
-from chaos.scenario.verbs import Verbs
-from chaos.security import Security
 
 _HEAD = """# The fields of a scenario
 

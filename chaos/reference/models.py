@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from chaos.reference.markdown import code
-from chaos.scenario.units import Duration, Rate, Size, format_duration, format_size
+from chaos.units import Duration, Rate, Size, format_duration, format_size
 
 _UNITS = {
     TypeAdapter(unit).json_schema()["pattern"]: (word, shown)

@@ -9,7 +9,7 @@ from chaos.anomalies import ANOMALIES
 from chaos.reference.markdown import anchor
 from chaos.scenario import Expect, Scenario, load, shipped
 from chaos.scenario.expect import Bound
-from chaos.scenario.units import format_duration
+from chaos.units import format_duration
 
 CATALOGUE = "../scenarios/CATALOGUE.md"
 """Seen from a page of a folder of `chaos`."""

@@ -8,10 +8,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.names import GroupId, TopicName, TopicPattern
-from chaos.scenario.settings import ClientName, Config
+from chaos.kafka.settings import Config
+from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
 from chaos.scenario.triggers import Partition, Strict
-from chaos.scenario.units import Duration
+from chaos.units import Duration
 
 
 class Commit(Strict):

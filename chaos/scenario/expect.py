@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.scenario.names import GroupId
-from chaos.scenario.settings import ClientName
+from chaos.scenario.names import ClientName, GroupId
 from chaos.scenario.triggers import Strict
-from chaos.scenario.units import Duration
+from chaos.units import Duration
 
 
 class Bound(Strict):

@@ -6,8 +6,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from chaos.cluster.metadata import Metadata, choose
+from chaos.cluster.metadata_mode import Metadata, choose
+from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
+from chaos.kafka.security import Security
+from chaos.kafka.settings import Config
 from chaos.scenario import rules
 from chaos.scenario.consumers import Consumer, Subscribe
 from chaos.scenario.expect import Expect
@@ -15,11 +18,8 @@ from chaos.scenario.faults import Fault, WireFault
 from chaos.scenario.names import TopicName
 from chaos.scenario.producers import Processor, Producer
 from chaos.scenario.schedule import Schedule
-from chaos.scenario.settings import Config
 from chaos.scenario.triggers import Strict
-from chaos.scenario.units import Duration, Size
-from chaos.scenario.verbs import Verbs
-from chaos.security import Security
+from chaos.units import Duration, Size
 
 Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 

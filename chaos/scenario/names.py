@@ -12,6 +12,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from chaos.ledger.record import PRODUCER_WIDTH
+
 
 @dataclass(frozen=True)
 class InCluster:
@@ -38,3 +40,6 @@ TopicPattern = Annotated[
 """A regular expression for whole names of topics, without alternatives: then what it matches begins with its text."""
 GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
 TransactionalId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
+
+ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
+"""The name of a client entry: it fits into the identity that each record carries."""

@@ -9,8 +9,8 @@ from chaos.scenario.producers import OwnPartitioner, Producer, Transactions
 from chaos.scenario.triggers import split_member
 
 if TYPE_CHECKING:
+    from chaos.kafka.settings import Config
     from chaos.scenario.model import Scenario
-    from chaos.scenario.settings import Config
 
 _OF_TRANSACTIONS = ("transactional.id", "transaction.timeout.ms")
 

@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
-from chaos.scenario.names import GroupId, TopicName
-from chaos.scenario.settings import ClientName, Config
+from chaos.scenario.names import ClientName, GroupId, TopicName
 from chaos.scenario.triggers import Strict
-from chaos.scenario.units import Duration, Rate, Size
+from chaos.units import Duration, Rate, Size
 
 LibraryPartitioner = Literal["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"]
 OwnPartitioner = Literal["round_robin", "by_key_number"]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from chaos import __version__
 from chaos.errors import RunDirError, UsageError
-from chaos.rundir import RunDir, read_json, write_atomically
+from chaos.run.directory import RunDir, read_json, write_atomically
 from chaos.scenario.faults import hits_brokers
 from chaos.scenario.model import Scenario
 from chaos.scenario.prefix import new_prefix, prefixed

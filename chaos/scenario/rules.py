@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
+from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, WireFault, hits_brokers
 from chaos.scenario.producer_rules import producer_problems
 from chaos.scenario.triggers import Acked, Target, Trigger, parse_after, split_member, split_partition
-from chaos.scenario.verbs import CAPABILITY_NEEDS
 
 if TYPE_CHECKING:
     from chaos.scenario.consumers import Subscribe
@@ -155,7 +155,7 @@ def _partition(s: Scenario, where: str, text: str) -> Iterator[str]:
 
 
 def _faults(s: Scenario) -> Iterator[str]:
-    from chaos.cluster import capabilities
+    from chaos.cluster.drivers import capabilities
 
     attached = s.cluster.driver == "attached"
     verbs = s.cluster.verbs.given() if attached else None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from chaos.scenario.names import GroupId, InCluster, TopicName, TransactionalId
-from chaos.scenario.units import Duration, parse_duration
+from chaos.units import Duration, parse_duration
 
 Phase = Literal["injected", "proven", "healed"]
 PHASES: tuple[Phase, ...] = ("injected", "proven", "healed")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.kafka.settings import as_text
 from chaos.scenario import Producer, Scenario
-from chaos.scenario.settings import as_text
 from checks.audit.epochs import Epoch, Epochs, Key
 from checks.audit.history import Faults, Leadership
 

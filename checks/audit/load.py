@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from chaos.errors import RunDirError
 from chaos.ledger import TABLES, Seal, SealedTable, read_seal
 from chaos.ledger.schemas import LOG, LOG_RANGE
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from checks.audit.large.columns import check_schema
-from checks.remote import LARGE, Mirror
+from checks.spark.remote import LARGE, Mirror
 
 AUDITED = TABLES
 """The tables that are looked at: all that are written while driving."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import Resolved, Scenario
 from checks.audit import curves, groups, starts, times, totals
 from checks.audit.context import Context
@@ -44,7 +44,7 @@ from checks.audit.readers import Reader, readers_of
 from checks.audit.recovery import recoveries
 from checks.audit.routing import routes
 from checks.audit.tables import AUDIT_TABLES, write_tables
-from checks.session import tuned
+from checks.spark.session import tuned
 
 
 def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.rundir import RunDir
-from checks.audited import json_object, ledger_rows
+from chaos.run.directory import RunDir
 from checks.expectations.seen import Seen, unseen
 from checks.expectations.words import listed
+from checks.verdict.audit_rows import json_object, ledger_rows
 
 
 def clients_that_reported(run: RunDir, entry: str, words: str) -> Seen:

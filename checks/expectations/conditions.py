@@ -6,17 +6,17 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
-from chaos.events import read_events, stages_broken_off
 from chaos.ledger import Seal, read_seal
 from chaos.ledger.writer import SUFFIX
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
+from chaos.run.events import read_events, stages_broken_off
+from chaos.run.stage_times import DRIVING, notes
 from chaos.scenario import Resolved
-from checks.audited import audit_rows, json_object, ledger_rows
 from checks.expectations.contract import Term, partitions, planned_sends, readers
 from checks.expectations.seen import Seen, unseen
 from checks.expectations.words import listed
-from checks.fault_outcomes import fault_outcomes, missing_proof
-from checks.history import DRIVING, notes
+from checks.verdict.audit_rows import audit_rows, json_object, ledger_rows
+from checks.verdict.fault_outcomes import fault_outcomes, missing_proof
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """The tables that the audit has to take in to the last row."""

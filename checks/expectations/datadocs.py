@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from urllib.parse import quote
 
-from chaos.rundir import write_atomically
+from chaos.run.directory import write_atomically
 
 _ELSEWHERE = re.compile(
     r"""<link\b[^>]*\bhref=["']https?://[^>]*>"""

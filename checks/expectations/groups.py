@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from chaos.events import read_events
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
+from chaos.run.events import read_events
 from chaos.scenario import Resolved
-from checks.audited import ledger_rows
 from checks.expectations.seen import Seen, unseen
+from checks.verdict.audit_rows import ledger_rows
 
 Window = tuple[int, int]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chaos.run.result import Expectation, Verdict
 from checks.expectations.contract import Term
 from checks.expectations.seen import Seen
-from checks.result import Expectation, Verdict
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import Resolved
-from checks.audited import audit_rows
 from checks.expectations.clients import clients_that_reported
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
@@ -17,6 +16,7 @@ from checks.expectations.groups import members_at_most, rebalances
 from checks.expectations.inapplicable import nothing_to_examine
 from checks.expectations.seen import Seen, unseen
 from checks.expectations.words import FINDINGS, duration, listed, of, tell
+from checks.verdict.audit_rows import audit_rows
 
 CLIENT_FAULTS = "consumer."
 

@@ -17,7 +17,8 @@ os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read when the package is importe
 
 import great_expectations as gx
 
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
+from chaos.run.result import Expectation
 from chaos.scenario import Resolved
 from checks.expectations.classes import CLASSES
 from checks.expectations.contract import Term, terms
@@ -25,8 +26,7 @@ from checks.expectations.datadocs import make_self_contained
 from checks.expectations.judge import Outcome, judge
 from checks.expectations.measure import Measure
 from checks.expectations.seen import Seen
-from checks.result import Expectation
-from checks.session import tuned
+from checks.spark.session import tuned
 
 SUITE = "contract"
 

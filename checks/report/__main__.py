@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
+from chaos.run.result import Result
 from checks.report.terminal import render
-from checks.result import Result
 
 
 def main(run_dir: str) -> None:

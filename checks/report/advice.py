@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from chaos.run.result import Expectation, Result
 from checks.report.tables import Tables
-from checks.result import Expectation, Result
 
 ADVICE: dict[str, str] = {
     "fault_proof": "Let the fault last longer (heal), give its proof more time (limits.proof), or aim elsewhere.",

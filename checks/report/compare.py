@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.errors import AftershockError
-from chaos.rundir import RunDir, write_atomically
-from checks.comparison import Comparison, compare
+from chaos.run.directory import RunDir, write_atomically
 from checks.report.html import PAGE, environment
 from checks.report.terminal import SIGNS, STYLES
 from checks.report.words import Clock
+from checks.verdict.comparison import Comparison, compare
 
 
 def write(run: RunDir) -> Comparison:

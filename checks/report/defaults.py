@@ -5,7 +5,7 @@ Not complete: a setting that is not here is shown with an unknown default rather
 
 from __future__ import annotations
 
-from chaos.scenario.settings import Scalar
+from chaos.kafka.settings import Scalar
 
 BROKER: dict[str, Scalar] = {
     "auto.create.topics.enable": True,

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chaos.anomalies import ANOMALIES
+from chaos.run.result import Result
 from checks.report.lanes import Axis, Dot, Lane, Shape
 from checks.report.mechanisms import Kind, Mechanism, breaks, broken
 from checks.report.words import Clock, duration
-from checks.result import Result
 
 _Row = dict[str, Any]
 SLOTS = 480

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chaos.anomalies import ANOMALIES, METRICS
+from chaos.run.result import Expectation, Metric, Result, Verdict
 from checks.report.mechanisms import Mechanism
 from checks.report.timeline import Picture
 from checks.report.words import count
-from checks.result import Expectation, Metric, Result, Verdict
 
 _ORDER: dict[Verdict, int] = {"fail": 0, "inconclusive": 1, "pass": 2}
 

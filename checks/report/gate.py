@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from chaos.errors import RunDirError
 from chaos.gate.result import Cell, Comparison, Key, Mark, Result
-from chaos.rundir import read_json, write_atomically
+from chaos.run.directory import read_json, write_atomically
 from checks.report.gatefiles import junit, markdown, median, share
 from checks.report.html import PAGE, environment
 from checks.report.words import Clock

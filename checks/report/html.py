@@ -18,7 +18,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.rundir import RunDir, write_atomically
+from chaos.run.directory import RunDir, write_atomically
+from chaos.run.result import Result
 from chaos.scenario import Resolved
 from checks.report import words
 from checks.report.advice import advice, gaps, undecided
@@ -29,7 +30,6 @@ from checks.report.storyline import storyline
 from checks.report.tables import read_tables
 from checks.report.timeline import draw
 from checks.report.words import Clock
-from checks.result import Result
 
 PAGE = Path(__file__).parent / "page"
 """Templates, style and scripts of the page."""

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from chaos.anomalies import ANOMALIES
+from chaos.run.result import Finding, Result
 from checks.report.words import count
-from checks.result import Finding, Result
 
 SHOWN_ROWS, MOST_ROWS, MOST_GROUPS = 5, 100, 40
 ALL_ROWS = 600

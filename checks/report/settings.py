@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from chaos.anomalies import ANOMALIES
+from chaos.kafka.settings import Scalar, as_text
+from chaos.run.result import Result
 from chaos.scenario import Assign, Resolved, Scenario, Subscribe
-from chaos.scenario.settings import Scalar, as_text
 from checks.report import defaults
-from checks.result import Result
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 
 Row = dict[str, Any]
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from chaos.run.result import Counts, Expectation, FaultOutcome, Result, Verdict
 from checks.expectations.words import duration
-from checks.fault_outcomes import missing_proof
-from checks.result import Counts, Expectation, FaultOutcome, Result, Verdict
+from checks.verdict.fault_outcomes import missing_proof
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chaos.run.result import FaultOutcome, Result
 from chaos.scenario import Resolved
 from checks.report.curves import BUCKET_US, lag_lanes, rate_lanes
 from checks.report.dots import place_dots
@@ -24,7 +25,6 @@ from checks.report.mechanisms import Mechanism
 from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes
 from checks.report.tables import Row, Tables
 from checks.report.words import Clock, duration
-from checks.result import FaultOutcome, Result
 
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
 CURVES = 8

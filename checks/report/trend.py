@@ -19,7 +19,7 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from chaos.history.trends import DEVIATIONS, MARGIN, Mark, Run, TimeTrend, Trend, Trends, VerdictMark, untold
-from chaos.rundir import write_atomically
+from chaos.run.directory import write_atomically
 from checks.report.html import PAGE, environment
 from checks.report.words import Clock, duration
 

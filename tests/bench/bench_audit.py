@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from tests.bench import histories, others
 from tests.bench.histories import Plan
 
@@ -148,7 +148,7 @@ def _one(folder: Path, plan: Plan) -> None:
     began = time.monotonic()
     from checks.audit import audit
     from checks.audit.large.scan import warm
-    from checks.session import spark_session
+    from checks.spark.session import spark_session
 
     spark = spark_session()
     warm(spark)  # as `run` does while it still drives: the workers belong to the session

@@ -37,15 +37,15 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.clients.specs import CONSUMER_DEFAULTS
-from chaos.cluster.jars import resolve
-from chaos.cluster.java import find_java
-from chaos.cluster.process import ProcessCluster
-from chaos.cluster.processes import Identity
+from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
+from chaos.install.jars import resolve
+from chaos.install.java import find_java
 from chaos.ledger import TABLES
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import HEADER_BYTES
-from chaos.rundir import RunDir, new_run_id
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir, new_run_id
 
 MOST_S = 150.0
 """After this time, shared out among the comparisons, no round begins; rounds take seconds, but on a busy machine."""
@@ -241,7 +241,7 @@ def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
     """`measure` on a broker of its own."""
     with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
         run = RunDir.create(Path(folder), new_run_id("bench-clients"))
-        cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1), Identity.current(), deadline_s=3600)
+        cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1), ProcessId.current(), deadline_s=3600)
         try:
             return measure(cluster.bootstrap, records, rounds)
         finally:

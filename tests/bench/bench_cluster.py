@@ -8,11 +8,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from chaos.cluster.marked import find_marked
-from chaos.cluster.process import ProcessCluster
-from chaos.cluster.processes import Identity
+from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.rundir import RunDir
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import find_marked
+from chaos.run.directory import RunDir
 
 MOST_READY_S = 6.0
 
@@ -24,7 +24,7 @@ def measure(repeats: int = 3, kafka: str = "4.3.1", brokers: int = 3) -> dict[st
         with tempfile.TemporaryDirectory() as directory:
             run = RunDir.create(Path(directory), "bench")
             began = time.monotonic()
-            cluster = ProcessCluster.deploy(run, ClusterSpec(brokers, kafka), Identity.current(), 300)
+            cluster = ProcessCluster.deploy(run, ClusterSpec(brokers, kafka), ProcessId.current(), 300)
             is_ready = time.monotonic()
             try:
                 rss = {m.role: m.rss_bytes for m in find_marked() if m.run_dir == run.path}

@@ -20,12 +20,12 @@ from typing import Any
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster.marked import find_marked
-from chaos.cluster.process import ProcessCluster
-from chaos.cluster.processes import Identity
+from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.proxy import control
-from chaos.rundir import RunDir
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import find_marked
+from chaos.relay import control
+from chaos.run.directory import RunDir
 
 VALUE_BYTES = 100
 PARTITIONS = 3
@@ -38,10 +38,10 @@ def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
         clusters = {}
         for name, run in runs.items():
             spec = ClusterSpec(1, switch=name == "switched")
-            clusters[name] = ProcessCluster.deploy(run, spec, Identity.current(), 900)
+            clusters[name] = ProcessCluster.deploy(run, spec, ProcessId.current(), 900)
             stack.callback(clusters[name].destroy)
         plain = clusters["plain"]
-        control.start(runs["plain"], {b: plain.address(b) for b in plain.broker_ids}, Identity.current())
+        control.start(runs["plain"], {b: plain.address(b) for b in plain.broker_ids}, ProcessId.current())
         proxy = stack.enter_context(control.Proxy.attach(runs["plain"]))
         ways = {"direct": plain.bootstrap, "proxy": proxy.bootstrap, "switch": clusters["switched"].bootstrap}
         relays = {m.role: psutil.Process(m.identity.pid) for m in find_marked() if m.run_dir.parent == Path(directory)}

@@ -31,12 +31,12 @@ from rich.console import Console
 from rich.table import Table
 
 from chaos.clients.identity import ValueFactory
-from chaos.cluster.process import ProcessCluster
-from chaos.cluster.processes import Identity
+from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.ledger import TABLES, TableWriter, seal
 from chaos.ledger.record import run_token
-from chaos.rundir import RunDir
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
 from chaos.scenario import Resolved, Scenario
 
 RECORDS, SMALL, ROWS, VALUE_SIZE = 4_000_000, 20_000, 6_000_000, 150
@@ -61,11 +61,11 @@ def measure(records: int = RECORDS, rows: int = ROWS, rounds: int = 3) -> dict[s
 
 
 def _read_back(directory: Path, records: int, rounds: int, until: float) -> dict[str, Any]:
-    from checks.readback import read_back
-    from checks.session import spark_session
+    from checks.readback.stage import read_back
+    from checks.spark.session import spark_session
 
     run = RunDir.create(directory, "bench")
-    cluster = ProcessCluster.deploy(run, ClusterSpec(1), Identity.current(), 600)
+    cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
     try:
         filled_s = _fill(cluster.bootstrap, {"small": SMALL, "large": records})
         spark = spark_session()

@@ -25,9 +25,9 @@ from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import SEAL, part_name
-from chaos.rundir import RunDir, write_atomically
+from chaos.run.directory import RunDir, write_atomically
 from chaos.scenario import Resolved, Scenario
-from checks.logread import ROWS_PER_FILE
+from checks.readback.source import ROWS_PER_FILE
 from tests.bench.parts import Columns, Ints, Named, Parts
 from tests.bench.written import BEGIN_US, PARTITIONS, PRODUCERS, TICK_US, TOPIC, Plan, Planted, Slice, Writing
 

@@ -230,7 +230,7 @@ TOLD = {
     "two_owners_in_one_generation": "two owners in one generation",
     "moved_by_another_job": "resumed where another job's commit put the group",
 }
-"""Small histories of `tests.audit.stories` (and one of here), and what happens in them."""
+"""Small histories of `tests.checks.audit.stories` (and one of here), and what happens in them."""
 
 
 def compare(folder: Path) -> dict[str, dict[str, Found]]:
@@ -239,9 +239,9 @@ def compare(folder: Path) -> dict[str, dict[str, Found]]:
     A history without a reader gets one that reads the whole log, for the others see nothing else.
     """
     from checks.audit import audit
-    from checks.session import spark_session
-    from tests.audit.stories import STORIES
-    from tests.audit.story import Story, make_run, read_audit, resolved_of
+    from checks.spark.session import spark_session
+    from tests.checks.audit.stories import STORIES
+    from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
     spark, result = spark_session(), {}
     for name in TOLD:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos import scenario
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from checks.audit import audit
-from checks.session import spark_session
+from checks.spark.session import spark_session
 
 
 def told(sc: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from chaos.history.store import Store, default_url
 from chaos.scenario import load, shipped
-from tests.system.platform import ROOT, chaos, left_running
+from tests.support.platform import ROOT, chaos, left_running
 
 pytestmark = pytest.mark.airflow
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from chaos.rundir import RunDir
-from tests.cluster.secured import ENVIRONMENT, PASSWORDS, USER, deploy
-from tests.cluster.test_cluster_attached import Watch, files_with, seen
-from tests.system.platform import ROOT, chaos, left_running
+from chaos.run.directory import RunDir
+from tests.chaos.cluster.test_attached import Watch, files_with, seen
+from tests.support.platform import ROOT, chaos, left_running
+from tests.support.secured import ENVIRONMENT, PASSWORDS, USER, deploy
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka]
 

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.system.platform import chaos, left_running
+from tests.support.platform import chaos, left_running
 
 RF_TOO_HIGH = """
 title: impossible

@@ -14,8 +14,8 @@ import yaml
 
 from chaos.cluster.docker.engine import connect, find_labelled
 from chaos.wait import wait_until
-from tests.cluster.engines import needs_engine
-from tests.system.platform import ROOT, chaos, left_running, start
+from tests.support.engines import needs_engine
+from tests.support.platform import ROOT, chaos, left_running, start
 
 pytestmark = pytest.mark.kafka
 

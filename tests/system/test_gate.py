@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from chaos.incident.bundle import open_bundle
-from tests.system.platform import chaos, left_running
+from tests.support.platform import chaos, left_running
 
 pytestmark = pytest.mark.kafka
 GATE = {

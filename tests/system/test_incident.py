@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chaos.incident.bundle import open_bundle
-from chaos.rundir import RunDir
-from tests.system.platform import chaos, left_running
+from chaos.run.directory import RunDir
+from tests.support.platform import chaos, left_running
 
 pytestmark = pytest.mark.kafka
 OLDER = "2.5.0"

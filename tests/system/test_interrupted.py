@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from chaos.cluster.marked import find_marked
+from chaos.processes.process_table import find_marked
 from chaos.wait import wait_until
-from tests.system.platform import chaos, left_running, start
+from tests.support.platform import chaos, left_running, start
 
 pytestmark = pytest.mark.kafka
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.catalogue.cases import cases
-from tests.system.platform import chaos, left_running
+from tests.support.platform import chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
 

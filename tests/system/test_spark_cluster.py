@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.rundir import RunDir
+from chaos.run.directory import RunDir
 from chaos.scenario import save
 from chaos.wait import wait_until
 from checks.audit.tables import AUDIT_TABLES
 from tests.bench.histories import Plan, make, resolved
-from tests.system.clusters import hdfs, shell, spark_cluster
-from tests.system.platform import ROOT, chaos, start
+from tests.support.platform import ROOT, chaos, start
+from tests.support.spark_cluster import hdfs, shell, spark_cluster
 
 pytestmark = pytest.mark.spark_cluster
 

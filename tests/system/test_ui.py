@@ -12,7 +12,7 @@ import pytest
 
 from chaos.history.store import Store, default_url
 from chaos.wait import wait_until
-from tests.system.platform import ROOT, left_running, start
+from tests.support.platform import ROOT, left_running, start
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(900)]
 

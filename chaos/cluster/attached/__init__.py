@@ -1,6 +1,6 @@
 """The attached driver: a cluster that exists and goes on existing.
 
-It is reached by its bootstrap servers and the security settings of `chaos.security`. Topics and groups of the run begin
+Clients reach it by its bootstrap servers and `chaos.kafka.security`. Topics and groups of the run begin
 with the run's prefix; nothing else is ever created, altered or deleted, and what has the prefix is removed at the end,
 by the reaper if need be. Brokers are broken only where the scenario says `allow_faults: true`, its owner said
 `--i-own-this-cluster`, and a command is given for it; those that a run took down are brought back before it lets go.

@@ -9,20 +9,21 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Self
 
-from chaos.access import Access
-from chaos.cluster import deploy, emptying, state
+from chaos.cluster import deploy, state
 from chaos.cluster.attached import entry, verbs
-from chaos.cluster.cache import Progress, silent
 from chaos.cluster.deployed import Deployed
-from chaos.cluster.leftovers import end_all
-from chaos.cluster.processes import Identity
+from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import Attachment, BrokerState, BrokerStatus, ClusterState, ProcessState
 from chaos.errors import AftershockError, ClusterError, UsageError, WaitTimeout
-from chaos.kafka import Kafka
-from chaos.rundir import RunDir
+from chaos.install.cache import Progress, silent
+from chaos.kafka import cleanup
+from chaos.kafka.access import Access
+from chaos.kafka.client import Kafka
+from chaos.kafka.connection import is_there
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
 from chaos.wait import wait_until
-from chaos.wire import is_there
 
 THERE_S = 2.0
 """How long a broker may take to accept a connection."""
@@ -40,7 +41,7 @@ class AttachedCluster(Deployed):
         cls,
         run: RunDir,
         spec: ClusterSpec,
-        owner: Identity | None,
+        owner: ProcessId | None,
         deadline_s: float,
         on_progress: Progress = silent,
     ) -> Self:
@@ -92,7 +93,7 @@ class AttachedCluster(Deployed):
         try:
             if not attached.prefix:
                 raise ClusterError("a run without a prefix has nothing on a cluster that exists")
-            emptying.remove(found.bootstrap, lambda name: name.startswith(attached.prefix), found.access())
+            cleanup.remove(found.bootstrap, lambda name: name.startswith(attached.prefix), found.access())
         except AftershockError as e:
             again = f"remove what begins with {attached.prefix}, or try again: python -m chaos down {run.path}"
             raise type(e)(f"{e}; {again}") from None
@@ -177,7 +178,7 @@ class AttachedCluster(Deployed):
             under_way=self._under_way,
         )
 
-    def _under_way(self, command: Identity, running: bool) -> None:
+    def _under_way(self, command: ProcessId, running: bool) -> None:
         with self._lock:
             attached, this = _attachment(self.state), ProcessState.of(command)
             attached.commands = [c for c in attached.commands if c != this] + ([this] if running else [])

@@ -10,12 +10,12 @@ import socket
 import ssl
 import time
 
-from chaos.access import Access, AccessRefused
 from chaos.cluster.settings import Existing
 from chaos.errors import ClusterError, UsageError
-from chaos.kafka import Kafka, addresses
-from chaos.views import Metadata
-from chaos.wire import Link, ask_versions
+from chaos.kafka.access import Access, AccessRefused
+from chaos.kafka.client import Kafka, addresses
+from chaos.kafka.connection import Link, ask_versions
+from chaos.kafka.metadata_merge import Metadata
 
 ANSWER_S = 15.0
 """The longest that a cluster may take to answer."""

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
-from chaos.cluster.processes import MARKS, Identity, wait_gone
+from chaos.cluster.verbs import PLACE
 from chaos.errors import ClusterError
-from chaos.scenario.verbs import PLACE
+from chaos.processes.process import MARKS, ProcessId, wait_gone
 
 LOOK_EVERY_S = 0.05
 MOST_OUTPUT = 64 * 1024
@@ -42,7 +42,7 @@ def run(
     secrets: Iterable[str] = (),
     *,
     meanwhile: Callable[[], object] = lambda: None,
-    under_way: Callable[[Identity, bool], None] = lambda identity, running: None,
+    under_way: Callable[[ProcessId, bool], None] = lambda identity, running: None,
 ) -> None:
     """Run a command that `fill_in` made. Raises `ClusterError` if it fails or takes too long.
 
@@ -58,7 +58,7 @@ def run(
             env=env,
             start_new_session=True,
         )
-        identity = Identity.of(child.pid)
+        identity = ProcessId.of(child.pid)
         try:
             under_way(identity, True)
             code = _wait(child, timeout_s, meanwhile)
@@ -76,14 +76,14 @@ def run(
         raise ClusterError(f"the {verb} command {how}{last}; see {log}")
 
 
-def end(command: Identity) -> None:
+def end(command: ProcessId) -> None:
     """SIGKILL a command and its children; nothing to do for one that has ended."""
     if command.alive():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(command.pid, signal.SIGKILL)
 
 
-def end_and_wait(command: Identity) -> None:
+def end_and_wait(command: ProcessId) -> None:
     """The same, for one whose parent is another process."""
     end(command)
     wait_gone([command], 10)

@@ -11,14 +11,14 @@ from typing import Any
 from docker import DockerClient
 from docker.errors import APIError
 
-from chaos.cluster import broker, jvm
+from chaos.cluster.brokers import broker, jvm
 from chaos.cluster.docker import disk
 from chaos.cluster.docker.engine import asking, labels, reason
-from chaos.cluster.ports import HOST
-from chaos.cluster.processes import Identity, marks_of
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerState
-from chaos.rundir import RunDir
+from chaos.processes.ports import HOST
+from chaos.processes.process import ProcessId, marks_of
+from chaos.run.directory import RunDir
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
 _PERIOD_US = 100_000
@@ -34,7 +34,7 @@ def create(
     image: str,
     network: str,
     known: BrokerState,
-    owner: Identity | None,
+    owner: ProcessId | None,
 ) -> str:
     """Make a broker's container, and return its id; it does not run yet. Raises `ClusterError`."""
     role, home = broker.role(known.id), broker.home(run, known.id)

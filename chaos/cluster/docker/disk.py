@@ -15,9 +15,9 @@ from typing import Any
 from docker import DockerClient
 
 from chaos.cluster.docker.engine import asking, execute, labels
-from chaos.cluster.processes import Identity
 from chaos.errors import ClusterError
-from chaos.rundir import RunDir
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
 
 MOUNT = "/disk"
 DATA = f"{MOUNT}/data"
@@ -29,7 +29,9 @@ def volume_name(run: RunDir, broker: int) -> str:
     return f"{run.run_id}-disk-{broker}"
 
 
-def create(client: DockerClient, run: RunDir, image: str, brokers: int, size_bytes: int, owner: Identity | None) -> str:
+def create(
+    client: DockerClient, run: RunDir, image: str, brokers: int, size_bytes: int, owner: ProcessId | None
+) -> str:
     """Make the volumes and start the keeper; returns the keeper's id. Raises `ClusterError`."""
     options = f"size={size_bytes},uid={os.getuid()},gid={os.getgid()}"
     with asking("the brokers' disks cannot be made"):

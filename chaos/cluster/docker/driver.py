@@ -9,21 +9,22 @@ from typing import Any, Self
 
 from docker import DockerClient
 
-from chaos.cluster import Cut, deploy, state
-from chaos.cluster.broker import BrokerDied, Starting, wait_ready
-from chaos.cluster.cache import Progress, silent
+from chaos.cluster import deploy, state
+from chaos.cluster.brokers.broker import BrokerDied, Starting, wait_ready
+from chaos.cluster.brokers.release import prepare_files
 from chaos.cluster.deployed import Deployed
 from chaos.cluster.docker import containers, disk, making, network
 from chaos.cluster.docker.engine import asking, connect, find_labelled, remove
 from chaos.cluster.docker.image import image_of
-from chaos.cluster.marked import remove_data
-from chaos.cluster.process import PORT_ATTEMPTS, READY_TIMEOUT_S, STOP_TIMEOUT_S
-from chaos.cluster.processes import Identity
-from chaos.cluster.release import prepare_files
+from chaos.cluster.process.driver import PORT_ATTEMPTS, READY_TIMEOUT_S, STOP_TIMEOUT_S
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.errors import ClusterError, MachineError, WaitTimeout
-from chaos.rundir import RunDir
+from chaos.install.cache import Progress, silent
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import remove_data
+from chaos.relay.cuts import Cut
+from chaos.run.directory import RunDir
 from chaos.wait import wait_until
 
 
@@ -39,7 +40,7 @@ class DockerCluster(Deployed):
         cls,
         run: RunDir,
         spec: ClusterSpec,
-        owner: Identity | None,
+        owner: ProcessId | None,
         deadline_s: float,
         on_progress: Progress = silent,
     ) -> Self:

@@ -21,9 +21,9 @@ import requests
 from docker import DockerClient
 from docker.errors import APIError, DockerException, NotFound
 
-from chaos.cluster.processes import Identity, pid_namespace
 from chaos.errors import AftershockError, ClusterError, MachineError
-from chaos.rundir import RunDir
+from chaos.processes.process import ProcessId, pid_namespace
+from chaos.run.directory import RunDir
 
 LABEL = "aftershock.run_dir"
 TIMEOUT_S = 60
@@ -70,7 +70,7 @@ def reason(error: APIError) -> str:
     return " ".join(str(error.explanation or error).split())
 
 
-def labels(run: RunDir, role: str, owner: Identity | None) -> dict[str, str]:
+def labels(run: RunDir, role: str, owner: ProcessId | None) -> dict[str, str]:
     """The labels of something that belongs to a run."""
     return {
         "aftershock.run": run.run_id,
@@ -90,7 +90,7 @@ class Labelled:
     role: str
     run_id: str
     run_dir: Path
-    owner: Identity | None
+    owner: ProcessId | None
     state: str
     pid: int | None
     thing: Any
@@ -120,7 +120,7 @@ def find_everywhere() -> list[Labelled]:
 
 def _labelled(kind: str, thing: Any, said: dict[str, str], state: str, pid: int | None = None) -> Labelled:
     try:
-        owner = Identity.parse(said.get("aftershock.owner", ""))
+        owner = ProcessId.parse(said.get("aftershock.owner", ""))
     except ValueError:
         owner = None
     role, run_id = said.get("aftershock.role", ""), said.get("aftershock.run", "")

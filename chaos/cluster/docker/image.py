@@ -10,9 +10,9 @@ import requests
 from docker import DockerClient
 from docker.errors import APIError, DockerException
 
-from chaos.cluster.cache import Progress
 from chaos.cluster.docker.engine import asking, reason
 from chaos.errors import ClusterError, MachineError
+from chaos.install.cache import Progress
 
 DOCKERFILE = Path(__file__).resolve().parents[3] / "docker" / "broker" / "Dockerfile"
 LOCAL_BASE, PUBLIC_BASE = "aftershock-base:bookworm", "debian:bookworm-slim"

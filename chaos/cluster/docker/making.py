@@ -5,14 +5,14 @@ from __future__ import annotations
 from docker import DockerClient
 
 from chaos.cluster import deploy
-from chaos.cluster.broker import home
+from chaos.cluster.brokers.broker import home
+from chaos.cluster.brokers.release import Release
 from chaos.cluster.docker import containers, disk, network
-from chaos.cluster.ports import HOST
-from chaos.cluster.processes import Identity
-from chaos.cluster.release import Release
 from chaos.cluster.settings import ClusterSpec, Place
 from chaos.cluster.state import ClusterState
-from chaos.rundir import RunDir
+from chaos.processes.ports import HOST
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
 
 _PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
 
@@ -23,8 +23,8 @@ def lay_out(
     spec: ClusterSpec,
     release: Release,
     image: str,
-    owner: Identity | None,
-    reaper: Identity,
+    owner: ProcessId | None,
+    reaper: ProcessId,
     deadline_s: float,
 ) -> ClusterState:
     """Make it all. Raises `MachineError` if a fixed port is taken, `AddressesTaken`, or another `ClusterError`.

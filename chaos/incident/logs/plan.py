@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.cluster import capabilities
+from chaos.cluster.drivers import capabilities
 from chaos.incident.logs import events as e
 from chaos.incident.logs import losing, timing
 from chaos.incident.logs.clients import Settings
@@ -17,7 +17,7 @@ from chaos.incident.logs.losses import Cut, Shorter, Unclean
 from chaos.incident.logs.members import Change, Why
 from chaos.incident.logs.outages import How, Outage
 from chaos.incident.logs.timing import Planned
-from chaos.scenario.units import format_duration
+from chaos.units import format_duration
 
 TOGETHER_US = 2 * 10**6
 """Outages that begin so close together are one fault."""

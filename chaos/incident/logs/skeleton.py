@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from chaos.cluster.metadata import Metadata, choose
+from chaos.cluster.metadata_mode import Metadata, choose
 from chaos.errors import UsageError
 from chaos.incident.logs import chronicle, clientparts
 from chaos.incident.logs.clients import Settings

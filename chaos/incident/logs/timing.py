@@ -14,7 +14,7 @@ from chaos.incident.logs.events import Source
 from chaos.incident.logs.history import History
 from chaos.incident.logs.inventory import Inventory, internal
 from chaos.incident.logs.outages import How
-from chaos.scenario.units import format_duration
+from chaos.units import format_duration
 
 LONGEST_S = 20.0
 MOST_RECORDS = 20_000

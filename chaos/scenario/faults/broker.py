@@ -8,7 +8,7 @@ from pydantic import Field
 
 from chaos.scenario.faults.base import BROKER_TARGETS, ONE_BROKER, FaultSpec
 from chaos.scenario.triggers import Strict
-from chaos.scenario.units import Duration, Size
+from chaos.units import Duration, Size
 
 
 class BrokerKill(FaultSpec):

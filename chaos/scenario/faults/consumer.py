@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from chaos.scenario.faults.base import CLIENT_TARGETS, FaultSpec
 from chaos.scenario.triggers import Partition
-from chaos.scenario.units import Duration
+from chaos.units import Duration
 
 
 class ConsumerSlow(FaultSpec):

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from chaos.scenario.faults.base import ONE_BROKER, FaultSpec
-from chaos.scenario.units import Size
+from chaos.units import Size
 
 
 class BrokerThrottle(FaultSpec):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from chaos.scenario.faults.base import ONE_BROKER, FaultSpec
-from chaos.scenario.units import Duration, Size
+from chaos.units import Duration, Size
 
 Api = Literal[
     "Produce",

@@ -24,7 +24,7 @@ from checks.audit.large.case import Case
 from checks.audit.large.columns import Part
 from checks.audit.large.pack import Columns, unpacked
 from checks.audit.large.tally import Tally, merge_all
-from checks.session import configured
+from checks.spark.session import configured
 
 Files = dict[str, list[str]]
 """The parts of each large table."""

@@ -1,0 +1,1 @@
+"""The end of a cluster, whoever causes it: the reaper, garbage collection and lending."""

@@ -1,0 +1,1 @@
+"""The process driver: each broker is a JVM on this machine."""

@@ -1,0 +1,216 @@
+"""The stages of the driving half, each callable on its own: the command line and the DAGs call the same ones.
+
+prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdict) -> destroy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.clients import environment
+from chaos.cluster import state
+from chaos.cluster.api import Cluster
+from chaos.cluster.drivers import driver as driver_of
+from chaos.cluster.lifecycle import lending
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.settings import ClusterSpec, Existing
+from chaos.drive.drive import Drive
+from chaos.errors import ClusterError, UsageError
+from chaos.install.java import find_java
+from chaos.kafka.access import Access
+from chaos.kafka.client import Kafka
+from chaos.kafka.settings import as_text
+from chaos.processes.process import ProcessId
+from chaos.relay import control as proxy
+from chaos.run.directory import RunDir, new_run_id
+from chaos.run.events import EventLog, now_us
+from chaos.scenario import Resolved, Scenario, Topic, find, load, read, resolve, save
+from chaos.scenario.load import SHIPPED, all_overrides
+from chaos.scenario.resolve import check_owner
+from chaos.wait import wait_until
+
+TOPICS_TIMEOUT_S = 30.0
+AUDIT_MARGIN_S = 1800.0
+"""What a run may take beyond its own limits (start, audit, report) before its deadline ends it."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A scenario, by name or file, and what its user says otherwise."""
+
+    scenario: str
+    seed: int | None = None
+    kafka: str | None = None
+    driver: str | None = None
+    bootstrap: str | None = None
+    sets: tuple[str, ...] = ()
+    i_own_this_cluster: bool = False
+    client: str | None = None
+
+    def load(self, variant: str = "") -> Scenario:
+        """The scenario, or one variant of it, with all of that in it."""
+        overrides = all_overrides(self.sets, self.kafka, self.driver, self.bootstrap, self.client)
+        return load(find(self.scenario), overrides, variant)
+
+
+def prepare(given: Given, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> RunDir:
+    """Load and resolve a scenario, or one variant of it, and make its run directory; nothing is started."""
+    path, loaded = find(given.scenario), given.load(variant)
+    if loaded.variants:
+        known = ", ".join(loaded.variants)
+        raise UsageError(f"{given.scenario} has variants, and a run is of one of them: --variant {known}")
+    check_owner(loaded, given.i_own_this_cluster)
+    run = RunDir.create(runs_dir, run_id or new_run_id(path.stem))
+    run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
+    name = path.stem if path.parent == SHIPPED else str(path)
+    resolved = resolve(
+        loaded,
+        run_id=run.run_id,
+        name=name,
+        created_us=now_us(),
+        seed=given.seed,
+        overrides=list(given.sets),
+        variant=variant,
+    )
+    save(run, resolved)
+    return run
+
+
+def deadline_s(resolved: Resolved) -> float:
+    """When everything of a run is ended, whatever became of its owner."""
+    limits = resolved.scenario.limits
+    return limits.drive + limits.drain + 2 * limits.clients + AUDIT_MARGIN_S
+
+
+def deploy(run: RunDir, events: EventLog, owner: ProcessId | None, lender: RunDir | None = None) -> Cluster:
+    """Start the brokers, or borrow those of a lender, and make the topics. A failure leaves nothing running."""
+    resolved = read(run)
+    scenario = resolved.scenario
+    with events.stage("deploy"):
+        environment.prepare(scenario.clients.confluent_kafka, lambda words: events.emit("note", words=words))
+        cluster = _own(run, resolved, owner, events) if lender is None else _lent(run, resolved, owner, lender)
+        try:
+            _note_java(run, resolved)
+            access = cluster.state.access()
+            _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
+            if groups := [c.group for c in scenario.readers if c.group]:
+                # the first question makes __consumer_offsets
+                Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
+            if scenario.proxied:
+                proxy.start(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
+        except BaseException:
+            if lender is None:
+                cluster.destroy()
+            else:  # what the run has of its own; the cluster stays
+                end_all(run.path)
+            raise
+    return cluster
+
+
+def _note_java(run: RunDir, resolved: Resolved) -> None:
+    """Put the Java that runs the brokers on record, where it is one of this machine."""
+    if resolved.scenario.cluster.driver == "process":
+        versions = {**resolved.versions, "java": find_java().build}
+        save(run, resolved.model_copy(update={"versions": versions}))
+
+
+def _own(run: RunDir, resolved: Resolved, owner: ProcessId | None, events: EventLog) -> Cluster:
+    return driver_of(resolved.scenario.cluster.driver).deploy(
+        run,
+        cluster_spec(resolved),
+        owner=owner,
+        deadline_s=deadline_s(resolved),
+        on_progress=lambda words: events.emit("note", words=words),
+    )
+
+
+def _lent(run: RunDir, resolved: Resolved, owner: ProcessId | None, lender: RunDir) -> Cluster:
+    cluster = attach(lender)
+    lending.lend(cluster, run, owner, deadline_s(resolved))
+    return cluster
+
+
+def cluster_spec(resolved: Resolved) -> ClusterSpec:
+    """What a driver has to deploy for a scenario. Scenarios with the same may use one cluster after another."""
+    cluster = resolved.scenario.cluster
+    return ClusterSpec(
+        brokers=cluster.brokers,
+        kafka=cluster.kafka,
+        metadata=cluster.metadata,
+        config=cluster.config,
+        heap_bytes=cluster.heap,
+        cpus=cluster.cpus,
+        memory_bytes=cluster.memory,
+        disk_bytes=cluster.disk,
+        existing=_existing(resolved),
+        switch=resolved.scenario.switched,
+    )
+
+
+def _existing(resolved: Resolved) -> Existing | None:
+    """The cluster that is there already, if the scenario is for one."""
+    scenario, cluster = resolved.scenario, resolved.scenario.cluster
+    if cluster.bootstrap is None:
+        return None
+    named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
+    replicas = max(topic.replication_factor for topic in scenario.topics)
+    return Existing(cluster.bootstrap, resolved.prefix, cluster.security, cluster.verbs, replicas, frozenset(named))
+
+
+def attach(run: RunDir) -> Cluster:
+    """The cluster that was deployed for a run, or lent to it."""
+    found = state.load(run)
+    return driver_of(found.driver).attach(lending.home(run, found))
+
+
+def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
+    """Run clients and faults against the deployed cluster, and seal the ledger.
+
+    `before_load` is called when all clients are up, just before the first record is sent.
+    """
+    with events.stage("drive"):
+        Drive(run, read(run), attach(run), events, before_load).run()
+
+
+def end_brokers(run: RunDir, events: EventLog) -> None:
+    """The final log has been read: end the brokers, so that the audit has the machine to itself; the rest goes on."""
+    if lending.is_borrowed(run):
+        return
+    with events.stage("destroy"):
+        try:
+            attach(run).end_brokers()
+        except ClusterError as e:  # what was recorded is judged all the same; `destroy` tries again, and says so
+            events.emit("problem", words=str(e))
+
+
+def destroy(run: RunDir, events: EventLog) -> None:
+    """End everything of the run; idempotent, and quiet where nothing was deployed."""
+    with events.stage("destroy"):
+        end_all(run.path)
+
+
+def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | None) -> None:
+    """Make the topics, and wait until every partition has a leader and a full ISR."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **(access.librdkafka() if access else {})})
+    wanted = [
+        NewTopic(t.name, t.partitions, t.replication_factor, config={k: as_text(v) for k, v in t.config.items()})
+        for t in topics
+    ]
+    for name, future in admin.create_topics(wanted, operation_timeout=TOPICS_TIMEOUT_S).items():
+        try:
+            future.result(TOPICS_TIMEOUT_S)
+        except KafkaException as e:
+            raise ClusterError(f"topic {name} could not be made: {e.args[0].str()}") from None
+    kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
+    partitions = [f"{t.name}/{p}" for t in topics for p in range(t.partitions)]
+    wait_until(
+        lambda: not kafka.unhealthy(partitions),
+        TOPICS_TIMEOUT_S,
+        lambda: f"the topics are not ready: {'; '.join(kafka.unhealthy(partitions))}",
+    )
+    kafka.close()

@@ -1,0 +1,1 @@
+"""One way to run many scenarios: a warm judge, lent clusters, and a runner."""

@@ -1,0 +1,1 @@
+"""The contract between driving and judging: the run directory, its events and the typed results."""

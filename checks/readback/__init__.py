@@ -1,0 +1,1 @@
+"""Read the final log back from the healed cluster into the ledger."""

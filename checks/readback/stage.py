@@ -1,0 +1,164 @@
+"""Reading the log back from the healed cluster: what it holds is the truth that everything else is held against.
+
+Every partition is read from log start to log end, in stretches that are Spark tasks, as many at a time as there are
+cores; where Spark's executors are on other machines, processes of this one read. Spark's own Kafka source costs several
+times as much: each record would become a row of a JVM, have its identity cut out of it there in SQL, and be turned into
+columns again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark.sql import SparkSession
+
+from chaos.errors import ClusterError
+from chaos.kafka.access import librdkafka
+from chaos.kafka.security import Security
+from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.seal import part_name
+from chaos.run.directory import RunDir
+from chaos.scenario import Resolved
+from checks.readback.source import ROWS_PER_FILE, Stretch, read
+from checks.spark.master import is_here
+
+TIMEOUT_S = 30.0
+SMALL = 200_000
+"""Up to so many records, a few threads read them in less time than Spark takes to start its workers."""
+TASKS_PER_CORE = 4
+
+
+def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
+    """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`.
+
+    The range is asked for first and then read, so rows and range agree; what lies in it and could not be found is a gap
+    that the audit counts. Each file of the log holds rows of one partition in the order of their offsets; the files in
+    the order of their names go by topic, partition and offset. An earlier read-back is replaced; a half-written one is
+    never left under that name. Raises `ClusterError` when the cluster does not answer.
+    """
+    security = resolved.scenario.cluster.security
+    topics = [topic.name for topic in resolved.scenario.topics]
+    stable = stable_offsets(bootstrap, topics, security) if resolved.scenario.transactional else {}
+    ranges = log_ranges(bootstrap, topics, security)
+    half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
+    try:
+        _write_log(spark, bootstrap, ranges, stable, half, security)
+        _write_range(ranges, run.ledger / "log_range.parquet")
+        shutil.rmtree(run.ledger / "log", ignore_errors=True)
+        half.chmod(0o755)
+        half.rename(run.ledger / "log")
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
+Ranges = dict[tuple[str, int], tuple[int, int]]
+Offsets = dict[tuple[str, int], int]
+
+
+def log_ranges(bootstrap: str, topics: list[str], security: Security | None = None) -> Ranges:
+    """(topic, partition) -> log start and end offset, asked from the leaders."""
+    starts, ends = _ask(bootstrap, topics, security, (OffsetSpec.earliest(), OffsetSpec.latest()))
+    return {place: (start, ends[place]) for place, start in starts.items()}
+
+
+def stable_offsets(bootstrap: str, topics: list[str], security: Security | None = None) -> Offsets:
+    """(topic, partition) -> last stable offset: what lies below belongs to no open transaction."""
+    (found,) = _ask(bootstrap, topics, security, (OffsetSpec.latest(),), IsolationLevel.READ_COMMITTED)
+    return found
+
+
+def _ask(
+    bootstrap: str,
+    topics: list[str],
+    security: Security | None,
+    specs: Sequence[OffsetSpec],
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> list[Offsets]:
+    """The offsets that each spec means, in every partition of the topics."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
+    try:
+        found = admin.list_topics(timeout=TIMEOUT_S).topics
+        missing = [t for t in topics if t not in found or found[t].error is not None]
+        if missing:
+            raise ClusterError(f"cannot read back {', '.join(missing)}: the cluster at {bootstrap} does not know it")
+        places = [TopicPartition(t, p) for t in topics for p in found[t].partitions]
+        return [_offsets(admin, places, spec, isolation) for spec in specs]
+    except ClusterError:
+        raise
+    except Exception as e:  # noqa: BLE001 - librdkafka's errors share no public base that is worth naming
+        raise ClusterError(f"cannot read back the log: the cluster at {bootstrap} does not answer ({e})") from None
+
+
+def _offsets(admin: Any, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
+    asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=TIMEOUT_S)
+    return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in asked.items()}
+
+
+def _write_log(
+    spark: SparkSession, bootstrap: str, ranges: Ranges, stable: Offsets, folder: Path, security: Security | None
+) -> None:
+    """The records in the ranges as Parquet. No records, no file but an empty one, so that the schema is on record."""
+    total = sum(end - start for start, end in ranges.values())
+    cores = spark.sparkContext.defaultParallelism
+    stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores), security)
+    stretches = [replace(s, stable=stable.get((s.topic, s.partition))) for s in stretches]
+    if total > SMALL and is_here(spark.sparkContext.master):
+        failed = spark.sparkContext.parallelize(stretches, len(stretches)).map(_read).collect()
+    else:
+        with _pool(total) as pool:
+            failed = list(pool.map(_read, stretches))
+    if words := "; ".join(filter(None, failed)):
+        raise ClusterError(words)
+    for i, half in enumerate(sorted(folder.glob("*.parquet"))):
+        half.rename(folder / part_name(i))
+    if not any(folder.glob("*.parquet")):
+        pq.write_table(LOG.empty_table(), folder / part_name(0))
+
+
+def _pool(records: int) -> Executor:
+    """Workers on this machine, for a few records, or where executors elsewhere see neither our brokers nor our disk."""
+    return ThreadPoolExecutor() if records <= SMALL else ProcessPoolExecutor(mp_context=get_context("spawn"))
+
+
+def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int, security: Security | None) -> list[Stretch]:
+    """The ranges in stretches of about a share each, so that one large partition is everybody's work.
+
+    None is smaller than a file, unless its partition is: a consumer fetches a little more than its stretch.
+    """
+    step = max(1, -(-share // ROWS_PER_FILE)) * ROWS_PER_FILE
+    found: list[Stretch] = []
+    for (topic, partition), (start, end) in sorted(ranges.items()):
+        for at in range(start, end, step):
+            end_at = min(at + step, end)
+            found.append(Stretch(bootstrap, topic, partition, at, end_at, folder, len(found), security))
+    return found
+
+
+def _read(stretch: Stretch) -> str:
+    """Read a stretch; the words of what went wrong, for in the trace of a Spark job nobody would find them."""
+    try:
+        read(stretch)
+    except ClusterError as e:
+        return str(e)
+    return ""
+
+
+def _write_range(ranges: Ranges, path: Path) -> None:
+    rows = [
+        {"topic": topic, "partition": partition, "start": start, "end": end}
+        for (topic, partition), (start, end) in sorted(ranges.items())
+    ]
+    half = path.with_name(f".{path.name}.half")
+    pq.write_table(pa.Table.from_pylist(rows, LOG_RANGE), half)
+    half.replace(path)

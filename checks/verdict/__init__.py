@@ -1,0 +1,1 @@
+"""From expectations, fault outcomes and counts to one verdict."""

@@ -1,0 +1,207 @@
+"""A/B: the results of a scenario's variants side by side, and the setting that made the difference.
+
+All variants have the same seed and timeline. What differs is read from their resolved scenarios, not from what the
+scenario says it changes. Where exactly one value differs and the anomalies do too, that value made the difference;
+where several differ, which of them did is not determined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from chaos.errors import RunDirError
+from chaos.run.directory import RunDir, read_json
+from chaos.run.result import Judged, Result, Verdict, merge
+from chaos.scenario import Resolved
+from chaos.scenario import read as resolved_of
+from checks.expectations.words import FINDINGS
+
+_NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
+
+
+class Side(BaseModel):
+    """One variant: its run directory (relative), its verdict, and its sentence."""
+
+    name: str
+    run: str
+    verdict: Verdict
+    sentence: str
+
+
+class Difference(BaseModel):
+    """A value of the scenario that is not the same in all variants, by variant."""
+
+    path: str
+    values: dict[str, str]
+
+
+class Row(BaseModel):
+    """One anomaly, or one time, by variant."""
+
+    name: str
+    values: dict[str, str]
+    decides: bool = False
+    """Whether one variant has none and another has some."""
+
+
+class Comparison(Judged):
+    """`result.json` of an A/B scenario."""
+
+    sides: list[Side]
+    differences: list[Difference]
+    anomalies: list[Row]
+    times: list[Row]
+
+
+@dataclass(frozen=True)
+class _Variant:
+    name: str
+    run: RunDir
+    resolved: Resolved
+    result: Result
+
+
+def compare(run: RunDir) -> Comparison:
+    """Read what the variants' runs left. Raises `RunDirError` if one has no result."""
+    index = read_json(run.comparison, "index of the variants")
+    found = [_judged(name, RunDir(run.path / folder)) for name, folder in index["variants"].items()]
+    results = {one.name: one.result for one in found}
+    differences = list(_differences({one.name: _flat(one.resolved) for one in found}))
+    anomalies = list(_anomalies(results))
+    verdict = merge([one.result.verdict for one in found])
+    return Comparison(
+        run_id=run.run_id,
+        run_dir=str(run.path),
+        scenario=index["scenario"],
+        title=index["title"],
+        verdict=verdict,
+        sentence=_sentence(verdict, results, differences, anomalies),
+        seed=found[0].resolved.seed,
+        command=index["command"],
+        sides=[
+            Side(name=one.name, run=one.run.run_id, verdict=one.result.verdict, sentence=one.result.sentence)
+            for one in found
+        ],
+        differences=differences,
+        anomalies=anomalies,
+        times=list(_times(results)),
+    )
+
+
+def read(run: RunDir) -> Comparison:
+    """The comparison that was written before. Raises `RunDirError` without one."""
+    try:
+        return Comparison.model_validate(read_json(run.result, "comparison of the variants"))
+    except ValidationError as e:
+        raise RunDirError(f"{run.result} is not one of this version ({e.error_count()} errors)") from None
+
+
+def _judged(name: str, run: RunDir) -> _Variant:
+    result = Result.model_validate(read_json(run.result, f"result of variant {name}"))
+    return _Variant(name, run, resolved_of(run), result)
+
+
+def _flat(resolved: Resolved) -> dict[str, str]:
+    """Every value of a scenario by its path, such as `producers.shop.config.acks`."""
+    data = resolved.scenario.model_dump(mode="json")
+    return dict(_leaves("", {key: value for key, value in data.items() if key not in _NOT_COMPARED}))
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(f"{path}.{key}" if path else key, inner)
+    elif isinstance(value, list) and value:
+        for i, inner in enumerate(value):
+            name = inner.get("name", i) if isinstance(inner, dict) else i
+            yield from _leaves(f"{path}.{name}", inner)
+    else:
+        yield path, "not set" if value is None else str(value)
+
+
+def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[Difference]:
+    for path in dict.fromkeys(path for flat in flats.values() for path in flat):
+        values = {name: flat.get(path, "not set") for name, flat in flats.items()}
+        if len(set(values.values())) > 1:
+            yield Difference(path=path, values=values)
+
+
+def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
+    """Kinds of which any variant has one."""
+    counts = {name: _sums(result) for name, result in results.items()}
+    for kind in FINDINGS:
+        found = {name: sums.get(kind, 0) for name, sums in counts.items()}
+        if any(found.values()):
+            yield Row(
+                name=" ".join(filter(None, kind)),
+                values={name: f"{count:,}" for name, count in found.items()},
+                decides=not all(found.values()),
+            )
+
+
+def _sums(result: Result) -> dict[tuple[str, str], int]:
+    sums: dict[tuple[str, str], int] = {}
+    for total in result.totals:
+        sums[total.check, total.split] = sums.get((total.check, total.split), 0) + total.count
+    return sums
+
+
+def _times(results: Mapping[str, Result]) -> Iterator[Row]:
+    """The longest of each measured time."""
+    longest = {name: _longest(result) for name, result in results.items()}
+    for metric, stat in dict.fromkeys(key for found in longest.values() for key in found):
+        values = {
+            name: f"{found[metric, stat] / 1e6:,.3f} s" if (metric, stat) in found else "not measured"
+            for name, found in longest.items()
+        }
+        yield Row(name=f"{metric.replace('_', ' ')} ({stat})", values=values)
+
+
+def _longest(result: Result) -> dict[tuple[str, str], int]:
+    found: dict[tuple[str, str], int] = {}
+    for m in result.metrics:
+        if m.stat in ("p50", "p99", "max"):
+            found[m.metric, m.stat] = max(found.get((m.metric, m.stat), 0), m.value_us)
+    return found
+
+
+def _sentence(
+    verdict: Verdict, results: Mapping[str, Result], differences: list[Difference], anomalies: list[Row]
+) -> str:
+    """What a person reads first."""
+    unsure = [name for name, result in results.items() if result.verdict == "inconclusive"]
+    if unsure:
+        reasons = " ".join(results[name].sentence for name in unsure)
+        return f"Nothing can be compared: {' and '.join(unsure)} proved nothing. {reasons}"
+    deciding = [row for row in anomalies if row.decides]
+    words = [f"{row.name.replace('_', ' ').capitalize()}: {_per_side(row.values)}." for row in deciding]
+    if not deciding:
+        words.append(f"All of {' and '.join(results)} show the same kinds of anomalies.")
+    words.append(_cause(differences, bool(deciding)))
+    if verdict == "fail":
+        broken = [name for name, result in results.items() if result.verdict == "fail"]
+        words.append(f"The contract of {' and '.join(broken)} does not hold.")
+    return " ".join(words)
+
+
+def _per_side(values: Mapping[str, str]) -> str:
+    return ", ".join(f"{'none' if count == '0' else count} with {name}" for name, count in values.items())
+
+
+def _cause(differences: list[Difference], decided: bool) -> str:
+    if not differences:
+        return "No setting differs, so what differs is chance."
+    names = _and(f"{d.path} ({', '.join(f'{name}: {v}' for name, v in d.values.items())})" for d in differences[:4])
+    if not decided:
+        return f"They differ in {names}, which made no difference here."
+    if len(differences) == 1:
+        return f"The one setting that differs is {names}: it made the difference."
+    return f"They differ in {len(differences)} settings, {names}; which of them made the difference is not determined."
+
+
+def _and(words: Iterable[str]) -> str:
+    return " and ".join(words)

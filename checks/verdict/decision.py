@@ -1,0 +1,135 @@
+"""From everything that was found to one verdict, and the result object that every report is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chaos.run.directory import RunDir
+from chaos.run.events import Event, read_events, stages_broken_off
+from chaos.run.result import (
+    Count,
+    Counts,
+    Expectation,
+    FaultOutcome,
+    Finding,
+    Metric,
+    ReaderCount,
+    Result,
+    Verdict,
+    merge,
+)
+from chaos.run.stage_times import CHECKING, DRIVING, stage_times
+from chaos.scenario import Resolved
+from checks.expectations.contract import readers
+from checks.verdict.audit_rows import audit_rows, json_object
+from checks.verdict.fault_outcomes import fault_outcomes, missing_proof
+from checks.verdict.sentence import sentence
+from checks.verdict.tolerated import tolerated
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The verdict, the run in plain words, and why it is inconclusive where it is."""
+
+    verdict: Verdict
+    sentence: str
+    reasons: list[str]
+
+
+def decide(
+    expectations: list[Expectation],
+    faults: list[FaultOutcome],
+    totals: Sequence[Count] = (),
+    findings: Sequence[Finding] = (),
+    problems: Sequence[str] = (),
+) -> Decision:
+    """fail > inconclusive > pass.
+
+    A broken expectation fails the run, whatever else is missing. A fault without proof, an expectation that could not
+    be told, and a problem (a stage that broke off) make it inconclusive. No expectations at all prove nothing.
+    """
+    unproven = [reason for f in faults if (reason := missing_proof(f))]
+    untold = [e.why or e.name for e in expectations if e.verdict == "inconclusive"]
+    reasons = list(dict.fromkeys([*problems, *unproven, *untold]))
+    verdict = merge([e.verdict for e in expectations])
+    if reasons:
+        verdict = merge([verdict, "inconclusive"])
+    words = sentence(verdict, expectations, faults, list(totals), list(findings), reasons)
+    return Decision(verdict, words, reasons)
+
+
+def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) -> Result:
+    """Everything that is known of a run. What is missing counts as not seen; no expectations make it inconclusive."""
+    events = read_events(run)
+    faults = fault_outcomes(run, resolved)
+    totals = [
+        Count(check=r["check"], split=r["split"] or "", scope=r["scope"], count=r["count"], examined=r["examined"])
+        for r in audit_rows(run, "summary")
+    ]
+    findings = _findings(run)
+    problems = _problems(run, events, expectations)
+    decision = decide(expectations, faults, totals, findings, problems)
+    counts = _counts(run, resolved)
+    return Result(
+        run_id=resolved.run_id,
+        run_dir=run.where,
+        scenario=resolved.name,
+        title=resolved.scenario.title,
+        verdict=decision.verdict,
+        sentence=decision.sentence,
+        seed=resolved.seed,
+        command=resolved.command(),
+        versions=resolved.versions,
+        began_us=min((e["at_us"] for e in events), default=resolved.created_us),
+        ended_us=max((e["at_us"] for e in events), default=resolved.created_us),
+        stages_s=stage_times(events),
+        counts=counts,
+        expectations=expectations,
+        faults=faults,
+        totals=totals,
+        findings=findings,
+        metrics=[
+            Metric(metric=r["metric"], scope=r["scope"], fault=r["fault"] or "", stat=r["stat"], value_us=r["value_us"])
+            for r in audit_rows(run, "metrics")
+            if r["value_us"] is not None
+        ],
+        tolerated=tolerated(resolved.scenario, totals, counts),
+        problems=problems if decision.verdict == "pass" else list(dict.fromkeys([*problems, *decision.reasons])),
+    )
+
+
+def _problems(run: RunDir, events: list[Event], expectations: list[Expectation]) -> list[str]:
+    """Stages that broke off. Validation tells of the drive itself; without it, it is told here."""
+    stages = CHECKING if expectations else (*DRIVING, *CHECKING)
+    broken = stages_broken_off(events, stages).items()
+    said = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
+    if not (run.ledger / "seal.json").is_file():
+        said.append(
+            "the ledger was never sealed, so the drive ended early: see logs/, mend what stopped it and run again"
+        )
+    return said
+
+
+def _findings(run: RunDir) -> list[Finding]:
+    found = []
+    for row in audit_rows(run, "anomalies"):
+        known = {name: row[name] for name in Finding.model_fields if name in row and row[name] is not None}
+        found.append(Finding.model_validate(known | {"evidence": json_object(row["evidence"])}))
+    return found
+
+
+def _counts(run: RunDir, resolved: Resolved) -> Counts:
+    by_name: dict[str, dict[str, int]] = {}
+    for row in audit_rows(run, "counts"):
+        by_name.setdefault(row["name"], {})[row["scope"]] = row["value"]
+    total = {name: sum(scopes.values()) for name, scopes in by_name.items() if name in Counts.model_fields}
+    delivered, distinct = by_name.get("delivered", {}), by_name.get("distinct", {})
+    modes = readers(resolved.scenario)
+    return Counts(
+        **total,
+        readers=[
+            ReaderCount(reader=r, mode=modes.get(r, ""), delivered=n, distinct=distinct.get(r, 0))
+            for r, n in sorted(delivered.items())
+        ],
+    )

@@ -1,0 +1,78 @@
+"""The run in plain words: what broke or what is missing first, then what was proven."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chaos.run.result import Count, Expectation, FaultOutcome, Finding, Verdict
+from checks.expectations.words import FINDINGS, tell
+
+MOST = 3
+
+
+def sentence(
+    verdict: Verdict,
+    expectations: list[Expectation],
+    faults: list[FaultOutcome],
+    totals: list[Count],
+    findings: list[Finding],
+    reasons: list[str],
+) -> str:
+    """What a person reads beside the verdict. reasons: why the run is inconclusive, where it is."""
+    sums = _sums(totals)
+    parts: list[str] = []
+    failed = [e for e in expectations if e.verdict == "fail"]
+    parts += [_violation(e, sums, findings) for e in failed[:MOST]]
+    if len(failed) > MOST:
+        parts.append(f"{len(failed) - MOST} more expectations are not met.")
+    if verdict == "inconclusive":
+        others = len(reasons) - 1
+        more = f" (and {others} more reason{'s' if others > 1 else ''})" if others > 0 else ""
+        parts.append(f"No verdict: {reasons[0] if reasons else 'nothing was validated'}{more}.")
+    passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
+    if ("lost_write", "") in passed and sums.get(("lost_write", ""), 0) == 0:
+        parts.append(tell("lost_write", "", 0) + ".")
+    if faults:
+        proven = sum(f.proven_us is not None for f in faults)
+        parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
+    told = {(e.check, e.split) for e in failed}
+    parts += [
+        _finding(kind, split, count, passed.get((kind, split)), findings)
+        for (kind, split), count in sums.items()
+        if count and (kind, split) not in told
+    ]
+    return " ".join(parts)
+
+
+def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
+    """Counts over all scopes, in the order in which the kinds are told."""
+    sums: dict[tuple[str, str], int] = {}
+    for kind in FINDINGS:
+        found = [t.count for t in totals if (t.check, t.split) == kind]
+        if found:
+            sums[kind] = sum(found)
+    return sums
+
+
+def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[Finding]) -> str:
+    """One broken expectation as a sentence."""
+    if (e.check, e.split) not in FINDINGS:
+        return f"{e.name}: {e.seen}, expected {e.expected}."
+    count = sums.get((e.check, e.split), 0)
+    told = tell(e.check, e.split, count) + _cause(e.check, e.split, findings)
+    return f"{told}." if e.expected == "0" else f"{told}; expected {e.expected}."
+
+
+def _finding(kind: str, split: str, count: int, met: Expectation | None, findings: list[Finding]) -> str:
+    """Findings that are allowed or demanded, or that no verdict could be based on."""
+    allowed = ""
+    if met is not None:
+        allowed = ", as the scenario allows" if met.expected.startswith("at most") else ", as the scenario demands"
+    return f"{tell(kind, split, count)}{_cause(kind, split, findings)}{allowed}."
+
+
+def _cause(kind: str, split: str, findings: list[Finding]) -> str:
+    """The mechanism, where all findings at hand share one."""
+    known = {f.mechanism.rstrip(". ") for f in findings if (f.check, f.split) == (kind, split)}
+    known.discard("not determined")
+    return f" ({known.pop()})" if len(known) == 1 else ""

@@ -1,0 +1,69 @@
+"""One broker for all tests of clients, and runs that leave nothing behind."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.clients.fleet import Fleet
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import end_run
+from chaos.run.directory import RunDir
+from chaos.run.events import now_us
+from chaos.scenario import parse, resolve
+
+BROKER = {
+    "offsets.topic.num.partitions": 4,
+    "group.min.session.timeout.ms": 500,
+    "group.consumer.min.heartbeat.interval.ms": 300,
+    "group.consumer.heartbeat.interval.ms": 300,
+}
+
+
+@pytest.fixture(scope="session")
+def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A cluster of one broker."""
+    run = RunDir.create(tmp_path_factory.mktemp("cluster"), f"clients-{secrets.token_hex(4)}")
+    cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=900)
+    yield cluster.bootstrap
+    cluster.destroy()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RunDir]:
+    run = RunDir.create(tmp_path, f"run-{secrets.token_hex(4)}")
+    yield run
+    end_run(run.path)
+
+
+@pytest.fixture
+def fleet(run: RunDir, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
+    """Makes the fleet of a scenario, given as YAML without title and cluster, and its topics."""
+    made: list[Fleet] = []
+
+    def make(text: str) -> Fleet:
+        head = "title: A test of clients\ncluster: {brokers: 1}\n"
+        scenario = parse(head + text, "test")
+        resolved = resolve(scenario, run_id=run.run_id, name="test", created_us=now_us(), seed=1, overrides=[])
+        topics = [NewTopic(t.name, t.partitions, t.replication_factor) for t in scenario.topics]
+        with admin(bootstrap) as a:
+            for made_topic in a.create_topics(topics).values():
+                made_topic.result(30)
+        made.append(Fleet(run, resolved, bootstrap))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.kill_all()
+
+
+@contextmanager
+def admin(bootstrap: str) -> Iterator[AdminClient]:
+    yield AdminClient({"bootstrap.servers": bootstrap})

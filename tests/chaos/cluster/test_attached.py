@@ -1,0 +1,427 @@
+"""A cluster that exists, with TLS and SASL: found, broken by commands, left as it was, no password left anywhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster.attached import entry
+from chaos.cluster.attached.driver import AttachedCluster
+from chaos.errors import AftershockError, ClusterError, UsageError
+from chaos.kafka.access import Access
+from chaos.kafka.client import Kafka
+from chaos.kafka.security import Security
+from chaos.processes.process_table import find_marked
+from chaos.run.directory import RunDir
+from chaos.scenario import parse, resolve, save
+from chaos.scenario.prefix import new_prefix
+from chaos.wait import wait_until
+from tests.chaos.conftest import roles
+from tests.support.certificates import Authority
+from tests.support.platform import chaos, left_running
+from tests.support.secured import ENVIRONMENT, PASSWORDS, ROOT, USER, Secured, deploy
+
+pytestmark = pytest.mark.kafka
+
+SCENARIO = """
+title: The leader dies on a cluster that exists
+cluster:
+  driver: attached
+  allow_faults: true
+  verbs: {verbs}
+topics: [{{name: orders, partitions: 3, replication_factor: 3, config: {{min.insync.replicas: 2}}}}]
+producers: [{{name: shop, topic: orders, rate: 300/s, records: 1500, outlast_faults: true}}]
+consumers:
+  - {{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders], config: {{auto.offset.reset: earliest}}}}
+faults:
+  - {{name: kill, kind: broker.kill, target: {{leader_of: orders/0}}, when: {{acked: 600}}, heal: {{when: {{after: kill.proven}}}}}}
+expect: {{duplicate_delivery: {{illegal: 0}}}}
+limits: {{proof: 20s}}
+"""  # noqa: E501
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    folder = tmp_path_factory.mktemp("secured")
+    made = deploy(RunDir.create(folder, "theirs"), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        yield made
+    made.cluster.destroy()
+
+
+@pytest.fixture(scope="module")
+def theirs(secured: Secured) -> set[str]:
+    """What is on the cluster and not the run's: topics and groups, one with a name that looks like a run's."""
+    names = ["orders", "aftershock-of-somebody-else-orders"]
+    new = [NewTopic(name, num_partitions=1, replication_factor=3) for name in names]
+    for future in secured.admin.create_topics(new).values():
+        future.result(30)
+    producer = Producer({"bootstrap.servers": secured.cluster.bootstrap})
+    producer.produce("orders", b"theirs")
+    producer.flush(30)
+    group = {"group.id": "billing", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = Consumer({"bootstrap.servers": secured.cluster.bootstrap, **group})
+    consumer.subscribe(["orders"])
+    message = wait_until(lambda: consumer.poll(1), 60, "no record")
+    consumer.commit(message, asynchronous=False)
+    consumer.close()
+    return seen(secured)
+
+
+def seen(secured: Secured) -> set[str]:
+    """All topics and groups of the cluster."""
+    admin = secured.admin
+    topics = set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"}
+    return topics | {g.group_id for g in admin.list_consumer_groups().result(30).valid}
+
+
+def files_with(folder: Path, secret: str) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
+
+
+def scenario(secured: Secured, folder: Path, **verbs: Any) -> Path:
+    """A scenario file for the cluster, by way of LOGIN."""
+    given = secured.verbs(**verbs).model_dump(mode="json", exclude_none=True)
+    file = folder / "mine.yaml"
+    file.write_text(SCENARIO.format(verbs=json.dumps(given)))
+    return file
+
+
+def arguments(secured: Secured, file: Path, runs: Path, security: Security | None = None) -> list[str]:
+    settings = (security or secured.security()).model_dump_json(exclude_none=True)
+    into = ["--bootstrap", secured.login, "--set", f"cluster.security={settings}"]
+    return ["run", str(file), *into, "--i-own-this-cluster", "--runs-dir", str(runs)]
+
+
+READ_BACK = """
+import sys
+from pathlib import Path
+from chaos import scenario
+from chaos.run.directory import RunDir
+from checks import readback
+from checks.spark.session import spark_session
+readback.SMALL = 0  # so that Spark's Python workers read
+run = RunDir(Path(sys.argv[1]))
+readback.read_back(spark_session("local[2]"), run, scenario.read(run), sys.argv[2])
+"""
+
+
+class Watch:
+    """Looks at the arguments of every process until it is left."""
+
+    def __init__(self) -> None:
+        self.seen: set[bytes] = set()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        while not self._over.wait(0.05):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    self.seen.add(path.read_bytes())
+                except OSError:
+                    continue
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("door", ["PLAIN", "SCRAM-SHA-512", "certificate"])
+def test_both_kinds_of_connections_get_in_at_every_door(secured: Secured, door: str) -> None:
+    security = secured.certificate() if door == "certificate" else secured.security(door)
+    bootstrap = secured.cert if door == "certificate" else secured.login
+    access = Access.of(security)
+    assert access is not None
+    kafka = Kafka(bootstrap, 10, access)
+    metadata = kafka.metadata()
+    assert metadata is not None and list(metadata.brokers) == [1, 2, 3]
+    assert {f"{host}:{port}" for host, port in metadata.brokers.values()} == set(bootstrap.split(","))
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **access.librdkafka()})
+    assert set(admin.list_topics(timeout=20).brokers) == {1, 2, 3}
+
+
+def refusals(secured: Secured) -> dict[str, tuple[str, Security, type[AftershockError], str]]:
+    """What goes wrong at a door: where, with what, and what is said of it."""
+    ours, cert = secured.security(), secured.certificate()
+    other = str(Authority(secured.folder, "other").ca)
+    plain = secured.cluster.bootstrap
+    keyless = {"certificate": None, "key": None, "key_password": None}
+    return {
+        "wrong password": (
+            secured.login,
+            ours.model_copy(update={"password": "env:WRONG"}),
+            UsageError,
+            rf"SASL refused {USER} at 127\.0\.0\.1:\d+: Authentication failed .*; see cluster\.security",
+        ),
+        "wrong plain password": (
+            secured.login,
+            secured.security("PLAIN").model_copy(update={"password": "env:WRONG"}),
+            UsageError,
+            rf"SASL refused {USER} at",
+        ),
+        "unknown user": (
+            secured.login,
+            ours.model_copy(update={"username": "mallory"}),
+            UsageError,
+            "SASL refused mallory at",
+        ),
+        "mechanism that is not offered": (
+            secured.login,
+            ours.model_copy(update={"mechanism": "SCRAM-SHA-256"}),
+            UsageError,
+            "does not take SASL SCRAM-SHA-256; it takes",
+        ),
+        "wrong authority": (
+            secured.login,
+            ours.model_copy(update={"ca": other}),
+            UsageError,
+            r"the certificate of 127\.0\.0\.1:\d+ is not trusted: .*; cluster\.security\.ca names",
+        ),
+        "no variable": (
+            secured.login,
+            ours.model_copy(update={"password": "env:NOWHERE"}),
+            UsageError,
+            "the environment variable NOWHERE is not set",
+        ),
+        "no client certificate": (
+            secured.cert,
+            cert.model_copy(update=keyless),
+            UsageError,
+            r"the TLS handshake with 127\.0\.0\.1:\d+ failed: .*client certificate",
+        ),
+        "TLS where there is none": (plain, cert.model_copy(update=keyless), AftershockError, "127.0.0.1"),
+        "plain where TLS is": (secured.cert, Security(), ClusterError, "is that port one for PLAINTEXT"),
+        "nobody": ("127.0.0.1:1", ours, ClusterError, r"nothing listens at 127\.0\.0\.1:1$"),
+        "no such host": ("no-such-host.invalid:1", ours, ClusterError, r"no-such-host\.invalid is not known here"),
+    }
+
+
+def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
+    secured: Secured, run: RunDir, theirs: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRONG", "not-the-password")
+    monkeypatch.setattr(entry, "ANSWER_S", 6.0)
+    for what, (bootstrap, security, kind, words) in refusals(secured).items():
+        with pytest.raises(kind) as error:
+            secured.attach(run, bootstrap=bootstrap, security=security)
+        said = str(error.value)
+        assert re.search(words, said), f"{what}: {said}"
+        assert "\n" not in said and not any(p in said for p in [*PASSWORDS.values(), "not-the-password"]), what
+        assert roles(run) == [] and not run.cluster.exists(), what
+    assert seen(secured) == theirs
+
+
+def test_a_server_that_never_answers_is_given_up(
+    secured: Secured, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry, "ANSWER_S", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        place = f"127.0.0.1:{silent.getsockname()[1]}"
+        for security in (secured.security(), Security()):
+            with pytest.raises(ClusterError, match=f"{place} did not answer in 1 s; is that port one for"):
+                secured.attach(run, bootstrap=place, security=security)
+    assert roles(run) == [] and not run.cluster.exists()
+
+
+def test_what_the_cluster_lacks_is_told_before_anything_is_made(secured: Secured, run: RunDir) -> None:
+    with pytest.raises(UsageError, match="has 3 brokers, and the scenario's topics have 5 replicas"):
+        secured.attach(run, replicas=5)
+    with pytest.raises(UsageError, match="the cluster has no broker 7; it has 1, 2, 3"):
+        secured.attach(run, brokers=frozenset({1, 7}))
+
+
+def test_topics_that_have_the_prefix_already_are_somebody_elses(
+    secured: Secured, run: RunDir, theirs: set[str]
+) -> None:
+    with pytest.raises(
+        UsageError, match="has aftershock-of-somebody-else-orders/0 already, which this run did not make"
+    ):
+        secured.attach(run, prefix="aftershock-of-somebody-else-")
+    assert seen(secured) == theirs and roles(run) == []
+
+
+def test_commands_break_brokers_and_bring_them_back(secured: Secured, run: RunDir) -> None:
+    cluster = secured.attach(run)
+    assert cluster.broker_ids == [1, 2, 3] and roles(run) == ["reaper"]
+    cluster.kill_broker(1)
+    assert not cluster.broker_alive(1) and cluster.broker_alive(2)
+    with pytest.raises(ClusterError, match="broker 1 cannot be killed: it is not there"):
+        cluster.kill_broker(1)
+    cluster.start_broker(1)
+    assert cluster.broker_alive(1)
+    cluster.pause_broker(2)
+    assert cluster.broker_alive(2) and AttachedCluster.attach(run).state.broker(2).state == "paused"
+    cluster.resume_broker(2)
+    cluster.stop_broker(3)
+    assert not cluster.broker_alive(3)
+    cluster.start_broker(3)
+    for broker in cluster.broker_ids:
+        cluster.kill_broker(broker)
+    cluster.start_brokers(cluster.broker_ids)
+    assert all(map(cluster.broker_alive, cluster.broker_ids))
+    log = (run.logs / "verbs.log").read_text()
+    assert log.count("kill of broker 1: exit code 0") == 2
+    cluster.destroy()
+    cluster.destroy()
+    assert roles(run) == [] and all(map(secured.alive, (1, 2, 3)))
+
+
+def test_a_command_that_does_nothing_is_not_believed(secured: Secured, run: RunDir) -> None:
+    cluster = secured.attach(run, verbs=secured.verbs(1, kill="true", pause="exit 3"))
+    with pytest.raises(ClusterError, match="broker 1 is still there after the kill command"):
+        cluster.kill_broker(1)
+    with pytest.raises(ClusterError, match="the pause of broker 2 command ended with exit code 3, and said nothing"):
+        cluster.pause_broker(2)
+    with pytest.raises(ClusterError, match=r"no command to stop a broker: give cluster\.verbs\.stop"):
+        bare = cluster.state.attached
+        assert bare is not None
+        bare.verbs = bare.verbs.model_copy(update={"stop": None})
+        cluster.stop_broker(3)
+    cluster.destroy()
+
+
+def test_what_a_run_took_down_and_made_is_mended_by_whoever_ends_it(
+    secured: Secured, run: RunDir, theirs: set[str]
+) -> None:
+    prefix = new_prefix("mended")
+    cluster = secured.attach(run, prefix=prefix, verbs=secured.verbs(60, stop="sleep 600"))
+    secured.admin.create_topics([NewTopic(f"{prefix}orders", 2, 3)])[f"{prefix}orders"].result(30)
+    group = {"group.id": f"{prefix}billing", "auto.offset.reset": "earliest", "session.timeout.ms": 45000}
+    member = Consumer({"bootstrap.servers": secured.cluster.bootstrap, **group})
+    member.subscribe([f"{prefix}orders"])
+    wait_until(lambda: member.poll(0.2) is None and member.assignment(), 60, "the group did not form")
+    assert {f"{prefix}orders", f"{prefix}billing"} <= seen(secured)
+    cluster.pause_broker(1)
+    cluster.kill_broker(2)
+
+    def hang() -> None:
+        with pytest.raises(ClusterError, match="the stop of broker 3 command ended with exit code -9"):
+            cluster.stop_broker(3)
+
+    hanging = threading.Thread(target=hang)
+    hanging.start()
+    wait_until(lambda: '"commands": []' not in run.cluster.read_text(), 20, "no command is under way")
+
+    AttachedCluster.attach(run).destroy()  # as another process would
+    hanging.join(30)
+    assert not hanging.is_alive()
+    assert all(secured.alive(b) for b in (1, 2, 3))
+    member.close()
+    AttachedCluster.clear(run)
+    assert seen(secured) - {f"{prefix}orders"} == theirs  # the member was there till the end, and may have asked again
+    assert roles(run) == []
+
+
+def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own(
+    secured: Secured, theirs: set[str], tmp_path: Path
+) -> None:
+    file = scenario(secured, tmp_path)
+    with Watch() as watch:
+        ended = chaos(*arguments(secured, file, tmp_path / "runs"), "--json", env=os.environ | ENVIRONMENT)
+    unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
+    assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]
+    assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["kill"]
+    assert seen(secured) == theirs
+    assert left_running(tmp_path) == [] and all(map(secured.alive, (1, 2, 3)))
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # beside it lies the history
+    assert len(list(run.rglob("*"))) > 40 and any(b"chaos.clients.producer" in line for line in watch.seen)
+    for password in PASSWORDS.values():
+        assert files_with(run, password) == []
+        assert [line for line in watch.seen if password.encode() in line] == []
+        assert password not in ended.out and password not in ended.err
+    again = chaos("audit", run, "--json", env={k: v for k, v in os.environ.items() if k not in ENVIRONMENT})
+    assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
+
+
+def test_sparks_workers_read_the_log_back_and_look_the_secrets_up_themselves(
+    secured: Secured, theirs: set[str], run: RunDir
+) -> None:
+    text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
+    loaded = parse(text, "t.yaml", ["cluster.driver=attached", f"cluster.bootstrap={json.dumps(secured.login)}"])
+    known = resolve(loaded, run_id="r", name="r", created_us=0, seed=1, overrides=[])
+    cluster = known.scenario.cluster.model_copy(update={"security": secured.security()})
+    save(run, known.model_copy(update={"scenario": loaded.model_copy(update={"cluster": cluster})}))
+    with Watch() as watch:
+        argv = [sys.executable, "-c", READ_BACK, str(run.path), secured.login]
+        done = subprocess.run(argv, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert pq.read_table(run.ledger / "log").num_rows == 1
+    assert any(b"pyspark.daemon" in line for line in watch.seen), "no worker of Spark took part"
+    assert not any(password.encode() in line for line in watch.seen for password in PASSWORDS.values())
+
+
+def test_a_wrong_password_ends_a_run_before_it_began(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
+    file = scenario(secured, tmp_path)
+    wrong = {**os.environ, **ENVIRONMENT, "TEST_SCRAM_PASSWORD": "not-the-password"}
+    ended = chaos(*arguments(secured, file, tmp_path / "runs"), env=wrong)
+    assert ended.code == 2 and "Traceback" not in ended.err
+    assert "SASL refused alice" in ended.err and "not-the-password" not in ended.err
+    assert files_with(tmp_path, "not-the-password") == []
+    assert left_running(tmp_path) == [] and seen(secured) == theirs
+
+
+def test_without_the_word_of_its_owner_no_broker_is_touched(secured: Secured, tmp_path: Path) -> None:
+    argv = arguments(secured, scenario(secured, tmp_path), tmp_path / "runs")
+    argv.remove("--i-own-this-cluster")
+    ended = chaos(*argv)
+    assert ended.code == 2 and "say --i-own-this-cluster" in " ".join(ended.err.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_command_that_hangs_makes_a_run_inconclusive_and_nothing_is_left(
+    secured: Secured, theirs: set[str], tmp_path: Path
+) -> None:
+    file = scenario(secured, tmp_path, timeout_s=2, kill="echo dialling; sleep 600")
+    argv = [*arguments(secured, file, tmp_path / "runs"), "--set", "limits.drive=30s", "--json"]
+    ended = chaos(*argv, env=os.environ | ENVIRONMENT)
+    assert ended.code == 3 and "Traceback" not in ended.err
+    assert ended.result["verdict"] == "inconclusive"
+    assert "did not end in time and was killed after 2 s: dialling" in json.dumps(ended.result)
+    assert left_running(tmp_path) == [] and seen(secured) == theirs
+    assert not any(b"sleep\x00600" in p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists())
+
+
+def test_when_the_platform_is_killed_its_reaper_brings_the_broker_back_and_removes_the_topics(
+    secured: Secured, theirs: set[str], tmp_path: Path
+) -> None:
+    file = scenario(secured, tmp_path)
+    argv = [*arguments(secured, file, tmp_path / "runs"), "--set", "faults.kill.heal={after: 10m}"]
+    process = subprocess.Popen([sys.executable, "-m", "chaos", *argv], cwd=ROOT, env=os.environ | ENVIRONMENT)
+    (run,) = wait_until(lambda: list((tmp_path / "runs").glob("*")), 30, "no run directory")
+
+    def proven() -> bool:
+        assert process.poll() is None
+        return (run / "events.jsonl").exists() and '"phase": "proven"' in (run / "events.jsonl").read_text()
+
+    wait_until(proven, 120, "the fault was not proven")
+    down = [b for b in (1, 2, 3) if not secured.alive(b)]
+    assert len(down) == 1 and any(name.startswith("aftershock-mine-") for name in seen(secured))
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    wait_until(lambda: left_running(tmp_path) == [], 120, lambda: f"left running: {left_running(tmp_path)}")
+    assert seen(secured) == theirs, (run / "logs" / "reaper.log").read_text()
+    assert secured.alive(down[0])
+    for password in PASSWORDS.values():
+        assert files_with(run, password) == []
+    assert [m for m in find_marked() if m.run_dir == run] == []

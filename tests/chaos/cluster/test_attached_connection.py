@@ -1,0 +1,231 @@
+"""What is refused of a scenario for a cluster that exists, where secrets go, and how Airflow tells of a cluster."""
+
+import json
+import os
+import ssl
+
+import pytest
+from pydantic import ValidationError
+
+from chaos.cluster.attached.connection import overrides
+from chaos.drive import stages
+from chaos.errors import ScenarioError, UsageError
+from chaos.kafka.access import Access, librdkafka
+from chaos.kafka.security import Security
+from chaos.scenario import parse
+from chaos.scenario.load import all_overrides
+
+PLAIN = """
+title: t
+cluster: {driver: attached, bootstrap: "kafka-1:9092"}
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+consumers: [{mode: subscribe, name: billing, group: billing, topics: [orders]}]
+"""
+KILL = "faults=[{name: kill, kind: broker.kill, target: {leader_of: orders/0}, when: {acked: 1}}]"
+PAUSE = "faults=[{name: stop, kind: broker.pause, target: {broker: 7}, when: {acked: 1}}]"
+CRASH = "faults=[{name: crash, kind: consumer.crash, target: {member: billing/1}, when: {acked: 1}}]"
+ALLOWED = "cluster.allow_faults=true"
+SASL = "cluster.security={protocol: SASL_SSL, mechanism: PLAIN, username: alice, password: 'env:PW'}"
+SCRAM = Security(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username="alice", password="env:PW", ca="/ca.pem")
+
+
+def refused(*sets):
+    with pytest.raises((ScenarioError, UsageError)) as error:
+        parse(PLAIN, "mine.yaml", sets)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("sets", [(), (SASL,), (CRASH,), (KILL, ALLOWED, "cluster.verbs={kill: a, start: b}")])
+def test_accepted(sets):
+    parse(PLAIN, "mine.yaml", sets)
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        (("cluster.bootstrap=null",), "cluster.bootstrap: the attached driver needs the cluster's address"),
+        (("cluster.bootstrap=kafka-1",), "cluster.bootstrap: String should match"),
+        (("cluster.driver=process",), "cluster.bootstrap: does not fit the process driver: it is of clusters that"),
+        (("cluster.kafka=3.9.2",), "cluster.kafka: does not fit the attached driver: the brokers run already"),
+        (("cluster.config.num.io.threads=3",), "cluster.config: does not fit the attached driver: the brokers'"),
+        ((KILL,), "faults[0]: broker.kill breaks brokers of a cluster that exists, which takes allow_faults: true"),
+        ((KILL, ALLOWED), "commands that are not given: cluster.verbs.kill, cluster.verbs.start"),
+        ((KILL, ALLOWED, "cluster.verbs.kill=a"), "commands that are not given: cluster.verbs.start"),
+        ((PAUSE, ALLOWED, "cluster.verbs.pause=a"), "commands that are not given: cluster.verbs.resume"),
+        (("cluster.verbs.explode=a",), "cluster.verbs.explode: unknown key"),
+        (
+            ("cluster.verbs.kill=ssh {hots} reboot",),
+            "cluster.verbs.kill: {hots} stands for nothing; known are {broker}",
+        ),
+        (("cluster.verbs.timeout=0s",), "cluster.verbs.timeout"),
+        (("cluster.security.protocol=TLS",), "cluster.security.protocol"),
+        (("cluster.security.protocol=SASL_SSL",), "cluster.security: protocol SASL_SSL needs mechanism, username"),
+        (("cluster.security.ca=/ca.pem",), "cluster.security: ca does not fit protocol PLAINTEXT"),
+        (("cluster.security={protocol: SSL, key: k}",), "cluster.security: certificate and key are given together"),
+        (("producers.shop.config.sasl.password=x",), "producers[0].config: sasl.password is set by Aftershock itself"),
+        (("consumers.billing.config.security.protocol=SSL",), "use cluster.security instead"),
+        (("producers.shop.config.metadata.broker.list=x",), "metadata.broker.list is set by Aftershock itself"),
+    ],
+)
+def test_refused(sets, words):
+    assert words in refused(*sets)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "cluster.security.password=hunter2",
+        "cluster.security.password=[hunter2",
+        "cluster.security.password={a: hunter2}",
+        "cluster.security.pasword.x.y=hunter2",
+        "cluster.security={protocol: SASL_SSL, mechanism: PLAIN, username: a, password: hunter2}",
+        "cluster.security={protocol: SSL, certificate: c, key: k, key_password: hunter2}",
+    ],
+)
+def test_a_literal_password_is_refused_and_not_repeated(given):
+    said = refused(given)
+    assert "hunter2" not in said
+    if "hunter2" in given.removeprefix("cluster.security.password="):
+        assert "env:NAME" in said or "YAML" in said or "pasword" in said
+
+
+def test_nobody_breaks_brokers_of_a_cluster_without_saying_that_it_is_theirs(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(PLAIN)
+    sets = [KILL, ALLOWED, "cluster.verbs={kill: a, start: b}"]
+    with pytest.raises(
+        UsageError, match=r"kill would break brokers of the cluster at kafka-1:9092; .*--i-own-this-clu"
+    ):
+        stages.prepare(stages.Given(str(file), sets=sets), runs_dir=tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+    stages.prepare(stages.Given(str(file), sets=sets, i_own_this_cluster=True), runs_dir=tmp_path / "runs")
+    stages.prepare(stages.Given(str(file), sets=(CRASH,)), runs_dir=tmp_path / "others")
+
+
+def test_bootstrap_makes_any_scenario_one_for_a_cluster_that_exists():
+    sets = all_overrides(None, None, None, "10:30")
+    scenario = parse("title: t\ntopics: [{name: a}]\nproducers: [{name: p, topic: a}]", "t.yaml", sets)
+    assert (scenario.cluster.driver, scenario.cluster.bootstrap) == ("attached", "10:30")
+    with pytest.raises(UsageError, match="--driver docker makes a new one"):
+        all_overrides(None, None, "docker", "h:1")
+    with pytest.raises(UsageError, match="--kafka chooses the release of a new cluster"):
+        all_overrides(None, "3.9.2", None, "h:1")
+
+
+def test_secrets_come_from_the_environment_or_a_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("PW", "hunter2")
+    assert Access.of(SCRAM).password == "hunter2"
+    (tmp_path / "pw").write_text("hunter3\n")
+    from_file = SCRAM.model_copy(update={"password": f"file:{tmp_path}/pw"})
+    assert Access.of(from_file).password == "hunter3"
+    assert Access.of(None) is Access.of(Security()) is None
+
+
+@pytest.mark.parametrize(
+    ("reference", "content", "words"),
+    [
+        ("env:NOWHERE", None, "cluster.security.password: the environment variable NOWHERE is not set"),
+        ("file:{dir}/pw", None, "pw cannot be read: No such file"),
+        ("file:{dir}/pw", b"\n", "pw is empty"),
+        ("file:{dir}/pw", b"\xff\xfe", "pw cannot be read"),
+    ],
+)
+def test_a_secret_that_is_not_to_be_had_is_named(tmp_path, reference, content, words):
+    if content is not None:
+        (tmp_path / "pw").write_bytes(content)
+    with pytest.raises(UsageError, match=words):
+        Access.of(SCRAM.model_copy(update={"password": reference.format(dir=tmp_path)}))
+
+
+def test_what_librdkafka_is_given(monkeypatch):
+    monkeypatch.setenv("PW", "hunter2")
+    assert librdkafka(SCRAM) == {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": "hunter2",
+        "ssl.ca.location": "/ca.pem",
+    }
+    tls = Security(protocol="SSL", certificate="/c", key="/k", key_password="env:PW", verify_hostname=False)
+    assert librdkafka(tls) == {
+        "security.protocol": "SSL",
+        "ssl.certificate.location": "/c",
+        "ssl.key.location": "/k",
+        "ssl.key.password": "hunter2",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    assert librdkafka(None) == librdkafka(Security()) == {}
+
+
+def test_an_access_shows_no_secret(monkeypatch):
+    monkeypatch.setenv("PW", "hunter2")
+    access = Access.of(SCRAM)
+    assert "hunter2" not in repr(access) and access.secrets == ["hunter2"]
+    assert "hunter2" not in SCRAM.model_dump_json()
+
+
+def test_paths_are_made_absolute_for_processes_that_work_elsewhere(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    security = SCRAM.model_copy(update={"ca": "ca.pem", "password": "file:pw"}).absolute()
+    assert (security.ca, security.password) == (f"{tmp_path}/ca.pem", f"file:{tmp_path}/pw")
+    assert SCRAM.absolute() == SCRAM
+
+
+@pytest.mark.parametrize("ca", ["missing.pem", "bad.pem"])
+def test_an_authority_that_cannot_be_read_is_named(monkeypatch, tmp_path, ca):
+    monkeypatch.setenv("PW", "x")
+    (tmp_path / "bad.pem").write_text("no certificate")
+    with pytest.raises(UsageError, match=rf"cluster.security.ca: .*{ca} cannot be read as PEM"):
+        Access.of(SCRAM.model_copy(update={"ca": str(tmp_path / ca)})).check()
+
+
+def test_an_ssl_error_is_an_oserror_as_the_questions_expect():
+    assert issubclass(ssl.SSLError, OSError)
+
+
+def test_the_name_of_a_scram_user_is_escaped(monkeypatch):
+    monkeypatch.setenv("PW", "x")
+    odd = Access.of(SCRAM.model_copy(update={"username": "a=b,c"}))
+    assert odd.login().auth_bytes().startswith(b"n,,n=a=3Db=2Cc,r=")
+
+
+def test_a_connection_of_airflow_becomes_a_scenarios_cluster_without_its_secrets(monkeypatch):
+    extra = {
+        "bootstrap.servers": "kafka-1:9093",
+        "group.id": "not-ours",
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": "hunter2",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
+    env = {}
+    given = overrides("kafka_prod", extra, env)
+    assert env == {"AFTERSHOCK_KAFKA_PASSWORD": "hunter2"}
+    assert "hunter2" not in json.dumps(given)
+    cluster = parse(PLAIN, "t.yaml", given).cluster
+    assert cluster.bootstrap == "kafka-1:9093"
+    assert cluster.security == Security(
+        protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        username="alice",
+        password="env:AFTERSHOCK_KAFKA_PASSWORD",
+        ca="/ca.pem",
+        verify_hostname=False,
+    )
+    assert os.environ.get("AFTERSHOCK_KAFKA_PASSWORD") is None
+
+
+def test_what_a_connection_of_airflow_has_and_we_cannot_is_named():
+    with pytest.raises(UsageError, match=r"connection c has no bootstrap.servers"):
+        overrides("c", {}, {})
+    with pytest.raises(UsageError, match=r"connection c has sasl.kerberos.keytab, which is not supported"):
+        overrides("c", {"bootstrap.servers": "h:1", "sasl.kerberos.keytab": "x"}, {})
+
+
+def test_a_secret_in_a_wrong_place_of_a_spec_is_not_repeated():
+    with pytest.raises(ValidationError) as error:
+        Security(protocol="SASL_SSL", mechanism="PLAIN", username="a", password="hunter2")
+    assert "hunter2" not in error.value.errors()[0]["msg"]

@@ -1,0 +1,384 @@
+"""What every driver owes: each capability, seen by its effect from outside, and by what its heal brings back."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster.api import (
+    Cluster,
+    CutLog,
+    Disconnect,
+    ExhaustMemory,
+    FillDisk,
+    Isolate,
+    Kill,
+    LimitDisk,
+    Pause,
+    Start,
+    Stop,
+    Throttle,
+    Wipe,
+    able,
+)
+from chaos.cluster.drivers import capabilities, driver
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import ClusterError, WaitTimeout
+from chaos.faults import probe
+from chaos.kafka.access import Access
+from chaos.kafka.client import Kafka
+from chaos.kafka.metadata_merge import PartitionState
+from chaos.processes.process import ProcessId
+from chaos.relay.cuts import Cut
+from chaos.run.directory import RunDir
+from chaos.wait import wait_until
+from tests.support import secured
+from tests.support.engines import needs_engine
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "orders"
+PARTITION = f"{TOPIC}/0"
+QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300, "replica.lag.time.max.ms": 2500}
+LIMITS = {
+    "docker": {"memory_bytes": 640 * 2**20, "disk_bytes": 192 * 2**20, "cpus": 1.5},
+    "process": {"switch": True},
+}
+SEEN_S = 60.0
+
+
+DRIVERS = [
+    *itertools.product(("process", "docker"), ("4.3.1", "3.9.2")),
+    ("attached", "4.3.1"),
+]
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((name, kafka), id=f"{name}-{kafka}", marks=[needs_engine] if name == "docker" else [])
+        for name, kafka in DRIVERS
+    ],
+)
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    name, kafka = request.param
+    folder = tmp_path_factory.mktemp("runs")
+    run = RunDir.create(folder, f"conformance-{name}-{kafka}")
+    with contextlib.ExitStack() as stack:
+        if name == "attached":
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            for variable, value in secured.ENVIRONMENT.items():
+                patch.setenv(variable, value)
+            theirs = secured.deploy(RunDir.create(folder, "theirs"), folder)
+            stack.callback(theirs.cluster.destroy)
+            deployed: Cluster = theirs.attach(run)
+        else:
+            spec = ClusterSpec(3, kafka, config=QUICK, **LIMITS.get(name, {}))
+            deployed = driver(name).deploy(run, spec, ProcessId.current(), 1800, lambda words: None)
+        stack.callback(deployed.destroy)
+        admin = AdminClient(settings(deployed))
+        admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(60)
+        yield driver(name).attach(run)
+
+
+def access_of(cluster: Cluster) -> Access | None:
+    attached = cluster.state.attached
+    return Access.of(attached.security) if attached else None
+
+
+def settings(cluster: Cluster) -> dict[str, str]:
+    """For clients of librdkafka."""
+    access = access_of(cluster)
+    return {"bootstrap.servers": cluster.bootstrap, **(access.librdkafka() if access else {})}
+
+
+@pytest.fixture
+def kafka(cluster: Cluster) -> Iterator[Kafka]:
+    """Questions to the cluster, which is well before each test and has to be again after it."""
+    kafka = Kafka(cluster.bootstrap, access=access_of(cluster))
+    well(kafka)
+    yield kafka
+    well(kafka)
+    kafka.close()
+
+
+def well(kafka: Kafka) -> None:
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), 90, lambda: f"not well: {kafka.unhealthy([PARTITION])}")
+
+
+def state(kafka: Kafka) -> PartitionState:
+    """As the brokers show it together; one that was started just now may not know the topic yet."""
+
+    def shown() -> PartitionState | None:
+        metadata = kafka.metadata()
+        return metadata.partitions.get(PARTITION) if metadata else None
+
+    found = wait_until(shown, 30, f"no broker tells of {PARTITION}")
+    assert found is not None
+    return found
+
+
+def needs(cluster: Cluster, name: str) -> None:
+    attached = cluster.state.attached
+    if name not in capabilities(cluster.state.driver, attached.verbs.given() if attached else None):
+        pytest.skip(f"the {cluster.state.driver} driver cannot {name}")
+
+
+def wait_new_leader(kafka: Kafka, before: PartitionState) -> None:
+    def moved() -> bool:
+        now = state(kafka)
+        return now.leader not in (before.leader, -1) and now.leader_epoch > before.leader_epoch
+
+    wait_until(moved, SEEN_S, lambda: f"the leader did not change: {state(kafka)}")
+
+
+def wait_parted(kafka: Kafka, leader: int, follower: int) -> None:
+    """The leader drops the follower; or is itself dropped, if the follower happens to be the active controller."""
+
+    def parted() -> bool:
+        now = state(kafka)
+        return now.leader != leader or follower not in now.isr
+
+    wait_until(parted, SEEN_S, lambda: f"{leader} still leads {follower}: {state(kafka)}")
+
+
+def answers(cluster: Cluster, broker: int) -> bool:
+    try:
+        probe.answer_s(*cluster.address(broker), probe.SILENCE_S, access_of(cluster))
+    except OSError:
+        return False
+    return True
+
+
+def silent(cluster: Cluster, broker: int) -> bool:
+    return probe.is_silent(broker, cluster, access_of(cluster))
+
+
+@contextlib.contextmanager
+def load(cluster: Cluster, value: bytes = b"x" * 1000) -> Iterator[None]:
+    """Records, until the context is left."""
+    stop = threading.Event()
+    producer = Producer({**settings(cluster), "acks": "all", "delivery.timeout.ms": 5000})
+
+    def send() -> None:
+        while not stop.wait(0.001):
+            with contextlib.suppress(BufferError):
+                producer.produce(TOPIC, value)
+            producer.poll(0)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        producer.flush(10)
+
+
+def test_it_is_found_again_and_every_broker_answers(cluster: Cluster, kafka: Kafka) -> None:
+    assert cluster.broker_ids == [1, 2, 3]
+    assert all(cluster.broker_alive(b) and answers(cluster, b) for b in cluster.broker_ids)
+    assert sorted(wait_until(kafka.metadata, 30, "no broker answers").brokers) == [1, 2, 3]
+
+
+def test_kill_and_start(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "kill")
+    before = state(kafka)
+    able(cluster, Kill).kill_broker(before.leader)
+    assert not cluster.broker_alive(before.leader) and not answers(cluster, before.leader)
+    with pytest.raises(ClusterError):
+        able(cluster, Kill).kill_broker(before.leader)
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    assert cluster.broker_alive(before.leader) and answers(cluster, before.leader)
+
+
+def test_stop_hands_over_first(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "stop")
+    before = state(kafka)
+    able(cluster, Stop).stop_broker(before.leader)
+    assert not cluster.broker_alive(before.leader)
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+
+
+def test_the_majority_comes_back_together(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "kill")
+    for broker in (1, 2):
+        able(cluster, Kill).kill_broker(broker)
+    able(cluster, Start).start_brokers([1, 2])
+    assert answers(cluster, 1) and answers(cluster, 2)
+
+
+def test_pause_and_resume(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "pause")
+    before = state(kafka)
+    able(cluster, Pause).pause_broker(before.leader)
+    try:
+        assert cluster.broker_alive(before.leader) and silent(cluster, before.leader)
+        wait_new_leader(kafka, before)
+    finally:
+        able(cluster, Pause).resume_broker(before.leader)
+    able(cluster, Pause).resume_broker(before.leader)
+    wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")
+
+
+def test_a_paused_broker_can_be_killed(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "pause")
+    able(cluster, Pause).pause_broker(2)
+    able(cluster, Kill).kill_broker(2)
+    assert not cluster.broker_alive(2)
+    able(cluster, Start).start_broker(2)
+    assert answers(cluster, 2)
+
+
+@pytest.mark.parametrize("direction", ["both", "in", "out"])
+def test_isolate_a_leader_from_its_peers(cluster: Cluster, kafka: Kafka, direction: str) -> None:
+    needs(cluster, "isolate")
+    before = state(kafka)
+    cut = Cut(before.leader, tuple({1, 2, 3} - {before.leader}), direction=direction)
+    able(cluster, Isolate).cut_network(cut)
+    try:
+        assert answers(cluster, before.leader), "clients are cut off too"
+        wait_new_leader(kafka, before)
+        assert able(cluster, Isolate).dropped_packets(cut) > 0
+    finally:
+        able(cluster, Isolate).mend_network(cut)
+    able(cluster, Isolate).mend_network(cut)
+    assert able(cluster, Isolate).dropped_packets(cut) == 0
+
+
+def test_isolate_from_clients_only(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "isolate")
+    before = state(kafka)
+    cut = Cut(before.leader, clients=True)
+    able(cluster, Isolate).cut_network(cut)
+    try:
+        assert silent(cluster, before.leader)
+        with pytest.raises(WaitTimeout, match="the ISR stays as it is"):
+            wait_until(lambda: len(state(kafka).isr) < len(before.isr), 8, "the ISR stays as it is")
+    finally:
+        able(cluster, Isolate).mend_network(cut)
+    wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")
+
+
+def test_cut_one_link(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "isolate")
+    before = state(kafka)
+    follower = next(b for b in before.isr if b != before.leader)
+    cut = Cut(before.leader, (follower,))
+    able(cluster, Isolate).cut_network(cut)
+    try:
+        with load(cluster):
+            wait_parted(kafka, before.leader, follower)
+        assert answers(cluster, before.leader) and answers(cluster, follower)
+    finally:
+        able(cluster, Isolate).mend_network(cut)
+
+
+def test_disconnect_and_reconnect(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "disconnect")
+    before, address = state(kafka), cluster.address(state(kafka).leader)
+    able(cluster, Disconnect).disconnect_broker(before.leader)
+    try:
+        assert cluster.broker_alive(before.leader) and not answers(cluster, before.leader)
+        wait_new_leader(kafka, before)
+    finally:
+        able(cluster, Disconnect).reconnect_broker(before.leader)
+    able(cluster, Disconnect).reconnect_broker(before.leader)
+    assert cluster.address(before.leader) == address
+    wait_until(lambda: answers(cluster, before.leader), 30, "it does not answer again")
+
+
+def test_throttle(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "throttle")
+    broker, can = state(kafka).leader, able(cluster, Throttle)
+    with load(cluster):
+        began = can.throttled_s(broker)
+        can.throttle_broker(broker, 0.1)
+        try:
+            wait_until(lambda: can.throttled_s(broker) - began > 1, SEEN_S, "it never waited for the CPU")
+        finally:
+            can.unthrottle_broker(broker)
+
+
+def test_memory_runs_out(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "exhaust_memory")
+    before = state(kafka)
+    able(cluster, ExhaustMemory).exhaust_memory(before.leader)
+    assert not cluster.broker_alive(before.leader)
+    assert able(cluster, ExhaustMemory).killed_for_memory(before.leader)
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    assert not able(cluster, ExhaustMemory).killed_for_memory(before.leader)
+
+
+def test_a_disk_fills_up(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "fill_disk")
+    before, can = state(kafka), able(cluster, FillDisk)
+    ends = kafka.end_offsets([PARTITION])[PARTITION]
+    can.fill_disk(before.leader, 1 << 20)
+    try:
+        assert can.disk_room(before.leader) <= 1 << 20
+        assert can.disk_room(3 if before.leader != 3 else 2) > 1 << 20, "another broker's disk is full too"
+        with load(cluster, b"x" * 4_000):
+            wait_until(lambda: not cluster.broker_alive(before.leader), SEEN_S, "the broker goes on with a full disk")
+            wait_new_leader(kafka, before)
+    finally:
+        can.free_disk(before.leader)
+        able(cluster, Start).start_broker(before.leader)
+    can.free_disk(before.leader)
+    assert kafka.end_offsets([PARTITION])[PARTITION] >= ends
+
+
+def test_a_log_that_cannot_grow_ends_its_broker(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "limit_disk")
+    before, can = state(kafka), able(cluster, LimitDisk)
+    with load(cluster):
+        wait_until(lambda: kafka.end_offsets([PARTITION]).get(PARTITION, 0) > 500, 30, "nothing is written")
+        can.limit_disk(before.leader, PARTITION, 0)
+        try:
+            wait_until(lambda: not cluster.broker_alive(before.leader), SEEN_S, "it goes on with a full disk")
+            wait_new_leader(kafka, before)
+        finally:
+            can.unlimit_disk(before.leader)
+            able(cluster, Start).start_broker(before.leader)
+    assert answers(cluster, before.leader)
+
+
+def test_a_lost_log_tail_is_filled_up_from_the_others(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "cut_log")
+    with load(cluster):
+        wait_until(lambda: kafka.end_offsets([PARTITION]).get(PARTITION, 0) > 500, 30, "nothing is written")
+    before, disk = state(kafka), able(cluster, CutLog)
+    with pytest.raises(ClusterError, match="not to be touched"):
+        disk.cut_log(before.leader, PARTITION, 100)
+    able(cluster, Kill).kill_broker(before.leader)
+    tail = disk.cut_log(before.leader, PARTITION, 100)
+    assert tail.end - tail.start >= 100
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), SEEN_S, "it is not in sync again")
+    assert kafka.end_offsets([PARTITION])[PARTITION] >= tail.end
+
+
+def test_a_wiped_disk_is_filled_up_from_the_others(cluster: Cluster, kafka: Kafka) -> None:
+    needs(cluster, "wipe")
+    before, disk = state(kafka), able(cluster, Wipe)
+    end = kafka.end_offsets([PARTITION])[PARTITION]
+    assert disk.replicas_on_disk(before.leader) > 0
+    able(cluster, Kill).kill_broker(before.leader)
+    disk.wipe_disk(before.leader)
+    assert disk.replicas_on_disk(before.leader) == 0
+    wait_new_leader(kafka, before)
+    able(cluster, Start).start_broker(before.leader)
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), SEEN_S, "it is not in sync again")
+    assert disk.replicas_on_disk(before.leader) > 0
+    assert kafka.end_offsets([PARTITION])[PARTITION] >= end

@@ -1,0 +1,80 @@
+"""What a loss of power may take from a log: whole batches, never what was flushed, and nothing after a clean end."""
+
+import struct
+
+import pytest
+
+from chaos.cluster.process.log_files import Tail, batches, cut_tail, recovery_point
+from chaos.errors import ClusterError
+
+
+def batch(first, records, filling=40):
+    body = struct.pack(">ibIhi", 0, 2, 0, 0, records - 1) + b"\0" * (61 - 12 - 15) + b"x" * filling
+    return struct.pack(">qi", first, len(body)) + body
+
+
+@pytest.fixture
+def data(tmp_path):
+    """orders-0: offsets 0 to 99 in one segment, 100 to 149 in the active one, in batches of 10."""
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    for base, end in ((0, 100), (100, 150)):
+        text = b"".join(batch(first, 10) for first in range(base, end, 10))
+        (folder / f"{base:020d}.log").write_bytes(text)
+        (folder / f"{base:020d}.index").write_bytes(b"")
+    flushed(tmp_path, 100)
+    return tmp_path
+
+
+def flushed(data, offset):
+    lines = ["0", "2", f"other topic-like 0 {offset}", f"orders 0 {offset}"]
+    (data / "recovery-point-offset-checkpoint").write_text("\n".join(lines) + "\n")
+
+
+def offsets(data):
+    return [(first, last) for path in sorted((data / "orders-0").glob("*.log")) for _, first, last in batches(path)]
+
+
+def test_the_last_records_go_in_whole_batches(data):
+    assert cut_tail(data, "orders/0", 15) == Tail(130, 150)
+    assert offsets(data)[-1] == (120, 129)
+
+
+def test_what_was_flushed_survives_however_much_is_asked_for(data):
+    assert recovery_point(data, "orders/0") == 100
+    assert cut_tail(data, "orders/0", 1000) == Tail(100, 150)
+    assert offsets(data)[-1] == (90, 99)
+
+
+def test_without_a_number_all_goes_that_was_not_flushed(data):
+    flushed(data, 120)
+    assert cut_tail(data, "orders/0", None) == Tail(120, 150)
+
+
+def test_a_cut_in_an_earlier_segment_takes_the_later_ones_with_their_indexes(data):
+    (data / "recovery-point-offset-checkpoint").unlink()
+    assert cut_tail(data, "orders/0", 60) == Tail(90, 150)
+    assert sorted(p.name for p in (data / "orders-0").iterdir()) == [f"{0:020d}.index", f"{0:020d}.log"]
+
+
+def test_nothing_is_lost_where_all_was_flushed(data):
+    flushed(data, 150)
+    assert cut_tail(data, "orders/0", 10) == Tail(150, 150)
+    assert offsets(data)[-1] == (140, 149)
+
+
+def test_a_torn_last_batch_counts_for_nothing(data):
+    active = data / "orders-0" / f"{100:020d}.log"
+    active.write_bytes(active.read_bytes() + batch(150, 10)[:70])
+    assert cut_tail(data, "orders/0", 10) == Tail(140, 150)
+
+
+def test_a_broker_that_shut_down_in_order_has_nothing_to_lose(data):
+    (data / ".kafka_cleanshutdown").touch()
+    with pytest.raises(ClusterError, match="shut down in order"):
+        cut_tail(data, "orders/0", 10)
+
+
+def test_a_partition_that_is_not_there_is_named(data):
+    with pytest.raises(ClusterError, match="no replica of orders/1"):
+        cut_tail(data, "orders/1", 10)

@@ -1,0 +1,175 @@
+"""Real brokers: deployed, broken in every way the driver knows, and gone afterwards whatever happened."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster import deploy
+from chaos.cluster.api import Pause
+from chaos.cluster.brokers.release import Release
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.process import driver
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import ClusterError
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+from chaos.wait import wait_until
+from tests.chaos.conftest import roles
+
+pytestmark = pytest.mark.kafka
+
+# a broker that was killed is let in again when its session has run out: no need to wait for Kafka's 9 s here
+SHORT_SESSION = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
+DEPLOY_AND_STAY = """
+import sys
+from pathlib import Path
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.processes.process import ProcessId
+from chaos.cluster.settings import ClusterSpec
+from chaos.run.directory import RunDir
+owned = sys.argv[2] == "owned"
+ProcessCluster.deploy(RunDir(Path(sys.argv[1])), ClusterSpec(1), ProcessId.current() if owned else None, 600)
+print("ready", flush=True)
+if owned:
+    sys.stdin.read()
+"""
+
+
+def seen(cluster: ProcessCluster) -> set[int]:
+    """The brokers that clients are told of."""
+    try:
+        return set(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=2).brokers)
+    except KafkaException:
+        return set()
+
+
+def write(cluster: ProcessCluster, topic: str) -> None:
+    """Make a topic on every broker: that takes a controller and the replicas' brokers."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    new = NewTopic(topic, num_partitions=1, replication_factor=len(cluster.broker_ids))
+    admin.create_topics([new], request_timeout=30)[topic].result(60)
+
+
+def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: RunDir) -> None:
+    said: list[str] = []
+    deployed = ProcessCluster.deploy(run, ClusterSpec(3, config=SHORT_SESSION), ProcessId.current(), 600, said.append)
+    assert said[-1] == "starting 3 brokers of Kafka 4.3.1"
+    assert roles(run) == ["broker-1", "broker-2", "broker-3", "reaper"]
+    assert seen(deployed) == {1, 2, 3}
+
+    cluster = ProcessCluster.attach(run)
+    assert cluster.bootstrap == deployed.bootstrap
+    with pytest.raises(ClusterError, match="running cluster already"):
+        ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
+
+    cluster.kill_broker(1)
+    assert not cluster.broker_alive(1) and cluster.broker_alive(2)
+    with pytest.raises(ClusterError, match=r"broker 1 cannot be killed: it is not running; see .*broker-1\.log"):
+        cluster.kill_broker(1)
+    wait_until(lambda: seen(cluster) == {2, 3}, 60, "the killed broker is still listed")
+    cluster.start_broker(1)
+    write(cluster, "after-kill")
+
+    cluster.pause_broker(2)
+    assert cluster.broker_alive(2) and cluster.state.broker(2).state == "paused"
+    wait_until(lambda: seen(cluster) == {1, 3}, 60, "the paused broker is still listed")
+    cluster.resume_broker(2)
+    wait_until(lambda: seen(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
+
+    cluster.stop_broker(3)
+    assert "shut down completed" in (run.logs / "broker-3.log").read_text()
+    cluster.start_broker(3)
+    before = cluster.state.broker(3).process
+    cluster.start_broker(3)  # it runs: nothing to do
+    assert cluster.state.broker(3).process == before
+
+    for broker in cluster.broker_ids:
+        cluster.kill_broker(broker)
+    cluster.start_brokers(cluster.broker_ids)
+    write(cluster, "after-all-were-killed")
+
+    cluster.destroy()
+    assert roles(run) == [] and not run.brokers.exists()
+    assert {b.state for b in ProcessCluster.attach(run).state.brokers} == {"ended"}
+    assert (run.logs / "broker-1.log").stat().st_size > 0
+    cluster.destroy()
+    deployed.destroy()
+
+
+def test_an_older_release_starts_too(run: RunDir) -> None:
+    cluster = ProcessCluster.deploy(run, ClusterSpec(1, "3.9.2"), ProcessId.current(), 600)
+    assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()
+    write(cluster, "orders")
+    assert isinstance(cluster, Pause)
+
+
+@pytest.mark.parametrize("how", ["owned", "free"])
+def test_what_a_process_deployed_ends_with_its_owner_or_outlives_its_starter(run: RunDir, how: str) -> None:
+    argv = [sys.executable, "-c", DEPLOY_AND_STAY, str(run.path), how]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None and starter.stdout.readline() == b"ready\n"
+        if how == "owned":
+            starter.kill()
+    if how == "owned":
+        wait_until(lambda: not roles(run) and not run.brokers.exists(), 60, lambda: f"left over: {roles(run)}")
+        assert "is gone" in (run.logs / "reaper.log").read_text()
+    else:
+        cluster = ProcessCluster.attach(run)
+        assert seen(cluster) == {1} and roles(run) == ["broker-1", "reaper"]
+        cluster.destroy()
+        assert roles(run) == []
+
+
+def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: RunDir) -> None:
+    spec = ClusterSpec(2, config={"num.network.threads": "many"})
+    with pytest.raises(ClusterError) as error:
+        ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
+    lines = str(error.value).splitlines()
+    assert "did not start: it ended with exit code 1" in lines[0] and "/logs/broker-" in lines[0]
+    assert any("Invalid value many for configuration num.network.threads" in line for line in lines[1:])
+    assert not any(line.strip().startswith("at ") for line in lines) and len(lines) <= 11
+    assert roles(run) == [] and not run.brokers.exists() and not run.cluster.exists()
+
+
+def test_a_port_lost_to_somebody_else_is_replaced(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = deploy.choose_ports
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = somebody.getsockname()[1]
+        ports = iter([[taken, choose(ClusterSpec(1), 1)[1]]])
+        monkeypatch.setattr(deploy, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
+        cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
+    assert "Address already in use" in (run.logs / "broker-1.log").read_text()
+    assert cluster.state.broker(1).port != taken
+    assert roles(run) == ["broker-1", "reaper"]
+
+
+def test_a_damaged_class_archive_does_not_stop_a_broker(
+    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = driver.prepare
+
+    def damaged(*args: object) -> Release:
+        release = prepare(*args)  # type: ignore[arg-type]
+        assert release.kafka.archive is not None, "no archive was made"
+        content = bytearray(release.kafka.archive.read_bytes())
+        middle = len(content) // 2
+        content[middle : middle + 65536] = bytes(65536)
+        archive = tmp_path / "classes.jsa"
+        archive.write_bytes(content)
+        return dataclasses.replace(release, kafka=dataclasses.replace(release.kafka, archive=archive))
+
+    monkeypatch.setattr(driver, "prepare", damaged)
+    cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
+    assert "Unable to use shared archive" in (run.logs / "broker-1.log").read_text()
+    assert cluster.broker_alive(1)
+    end_all(run.path)
+    assert not cluster.broker_alive(1)

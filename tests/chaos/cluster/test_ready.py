@@ -1,0 +1,63 @@
+"""When a broker counts as ready: as soon as it says so itself."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos.cluster.brokers.broker import BrokerDied, Starting, wait_ready
+from chaos.cluster.state import BrokerState
+from chaos.errors import ClusterError
+from chaos.kafka.connection import Link
+from chaos.run.directory import RunDir
+
+
+def answer(controller: int, *brokers: int) -> Any:
+    return SimpleNamespace(controller_id=controller, brokers=[SimpleNamespace(node_id=b) for b in brokers])
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
+    """What is answered at each port; nothing where none is listed."""
+    views: dict[int, Any] = {}
+
+    def ask(self: Link, request: Any, timeout_s: float) -> Any:
+        if self.port not in views:
+            raise ConnectionRefusedError
+        return views[self.port]
+
+    monkeypatch.setattr(Link, "ask", ask)
+    return views
+
+
+def broker(run: RunDir, number: int) -> Starting:
+    return Starting(run, BrokerState(id=number, host="127.0.0.1", port=number))
+
+
+@pytest.mark.parametrize("view", [None, answer(-1, 1, 2), answer(1, 1)])
+def test_one_that_is_not_there_or_has_no_controller_or_lacks_a_broker_is_not_ready(
+    run: RunDir, views: dict[int, Any], view: Any
+) -> None:
+    views.update({2: view} if view else {})
+    assert not broker(run, 2).sees([1, 2])
+    views[2] = answer(1, 1, 2, 3)
+    assert broker(run, 2).sees([1, 2])
+
+
+def test_what_the_others_know_does_not_make_it_ready(run: RunDir, views: dict[int, Any]) -> None:
+    views.update({1: answer(1, 1, 2), 2: answer(1, 2)})
+    both = [broker(run, 1), broker(run, 2)]
+    with pytest.raises(ClusterError, match="broker 2 did not get ready"):
+        wait_ready(both, 0.1)
+    views[2] = answer(1, 1, 2)
+    wait_ready(both, 0.1)
+
+
+def test_one_that_died_is_told_at_once(run: RunDir, views: dict[int, Any]) -> None:
+    views[1] = answer(1, 1)
+    both = [broker(run, 1), broker(run, 2)]
+    both[1].ended = lambda: "was killed by signal 9"
+    with pytest.raises(BrokerDied, match="broker 2 did not start: it was killed by signal 9"):
+        wait_ready(both, 60)

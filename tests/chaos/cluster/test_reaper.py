@@ -1,0 +1,54 @@
+"""The reaper ends a run when nobody else can."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+from chaos.cluster.deploy import start_reaper
+from chaos.processes import process
+from chaos.processes.process import ProcessId, Spawned
+from chaos.run.directory import RunDir
+from chaos.wait import wait_until
+from tests.chaos.conftest import roles
+
+Start = Callable[..., Spawned]
+
+
+def test_it_ends_everything_when_the_owner_is_gone(
+    run: RunDir, sleeper: Start, other_owner: subprocess.Popen[bytes]
+) -> None:
+    owner = ProcessId.of(other_owner.pid)
+    run.brokers.mkdir()
+    reaper = start_reaper(run, owner, 600)
+    sleeper("broker-1", owner)
+    process.pause(sleeper("broker-2", owner).identity)
+    other_owner.kill()  # stays a zombie: that is gone enough
+    assert reaper.popen.wait(60) == 0
+    assert roles(run) == [] and not run.brokers.exists()
+    log = (run.logs / "reaper.log").read_text()
+    assert f"its owner, process {owner.pid}, is gone" in log
+    assert "broker-1" in log and "broker-2" in log
+
+
+def test_it_ends_everything_at_the_deadline_though_the_owner_lives(run: RunDir, sleeper: Start) -> None:
+    child = sleeper("broker-1", ProcessId.current())
+    reaper = start_reaper(run, ProcessId.current(), 0.2)
+    assert reaper.popen.wait(60) == 0
+    assert not child.identity.alive()
+    assert "its deadline of 0.2 s has passed" in (run.logs / "reaper.log").read_text()
+
+
+def test_without_an_owner_it_waits_for_the_deadline(run: RunDir) -> None:
+    reaper = start_reaper(run, None, 600)
+    wait_until(lambda: "watching" in (run.logs / "reaper.log").read_text(), 30, "the reaper does not watch")
+    assert reaper.identity.alive()
+    process.kill(reaper.identity)
+    reaper.popen.wait()
+
+
+def test_it_imports_next_to_nothing() -> None:
+    code = "import chaos.cluster.lifecycle.reaper, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"confluent_kafka", "pydantic", "psutil", "yaml", "pyarrow"} & set(loaded)

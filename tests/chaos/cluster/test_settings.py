@@ -1,0 +1,319 @@
+"""From what was asked for to a broker's settings, its ports, its state on file, and what its log tells."""
+
+from __future__ import annotations
+
+import dataclasses
+import socket
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import pytest
+
+from chaos.cluster import state
+from chaos.cluster.api import CAPABILITIES
+from chaos.cluster.brokers.jvm import Kafka
+from chaos.cluster.brokers.log import MOST_LINES, read_from, telling_lines
+from chaos.cluster.brokers.release import Release
+from chaos.cluster.deploy import check_disk
+from chaos.cluster.drivers import capabilities
+from chaos.cluster.metadata_mode import Metadata, choose
+from chaos.cluster.process import zookeeper
+from chaos.cluster.process.driver import lay_out
+from chaos.cluster.settings import ClusterSpec, Place, broker_settings, on_this_host, properties
+from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
+from chaos.install.java import Java
+from chaos.processes.ports import free_ports, is_free
+from chaos.processes.process import ProcessId, Spawned
+from chaos.run.directory import RunDir
+
+
+def test_only_processes_lose_their_logs_and_only_containers_their_interface() -> None:
+    of_processes = {"wipe", "cut_log", "limit_disk"}
+    assert capabilities("process") == {"kill", "stop", "start", "pause", "isolate"} | of_processes
+    assert capabilities("docker") == CAPABILITIES.keys() - of_processes
+
+
+def test_the_attached_driver_can_do_what_commands_are_given_for() -> None:
+    assert capabilities("attached", []) == set()
+    assert capabilities("attached", ["kill", "start", "pause"]) == {"kill", "start"}
+    assert capabilities("attached", ["pause", "resume", "stop"]) == {"pause", "stop"}
+
+
+def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UsageError, match="'moon'; known: attached, docker, process"):
+        capabilities("moon")
+
+
+@pytest.mark.parametrize(("brokers", "factor", "min_isr"), [(1, "1", "1"), (2, "2", "2"), (3, "3", "2"), (5, "3", "2")])
+def test_internal_topics_fit_the_cluster(brokers: int, factor: str, min_isr: str) -> None:
+    found = broker_settings(ClusterSpec(brokers), 1, on_this_host([1] * brokers, [2] * brokers))
+    assert found["offsets.topic.replication.factor"] == factor
+    assert found["transaction.state.log.replication.factor"] == factor
+    assert found["transaction.state.log.min.isr"] == min_isr
+    assert "offsets.topic.num.partitions" not in found and "broker.session.timeout.ms" not in found
+
+
+def test_the_user_overrides_defaults_but_not_what_the_driver_decides() -> None:
+    spec = ClusterSpec(2, config={"group.initial.rebalance.delay.ms": 3000, "auto.create.topics.enable": False})
+    found = broker_settings(spec, 2, on_this_host([11, 12], [21, 22]))
+    assert found["group.initial.rebalance.delay.ms"] == "3000"
+    assert found["auto.create.topics.enable"] == "false"
+    assert found["controller.quorum.voters"] == "1@127.0.0.1:21,2@127.0.0.1:22"
+    assert found["listeners"] == "CLIENT://127.0.0.1:12,CONTROLLER://127.0.0.1:22"
+
+
+@pytest.mark.parametrize("key", ["node.id", "log.dirs", "controller.quorum.voters", "advertised.listeners"])
+def test_what_the_driver_decides_is_refused_by_name(key: str) -> None:
+    with pytest.raises(UsageError, match=f"{key} is decided by Aftershock"):
+        ClusterSpec(config={key: "x"}).check()
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "chosen"),
+    [
+        ("2.8.2", None, "zookeeper"),
+        ("3.2.3", None, "zookeeper"),
+        ("3.3.2", None, "kraft"),
+        ("3.9.2", None, "kraft"),
+        ("3.9.2", "zookeeper", "zookeeper"),
+        ("4.0.2", None, "kraft"),
+        ("10.0.0", "kraft", "kraft"),
+    ],
+)
+def test_metadata_is_kept_where_the_release_can(version: str, asked: Metadata | None, chosen: Metadata) -> None:
+    assert choose(version, asked) == chosen
+    spec = ClusterSpec(kafka=version, metadata=asked)
+    spec.check()
+    assert spec.zookeeper == (chosen == "zookeeper")
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "says"),
+    [
+        ("2.7.2", None, "2.7.2 is too old; choose 2.8 or newer"),
+        ("2.8.2", "kraft", "since Kafka 3.3, and this is 2.8.2"),
+        ("4.0.2", "zookeeper", "4.0.2 has no ZooKeeper mode"),
+    ],
+)
+def test_what_a_release_cannot_is_refused(version: str, asked: Metadata | None, says: str) -> None:
+    with pytest.raises(UsageError, match=says) as error:
+        ClusterSpec(kafka=version, metadata=asked).check()
+    assert "\n" not in str(error.value)
+
+
+def test_with_zookeeper_a_broker_knows_its_number_and_the_server_and_nothing_of_a_quorum() -> None:
+    spec = ClusterSpec(2, "2.8.2")
+    found = broker_settings(spec, 2, on_this_host([11, 12]), zookeeper="127.0.0.1:31")
+    assert (found["broker.id"], found["zookeeper.connect"]) == ("2", "127.0.0.1:31")
+    assert (found["listeners"], found["listener.security.protocol.map"]) == (
+        "CLIENT://127.0.0.1:12",
+        "CLIENT:PLAINTEXT",
+    )
+    assert not found.keys() & {"node.id", "process.roles", "controller.quorum.voters", "controller.listener.names"}
+
+
+@pytest.mark.parametrize(
+    ("config", "session"),
+    [
+        ({}, "9000"),
+        ({"broker.session.timeout.ms": 2000}, "2000"),
+        ({"broker.session.timeout.ms": 2000, "zookeeper.session.timeout.ms": 3000}, "3000"),
+    ],
+)
+def test_a_session_is_as_long_with_zookeeper_as_without(config: dict[str, int], session: str) -> None:
+    spec = ClusterSpec(1, "2.8.2", config=config)
+    with_it = broker_settings(spec, 1, on_this_host([11]), zookeeper="127.0.0.1:31")
+    assert with_it["zookeeper.session.timeout.ms"] == session
+    without = broker_settings(ClusterSpec(1, config=config), 1, on_this_host([11], [21]))
+    assert without.get("zookeeper.session.timeout.ms") == (session if session == "3000" else None)
+
+
+@pytest.mark.parametrize(
+    ("kafka", "quorum"), [("4.3.1", ",CONTROLLER://h:23"), ("3.9.2", ",CONTROLLER://h:23"), ("3.8.1", "")]
+)
+def test_behind_a_switch_a_broker_listens_elsewhere_than_it_is_reached(kafka: str, quorum: str) -> None:
+    """Before 3.9 a controller's listener must not be advertised, and voters go by their list alone."""
+    own = {"CLIENT": "127.0.0.1:1", "PEERS": "127.0.0.1:2", "CONTROLLER": "127.0.0.1:3"}
+    found = broker_settings(ClusterSpec(1, kafka, switch=True), 1, [Place("h", 21, "h:23", "h:22", behind=own)])
+    assert found["listeners"] == "CLIENT://127.0.0.1:1,PEERS://127.0.0.1:2,CONTROLLER://127.0.0.1:3"
+    assert found["advertised.listeners"] == f"CLIENT://h:21,PEERS://h:22{quorum}"
+    assert found["controller.quorum.voters"] == "1@h:23"
+    assert found["inter.broker.listener.name"] == "PEERS"
+
+
+def test_zookeeper_listens_on_loopback_only_and_has_no_admin_server() -> None:
+    found = zookeeper.settings(31)
+    assert (found["clientPortAddress"], found["clientPort"], found["admin.enableServer"]) == (
+        "127.0.0.1",
+        "31",
+        "false",
+    )
+
+
+DUMP = """SessionTracker dump:
+Session Sets (2)/(1):
+ephemeral nodes dump:
+Sessions with Ephemerals (2):
+0x100000000000001:
+\t/controller
+\t/brokers/ids/1
+0x100000000000002:
+\t/brokers/ids/12
+Connections dump:
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [(DUMP, {1, 12}), ("ephemeral nodes dump:\n", set()), ("", None), ("dump is not executed because", None)],
+)
+def test_who_is_registered_is_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, said: str, known: object) -> None:
+    monkeypatch.setattr(zookeeper, "_ask", lambda server, word: said)
+    assert zookeeper.registered(state.ZooKeeperState(host="127.0.0.1", port=1, log="x")) == known
+
+
+def test_fixed_ports_count_up() -> None:
+    spec = ClusterSpec(3, config={"listeners": "PLAINTEXT://127.0.0.1:19092"})
+    assert spec.fixed_ports() == [19092, 19093, 19094]
+
+
+@pytest.mark.parametrize(
+    "listeners", ["PLAINTEXT://0.0.0.0:9092", "9092", "X://127.0.0.1:0", "X://127.0.0.1:65534", 9092]
+)
+def test_listeners_elsewhere_are_refused(listeners: str | int) -> None:
+    with pytest.raises(UsageError, match="listeners is"):
+        ClusterSpec(3, config={"listeners": listeners}).check()
+
+
+def test_a_properties_file_says_what_it_was_given() -> None:
+    text = properties({"a.b": "c:d=e #f", "back": "\\n", "two": "x\ny", "umlaut": "ä😀"})
+    assert text == "a.b=c\\:d\\=e\\ \\#f\nback=\\\\n\ntwo=x\\ny\numlaut=\\u00e4\\ud83d\\ude00\n"
+
+
+def test_free_ports_are_distinct_and_clear_of_outgoing_connections() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20 and all(is_free(port) for port in ports)
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        assert not is_free(server.getsockname()[1])
+        assert client.getsockname()[1] not in ports
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Release:
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    (storage / "meta.properties").write_text("node.id=1\ncluster.id=x\ndirectory.id=y\nversion=1\n")
+    (storage / "bootstrap.checkpoint").write_bytes(b"\0\1")
+    return Release(Kafka("4.3.1", Java(Path("java"), 17, "17"), ""), storage)
+
+
+def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: RunDir, release: Release) -> None:
+    me = ProcessId.current()
+    made = lay_out(run, ClusterSpec(3), release, me, me, 60)
+    metas = [(run.path / b.data / "meta.properties").read_text() for b in made.brokers]
+    assert [f"node.id={i}\n" in meta for i, meta in enumerate(metas, 1)] == [True] * 3
+    assert all(f"cluster.id={made.cluster_id}\n" in meta for meta in metas)
+    assert len({meta.split("directory.id=")[1] for meta in metas}) == 3
+    assert state.load(run) == made
+    assert not any(b.process for b in made.brokers)
+    with pytest.raises(ClusterError, match="no broker 4; there are 1, 2, 3"):
+        made.broker(4)
+
+
+def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: RunDir, release: Release) -> None:
+    me = ProcessId.current()
+    made = lay_out(run, ClusterSpec(2, "2.8.2"), dataclasses.replace(release, storage=None), me, me, 60)
+    assert made.zookeeper is not None
+    assert f"clientPort={made.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
+    settings = (run.brokers / "2" / "server.properties").read_text()
+    assert f"zookeeper.connect=127.0.0.1\\:{made.zookeeper.port}\n" in settings
+    assert not any((run.path / str(b.data)).exists() for b in made.brokers)
+    assert state.load(run) == made
+
+
+def test_a_fixed_port_that_is_taken_is_named(run: RunDir, release: Release) -> None:
+    me = ProcessId.current()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        spec = ClusterSpec(1, config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
+        with pytest.raises(MachineError, match=f"port {port} on 127.0.0.1 is taken"):
+            lay_out(run, spec, release, me, me, 60)
+
+
+def test_too_little_room_on_disk_is_refused(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_disk(run)
+    monkeypatch.setattr("chaos.cluster.deploy.NEEDED_DISK_BYTES", 2**80)
+    with pytest.raises(MachineError, match="MiB are free at"):
+        check_disk(run)
+
+
+def test_a_missing_or_damaged_state_is_one_line(run: RunDir) -> None:
+    with pytest.raises(RunDirError, match="is missing"):
+        state.load(run)
+    for text, message in [("{", "damaged"), ('{"kafka": 4}', "is damaged or of another version"), ("[]", "damaged")]:
+        run.cluster.write_text(text)
+        with pytest.raises(RunDirError, match=message) as error:
+            state.load(run)
+        assert "\n" not in str(error.value)
+
+
+LOG = """[t] [main] [INFO] kafka - starting
+[t] [main] [ERROR] kafka.Kafka$ - Exiting Kafka due to fatal exception
+org.apache.kafka.common.config.ConfigException: Invalid value many
+\tat org.apache.kafka.Config.parse(Config.java:1)
+Caused by: java.lang.NumberFormatException: many
+\t... 12 more
+[t] [main] [INFO] kafka - shut down
+"""
+
+
+def test_errors_and_their_exceptions_tell_most() -> None:
+    assert [line.split(" - ")[-1] for line in telling_lines(LOG)] == [
+        "Exiting Kafka due to fatal exception",
+        "org.apache.kafka.common.config.ConfigException: Invalid value many",
+        "Caused by: java.lang.NumberFormatException: many",
+    ]
+
+
+def test_a_jvm_that_cannot_start_says_why_on_its_second_line() -> None:
+    assert telling_lines("Error occurred during initialization of VM\nToo small maximum heap\n") == [
+        "Error occurred during initialization of VM",
+        "Too small maximum heap",
+    ]
+
+
+def test_without_errors_the_last_lines_tell() -> None:
+    assert telling_lines("\n".join(f"line {i}" for i in range(50)))[-1] == "line 49"
+    assert len(telling_lines("x\n" * 50)) == MOST_LINES
+    assert len(telling_lines("[ERROR] " + "x" * 10_000)[0]) < 400
+
+
+def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "broker-1.log"
+    assert read_from(log, 0) == ""
+    log.write_text("before\nnow ü\n")
+    assert read_from(log, len("before\n")) == "now ü\n"
+
+
+@pytest.mark.parametrize("kafka", ["4.3.1", "2.8.2"])
+def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
+    run: RunDir,
+    release: Release,
+    sleeper: Callable[..., Spawned],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kafka: str,
+) -> None:
+    me = ProcessId.current()
+    made = lay_out(run, ClusterSpec(1, kafka), dataclasses.replace(release, storage=None), me, me, 60)
+    (down,), server = made.brokers, made.zookeeper
+    refused: list[set[int]] = []
+
+    def spy(count: int, but: Collection[int] = ()) -> list[int]:
+        refused.append(set(but))
+        return free_ports(count, but)
+
+    monkeypatch.setattr("chaos.cluster.deploy.free_ports", spy)
+    sleeper("reaper")  # the run lives, though nothing listens on its ports
+    lay_out(RunDir.create(tmp_path, "another"), ClusterSpec(1), release, me, me, 60)
+    assert {down.port, server.port if server else down.controller_port} <= refused[0]

@@ -1,0 +1,126 @@
+"""Brokers that keep their metadata in ZooKeeper: deployed, broken, mended, and gone afterwards, all of them."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from chaos.cluster import deploy
+from chaos.cluster.process import zookeeper
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import ClusterError
+from chaos.faults import probe
+from chaos.kafka.client import Kafka
+from chaos.kafka.metadata_merge import PartitionState
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+from chaos.wait import wait_until
+from tests.chaos.cluster.test_process import seen, write
+from tests.chaos.conftest import roles
+
+pytestmark = pytest.mark.kafka
+
+SHORT_SESSION = {"zookeeper.session.timeout.ms": 3000}
+
+
+def state_of(kafka: Kafka, partition: str) -> PartitionState:
+    metadata = kafka.metadata()
+    assert metadata is not None
+    return metadata.partitions[partition]
+
+
+def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: RunDir) -> None:
+    said: list[str] = []
+    spec = ClusterSpec(3, "2.8.2", config=SHORT_SESSION)
+    deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), 600, said.append)
+    assert said[-1] == "starting 3 brokers of Kafka 2.8.2 with ZooKeeper"
+    assert roles(run) == ["broker-1", "broker-2", "broker-3", "reaper", "zookeeper"]
+    assert seen(deployed) == {1, 2, 3}
+
+    cluster = ProcessCluster.attach(run)
+    server = cluster.state.zookeeper
+    assert server is not None and server.alive
+    assert zookeeper.registered(server) == {1, 2, 3}
+    write(cluster, "orders")
+    kafka = Kafka(cluster.bootstrap)
+    wait_until(lambda: not kafka.unhealthy(["orders/0"]), 60, lambda: f"{kafka.unhealthy(['orders/0'])}")
+
+    before = state_of(kafka, "orders/0")
+    cluster.kill_broker(before.leader)
+    cluster.start_broker(before.leader)
+    after = state_of(kafka, "orders/0")
+    assert after.leader != before.leader and after.leader_epoch > before.leader_epoch
+    wait_until(lambda: not kafka.unhealthy(["orders/0"]), 60, lambda: f"{kafka.unhealthy(['orders/0'])}")
+
+    cluster.pause_broker(2)
+    with pytest.raises(TimeoutError):
+        probe.answer_s(*cluster.address(2), 0.5)
+    wait_until(lambda: seen(cluster) == {1, 3}, 60, "the paused broker is still listed")
+    cluster.resume_broker(2)
+    wait_until(lambda: seen(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
+
+    cluster.stop_broker(3)
+    assert "shut down completed" in (run.logs / "broker-3.log").read_text()
+    cluster.start_broker(3)
+
+    for broker in cluster.broker_ids:
+        cluster.kill_broker(broker)
+    cluster.start_brokers(cluster.broker_ids)
+    write(cluster, "after-all-were-killed")
+
+    cluster.destroy()
+    assert roles(run) == [] and not run.brokers.exists() and not server.alive
+    kafka.close()
+
+
+def test_a_broker_that_was_killed_is_started_when_its_session_has_ended(run: RunDir) -> None:
+    long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to come to its registration
+    cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=long), ProcessId.current(), 600)
+    server = cluster.state.zookeeper
+    assert server is not None
+    cluster.kill_broker(1)
+    assert zookeeper.registered(server) == {1}
+    cluster.start_broker(1)
+    assert zookeeper.registered(server) == {1}
+    assert "NodeExists" not in (run.logs / "broker-1.log").read_text()
+
+
+def test_the_cluster_s_own_id_is_on_file(run: RunDir) -> None:
+    cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
+    assert len(cluster.state.cluster_id) == 22
+    assert ProcessCluster.attach(run).state == cluster.state
+    assert cluster.state.cluster_id in (run.logs / "broker-1.log").read_text()
+    cluster.end_brokers()
+    assert roles(run) == ["reaper"] and not run.brokers.exists()
+
+
+def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose = deploy.choose_ports
+    with socket.create_server(("127.0.0.1", 0)) as somebody:
+        taken = somebody.getsockname()[1]
+        ports = iter([[choose(ClusterSpec(1), 0)[0], taken]])
+        monkeypatch.setattr(deploy, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
+        cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
+    assert cluster.state.zookeeper is not None and cluster.state.zookeeper.port != taken
+    assert roles(run) == ["broker-1", "reaper", "zookeeper"]
+
+
+def test_without_its_zookeeper_a_broker_is_not_started(run: RunDir) -> None:
+    cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=SHORT_SESSION), ProcessId.current(), 600)
+    cluster.kill_broker(1)
+    server = cluster.state.zookeeper
+    assert server is not None and server.process is not None
+    server.process.identity.signal(9)
+    wait_until(lambda: not server.alive, 10, "it does not end")
+    with pytest.raises(ClusterError, match="the run's ZooKeeper is gone"):
+        cluster.start_broker(1)
+
+
+def test_a_release_that_could_do_without_runs_with_it_when_asked(run: RunDir) -> None:
+    spec = ClusterSpec(1, "3.9.2", metadata="zookeeper")
+    cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
+    assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()
+    assert roles(run) == ["broker-1", "reaper", "zookeeper"]
+    write(cluster, "orders")

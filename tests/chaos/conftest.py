@@ -1,0 +1,52 @@
+"""Runs that leave nothing behind, and processes to put into them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chaos.processes.process import ProcessId, Spawned, spawn
+from chaos.processes.process_table import end_run, find_marked
+from chaos.run.directory import RunDir
+
+Start = Callable[..., Spawned]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[RunDir]:
+    run = RunDir.create(tmp_path, f"run of {tmp_path.name}")
+    yield run
+    end_run(run.path)
+
+
+@pytest.fixture
+def sleeper(run: RunDir) -> Iterator[Start]:
+    """Starts marked processes that do nothing, for long."""
+    started: list[Spawned] = []
+
+    def start(role: str = "sleeper", owner: ProcessId | None = None, of: RunDir = run) -> Spawned:
+        started.append(spawn(["sleep", "600"], run=of, role=role, owner=owner, log=None))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.popen.kill()
+        one.popen.wait()
+
+
+@pytest.fixture
+def other_owner() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that can own something and be killed for it; it is not marked itself."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def roles(run: RunDir) -> list[str]:
+    """What lives of this run."""
+    return [m.role for m in find_marked() if m.run_dir == run.path]

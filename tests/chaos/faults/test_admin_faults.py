@@ -1,0 +1,140 @@
+"""Each fault of topics, groups and leaders on a real cluster: done, proven from outside, and healed twice over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.drive.observer import Observer
+from chaos.errors import ClusterError, FaultError
+from chaos.faults import FAULTS, World
+from chaos.kafka import admin
+from chaos.kafka.client import Kafka
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+from chaos.scenario import parse
+from chaos.wait import wait_until
+
+pytestmark = pytest.mark.kafka
+
+SCENARIO = """
+title: every fault of an administrator
+topics:
+  - {name: orders, partitions: 2, replication_factor: 2}
+  - {name: returns, partitions: 1, replication_factor: 3, later: true, config: {min.insync.replicas: 2}}
+producers: [{name: shop, topic: orders}]
+consumers: [{mode: assign, name: replay, group: replay, topics: [orders]}]
+faults:
+  - {name: more, kind: topic.add_partitions, target: {topic: orders}, to: 3, when: {at: 0s}}
+  - {name: make, kind: topic.create, target: {topic: returns}, when: {at: 0s}}
+  - {name: set, kind: topic.config, target: {topic: orders}, settings: {retention.ms: 3600000}, when: {at: 0s}}
+  - {name: cut, kind: topic.delete_records, target: {partition: orders/0}, leave: 3, when: {at: 0s}}
+  - {name: reset, kind: group.reset_offsets, target: {group: replay}, to: latest, when: {at: 0s}}
+  - {name: forget, kind: group.delete_offsets, target: {group: replay}, when: {at: 0s}}
+  - {name: again, kind: group.reset_offsets, target: {group: replay}, to: 4, when: {at: 0s}}
+  - {name: drop, kind: group.delete, target: {group: replay}, when: {at: 0s}}
+  - {name: move, kind: partition.reassign, target: {partition: orders/1}, when: {at: 0s}}
+  - {name: prefer, kind: election.preferred, target: {topic: orders}, when: {at: 0s}}
+  - {name: force, kind: election.unclean, target: {partition: orders/0}, when: {at: 0s}}
+  - {name: delete, kind: topic.delete, target: {topic: returns}, when: {at: 0s}}
+"""
+RECORDS = 10
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    scenario = parse(SCENARIO, "admin.yaml")
+    run = RunDir.create(tmp_path_factory.mktemp("runs"), "admin-faults")
+    cluster = ProcessCluster.deploy(run, ClusterSpec(3), ProcessId.current(), 600)
+    try:
+        kafka = Kafka(cluster.bootstrap)
+        admin.create_topic(kafka, "orders", 2, 2, {})
+        producer = Producer({"bootstrap.servers": cluster.bootstrap})
+        for _ in range(RECORDS):
+            producer.produce("orders", b"x", partition=0)
+            producer.produce("orders", b"x", partition=1)
+        assert producer.flush(30) == 0
+        (run.ledger).mkdir(exist_ok=True)
+        with Observer(run, lambda: Kafka(cluster.bootstrap), ["orders/0", "orders/1"], ["replay"], ["returns"]) as seen:
+            wait_until(lambda: seen.metadata, 30, "nothing is observed")
+            yield World(scenario, cluster, SimpleNamespace(), seen, kafka, random.Random(1))  # type: ignore[arg-type]
+        kafka.close()
+    finally:
+        cluster.destroy()
+
+
+def fault(world: World, name: str) -> Any:
+    spec = next(f for f in world.scenario.faults if f.name == name)
+    return FAULTS[spec.kind](spec)
+
+
+def go(world: World, name: str) -> str:
+    """Inject, wait for the proof, heal twice; returns the proof."""
+    one = fault(world, name)
+    assert one.proof(world) is None, "a proof before the fault proves nothing"
+    assert one.heal(world) == "nothing to heal"
+    one.inject(world)
+    proof = wait_until(lambda: one.proof(world), 30, f"{name} is not proven")
+    assert one.heal(world) == one.heal(world)
+    assert one.resolved
+    return str(proof)
+
+
+def test_topics_change_while_they_are_used(world: World) -> None:
+    assert go(world, "more") == "orders has 3 partitions, all led"
+    wait_until(lambda: "orders/2" in world.observer.partitions(), 10, "the observer does not follow it")
+    assert go(world, "make") == "returns is there with 1 partitions"
+    wait_until(lambda: "returns/0" in world.observer.partitions(), 10, "the observer does not follow it")
+    assert go(world, "set") == "orders has retention.ms=3600000"
+    assert admin.settings(world.kafka, "orders", ["retention.ms"])["retention.ms"] == ("604800000", False)
+    with pytest.raises(ClusterError, match="InvalidPartitions"):
+        fault(world, "more").inject(world)
+
+
+def test_records_are_deleted_up_to_an_offset(world: World) -> None:
+    assert go(world, "cut") == f"orders/0 begins at offset {RECORDS - 3}"
+    with pytest.raises(FaultError, match="no record below"):
+        fault(world, "cut").inject(world)
+
+
+def test_offsets_of_a_group_are_reset_and_deleted(world: World) -> None:
+    with pytest.raises(FaultError, match="nothing"):
+        fault(world, "drop").inject(world)
+    go(world, "reset")
+    assert world.kafka.committed("replay", ["orders/0", "orders/1"]) == {"orders/0": RECORDS, "orders/1": RECORDS}
+    go(world, "forget")
+    assert world.kafka.committed("replay", ["orders/0", "orders/1"]) == {}
+    go(world, "again")
+    assert "Dead" in go(world, "drop")
+
+
+def test_a_partition_moves_and_its_preferred_replica_is_elected(world: World) -> None:
+    before = world.kafka.metadata()
+    assert before
+    assert "all in sync" in go(world, "move")
+    moved = wait_until(lambda: world.observer.partition("orders/1"), 10, "orders/1 is not seen")
+    assert moved.replicas != before.partitions["orders/1"].replicas
+    if moved.leader != moved.replicas[0]:
+        assert "the preferred one" in go(world, "prefer")
+    with pytest.raises(FaultError, match="already"):
+        fault(world, "prefer").inject(world)
+
+
+def test_a_partition_that_is_led_is_not_elected_by_force(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chaos.faults.leaders.LEADERLESS_S", 1.0)
+    with pytest.raises(FaultError, match="nothing to elect"):
+        fault(world, "force").inject(world)
+
+
+def test_a_topic_is_deleted_and_made_again(world: World) -> None:
+    one = fault(world, "delete")
+    one.inject(world)
+    wait_until(lambda: one.proof(world), 30, "the topic is still there")
+    assert one.heal(world) == one.heal(world) == "returns is there again, empty"

@@ -1,0 +1,57 @@
+"""Faults of groups without a cluster: which topics a group reads, and what the ledger is told of its offsets."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.faults.groups import DeleteOffsets, ResetOffsets, topics_of
+from chaos.kafka import admin
+from chaos.scenario import Scenario
+from chaos.scenario.faults import admin as specs
+from chaos.scenario.triggers import Target, Trigger
+
+SCENARIO = Scenario.model_validate(
+    {
+        "title": "groups",
+        "topics": [{"name": name} for name in ("orders-eu", "orders-us", "refunds", "out")],
+        "producers": [{"name": "shop", "topic": "orders-eu"}],
+        "consumers": [
+            {"mode": "subscribe", "name": "named", "group": "named", "topics": ["refunds"]},
+            {"mode": "subscribe", "name": "more", "group": "named", "topics": ["out"]},
+            {"mode": "subscribe", "name": "matching", "group": "matching", "pattern": "orders-.*"},
+            {"mode": "assign", "name": "replay", "group": "replay", "topics": ["orders-us"]},
+            {"mode": "assign", "name": "alone", "topics": ["out"]},
+        ],
+        "processors": [{"name": "copy", "group": "copies", "topics": ["orders-eu"], "to": "out"}],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "topics"),
+    [
+        ("named", {"refunds", "out"}),
+        ("matching", {"orders-eu", "orders-us"}),
+        ("replay", {"orders-us"}),
+        ("copies", {"orders-eu"}),
+        ("nobody's", set()),
+    ],
+)
+def test_the_topics_of_a_group_are_what_all_its_readers_read(group, topics):
+    assert topics_of(group, SimpleNamespace(scenario=SCENARIO)) == topics
+
+
+def test_the_audit_is_told_where_a_fault_put_the_offsets(monkeypatch):
+    monkeypatch.setattr(admin, "commit", lambda kafka, group, offsets: None)
+    monkeypatch.setattr(admin, "delete_offsets", lambda kafka, group, offsets: None)
+    kafka = SimpleNamespace(
+        start_offsets=lambda names: dict.fromkeys(names, 2), committed=lambda group, names: dict.fromkeys(names, 9)
+    )
+    observer = SimpleNamespace(partitions=lambda topics: [f"{topic}/0" for topic in sorted(topics)])
+    world = SimpleNamespace(scenario=SCENARIO, kafka=kafka, observer=observer)
+    common = {"name": "move", "target": Target(group="named"), "when": Trigger(at=0)}
+    reset = ResetOffsets(specs.ResetOffsets(kind="group.reset_offsets", to="earliest", **common))
+    delete = DeleteOffsets(specs.DeleteOffsets(kind="group.delete_offsets", **common))
+    for one, offset in ((reset, 2), (delete, None)):
+        one.inject(world)
+        assert one.told == {"offsets": {"out/0": offset, "refunds/0": offset}}

@@ -1,0 +1,591 @@
+"""Gates: what makes no sense is refused, what is shown is decided, and what is not known is never green."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chaos.clients import environment
+from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
+from chaos.gate import baseline, matrix, ranks, running
+from chaos.gate.judge import Judged
+from chaos.gate.model import find, load, parse, passes_for, shipped
+from chaos.gate.result import Result, Run, Time
+from chaos.incident.lab import Trial
+from chaos.incident.outcome import Seen
+from chaos.run.directory import RunDir
+from tests.chaos.incident.test_bundle import a_run
+
+GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
+ATTACHED = {"cluster.driver": "attached", "cluster.bootstrap": "a:1"}
+AGAINST = {"against": {"kafka": "3.9.2"}}
+
+
+def gate(**changes: Any):
+    return parse(yaml.safe_dump({**GATE, **changes}), "GATE.yaml")
+
+
+def cells(**changes: Any):
+    return matrix.cells(gate(**changes), Path())
+
+
+def time(value_us: float, metric: str = "produce_unavailability", stat: str = "max") -> Time:
+    return Time(metric=metric, scope="orders", fault="kill", stat=stat, value_us=round(value_us))
+
+
+def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 0.03, salt: str = "") -> list[Run]:
+    """Runs that all have this verdict, and take about so long."""
+    draw = random.Random(f"{us}{salt}")
+    return [
+        Run(
+            n=n,
+            seed=n,
+            verdict=verdict,  # type: ignore[arg-type]
+            sentence=f"it is {verdict}",
+            times=[time(us * draw.lognormvariate(0, sigma))] if us else [],
+        )
+        for n in range(1, count + 1)
+    ]
+
+
+def judged(by_cell: dict[int, list[Run]], stored: Result | None = None, **changes: Any) -> Result:
+    given = gate(**changes)
+    found = matrix.cells(given, Path())
+    pairs = baseline.pairs(given, found, stored)
+    return Judged(given, "g", "command", 7, found, pairs, stored).result(by_cell)
+
+
+# what makes no sense
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scenarios": []}, "the gate has no cells: scenarios is empty"),
+        ({"kafka": []}, "the gate has no cells: kafka is empty"),
+        ({"settings": {}}, "the gate has no cells: settings is empty"),
+        ({"exclude": [{"scenario": "leader-kill"}]}, "the gate has no cells: everything is excluded"),
+        ({"kafka": ["4.9.9"]}, r"Kafka 4.9.9 is not in releases.yaml .*did you mean"),
+        ({"clients": ["1.0.0"]}, "confluent-kafka 1.0.0 is not in releases.yaml"),
+        ({"kafka": ["4.3.1", "4.3.1"]}, "duplicate cells: kafka names 4.3.1 twice"),
+        ({"scenarios": ["leader-kill", "leader-kill"]}, "duplicate cells: scenarios names leader-kill twice"),
+        (
+            {"settings": {"a": {}, "b": {"set": {"cluster.brokers": 3}}}},
+            "duplicate cells: .*, a and .*, b run the same",
+        ),
+        ({"scenarios": ["leader-kil"]}, "did you mean leader-kill"),
+        ({"scenarios": ["none.yaml"]}, "there is no scenario file none.yaml"),
+        (
+            {"scenarios": ["acks1-leader-kill"]},
+            "has variants, .* acks1-leader-kill/acks-1 or acks1-leader-kill/acks-all",
+        ),
+        ({"scenarios": ["leader-kill/acks-1"]}, "no variant 'acks-1'"),
+        ({"settings": {"a": {"set": {"producers.shp.config.acks": 1}}}}, "did you mean shop"),
+        ({"settings": {"a": {"set": {"producers.shop.config.ackz": 1}}}}, "producers.shop.config.ackz: No such"),
+        ({"scenarios": ["clean-run"], "kafka": None, "settings": {"a": {"set": ATTACHED}}}, "bring their own"),
+        ({"settings": {"a": {"expect": {"lost_wrte": 0}}}}, "lost_wrte: unknown key"),
+        ({"time": {"only": ["recovery"]}}, "there is no time 'recovery' to judge; known are produce_unavailability"),
+        ({"time": {"scenarios": ["leader-kil"]}}, "time.scenarios: leader-kil is none of the gate's, which are"),
+        ({"time": {"margin": 0.5}}, "time.margin: .*greater than or equal to 1"),
+        ({"integrity": {"below": 0.05}}, "takes 59 passes of each cell; repeat is 8"),
+        ({"repeat": 0}, "repeat: "),
+        ({"against": {}}, "against: name one of"),
+        ({"against": {"kafka": "3.9.2", "client": "2.5.0"}}, "one value of one axis"),
+        ({"colour": "red"}, "colour: unknown key"),
+    ],
+)
+def test_a_gate_that_makes_no_sense_is_one_line_before_anything_runs(changes, said):
+    with pytest.raises((UsageError, ScenarioError), match=said) as refused:
+        cells(**changes)
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "is not a gate: it must be a mapping"),
+        ("title: [", "is not valid YAML"),
+        ("title: a\ntitle: b", "given twice"),
+        ("title: a", "scenarios: is required"),
+    ],
+)
+def test_a_file_that_is_no_gate_is_told(text, said):
+    with pytest.raises(ScenarioError, match=said):
+        parse(text, "GATE.yaml")
+
+
+def test_a_gate_that_is_not_there_is_told_with_those_that_are(tmp_path):
+    with pytest.raises(ScenarioError, match=r"upgrade-3\.9-to-4\.3"):
+        find(str(tmp_path / "none.yaml"))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_gate_has_cells_and_something_to_hold_them_against(name):
+    given = load(shipped()[name])
+    found = matrix.cells(given, shipped()[name].parent)
+    pairs = baseline.pairs(given, found, None)
+    assert len(pairs) == len(found) / 2
+    tests = 12 * len(pairs)  # about as many times as a cell has
+    assert given.repeat >= ranks.needed(1 - given.time.confidence, tests), "else it could never show a slower time"
+
+
+# the matrix
+
+
+def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_really_runs():
+    found = cells(
+        clients=["2.5.0", environment.own()],
+        settings={
+            "acks-1": {"set": {"producers.shop.config.acks": 1}, "expect": {"lost_write": {"min": 0}}},
+            "as-is": {},
+        },
+        exclude=[{"kafka": "3.9.2", "settings": "acks-1"}],
+    )
+    assert [(c.number, c.key.kafka, c.key.client, c.key.settings) for c in found] == [
+        (1, "3.9.2", "2.5.0", "as-is"),
+        (2, "3.9.2", environment.own(), "as-is"),
+        (3, "4.3.1", "2.5.0", "acks-1"),
+        (4, "4.3.1", "2.5.0", "as-is"),
+        (5, "4.3.1", environment.own(), "acks-1"),
+        (6, "4.3.1", environment.own(), "as-is"),
+    ]
+    three = found[2].subject.scenario
+    assert (three.cluster.kafka, three.clients.confluent_kafka) == ("4.3.1", "2.5.0")
+    assert three.producers[0].config["acks"] == 1
+    assert three.expect.lost_write.words() == "any number"
+    assert found[3].subject.scenario.expect.lost_write.words() == "0"
+    setups = [one.setup for one in found]
+    assert setups[2] == setups[4] != setups[0] == setups[1] == setups[3] == setups[5], "releases are no part of it"
+
+
+def test_two_files_of_one_name_would_be_one_cell(tmp_path):
+    text = (Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text()
+    for folder, words in (("a", text), ("b", text + "seed: 7\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.yaml").write_text(words)
+    with pytest.raises(UsageError, match="two scenario files are called mine"):
+        matrix.cells(gate(scenarios=["a/mine.yaml", "b/mine.yaml"], kafka=["4.3.1"]), tmp_path)
+
+
+def test_a_scenario_file_lies_beside_its_gate(tmp_path):
+    (tmp_path / "mine.yaml").write_text((Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text())
+    assert [c.key.scenario for c in matrix.cells(gate(scenarios=["mine.yaml"]), tmp_path)] == ["mine"] * 2
+
+
+# the statistic
+
+
+def test_a_time_beyond_the_margin_is_shown_and_one_just_within_is_not():
+    then = [1_000_000 + i for i in range(8)]
+    beyond, _ = ranks.beyond([1_300_000 + i for i in range(8)], then, 1.25, 0)
+    assert beyond == pytest.approx(ranks.smallest(8, 8)) == pytest.approx(1 / math.comb(16, 8))
+    near, within = ranks.beyond([1_200_000 + i for i in range(8)], then, 1.25, 0)
+    assert near == 1 and within == pytest.approx(ranks.smallest(8, 8))
+
+
+def test_ties_count_against_what_is_to_be_shown():
+    assert ranks.greater([5] * 6, [5] * 6) == 1
+    assert ranks.beyond([1250] * 6, [1000] * 6, 1.25, 0)[0] == 1
+    assert ranks.beyond([1251] * 6, [1000] * 6, 1.25, 0)[0] == pytest.approx(1 / math.comb(12, 6))
+
+
+def test_below_the_resolution_a_difference_means_nothing():
+    assert ranks.beyond([2000] * 6, [100] * 6, 1.25, 2000)[0] == 1
+
+
+def test_holm_keeps_the_chance_of_any_false_alarm():
+    assert ranks.holm([0.01, 0.04, 0.03, 0.005], 0.05) == [True, False, False, True]
+    assert ranks.holm([0.012, 0.016, 0.025, 0.05], 0.05) == [True, True, True, True]
+    assert ranks.holm([], 0.05) == []
+
+
+@pytest.mark.parametrize(("alpha", "tests", "n"), [(0.05, 1, 3), (0.05, 12, 5), (0.05, 60, 7)])
+def test_how_many_values_it_takes_is_known_beforehand(alpha, tests, n):
+    assert ranks.needed(alpha, tests) == n
+    assert ranks.smallest(n, n) <= alpha / tests < ranks.smallest(n - 1, n - 1)
+
+
+def test_false_alarms_are_as_rare_as_stated_and_twice_the_time_is_found():
+    """At the margin itself, the worst that is allowed, the test errs in fewer than alpha of cases."""
+    draw = random.Random(1)
+
+    def sample(scale: float) -> list[int]:
+        return [round(1e6 * scale * draw.lognormvariate(0, 0.2)) for _ in range(8)]
+
+    def shown(now: float, margin: float, alpha: float, times: int) -> float:
+        found = [ranks.greater(sample(now), [margin * y for y in sample(1)]) <= alpha for _ in range(times)]
+        return statistics.mean(found)
+
+    assert shown(1.25, 1.25, 0.05, 200) < 0.09
+    assert shown(1, 1.25, 0.005, 100) == 0
+    assert shown(2, 1.25, 0.005, 60) > 0.8
+
+
+# the decision
+
+
+def test_clean_cells_pass_and_say_what_that_is_worth():
+    found = judged({1: runs(), 2: runs(salt="b")}, **AGAINST)
+    assert found.verdict == "pass"
+    assert "0 of 8 runs broke the contract, so fewer than 31.2 % do, at 95 %" in found.cells[1].sentence
+    assert [(c.cell, c.against, c.mark) for c in found.comparisons] == [(2, "Kafka 3.9.2", "within")]
+    assert [cell.reference for cell in found.cells] == [True, False]
+
+
+def test_fifty_passes_are_worth_5_8_percent():
+    found = judged({1: runs(50), 2: runs(50)}, repeat=50, integrity={"below": 0.06})
+    assert "0 of 50 runs broke the contract, so fewer than 5.8 % do" in found.cells[0].sentence
+    assert found.verdict == "pass" and "Times were not judged" in found.sentence
+    assert passes_for(0.06) == 49
+
+
+def test_one_broken_contract_fails_the_gate_however_many_held():
+    found = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="fail")]}, **AGAINST)
+    assert (found.verdict, [cell.verdict for cell in found.cells]) == ("fail", ["pass", "fail"])
+    assert "1 of 8 runs broke the contract: it is fail" in found.cells[1].sentence
+    assert "1 failed: leader-kill, Kafka 4.3.1" in found.sentence
+
+
+def test_a_slower_time_fails_and_a_near_miss_does_not():
+    slower = judged({1: runs(us=5e6), 2: runs(us=8e6)}, **AGAINST)
+    assert (slower.verdict, slower.comparisons[0].mark) == ("fail", "slower")
+    assert "Slower: produce unavailability max of orders after kill, 1.6" in slower.cells[1].sentence
+    near = judged({1: runs(us=5e6), 2: runs(us=5.7e6)}, **AGAINST)
+    assert (near.verdict, near.comparisons[0].mark) == ("pass", "within")
+    wide = judged({1: runs(us=5e6), 2: runs(us=8e6)}, time={"margins": {"produce_unavailability": 2}}, **AGAINST)
+    assert wide.verdict == "pass"
+
+
+def test_times_of_a_scenario_that_are_not_asked_for_neither_fail_nor_are_missed():
+    two = {"scenarios": ["leader-kill", "clean-run"], **AGAINST}
+    numbers = {(c.key.scenario, c.key.kafka): c.number for c in cells(**two)}
+    slow = {n: runs(us=20e6 if name == ("clean-run", "4.3.1") else 5e6) for name, n in numbers.items()}
+    assert judged(slow, **two).verdict == "fail"
+    found = judged(slow, **two, time={"scenarios": ["leader-kill"]})
+    assert found.verdict == "pass" and {c.cell for c in found.comparisons} == {numbers["leader-kill", "4.3.1"]}
+    assert judged(slow, **two, time={"scenarios": ["clean-run"]}).verdict == "fail"
+
+
+def test_a_time_that_scatters_across_the_margin_is_named_and_open_or_not_known_as_was_asked():
+    wide = {1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}
+    times = {
+        n: [r.model_copy(update={"times": [*r.times, time(5e6 + r.n, "isr_recovery")]}) for r in wide[n]] for n in wide
+    }
+    found = judged(times, **AGAINST)
+    assert (found.verdict, [c.mark for c in found.comparisons]) == ("pass", ["undecided", "within"])
+    assert "1 within the margin, 1 open" in found.sentence
+    strict = judged(times, time={"undecided": "inconclusive"}, **AGAINST)
+    assert strict.verdict == "inconclusive" and "Not known: produce unavailability" in strict.cells[1].sentence
+
+
+def test_a_cell_of_which_no_time_at_all_could_be_shown_is_not_green():
+    found = judged({1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}, **AGAINST)
+    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "undecided")
+    assert "of 1 times none is shown to be within its margin, nor beyond it" in found.cells[1].sentence
+
+
+def test_too_few_repeats_are_said_and_never_green():
+    found = judged({1: runs(2, us=5e6), 2: runs(2, us=50e6)}, repeat=2, **AGAINST)
+    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "too few")
+    assert found.notes == [
+        "Too few repeats: 1 of 1 times were measured too rarely to show anything. With so many times it takes 3 values "
+        "on each side, and repeat is 2."
+    ]
+
+
+def test_a_recovery_that_mostly_never_came_is_not_within_its_margin():
+    gone = [run.model_copy(update={"times": []}) for run in runs(8)]
+    found = judged({1: runs(), 2: [*runs(8)[:3], *gone[3:]]}, **AGAINST)
+    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "too few")
+    assert "measured in 3 of 8 runs" in found.comparisons[0].words
+    nothing = judged({1: runs(), 2: gone}, **AGAINST)
+    assert (nothing.verdict, nothing.comparisons[0].mark) == ("inconclusive", "too few")
+
+
+def test_what_happens_now_and_then_is_no_time_to_judge():
+    rare = [r.model_copy(update={"times": [*r.times, time(1e6, "rebalance_duration")]}) for r in runs(3)]
+    found = judged({1: [*rare, *runs(8)[3:]], 2: runs()}, **AGAINST)
+    assert [c.metric for c in found.comparisons] == ["produce_unavailability"] and found.verdict == "pass"
+
+
+def test_a_comparison_with_nothing_to_compare_is_not_green():
+    found = judged({1: runs(us=0), 2: runs(us=0)}, **AGAINST)
+    assert found.verdict == "inconclusive"
+    assert "no time was measured in Kafka 3.9.2" in found.cells[1].sentence
+
+
+@pytest.mark.parametrize(
+    ("some", "said"),
+    [
+        ([], "It was not run."),
+        (runs(5), "3 of 8 runs are missing"),
+        ([*runs(7), *runs(1, verdict="inconclusive")], "1 of 8 runs could not tell: it is inconclusive"),
+        (runs(8, verdict="inconclusive"), "No run could tell."),
+    ],
+)
+def test_what_is_not_known_is_named_and_inconclusive(some, said):
+    found = judged({1: runs(), 2: some})
+    assert found.verdict == "inconclusive"
+    assert said in found.cells[1].sentence
+    assert "1 could not tell: leader-kill, Kafka 4.3.1" in found.sentence
+
+
+def test_runs_beyond_what_is_asked_for_now_count_all_the_same():
+    found = judged({1: runs(10), 2: [*runs(9), *runs(1, verdict="fail")]})
+    assert [cell.verdict for cell in found.cells] == ["pass", "fail"]
+
+
+def test_a_run_that_could_not_tell_may_be_allowed_but_never_counts():
+    found = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="inconclusive")]}, integrity={"inconclusive": 1})
+    assert found.verdict == "pass"
+    assert (
+        "0 of 7 runs broke the contract, so fewer than 34.8 % do, at 95 % (1 could not tell)" in found.cells[1].sentence
+    )
+
+
+def test_the_times_of_a_run_that_could_not_tell_say_nothing():
+    lame = [run.model_copy(update={"verdict": "inconclusive"}) for run in runs(8, us=50e6)]
+    found = judged({1: runs(), 2: [*runs(6), *lame[6:]]}, integrity={"inconclusive": 2}, **AGAINST)
+    assert (found.verdict, found.comparisons[0].now, found.comparisons[0].mark) == ("pass", 6, "within")
+
+
+def test_a_share_that_was_asked_for_has_to_be_excluded_by_the_runs_that_could_tell():
+    some = [*runs(7), *runs(1, verdict="inconclusive")]
+    asked = {"inconclusive": 1, "below": 0.32}
+    found = judged({1: runs(), 2: some}, integrity=asked)
+    assert [cell.verdict for cell in found.cells] == ["pass", "inconclusive"]
+    assert "Too few runs could tell: 0 of 7 runs broke the contract, so fewer than 34.8 %" in found.cells[1].sentence
+
+
+# the baseline
+
+
+def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_path):
+    then = judged({1: runs(), 2: runs()})
+    (tmp_path / "gate.json").write_text(then.model_dump_json())
+    stored = baseline.read(tmp_path)
+    assert judged({1: runs(salt="c"), 2: runs(salt="d")}, stored).verdict == "pass"
+    found = judged({1: runs(), 2: runs(us=9e6)}, stored)
+    assert [(c.cell, c.against, c.mark) for c in found.comparisons] == [
+        (1, "the baseline", "within"),
+        (2, "the baseline", "slower"),
+    ]
+
+
+def test_cells_that_are_left_out_of_the_matrix_may_come_from_the_baseline():
+    stored = judged({1: runs()}, kafka=["3.9.2"])
+    found = judged({1: runs(us=9e6)}, stored, kafka=["4.3.1"], **AGAINST)
+    assert (found.verdict, found.comparisons[0].against) == ("fail", "the baseline")
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "said"),
+    [
+        ({"kafka": ["3.9.2"]}, {}, "of another matrix: it has no cell leader-kill, Kafka 4.3.1"),
+        ({"scenarios": ["clean-run"]}, {}, "of another matrix: it has no cell leader-kill, Kafka 3.9.2.* and 1 more"),
+        ({}, {"settings": {"default": {"set": {"cluster.brokers": 5}}}}, "of another matrix: .* was another scenario"),
+    ],
+)
+def test_a_baseline_of_another_matrix_is_refused(then, now, said):
+    stored = judged({}, **then)
+    with pytest.raises(UsageError, match=said):
+        judged({}, stored, **now)
+
+
+def test_what_is_no_baseline_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="there is no baseline"):
+        baseline.read(tmp_path)
+    for text, said in (
+        ("{}", "is not the result of a gate"),
+        ("{", "not readable JSON"),
+        ('{"format": 9}', "format 9"),
+    ):
+        (tmp_path / "gate.json").write_text(text)
+        with pytest.raises(RunDirError, match=said):
+            baseline.read(tmp_path / "gate.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"against": {"kafka": "3.8.1"}}, "against kafka 3.8.1: the matrix has no such cell, .*it has 3.9.2, 4.3.1"),
+        ({"kafka": ["3.9.2"], **AGAINST}, "against Kafka 3.9.2: every cell has that"),
+        ({"against": {"settings": "acks-1"}}, "against settings acks-1: the matrix has no such cell"),
+    ],
+)
+def test_a_reference_that_is_not_there_is_refused(changes, said):
+    with pytest.raises(UsageError, match=said):
+        judged({}, **changes)
+
+
+def test_another_machine_and_a_baseline_that_failed_are_said():
+    bad = judged({1: [*runs(7), *runs(1, verdict="fail")], 2: runs()})
+    elsewhere = bad.model_copy(update={"machine": bad.machine.model_copy(update={"cpus": 999})})
+    notes = " ".join(judged({1: runs(), 2: runs()}, elsewhere).notes)
+    assert "another machine" in notes and "The baseline itself is no pass" in notes
+    assert judged({1: runs(), 2: runs()}, judged({1: runs(), 2: runs()})).notes == []
+
+
+# running
+
+
+@dataclass
+class Fake:
+    """A laboratory that makes nothing, and answers as it is told."""
+
+    home: Path
+    answers: dict[int, str]
+    breaks: dict[str, BaseException]
+    asked: list[tuple[str, int | None]]
+    renewed: list[int]
+
+    def renew(self):
+        self.renewed.append(len(self.asked))
+
+    def drive(self, subject, run_id, seed=None):
+        if run_id in self.breaks:
+            raise self.breaks[run_id]
+        self.asked.append((run_id, seed))
+        number = int(run_id.split("-")[1])
+        verdict = self.answers.get(number, "pass")
+        trial = Trial(RunDir(self.home / run_id), seed, Seen(verdict=verdict, sentence="s", anomalies={}), 1.0)
+
+        class Done:
+            ready = True
+
+            def trial(self):
+                return trial
+
+        return Done()
+
+
+def go(lab: Fake, given, found, kept):
+    return list(running.run(lab, running.due(found, given, 7, kept), kept))
+
+
+def lab(tmp_path, answers=None, breaks=None) -> Fake:
+    return Fake(tmp_path, answers or {}, breaks or {}, [], [])
+
+
+def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_them(tmp_path):
+    given, found, fake = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"]), lab(tmp_path)
+    go(fake, given, found, running.Kept(tmp_path))
+    assert [run_id for run_id, _ in fake.asked] == [
+        *("cell-01-1", "cell-03-1", "cell-02-1", "cell-04-1"),  # 3.9.2, then 4.3.1, leader-kill on the cold cluster
+        *("cell-04-2", "cell-02-2", "cell-03-2", "cell-01-2"),  # 4.3.1, then 3.9.2, rolling-restart on the cold one
+        *("cell-01-3", "cell-03-3", "cell-02-3", "cell-04-3"),
+    ]
+    assert fake.renewed == [4, 8], "a round begins with a cluster of its own, lest one side always finds it warm"
+    by_round: dict[str, set[int | None]] = {}
+    for run_id, seed in fake.asked:
+        by_round.setdefault(run_id[-1], set()).add(seed)
+    assert all(len(one) == 1 for one in by_round.values()) and len(set.union(*by_round.values())) == 3
+
+
+def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path):
+    changes = {"kafka": ["4.3.1"], "settings": {"a": {}, "b": {"set": {"producers.shop.config.acks": 1}}}}
+    given, found, fake = gate(repeat=2, **changes), cells(**changes), lab(tmp_path)
+    go(fake, given, found, running.Kept(tmp_path))
+    assert [run_id for run_id, _ in fake.asked] == ["cell-01-1", "cell-02-1", "cell-02-2", "cell-01-2"]
+    assert fake.renewed == []
+
+
+def test_an_interrupted_gate_keeps_what_is_finished_and_goes_on_from_there(tmp_path):
+    given, found, kept = gate(repeat=3), cells(), running.Kept(tmp_path)
+    broken = lab(tmp_path, breaks={"cell-02-2": KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        go(broken, given, found, kept)
+    assert [[run.n for run in kept.runs(cell)] for cell in found] == [[1], [1]]
+    left = tmp_path / "cell-02-2"
+    left.mkdir()
+    fake = lab(tmp_path)
+    go(fake, given, found, kept)
+    assert [run_id for run_id, _ in fake.asked] == ["cell-02-2", "cell-01-2", "cell-01-3", "cell-02-3"]
+    assert not left.exists(), "what an interrupted run left is run again"
+    assert [[run.n for run in kept.runs(cell)] for cell in found] == [[1, 2, 3]] * 2
+
+
+def test_a_cell_that_cannot_be_run_is_inconclusive_with_the_reason_and_the_others_go_on(tmp_path):
+    given, found, kept = gate(repeat=3), cells(), running.Kept(tmp_path)
+    go(lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")}), given, found, kept)
+    assert [len(kept.runs(cell)) for cell in found] == [3, 1]
+    (run,) = kept.runs(found[1])
+    assert (run.verdict, run.sentence) == ("inconclusive", "It cannot be run: no such release")
+    result = Judged(given, "g", "c", 7, found, []).result({c.number: kept.runs(c) for c in found})
+    assert result.verdict == "inconclusive" and "no such release" in result.cells[1].sentence
+    fake = lab(tmp_path)
+    go(fake, given, found, kept)
+    assert [run_id for run_id, _ in fake.asked] == ["cell-02-1", "cell-02-2", "cell-02-3"], "its reason may be gone now"
+    assert [(run.n, run.ran) for run in kept.runs(found[1])] == [(1, True), (2, True), (3, True)]
+
+
+def test_what_breaks_the_laboratory_itself_is_passed_on(tmp_path):
+    kept = running.Kept(tmp_path)
+    with pytest.raises(ClusterError):
+        go(lab(tmp_path, breaks={"cell-02-1": ClusterError("gone")}), gate(repeat=1), cells(), kept)
+    assert len(kept.runs(cells()[0])) == 1
+
+
+def test_the_first_failed_run_of_a_cell_leaves_its_bundle(tmp_path, monkeypatch):
+    packed: list[str] = []
+    monkeypatch.setattr(running, "bundle", lambda folder, run_id: packed.append(run_id) or f"bundles/{run_id}")
+    given, found, kept = gate(repeat=3), cells(), running.Kept(tmp_path)
+    go(lab(tmp_path, answers={2: "fail"}), given, found, kept)
+    assert packed == ["cell-02-1"]
+    assert [run.bundle for run in kept.runs(found[1])] == ["bundles/cell-02-1", "", ""]
+
+
+@pytest.mark.parametrize(("asked", "verdict"), [("2.5.0", "pass"), ("2.6.0", "inconclusive")])
+def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp_path, asked, verdict):
+    """The clients of this run directory say that they are 2.5.0."""
+    run = a_run(tmp_path, variant="acks-all")
+    counted = {"check": "duplicate_delivery", "split": "legal", "count": 3}
+    times = [
+        {"metric": "ack_latency", "scope": "orders", "fault": "", "stat": stat, "value_us": 5}
+        for stat in ("p99", "p95")
+    ]
+    words = {"run_id": "r", "scenario": "s", "title": "t", "sentence": "It held.", "command": "c"}
+    result = {**words, "verdict": "pass", "seed": 7, "versions": {}, "began_us": 1, "ended_us": 2}
+    run.result.write_text(json.dumps({**result, "totals": [counted], "metrics": times}))
+    given = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[asked])
+    trial = Trial(run, 7, Seen.of(run), 1.0)
+    found = running.seen(running.Due(given[0], 1, 7), trial, tmp_path)
+    assert (found.verdict, found.client, found.kafka) == (verdict, "2.5.0", "4.3.1")
+    assert [t.stat for t in found.times] == ["p99"] and found.anomalies == {"duplicate_delivery legal": 3}
+    assert ("is not its cell" in found.sentence) == (verdict == "inconclusive")
+
+
+def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_path):
+    run = a_run(tmp_path)
+    place = running.bundle(tmp_path, run.path.relative_to(tmp_path).as_posix())
+    assert (tmp_path / place).is_file() and place.startswith("bundles/")
+    assert running.bundle(tmp_path, "none") == ""
+
+
+def test_kept_runs_that_are_damaged_are_told(tmp_path):
+    kept, (cell, _) = running.Kept(tmp_path), cells()
+    kept.keep(cell, runs(1)[0])
+    path = tmp_path / running.KEPT / "cell-01.jsonl"
+    path.write_text(path.read_text()[:20])
+    with pytest.raises(RunDirError, match="is damaged"):
+        kept.runs(cell)
+
+
+def test_every_error_of_a_users_input_is_one_with_exit_code_2():
+    for wrong in ({"scenarios": []}, {"kafka": ["9.9.9"]}):
+        with pytest.raises(AftershockError) as refused:
+            cells(**wrong)
+        assert refused.value.exit_code == 2 and "\n" not in str(refused.value)
+
+
+def test_a_result_is_read_as_it_was_written():
+    found = judged({1: runs(), 2: runs(us=8e6)}, **AGAINST)
+    assert Result.model_validate(json.loads(found.model_dump_json())) == found

@@ -1,0 +1,300 @@
+"""The history's database: what is recorded, twice, anew; old, foreign and newer schemas; databases out of reach."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import create_engine, insert, text
+
+from chaos import history
+from chaos.errors import HistoryError, RunDirError
+from chaos.history.entries import Entry, Time, entry, found_in
+from chaos.history.recording import add, record
+from chaos.history.store import Store
+from chaos.history.tables import METADATA, RUN, VERSION_TABLE
+from chaos.run.directory import RunDir
+from chaos.scenario import parse, resolve, save
+
+SCENARIO = """
+title: nothing breaks
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+"""
+ENTRY = Entry(
+    key="k", digest="d", run_id="r-1", scenario="clean-run", variant="", setup="s", title="T", verdict="pass",
+    sentence="S", seen="none", seed=2**40, kafka="4.3.1", client="2.16.1", began_us=1_795_292_672_681_705,
+    ended_us=1_795_292_718_864_840, run_dir="/runs/r-1", command="c",
+    times=(Time("ack_latency", "orders", "", "p99", 12_345),),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    """A server of its own, without a network; skipped where Debian's package is not there."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not found:
+        pytest.skip("no PostgreSQL on this machine: apt-get install postgresql")
+    pytest.importorskip("psycopg2")
+    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to be run by root
+    # not below pytest's own folder: that is closed to all others, and anew by every pytest that starts
+    with tempfile.TemporaryDirectory(prefix="aftershock-postgres-") as home:
+        data = f"{home}/data"
+        if user:
+            shutil.chown(home, user)
+
+        def call(program, *arguments):
+            argv = [str(found[-1].parent / program), "-D", data, *arguments]
+            subprocess.run(argv, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
+
+        call("initdb", "-U", "tester", "-A", "trust", "--no-sync")
+        options = f"-c listen_addresses='' -c unix_socket_directories={home} -c fsync=off"
+        call("pg_ctl", "-w", "-l", f"{home}/log", "-o", options, "start")
+        try:
+            yield f"postgresql+psycopg2://tester@/{{}}?host={home}"
+        finally:
+            call("pg_ctl", "-w", "-m", "immediate", "stop")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """An empty database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'history.sqlite'}"
+    server = request.getfixturevalue("postgres")
+    name = f"h{abs(hash(request.node.name))}"
+    with create_engine(server.format("postgres"), isolation_level="AUTOCOMMIT").connect() as db:
+        db.execute(text(f"CREATE DATABASE {name}"))
+    return server.format(name)
+
+
+def at_revision(url, revision):
+    """A database as an older Aftershock left it."""
+    with create_engine(url).begin() as db:
+        config = Config()
+        config.set_main_option("script_location", str(Path(history.__file__).parent / "migrations"))
+        config.attributes["connection"] = db
+        command.upgrade(config, revision)
+        if revision:
+            row = {name: getattr(ENTRY, name) for name in RUN.c.keys()}  # noqa: SIM118 - columns, not a dict
+            db.execute(insert(RUN), {**row, "key": "old"})
+
+
+def test_a_run_is_kept_as_it_was_and_recording_it_again_changes_nothing(url):
+    store = Store(url)
+    assert [store.add(ENTRY), store.add(ENTRY), Store(url).add(ENTRY)] == ["added", "unchanged", "unchanged"]
+    assert Store(url).entries() == [ENTRY] and store.entries("clean-run") == [ENTRY] and store.entries("other") == []
+
+
+def test_a_run_that_was_judged_anew_takes_the_place_of_its_old_verdict(url):
+    store, anew = Store(url), replace(ENTRY, digest="e", verdict="fail", times=())
+    assert [store.add(ENTRY), store.add(anew)] == ["added", "judged anew"]
+    assert store.entries() == [anew]
+
+
+def test_several_processes_may_make_the_tables_and_record_at_once(url):
+    trouble = []
+
+    def one(n):
+        try:
+            for again in range(3):
+                Store(url).add(replace(ENTRY, key=f"{again}"))
+                Store(url).add(replace(ENTRY, key=f"{n}-{again}"))
+        except Exception as e:  # noqa: BLE001
+            trouble.append(e)
+
+    threads = [threading.Thread(target=one, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert trouble == [] and len(Store(url).entries()) == 3 + 12
+
+
+def test_the_migrations_make_what_the_tables_say(url):
+    Store(url).add(ENTRY)
+    with create_engine(url).connect() as db:
+        context = MigrationContext.configure(db, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, METADATA) == []
+
+
+def test_a_database_of_an_older_aftershock_is_brought_up_to_date_with_its_rows(url):
+    at_revision(url, "0001")
+    store = Store(url)
+    assert store.add(ENTRY) == "added"
+    assert [e.key for e in store.entries()] == ["k", "old"]
+
+
+def test_a_database_of_a_newer_aftershock_is_left_alone(url):
+    Store(url).add(ENTRY)
+    with create_engine(url).begin() as db:
+        db.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0999'"))
+    with pytest.raises(HistoryError, match=r"newer Aftershock \(revision 0999, known up to 0002\); update this one"):
+        Store(url).add(ENTRY)
+
+
+def test_a_table_of_another_program_is_left_alone(url):
+    with create_engine(url).begin() as db:
+        db.execute(text("CREATE TABLE aftershock_run (mine INTEGER)"))
+    with pytest.raises(HistoryError, match="holds a table aftershock_run that no history made"):
+        Store(url).add(ENTRY)
+
+
+def test_another_programs_tables_are_no_hindrance(url):
+    with create_engine(url).begin() as db:
+        db.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
+        db.execute(text("INSERT INTO alembic_version VALUES ('of airflow')"))
+    assert Store(url).add(ENTRY) == "added"
+
+
+def closed_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (lambda tmp: f"sqlite:///{tmp}/none/history.sqlite", "cannot be used: unable to open database file"),
+        (lambda tmp: f"sqlite:///{tmp}", "cannot be used: unable to open database file"),
+        (lambda tmp: f"sqlite:///{tmp}/text", "cannot be used: file is not a database"),
+        (lambda tmp: "history.sqlite", "the history's URL is not understood; write sqlite:////"),
+        (lambda tmp: "off", "the history's URL is not understood"),
+        (lambda tmp: "cobol://tester:secret@h/db", "is of no known kind"),
+        (lambda tmp: "oracle://tester:secret@h/db", "needs the Python package"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line(url, words, tmp_path):
+    (tmp_path / "text").write_text("this is a diary, and no database at all" * 40)
+    with pytest.raises(HistoryError) as e:
+        Store(url(tmp_path)).add(ENTRY)
+    assert words in str(e.value) and "\n" not in str(e.value) and "secret" not in str(e.value)
+
+
+def test_a_server_that_does_not_answer_is_one_line_without_its_password():
+    pytest.importorskip("psycopg2")
+    with pytest.raises(HistoryError, match=r"tester:\*\*\*@127.0.0.1.*[Cc]onnection refused") as e:
+        Store(f"postgresql://tester:secret@127.0.0.1:{closed_port()}/db").add(ENTRY)
+    assert "\n" not in str(e.value)
+
+
+def judged(folder, run_id="r-1", verdict="pass", scenario=SCENARIO, name="clean-run", **fields):
+    """A run directory that ends where the history begins."""
+    run = RunDir.create(folder, run_id)
+    loaded = parse(scenario, "test")
+    resolved = resolve(loaded, run_id=run_id, name=name, created_us=1, seed=7, overrides=[])
+    save(run, resolved)
+    result = {
+        "run_id": run_id, "run_dir": "elsewhere", "scenario": name, "title": loaded.title, "verdict": verdict,
+        "sentence": "S", "seed": 7, "command": "c", "versions": {"kafka": "4.3.1", "confluent-kafka": "2.16.1"},
+        "began_us": 10, "ended_us": 20,
+        "totals": [{"check": "lost_write", "split": "", "scope": s, "count": 400, "examined": 9} for s in "ab"],
+        "metrics": [{"metric": "ack_latency", "scope": "orders", "fault": "", "stat": s, "value_us": 5}
+                    for s in ("count", "p99")],
+        **fields,
+    }  # fmt: skip
+    run.result.write_text(json.dumps(result))
+    return run
+
+
+def test_an_entry_is_what_result_json_says(tmp_path):
+    found = entry(judged(tmp_path))
+    assert (found.scenario, found.verdict, found.seen, found.kafka) == ("clean-run", "pass", "lost_write 800", "4.3.1")
+    assert found.times == (Time("ack_latency", "orders", "", "p99", 5),)
+    assert found.run_dir == str(tmp_path / "r-1")
+
+
+def test_runs_are_comparable_whatever_their_seed_contract_words_and_release_but_not_with_other_settings(tmp_path):
+    def setup(n, text):
+        return entry(judged(tmp_path, f"r-{n}", scenario=text)).setup
+
+    same = SCENARIO.replace("nothing breaks", "words") + "seed: 3\nschedule: '@daily'\nexpect: {lost_write: {min: 1}}\n"
+    same += "cluster: {kafka: 3.9.2}\nlimits: {drain: 9s}\n"
+    assert setup(1, SCENARIO) == setup(2, same)
+    assert setup(3, SCENARIO.replace("topic: orders}", "topic: orders, config: {acks: 1}}")) != setup(1.5, SCENARIO)
+
+
+def test_on_a_cluster_that_exists_the_runs_own_prefix_is_no_difference(tmp_path):
+    attached = SCENARIO + "cluster: {driver: attached, bootstrap: 'h:1'}\n"
+    one, two = (entry(judged(tmp_path, run_id, scenario=attached)) for run_id in ("a-1", "b-2"))
+    assert one.setup == two.setup
+
+
+def test_a_run_that_broke_off_is_inconclusive_and_the_same_run_once_it_is_judged(url, tmp_path):
+    run = judged(tmp_path)
+    result = run.result.read_text()
+    run.result.unlink()
+    begin = {"at_us": 10, "kind": "stage", "stage": "deploy", "state": "begin"}
+    inner = {**begin, "at_us": 19, "stage": "broker", "state": "failed", "detail": "broker 2 did not start"}
+    lines = [begin, inner, {**inner, "at_us": 20, "stage": "deploy"}]
+    run.events.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert add([run], url) == {"added": 1}
+    (kept,) = Store(url).entries()
+    assert (kept.verdict, kept.seen, kept.times) == ("inconclusive", "not known", ())
+    assert kept.sentence == "It broke off in broker: broker 2 did not start"
+    assert add([run], url) == {"unchanged": 1}
+    run.result.write_text(result)
+    assert add([run], url) == {"judged anew": 1}
+    assert [e.verdict for e in Store(url).entries()] == ["pass"]
+
+
+def test_a_run_that_never_began_is_not_in_the_history(url, tmp_path):
+    run = judged(tmp_path)
+    run.result.unlink()
+    assert add([run, RunDir(tmp_path / "none")], url) == {}
+
+
+def test_text_that_no_database_takes_is_made_visible(url, tmp_path):
+    run = judged(tmp_path, sentence="a\0b \ud800 <b>", name="dir/mine.yaml")
+    Store(url).add(entry(run))
+    (kept,) = Store(url).entries("mine")
+    assert kept.sentence == "a␀b ? <b>"
+
+
+def test_run_directories_are_found_below_a_catalogue_and_below_an_ab_run_but_not_the_whole(tmp_path):
+    judged(tmp_path, "one")
+    whole = tmp_path / "ab"
+    judged(whole, "ab-x")
+    judged(tmp_path / "catalogue-1", "two-1")
+    (whole / "result.json").write_text("{}")
+    (tmp_path / "unjudged").mkdir()
+    assert [run.run_id for run in found_in(tmp_path)] == ["one", "ab-x", "two-1"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"run_id": "x", "verdict": 3}', "\x00"])
+def test_a_result_that_is_none_is_one_line(content, tmp_path):
+    run = judged(tmp_path)
+    run.result.write_text(content)
+    with pytest.raises(RunDirError, match=r"result\.json is not") as e:
+        entry(run)
+    assert "\n" not in str(e.value)
+
+
+def test_a_history_out_of_reach_costs_a_line_and_no_result(tmp_path, monkeypatch):
+    run = judged(tmp_path)
+    before, said = run.result.read_bytes(), []
+    monkeypatch.setenv("AFTERSHOCK_HISTORY", f"sqlite:///{tmp_path}/none/h.sqlite")
+    record([run], tmp_path, said.append)
+    assert len(said) == 1 and "unable to open" in said[0] and f"history import {tmp_path}" in said[0]
+    assert run.result.read_bytes() == before
+    monkeypatch.delenv("AFTERSHOCK_HISTORY")
+    record([run, RunDir(tmp_path / "never-judged")], tmp_path, said.append)
+    assert len(said) == 1 and len(Store(f"sqlite:///{tmp_path}/history.sqlite").entries()) == 1
+    assert add([run], f"sqlite:///{tmp_path}/history.sqlite") == {"unchanged": 1}
+
+
+def test_it_can_be_switched_off(tmp_path, monkeypatch):
+    monkeypatch.setenv("AFTERSHOCK_HISTORY", "off")
+    record([judged(tmp_path)], tmp_path, pytest.fail)
+    assert not (tmp_path / "history.sqlite").exists()

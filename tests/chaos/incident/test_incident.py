@@ -1,0 +1,496 @@
+"""Incidents: what is run again, when two outcomes are the same, how often, with which releases."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from chaos.clients import environment
+from chaos.clients.specs import SpecBuilder
+from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
+from chaos.incident import ab, again, bisect, outcome, replay, request, shrink
+from chaos.incident.bundle import pack
+from chaos.incident.lab import Trial, make
+from chaos.incident.outcome import Seen
+from chaos.incident.subject import load_subject
+from chaos.run.directory import RunDir
+from chaos.scenario import load, parse, read, resolve, shipped
+from chaos.scenario.expect import Expect
+from tests.chaos.incident.test_bundle import RESULT, a_run
+
+
+def seen(verdict="fail", **anomalies):
+    named = {name.replace("__", " "): n for name, n in anomalies.items()}
+    return Seen(verdict=verdict, sentence=f"it is {verdict}.", anomalies=named)
+
+
+# what is to be run again
+
+
+def test_a_subject_is_a_bundle_a_run_directory_or_a_scenario(tmp_path):
+    run = a_run(tmp_path)
+    run.result.write_text(json.dumps(RESULT))
+    pack(run, tmp_path / "x.tar.gz")
+    of_bundle, of_run = load_subject(str(tmp_path / "x.tar.gz")), load_subject(str(run.path))
+    assert of_bundle.scenario == of_run.scenario
+    assert of_bundle.seed == of_run.seed == 7
+    assert of_bundle.seen.count("lost_write") == 3
+    assert of_bundle.scenario.clients.confluent_kafka == "2.5.0", "the release that its clients had told"
+    of_scenario = load_subject("acks1-leader-kill", "acks-1")
+    assert of_scenario.scenario.faults == of_run.scenario.faults
+    assert of_scenario.seen is None
+
+
+def test_a_run_on_a_cluster_that_exists_loses_its_prefix_before_it_gets_another(tmp_path):
+    scenario = load(shipped()["clean-run"], ["cluster.driver=attached", "cluster.bootstrap='a:9092'"])
+    run = a_run(tmp_path)
+    resolved = resolve(scenario, run_id="r", name="clean-run", created_us=1, seed=1, overrides=[])
+    assert resolved.scenario.topics[0].name.startswith(resolved.prefix)
+    run.resolved.write_text(resolved.model_dump_json())
+    assert [t.name for t in load_subject(str(run.path)).scenario.topics] == [t.name for t in scenario.topics]
+
+
+@pytest.mark.parametrize(
+    ("given", "variant", "said"),
+    [
+        ("acks1-leader-kill", "", "has variants, and one of them is to be run: --variant acks-1, acks-all"),
+        ("none.tar.gz", "", "there is no bundle"),
+        ("leader-kil", "", "did you mean leader-kill"),
+        ("acks1-leader-kill", "acks-2", "no variant 'acks-2'"),
+    ],
+)
+def test_what_cannot_be_run_again_is_told(given, variant, said):
+    with pytest.raises((UsageError, ScenarioError, RunDirError), match=said):
+        load_subject(given, variant)
+
+
+def test_directories_that_are_no_run_are_told(tmp_path):
+    with pytest.raises(RunDirError, match=r"no resolved\.json"):
+        load_subject(str(tmp_path))
+    (tmp_path / "comparison.json").write_text("{}")
+    with pytest.raises(UsageError, match="name one of its sides"):
+        load_subject(str(tmp_path))
+
+
+def test_a_candidate_is_a_file_whose_own_command_makes_it_again(tmp_path):
+    subject = load_subject("acks1-leader-kill", "acks-1").set("clients.confluent_kafka='2.5.0'")
+    run = make(tmp_path, subject, "001-1", seed=9)
+    resolved = read(run)
+    assert resolved.versions["confluent-kafka"] == "2.5.0"
+    assert resolved.command() == f"python -m chaos run {tmp_path / '001-1.yaml'} --seed 9 --kafka 4.3.1 --client 2.5.0"
+    assert resolved.scenario == load(tmp_path / "001-1.yaml")
+
+
+def test_another_release_gets_its_own_metadata_mode():
+    subject = load_subject("leader-kill").set("cluster.brokers=3")
+    assert subject.set("cluster.kafka=2.8.2").scenario.cluster.metadata == "zookeeper"
+    assert subject.set("cluster.kafka=3.9.2").scenario.cluster.metadata == "kraft"
+    asked = load_subject("leader-kill").set("cluster.kafka=3.9.2", "cluster.metadata=zookeeper")
+    assert asked.set("cluster.kafka=3.8.1").scenario.cluster.metadata == "zookeeper", "what was asked for stays"
+
+
+# when two outcomes are the same
+
+
+EXPECT = Expect.model_validate({"lost_write": {"min": 1}, "duplicate_delivery": {"illegal": 0}})
+
+
+def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_counts():
+    assert outcome.differences(seen(lost_write=3), seen(lost_write=3000), EXPECT) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (seen(lost_write=3), seen(), "lost_write is gone (3 then)"),
+        (seen(), seen(duplicate_delivery__illegal=2), "duplicate_delivery illegal is new (2)"),
+        (seen("pass", lost_write=3), seen("fail", lost_write=3), "the verdict was pass and is fail"),
+    ],
+)
+def test_what_differs_is_named(before, after, said):
+    assert outcome.differences(before, after, EXPECT) == [said]
+
+
+def test_what_the_contract_leaves_open_is_chance_and_not_a_difference():
+    assert outcome.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), EXPECT) == []
+    strict = Expect.model_validate({"lost_write": {"min": 1}})
+    assert outcome.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), strict)
+
+
+def test_a_replay_that_cannot_tell_is_neither_the_same_nor_another(tmp_path):
+    subject = SimpleNamespace(scenario=SimpleNamespace(expect=EXPECT))
+
+    def compared(now, before):
+        return replay.compared(Trial(RunDir(tmp_path), 1, now, 1.0), before, subject).same
+
+    assert compared(seen("inconclusive", lost_write=3), seen(lost_write=3)) is None
+    assert compared(seen(lost_write=9), None) is None
+    assert compared(seen(lost_write=9), seen(lost_write=3)) is True
+    assert compared(seen(), seen(lost_write=3)) is False
+
+
+def test_a_replay_says_which_versions_differ(tmp_path):
+    run = a_run(tmp_path)
+    said = " ".join(replay.notes(load_subject(str(run.path))))
+    assert "confluent-kafka 2.5.0 as then" in said
+    raw = json.loads(run.resolved.read_text())
+    raw["versions"]["python"] = "3.9.1"
+    run.resolved.write_text(json.dumps(raw))
+    assert "python was 3.9.1 then" in " ".join(replay.notes(load_subject(str(run.path))))
+    with pytest.raises(UsageError, match="is a scenario, of which there was no run"):
+        replay.notes(load_subject("leader-kill"))
+
+
+def test_an_anomaly_is_named_as_the_contract_does():
+    assert outcome.known_kind("lost_write") == "lost_write"
+    assert outcome.known_kind("duplicate_delivery.illegal") == "duplicate_delivery illegal"
+    for wrong in ("lost", "lost_write legal", ""):
+        with pytest.raises(UsageError, match="known are lost_write"):
+            outcome.known_kind(wrong)
+
+
+def test_counts_of_a_kind_with_parts():
+    one = seen(duplicate_delivery__legal=2, duplicate_delivery__illegal=3)
+    assert one.count("duplicate_delivery") == 5
+    assert one.count("duplicate_delivery illegal") == 3
+    assert one.count("lost_write") == 0
+
+
+def test_several_runs_as_one_show_what_any_showed_and_leave_out_those_that_cannot_tell():
+    both = outcome.merged([seen("inconclusive", corrupt_record=1), seen("pass"), seen("fail", lost_write=2)])
+    assert (both.verdict, both.anomalies) == ("fail", {"lost_write": 2})
+    assert not outcome.merged([seen("inconclusive"), seen("inconclusive")]).conclusive
+
+
+# how often
+
+
+@pytest.mark.parametrize(
+    ("count", "of", "low", "high"),
+    [
+        (0, 50, 0.0, 0.0582),  # one end alone: 1 - 0.05^(1/50)
+        (50, 50, 0.9418, 1.0),
+        (3, 20, 0.0321, 0.3789),  # Clopper-Pearson, as in any table
+        (1, 10, 0.0025, 0.4450),
+        (0, 0, 0.0, 1.0),
+    ],
+)
+def test_the_interval_of_a_rate(count, of, low, high):
+    assert again.interval(count, of) == pytest.approx((low, high), abs=1e-4)
+
+
+def test_rates_count_the_runs_that_could_tell_and_no_others(tmp_path):
+    every = [seen(lost_write=3), seen("pass"), seen("inconclusive", corrupt_record=1), seen(lost_write=1)]
+    found = {r.name: r for r in again.rates([Trial(RunDir(tmp_path), 1, s, 1.0) for s in every])}
+    assert (found["lost_write"].count, found["lost_write"].of) == (2, 3)
+    assert found["a broken contract"].count == 2
+    assert "corrupt_record" not in found
+
+
+def test_seeds_differ_and_are_the_same_for_the_same_base():
+    assert again.seeds(7, 50) == again.seeds(7, 50)
+    assert len(set(again.seeds(7, 50))) == 50
+    assert again.seeds(7, 1) == [7]
+
+
+# releases
+
+
+def test_the_list_of_releases_is_in_order_and_has_the_defaults():
+    known = yaml.safe_load(bisect.RELEASES.read_text())
+    for releases in known.values():
+        assert releases == sorted(set(releases), key=environment.number)
+    assert load(shipped()["clean-run"]).cluster.kafka in known["kafka"]
+    assert environment.own() in known["confluent-kafka"]
+
+
+def test_a_span_has_both_its_ends():
+    assert bisect.releases("kafka", "3.9.1..4.0.1") == ["3.9.1", "3.9.2", "4.0.0", "4.0.1"]
+    assert bisect.releases("client", "2.0.2..2.1.1") == ["2.0.2", "2.1.0", "2.1.1"]
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [
+        ("3.9.1", "is not understood"),
+        ("3.9.1..", "is not understood"),
+        ("3.9.1..3.9.9", r"Kafka 3\.9\.9 is not in releases\.yaml \(did you mean"),
+        ("4.0.0..3.9.1", "must be the older one"),
+        ("4.0.0..4.0.0", "must be the older one"),
+    ],
+)
+def test_a_span_that_is_none_is_refused(span, said):
+    with pytest.raises(UsageError, match=said):
+        bisect.releases("kafka", span)
+
+
+class FakeLab:
+    """Says what a release shows, by a function."""
+
+    def __init__(self, shows):
+        self.shows, self.folder, self.asked = shows, "folder", []
+        self.told = SimpleNamespace(say=lambda words: None)
+
+    def trial(self, subject, run_id, seed=None):
+        release = subject.scenario.cluster.kafka
+        self.asked.append(release)
+        return Trial(SimpleNamespace(run_id=run_id), 1, self.shows(release), 1.0)
+
+
+def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="unclean-election"):
+    lab = FakeLab(shows)
+    return bisect.Bisection(lab, load_subject(name), "kafka", bisect.releases("kafka", span), anomaly, tries), lab
+
+
+def since(first):
+    return lambda release: seen("pass", lost_write=5) if environment.number(release) >= first else seen("fail")
+
+
+def test_the_first_release_with_the_change_is_named():
+    found, lab = bisection(since((3, 9, 0)))
+    answer = found.run()
+    assert (answer.first_new, answer.code) == ("3.9.0", 0)
+    assert "3.9.0 is the first with the change: no lost_write with 3.8.1, lost_write 5 with 3.9.0" in answer.sentence
+    assert lab.asked[:2] == ["3.7.2", "4.0.0"], "both ends first"
+    assert {r.release: r.state for r in answer.rows}["3.8.1"] == "old"
+
+
+def test_without_an_anomaly_the_verdict_and_the_kinds_are_compared():
+    found, _ = bisection(since((3, 8, 1)), anomaly=None)
+    assert found.run().first_new == "3.8.1"
+
+
+def test_what_the_contract_leaves_open_does_not_make_a_release_another_one():
+    def shows(release):
+        chance = {"duplicate_delivery__legal": 4} if release in ("3.7.2", "3.9.0") else {}
+        return seen("pass", **chance, **({"lost_write": 2} if release == "4.0.0" else {}))
+
+    found, _ = bisection(shows, anomaly=None, name="leader-kill")
+    assert found.run().first_new == "4.0.0"
+
+
+def test_releases_that_cannot_tell_are_skipped_and_named_where_they_matter():
+    def shows(release):
+        return seen("inconclusive") if release in ("3.8.1", "3.9.0") else since((3, 9, 1))(release)
+
+    answer = bisection(shows)[0].run()
+    assert answer.code == 3
+    assert answer.first_new is None
+    assert "one of 3.8.1, 3.9.0, 3.9.1" in answer.sentence
+
+
+def test_a_release_that_cannot_be_had_is_skipped_too():
+    def shows(release):
+        if release == "3.9.0":
+            raise ResolveError("cannot resolve 3.9.0")
+        return since((3, 8, 0))(release)
+
+    assert bisection(shows)[0].run().first_new == "3.8.0"
+
+
+def test_ends_that_show_the_same_leave_nothing_to_find():
+    found, lab = bisection(lambda release: seen("fail", lost_write=4))
+    answer = found.run()
+    assert answer.code == 1
+    assert "show the same" in answer.sentence
+    assert len(lab.asked) == 2
+
+
+def test_an_end_that_cannot_tell_or_cannot_be_had_ends_the_search():
+    with pytest.raises(Exception, match=r"Kafka 4\.0\.0 cannot tell, and both ends have to"):
+        bisection(lambda r: seen("inconclusive") if r == "4.0.0" else seen())[0].run()
+
+    def unreachable(release):
+        raise ResolveError("cannot resolve it")
+
+    with pytest.raises(ResolveError):
+        bisection(unreachable)[0].run()
+
+
+# A/B
+
+
+def test_two_sides_share_everything_but_the_change(tmp_path):
+    subject = load_subject("acks1-leader-kill", "acks-1")
+    ab.check(subject, ["producers.shop.config.acks=all"])
+    whole = ab.prepare(subject, ["producers.shop.config.acks=all"], tmp_path)
+    was, changed = (read(whole.sides[name]) for name in (ab.AS_IT_WAS, ab.CHANGED))
+    assert was.seed == changed.seed
+    assert (was.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
+    assert was.scenario.faults == changed.scenario.faults
+    assert was.scenario.expect == changed.scenario.expect
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("producers.shop.config.ackz=all", r"producers\.shop\.config\.ackz: .*No such configuration property"),
+        ("producers.shop.config.acks=many", r"config\.acks: .*Invalid value"),
+        ("producers.shop.recrods=5", "did you mean records"),
+        ("producers.shup.records=5", "did you mean shop"),
+        ("producers.shop.config.acks=1", "changes nothing"),
+        ("expect.lost_write=0", "expect has a key"),
+        ("producers.shop", "write path=value"),
+    ],
+)
+def test_a_setting_that_is_none_or_changes_nothing_is_refused(change, said):
+    with pytest.raises((ScenarioError, UsageError), match=said):
+        ab.check(load_subject("acks1-leader-kill", "acks-1"), [change])
+
+
+# budgets and client releases
+
+
+def test_a_budget_is_runs_or_time_or_both():
+    assert shrink.Budget.parse("40") == shrink.Budget(runs=40)
+    assert shrink.Budget.parse("30m") == shrink.Budget(seconds=1800)
+    assert shrink.Budget.parse("40, 90s") == shrink.Budget(runs=40, seconds=90)
+    for wrong in ("", "many", "0", "-3", "0s", "40,,x"):
+        with pytest.raises(UsageError, match="--budget"):
+            shrink.Budget.parse(wrong)
+
+
+def test_shrinking_asks_for_so_many_tries_and_no_more_than_the_budget_allows():
+    shown = iter([0, 0, 0, 3])
+    lab = FakeLab(lambda release: seen("pass", **({"lost_write": n} if (n := next(shown)) else {})))
+    lab.runs = 0
+    oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 2, shrink.Budget(runs=4))
+    candidate = shrink.start(oracle.subject)
+    assert oracle.stays(candidate) is False
+    assert oracle.stays(candidate) is True, "the second try shows it"
+    lab.runs = 4
+    with pytest.raises(shrink.Spent, match="4 runs"):
+        oracle.stays(candidate)
+
+
+def test_what_an_inconclusive_run_shows_does_not_count():
+    lab = FakeLab(lambda release: seen("inconclusive", lost_write=3))
+    lab.runs = 0
+    oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 1, shrink.Budget(runs=4))
+    assert oracle.stays(shrink.start(oracle.subject)) is False
+
+
+def test_this_environments_own_release_needs_no_other_environment():
+    assert environment.prepare(None) == environment.prepare(environment.own()) == {}
+
+
+def test_a_client_that_is_too_old_is_refused_before_anything_is_asked_for():
+    with pytest.raises(ResolveError, match=r"too old: the first that clients can run with is 2\.0\.2"):
+        environment.prepare("1.9.2")
+
+
+@pytest.fixture
+def pip(monkeypatch, tmp_path):
+    """A package index that installs whatever it is told to, without a network."""
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path))
+    calls = []
+
+    def run(argv, env):
+        calls.append(argv)
+        if "pip" not in argv:
+            return subprocess.run(argv, env={**env, "PATH": ""}, capture_output=True, text=True, check=False)
+        target, release = argv[argv.index("--target") + 1], argv[-1].rpartition("==")[2]
+        if release == "2.99.0":
+            said = "WARNING: x\nERROR: No matching distribution found for confluent-kafka==2.99.0\n"
+            return subprocess.CompletedProcess(argv, 1, "", said)
+        told = "2.4.0" if release == "2.98.0" else release
+        with open(f"{target}/confluent_kafka.py", "w") as f:  # noqa: PTH123 - the directory is a string here
+            f.write(f"__version__ = {told!r}\n\ndef libversion():\n    return (__version__, 0)\n")
+        return subprocess.CompletedProcess(argv, 0, "", "")
+
+    monkeypatch.setattr(environment, "_run", run)
+    return calls
+
+
+def test_another_release_is_installed_once_and_found_before_everything_else(pip):
+    env = environment.prepare("2.5.0")
+    asked = "import confluent_kafka, chaos; print(confluent_kafka.__version__)"
+    said = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True).stdout
+    assert said.strip() == "2.5.0"
+    before = len(pip)
+    assert environment.prepare("2.5.0") == env
+    assert len(pip) == before
+
+
+@pytest.mark.parametrize(("release", "said"), [("2.99.0", "No matching distribution"), ("2.98.0", "does not run here")])
+def test_a_release_that_cannot_be_had_or_is_another_is_told_and_not_kept(pip, tmp_path, release, said):
+    with pytest.raises(ResolveError, match=said):
+        environment.prepare(release)
+    assert not list((tmp_path / "clients").glob("confluent-kafka*"))
+
+
+def test_a_release_is_named_in_the_scenario_as_three_numbers():
+    text = "title: x\ntopics: [{name: a}]\nproducers: [{name: p, topic: a}]\nclients: {confluent_kafka: '%s'}\n"
+    assert parse(text % "2.5.0", "x").clients.confluent_kafka == "2.5.0"
+    for wrong in ("2.5", "latest", "2.5.0; rm"):
+        with pytest.raises(ScenarioError, match=r"clients\.confluent_kafka"):
+            parse(text % wrong, "x")
+
+
+# what the DAG asks for
+
+
+def asked(**params):
+    return request.arguments({"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", "tries": 1, **params})
+
+
+def test_params_become_the_command_that_answers():
+    assert asked() == ["replay", "--json", "--runs-dir=runs", "--", "a.tar.gz"]
+    assert asked(action="repeat", runs=20, seed=3, overrides=["a=b"])[:4] == ["repeat", "20", "--seed=3", "--set=a=b"]
+    assert asked(action="shrink", anomaly="lost_write", budget="9")[:4] == [
+        *("shrink", "--anomaly=lost_write", "--tries=1", "--budget=9")
+    ]
+    assert "--kafka=3.9.2..4.0.0" in asked(action="bisect", kafka="3.9.2..4.0.0", client=None)
+    assert asked(action="ab", overrides=["a=b"])[:2] == ["ab", "--set=a=b"]
+    made = asked(action="from-logs", source="logs", timezone="Europe/Berlin", clients="app.properties")
+    assert made[:4] == ["incident", "from-logs", "--timezone=Europe/Berlin", "--clients=app.properties"]
+    assert made[4].startswith("--out=runs/from-logs-") and made[5:] == ["--", "logs"]
+    assert asked(source="--help")[-2:] == ["--", "--help"], "a source is never taken for an option"
+
+
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"action": "explode"}, "there is no action"),
+        ({"source": ""}, "source is what to reproduce"),
+        ({"action": "shrink"}, "needs anomaly"),
+        ({"action": "ab"}, "needs overrides"),
+    ],
+)
+def test_params_that_do_not_go_together_are_refused(params, said):
+    with pytest.raises(UsageError, match=said):
+        asked(**params)
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "said", "why"),
+    [
+        ("replay", 1, {"same": True}, None),
+        ("replay", 0, {"same": False, "sentence": "Not the same outcome."}, "Not the same outcome."),
+        ("replay", 3, {"same": None, "sentence": "The replay cannot tell."}, "The replay cannot tell."),
+        ("repeat", 1, {"runs": 5, "told": 5}, None),
+        ("repeat", 1, {"runs": 5, "told": 4}, "1 of 5 runs could not tell"),
+        ("ab", 1, {}, None),
+        ("ab", 3, {"sentence": "One side cannot tell."}, "One side cannot tell."),
+        ("shrink", 0, "title: x", None),
+        ("shrink", 3, "", "shrink ended with 3; its log says why"),
+        ("bisect", 1, {"sentence": "Nothing to be found."}, "Nothing to be found."),
+        ("bisect", 2, "", "bisect ended with 2; its log says why"),
+    ],
+)
+def test_an_answer_is_told_from_none(action, code, said, why):
+    assert request.shortfall(action, code, said if isinstance(said, str) else json.dumps(said)) == why
+
+
+@pytest.mark.parametrize(("release", "known"), [(None, True), ("2.5.0", True), ("2.2.0", True), ("2.1.1", False)])
+def test_an_older_client_is_not_given_a_setting_that_it_does_not_know(tmp_path, release, known):
+    asked = [f"clients.confluent_kafka='{release}'"] if release else []
+    scenario = load(shipped()["clean-run"], asked)
+    resolved = resolve(scenario, run_id="r", name="clean-run", created_us=1, seed=1, overrides=[])
+    builder = SpecBuilder(RunDir(tmp_path), resolved, "localhost:9092")
+    for entry in scenario.consumers:
+        spec = builder.build(entry, f"{entry.name}/1", 1, 0)
+        assert ("fetch.queue.backoff.ms" in spec.config) is known

@@ -1,0 +1,78 @@
+"""What the cluster is asked, and that it is still answered while brokers are silent or gone."""
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.kafka.client import Kafka
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+from chaos.wait import wait_until
+
+pytestmark = pytest.mark.kafka
+PARTITIONS = ["orders/0", "orders/1"]
+
+
+@pytest.fixture(scope="module", params=["4.3.1", "2.8.2"])
+def cluster(request, tmp_path_factory):
+    run = RunDir.create(tmp_path_factory.mktemp("runs"), "questions")
+    cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)
+    yield cluster
+    cluster.destroy()
+
+
+@pytest.fixture
+def kafka(cluster):
+    kafka = Kafka(cluster.bootstrap)
+    wait_until(lambda: not kafka.unhealthy(PARTITIONS), 30, lambda: f"unhealthy: {kafka.unhealthy(PARTITIONS)}")
+    yield kafka
+    kafka.close()
+
+
+def test_brokers_partitions_and_end_offsets_are_told(cluster, kafka):
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for _ in range(7):
+        producer.produce("orders", b"x", partition=1)
+    assert producer.flush(30) == 0
+    metadata = kafka.metadata()
+    assert sorted(metadata.brokers) == [1, 2, 3]
+    assert metadata.partitions["orders/0"].isr == (1, 2, 3)
+    assert metadata.partitions["orders/0"].leader_epoch >= 0
+    wait_until(lambda: kafka.end_offsets(PARTITIONS) == {"orders/0": 0, "orders/1": 7}, 30, "the ends are not told")
+
+
+def test_a_group_shows_its_members_and_what_it_committed(cluster, kafka):
+    config = {"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "billing/1"}
+    consumer = Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe(["orders"])
+    message = wait_until(lambda: consumer.poll(0.2), 60, "nothing is delivered")
+    consumer.commit(message, asynchronous=False)
+    group = kafka.group("billing")
+    assert [(m.client_id, m.partitions) for m in group.members] == [("billing/1", ("orders/0", "orders/1"))]
+    assert group.coordinator == kafka.coordinator("billing")
+    assert kafka.committed("billing", PARTITIONS) == {"orders/1": message.offset() + 1}
+    consumer.close()
+    wait_until(lambda: kafka.group("billing").members == (), 30, "the member is still shown")
+
+
+def test_a_group_nobody_knows_is_dead_and_has_no_commits(kafka):
+    wait_until(lambda: kafka.coordinator("nobody") is not None, 30, "no coordinator")
+    assert (kafka.group("nobody").state, kafka.group("nobody").members) == ("Dead", ())
+    assert kafka.committed("nobody", PARTITIONS) == {}
+
+
+def test_silent_brokers_do_not_silence_the_cluster(cluster, kafka):
+    leader = kafka.metadata().partitions["orders/0"].leader
+    others = [b for b in cluster.broker_ids if b != leader]
+    for broker in others:
+        cluster.pause_broker(broker)
+    try:
+        assert kafka.metadata().partitions["orders/0"].leader == leader
+        assert "orders/0" in kafka.end_offsets(["orders/0"])
+    finally:
+        for broker in others:
+            cluster.resume_broker(broker)

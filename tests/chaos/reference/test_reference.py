@@ -1,0 +1,196 @@
+"""The references say what the code says; no page of the project leads to nowhere, or names a command that is not."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer
+
+from chaos.anomalies import ANOMALIES
+from chaos.cli import app
+from chaos.cli.reference import Subject, reference
+from chaos.errors import UsageError
+from chaos.faults import FAULTS
+from chaos.reference import PAGES, Page, faults
+from chaos.reference.markdown import anchor, table
+from chaos.reference.models import rows
+from chaos.reference.shipped import scenarios, shows
+from chaos.scenario import parse
+from chaos.scenario.faults.consumer import ConsumerChurn
+from chaos.scenario.faults.resources import DiskFill
+
+ROOT = Path(__file__).parents[3]
+FOLDERS = ("chaos", "checks", "dags", "docker", "tests", ".github")
+MARKDOWN = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_the_code_says(name):
+    page = PAGES[name]
+    fresh = page.file.is_file() and page.file.read_text(encoding="utf-8") == page.text()
+    assert fresh, f"{page.path} is not what the code says; renew it: python -m chaos reference --write"
+
+
+def test_every_kind_of_fault_is_told_with_its_heal_and_its_proof():
+    models = faults.models()
+    assert models.keys() == FAULTS.keys()
+    for kind, model in models.items():
+        assert "__doc__" in vars(model) and re.search(r"[Hh]eal|stay", faults.meaning(model)), kind
+        assert len(faults.proof(kind)) > 10, f"the docstring of {FAULTS[kind].__name__} has no Proof: of its own"
+
+
+def lines(name):
+    return set(PAGES[name].file.read_text(encoding="utf-8").splitlines())
+
+
+def test_every_anomaly_and_every_fault_has_its_section():
+    assert {f"### {kind}" for kind in FAULTS} <= lines("faults")
+    assert {f"### {kind}" for kind in ANOMALIES} <= lines("checks")
+    assert {f"## {name}" for name in scenarios()} <= lines("scenarios")
+
+
+def test_a_check_names_the_scenarios_and_sides_that_must_show_it():
+    assert "retry-duplicate/plain" in shows("duplicate_write")
+    assert "retry-duplicate/idempotent" not in shows("duplicate_write")
+    assert shows("corrupt_record") == []
+
+
+def test_settings_are_told_with_unit_default_and_bounds():
+    assert rows(ConsumerChurn)[-2:] == [
+        ("`times`", "a whole number, 1 to 100", "`5`", "how often it leaves"),
+        ("`every`", "a duration, such as `5s`", "`1s`", "how long it stays away, and then in the group"),
+    ]
+    assert rows(DiskFill)[-1] == ("`free`", "a size, such as `64MiB`", "`0B`", "bytes that are left")
+
+
+def test_every_part_of_a_scenario_has_a_section():
+    """A part that is told of in italics would be one that nothing leads to."""
+    assert not re.findall(r"\| [^|]*\*[A-Z]\w+\*", PAGES["fields"].file.read_text(encoding="utf-8"))
+
+
+def test_bars_and_line_breaks_do_not_break_a_table():
+    assert table(["a"], [["x|y\nz"]]) == "| a |\n| --- |\n| x\\|y z |\n"
+    assert table(["a"], []) == ""
+
+
+def test_writing_tells_what_changed(tmp_path, monkeypatch):
+    import chaos.reference as made
+
+    page = Page(str(tmp_path / "x.md"), lambda: "one\n\n\n\ntwo\n")
+    monkeypatch.setattr(made, "PAGES", {"x": page})
+    assert made.write() == [page.file]
+    assert page.file.read_text().endswith("one\n\ntwo\n")
+    assert made.write() == []
+
+
+@pytest.mark.parametrize(("of", "write"), [(None, False), (Subject.faults, True)])
+def test_the_command_takes_one_of_two_things(of, write):
+    with pytest.raises(UsageError, match="--write"):
+        reference(of, write)
+
+
+def test_the_command_prints_a_page(capsys):
+    reference(Subject.fields, False)
+    assert set(capsys.readouterr().out.splitlines()) == lines("fields")
+
+
+def prose(text):
+    """A page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(page):
+    titles = re.findall(r"^#{1,6} (.+)$", prose(page.read_text(encoding="utf-8")), flags=re.MULTILINE)
+    return {anchor(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)) for title in titles}
+
+
+def lost(page):
+    """The links of a page that lead to nowhere: to no file of the project, or to no heading of it."""
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, fragment = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (fragment and (file.suffix != ".md" or fragment not in anchors(file))):
+            yield target
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    assert list(lost(page)) == []
+
+
+def test_a_link_to_nowhere_is_seen(tmp_path):
+    page = tmp_path / "a.md"
+    page.write_text("# A b\n[1](a.md#a-b) [2](#a-b) [3](b.md) [4](#b) [5](https://x/y)\n```\n[6](c.md)\n```\n")
+    assert list(lost(page)) == ["b.md", "#b"]
+
+
+def blocks(page):
+    """The blocks of code of a page, with their language."""
+    return re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def said(page):
+    """The commands of a page: in blocks, and as code within a line."""
+    lines = [line for _, block in blocks(page) for line in block.splitlines()]
+    return [*lines, *re.findall(r"`([^`\n]+)`", prose(page.read_text(encoding="utf-8")))]
+
+
+@cache
+def commands():
+    return typer.main.get_command(app)
+
+
+@cache
+def make_targets():
+    return re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def unknown(line):
+    """What a line that begins with python -m chaos or make names, and is not there."""
+    words = line.partition(" #")[0].replace("…", "").split()
+    if words[:1] == ["make"]:
+        return [word for word in words[1:2] if word not in make_targets()]
+    if words[:3] != ["python", "-m", "chaos"]:
+        return []
+    command, rest = commands(), words[3:]
+    while rest and rest[0] in getattr(command, "commands", {}):
+        command, rest = command.commands[rest[0]], rest[1:]
+    if isinstance(command, typer.main.TyperGroup) and rest and not rest[0].startswith("-"):
+        return rest[:1]
+    options = {option for param in command.params for option in param.opts} | {"--help"}
+    return [word for word in rest if word.startswith("--") and word.partition("=")[0] not in options]
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_and_their_options_are_there(page):
+    assert {line: missing for line in said(page) if (missing := unknown(line))} == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "missing"),
+    [
+        ("python -m chaos rum leader-kill", ["rum"]),
+        ("python -m chaos run leader-kill --sed 7  # --what", ["--sed"]),
+        ("python -m chaos history import runs --histori x", ["--histori"]),
+        ("python -m chaos run leader-kill --seed 7", []),
+        ("make demos", ["demos"]),
+    ],
+)
+def test_a_command_that_is_not_there_is_seen(line, missing):
+    assert unknown(line) == missing
+
+
+def test_the_scenarios_of_the_pages_are_sound():
+    shown = [
+        (page, text) for page in MARKDOWN for _, text in blocks(page) if re.search("^producers:", text, re.MULTILINE)
+    ]
+    assert shown
+    for page, text in shown:
+        parse(text, str(page))
+
+
+def test_the_readme_stays_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -1,0 +1,287 @@
+"""The proxy before real brokers: what passes, what each kind of rule does, and what is left when one ends."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.metadata import MetadataRequest
+
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import ClusterError
+from chaos.faults import FAULTS
+from chaos.kafka.brokers import METADATA
+from chaos.kafka.client import Kafka
+from chaos.kafka.connection import Link
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import end_run, find_marked
+from chaos.relay import control
+from chaos.relay.control import Proxy
+from chaos.relay.rules import Rule
+from chaos.run.directory import RunDir
+from chaos.scenario import parse
+from chaos.wait import wait_until
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "orders"
+ASK = MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    run = RunDir.create(tmp_path_factory.mktemp("a rather long path for a unix socket, as pytest makes them"), "r" * 80)
+    try:
+        deployed = ProcessCluster.deploy(run, ClusterSpec(2), ProcessId.current(), 900)
+        admin = AdminClient({"bootstrap.servers": deployed.bootstrap})
+        made = admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("moving", 1, replica_assignment=[[1]])])
+        for future in made.values():
+            future.result(30)
+        del admin  # its connections would look like ways around the proxy
+        wait_until(lambda: not own_connections(deployed), 30, "a connection of the test's own stays open")
+        control.start(run, {b: deployed.address(b) for b in deployed.broker_ids}, ProcessId.current())
+        yield deployed
+    finally:
+        end_run(run.path)
+
+
+@pytest.fixture
+def proxy(cluster: ProcessCluster) -> Iterator[Proxy]:
+    with Proxy.attach(cluster.run) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def link(proxy: Proxy) -> Iterator[Link]:
+    link = Link(*proxy.address(1))
+    link.ask(ASK, 10)
+    yield link
+    link.close()
+
+
+def took_s(link: Link, timeout_s: float = 10) -> float:
+    began = time.monotonic()
+    link.ask(ASK, timeout_s)
+    return time.monotonic() - began
+
+
+def end_offset(cluster: ProcessCluster, partition: str) -> int:
+    kafka = Kafka(cluster.bootstrap)
+    try:
+        return kafka.end_offsets([partition])[partition]
+    finally:
+        kafka.close()
+
+
+def producer(proxy: Proxy, **config: object) -> Producer:
+    plain = {"client.id": "shop/1", "enable.idempotence": False, "linger.ms": 0, "reconnect.backoff.ms": 20}
+    return Producer({"bootstrap.servers": proxy.bootstrap, **plain, **config})
+
+
+def own_connections(cluster: ProcessCluster) -> set[int]:
+    """The brokers that this process is connected to without the proxy."""
+    ports = {cluster.address(b)[1]: b for b in cluster.broker_ids}
+    found = psutil.Process().net_connections("tcp")
+    return {ports[c.raddr.port] for c in found if c.raddr and c.status == "ESTABLISHED" and c.raddr.port in ports}
+
+
+def test_clients_write_and_read_through_it_and_never_learn_of_another_way(cluster, proxy):
+    sending = producer(proxy, **{"enable.idempotence": True})
+    for number in range(2000):
+        sending.produce(TOPIC, b"x" * 1000, partition=number % 2)
+    assert sending.flush(30) == 0
+    config = {"group.id": "billing", "auto.offset.reset": "earliest", "bootstrap.servers": proxy.bootstrap}
+    reading = Consumer(config)
+    reading.subscribe([TOPIC])
+    seen = []
+    wait_until(lambda: len(seen.extend(reading.consume(500, 0.5)) or seen) >= 2000, 30, "not all was read")
+    assert all(message.error() is None for message in seen)
+    reading.commit(asynchronous=False)
+    admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
+    fronts = {proxy.address(b) for b in cluster.broker_ids}
+    assert {(n.host, n.port) for n in admin.describe_cluster().result(10).nodes} == fronts
+    assert {(n.host, n.port) for n in admin.list_topics().brokers.values()} == fronts
+    assert own_connections(cluster) == set()
+    reading.close()
+
+
+def test_the_new_leader_in_an_answer_to_produce_is_behind_the_proxy_too(cluster, proxy):
+    """The leader moves under a producer that has it in its cache: since KIP-951 the refusal says where to go."""
+    sending = producer(proxy, **{"topic.metadata.refresh.interval.ms": -1, "enable.idempotence": True})
+    sending.produce("moving", b"first")
+    assert sending.flush(20) == 0
+    move_to(cluster, "moving", 2)
+    sending.produce("moving", b"second")
+    assert sending.flush(20) == 0
+    assert end_offset(cluster, "moving/0") == 2
+    assert own_connections(cluster) == set()
+
+
+def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
+    """Reassign partition 0 by a raw request: the client library has no call for it."""
+    from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
+
+    partition = Request.ReassignableTopic.ReassignablePartition(partition_index=0, replicas=[broker])
+    asked = Request[0](timeout_ms=10_000, topics=[Request.ReassignableTopic(name=topic, partitions=[partition])])
+    kafka = Kafka(cluster.bootstrap, timeout_s=10)
+
+    def moved() -> bool:
+        metadata = kafka.metadata()
+        return metadata is not None and metadata.partitions[f"{topic}/0"].leader == broker
+
+    controller = kafka.metadata().controller
+    assert kafka.ask(controller, asked).error_code == 0
+    wait_until(moved, 30, "the leader did not move")
+    kafka.close()
+
+
+def test_a_dropped_answer_is_written_and_never_told(cluster, proxy):
+    before = end_offset(cluster, "orders/0")
+    rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "response", count=1))
+    sending = producer(proxy, **{"socket.timeout.ms": 1000})
+    began = time.monotonic()
+    sending.produce(TOPIC, b"x", partition=0)
+    assert sending.flush(20) == 0
+    assert time.monotonic() - began > 0.9, "it waited for the answer"
+    assert proxy.remove(rule) == 1
+    assert end_offset(cluster, "orders/0") == before + 2, "sent again, and written again"
+
+
+def test_a_dropped_request_is_not_written(cluster, proxy):
+    before = end_offset(cluster, "orders/0")
+    rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "request", count=1))
+    sending = producer(proxy, **{"socket.timeout.ms": 1000})
+    sending.produce(TOPIC, b"x", partition=0)
+    assert sending.flush(20) == 0
+    assert proxy.remove(rule) == 1
+    assert end_offset(cluster, "orders/0") == before + 1
+
+
+def test_a_cut_answer_takes_its_connection_with_it_and_the_next_is_sound(cluster, proxy, link):
+    rule = proxy.add(Rule("cut", 1, "Metadata", side="response", count=1))
+    with pytest.raises(ConnectionResetError):
+        link.ask(ASK, 10)
+    link.ask(ASK, 10)
+    assert proxy.matches(rule) == 1
+
+
+def leader(cluster: ProcessCluster, partition: str = "orders/0") -> int:
+    kafka = Kafka(cluster.bootstrap)
+    try:
+        return kafka.metadata().partitions[partition].leader
+    finally:
+        kafka.close()
+
+
+@pytest.mark.parametrize("side", ["request", "response"])
+def test_a_delayed_frame_comes_late_and_everything_behind_it_too(proxy, link, side):
+    rule = proxy.add(Rule("delay", 1, "Metadata", side=side, count=1, delay_s=0.6))
+    assert took_s(link) > 0.55
+    assert took_s(link) < 0.3
+    assert proxy.matches(rule) == 1
+
+
+def test_what_a_rule_holds_passes_when_it_is_removed(proxy, link):
+    rule = proxy.add(Rule("delay", 1, "Metadata", delay_s=600))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(link.ask, ASK, 20)
+        wait_until(lambda: proxy.matches(rule) == 1, 5, "the request did not reach the proxy")
+        assert not asked.done()
+        proxy.remove(rule)
+        asked.result(5)
+
+
+def test_rules_end_with_the_connection_that_made_them(cluster, link):
+    with Proxy.attach(cluster.run) as other:
+        other.add(Rule("drop", 1))
+        with pytest.raises(TimeoutError):
+            link.ask(ASK, 0.5)
+    wait_until(lambda: answers(link), 5, "the rule is still there")
+
+
+def answers(link: Link) -> bool:
+    try:
+        link.ask(ASK, 1)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_rule_for_one_client_leaves_others_alone(proxy, link):
+    rule = proxy.add(Rule("drop", 1, client="shop/*"))
+    assert took_s(link) < 1
+    assert proxy.matches(rule) == 0
+
+
+def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link):
+    slow = proxy.add(Rule("slow", 1, latency_s=0.4))
+    assert 0.38 < took_s(link) < 0.8
+    proxy.remove(slow)
+    assert took_s(link) < 0.3
+    names = [MetadataRequest.MetadataRequestTopic(name=f"{'x' * 240}{n}") for n in range(100)]
+    large = MetadataRequest[METADATA](topics=names, allow_auto_topic_creation=False)
+    narrow = proxy.add(Rule("slow", 1, bandwidth=50_000))
+    began = time.monotonic()
+    link.ask(large, 10)
+    assert 0.9 < time.monotonic() - began < 2.5, "24 kB there, and as many back"
+    assert proxy.remove(narrow) > 1
+
+
+def test_the_fault_of_a_slow_link_proves_itself_by_what_a_client_measures(cluster, proxy):
+    text = """
+    {title: t, topics: [{name: orders}], producers: [{name: shop, topic: orders}],
+     faults: [{name: slow, kind: wire.slow, target: {broker: 1}, latency: 300ms, bandwidth: 1MiB, when: {at: 1s}}]}
+    """
+    spec = parse(text, "t.yaml").faults[0]
+    slow, world = FAULTS[spec.kind](spec), SimpleNamespace(proxy=proxy, cluster=cluster, access=None)
+    assert slow.proof(world) is None
+    slow.inject(world)
+    assert "rose from" in slow.proof(world)
+    slow.heal(world)
+    assert slow.proof(world) is None
+    slow.heal(world)
+
+
+def test_an_order_that_makes_no_sense_is_refused_and_harms_nothing(proxy, link):
+    with pytest.raises(ClusterError, match="refused"):
+        proxy.remove(4711)
+    assert answers(link)
+
+
+def test_what_is_no_kafka_is_hung_up_on(proxy, link):
+    with socket.create_connection(proxy.address(1), timeout=10) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(10) == b""
+    assert answers(link)
+
+
+def test_a_broker_that_dies_takes_its_connections_with_it_and_is_reached_again_when_it_is_back(cluster, proxy, link):
+    cluster.kill_broker(1)
+    for _ in range(3):
+        with pytest.raises(ConnectionError):
+            link.ask(ASK, 5)
+    cluster.start_broker(1)
+    assert answers(link)
+
+
+def test_a_proxy_that_ends_in_the_middle_is_told(cluster):
+    with Proxy.attach(cluster.run) as proxy:
+        proxy.check()
+        (process,) = [m for m in find_marked() if m.run_dir == cluster.run.path and m.role == "proxy"]
+        process.identity.signal(signal.SIGKILL)
+        wait_until(lambda: not process.identity.alive(), 10, "it still runs")
+        with pytest.raises(ClusterError, match=r"wire proxy ended in the middle of the run.*proxy\.log"):
+            proxy.check()
+        with pytest.raises(ClusterError, match="wire proxy ended"):
+            proxy.add(Rule("drop", 1))
+    with pytest.raises(ClusterError, match="is gone"):
+        Proxy.attach(cluster.run)

@@ -1,0 +1,35 @@
+"""The proxy ends in the middle of a run: that run cannot tell, and says why."""
+
+import json
+import signal
+
+import pytest
+
+from chaos.processes.process_table import find_marked
+from chaos.wait import wait_until
+from tests.support.platform import left_running, start
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+
+def test_a_run_whose_proxy_dies_is_inconclusive_and_says_so(tmp_path):
+    process = start("run", "gray-leader", "--runs-dir", tmp_path, "--json")
+
+    def proxy_under_load():
+        assert process.poll() is None, process.stderr.read()[-2000:]
+        acked = [
+            event
+            for events in tmp_path.glob("*/events.jsonl")
+            for event in map(json.loads, events.read_text().splitlines())
+            if event["kind"] == "progress" and event["acked"] > 0
+        ]
+        return acked and [m for m in find_marked() if m.role == "proxy" and tmp_path in m.run_dir.parents]
+
+    (proxy,) = wait_until(proxy_under_load, 300, "no record was ever acknowledged")
+    proxy.identity.signal(signal.SIGKILL)
+    out, err = process.communicate(timeout=400)
+    assert process.returncode == 3, err[-2000:]
+    assert json.loads(out)["verdict"] == "inconclusive"
+    assert "the wire proxy ended in the middle of the run" in err
+    assert "Traceback" not in err
+    assert left_running(tmp_path) == []

@@ -1,0 +1,88 @@
+from chaos.scenario import parse
+from chaos.scenario.timeline import Progress, hopeless, is_due, steps
+
+TEXT = """
+title: two faults
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders, records: 1000}]
+consumers: [{mode: subscribe, name: billing, group: billing, topics: [orders]}]
+faults:
+  - {name: first, kind: broker.kill, target: {broker: 1}, when: {acked: 100}, heal: {after: 5s}}
+  - {name: second, kind: broker.kill, target: {broker: 2}, when: {after: first.healed + 2s}}
+  - {name: third, kind: broker.kill, target: {broker: 3}, when: {delivered: {consumer: billing, records: 10}}}
+  - {name: fifth, kind: broker.kill, target: {broker: 3}, when: {acked: {producer: shop, records: 20}}}
+  - {name: fourth, kind: broker.kill, target: {broker: 3}, when: {at: 9s}, heal: {when: {acked: 1}}}
+"""
+INJECT_1, HEAL_1, INJECT_2, INJECT_3, INJECT_5, INJECT_4, HEAL_4 = steps(parse(TEXT, "two.yaml"))
+
+
+def at(elapsed_s, acked=0, billing=0, **phases):
+    named = {tuple(name.split("_")): when for name, when in phases.items()}
+    return Progress(elapsed_s, {"shop": acked}, {"billing": billing}, named)
+
+
+def test_steps_stand_in_the_order_of_the_scenario_with_heals_after_their_injections():
+    assert [(s.fault, s.action) for s in (INJECT_1, HEAL_1, INJECT_2)] == [
+        ("first", "inject"),
+        ("first", "heal"),
+        ("second", "inject"),
+    ]
+
+
+def test_progress_triggers_wait_for_progress_however_long_it_takes():
+    assert not is_due(INJECT_1, at(1000, acked=99))
+    assert is_due(INJECT_1, at(0, acked=100))
+    assert not is_due(INJECT_3, at(1000, billing=9))
+    assert is_due(INJECT_3, at(0, billing=10))
+
+
+def test_what_is_acknowledged_to_others_is_not_progress_of_one_producer():
+    assert not is_due(INJECT_5, Progress(1000, {"shop": 19, "other": 20}, {}))
+    assert is_due(INJECT_5, Progress(0, {"shop": 20, "other": 0}, {}))
+
+
+def test_a_time_trigger_waits_for_its_time():
+    assert not is_due(INJECT_4, at(8.9))
+    assert is_due(INJECT_4, at(9))
+
+
+def test_a_heal_counts_from_the_injection():
+    assert not is_due(HEAL_1, at(100))
+    assert not is_due(HEAL_1, at(14.9, first_injected=10))
+    assert is_due(HEAL_1, at(15, first_injected=10))
+
+
+def test_a_step_after_a_phase_waits_for_that_phase():
+    assert not is_due(INJECT_2, at(100, first_injected=1, first_proven=2))
+    assert not is_due(INJECT_2, at(21.9, first_healed=20))
+    assert is_due(INJECT_2, at(22, first_healed=20))
+
+
+def test_a_heal_never_comes_before_its_injection():
+    assert not is_due(HEAL_4, at(0, acked=10))
+    assert is_due(HEAL_4, at(9, acked=10, fourth_injected=9))
+
+
+def test_steps_say_when_they_come():
+    assert INJECT_1.words() == "inject first at 100 acknowledged records"
+    assert HEAL_1.words() == "heal first 5s after injected"
+
+
+def test_what_waits_for_a_lost_proof_is_without_hope_and_so_is_all_that_waits_for_it():
+    scenario = parse(
+        """
+title: a chain
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders, records: 100}]
+faults:
+  - {name: a, kind: broker.kill, target: {broker: 1}, when: {acked: 10}, heal: {when: {after: a.proven}}}
+  - {name: b, kind: broker.kill, target: {broker: 2}, when: {after: a.healed + 1s}, heal: {after: 1s}}
+  - {name: c, kind: broker.kill, target: {broker: 3}, when: {acked: 50}, heal: {after: 1s}}
+""",
+        "chain.yaml",
+    )
+    waiting = steps(scenario)
+    assert hopeless(waiting, set()) == []
+    found = {(step.fault, step.action) for step in hopeless(waiting, {("a", "proven")})}
+    assert found == {("a", "heal"), ("b", "inject"), ("b", "heal")}
+    assert {(step.fault, step.action) for step in hopeless(waiting, {("c", "injected")})} == {("c", "heal")}

@@ -1,0 +1,232 @@
+"""Clean histories by hand, for `test_mutations`: much happens in them, and at worst a lawful redelivery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tests.checks.audit.histories import TOPIC, History
+from tests.checks.audit.story import Story, rows_of
+
+CLEAN: dict[str, Callable[[Story], None]] = {}
+NUMBER = 0
+RENAMED = {f"p{NUMBER}": "p", f"c{NUMBER}": "c", f"f{NUMBER}": "f"}
+
+
+def clean(tell: Callable[[Story], None]) -> Callable[[Story], None]:
+    CLEAN[tell.__name__] = tell
+    return tell
+
+
+def history(name: str) -> History:
+    """A story as a history, under the names that histories use."""
+    story = Story(TOPIC, NUMBER)
+    CLEAN[name](story)
+    rows = {
+        table: [
+            {column: _plain(value) if column != "group" else value for column, value in row.items()} for row in told
+        ]
+        for table, told in rows_of([story]).items()
+    }
+    consumer = {"mode": story.mode, "name": "c", "members": story.members, "config": story.consumer_config}
+    if story.mode == "subscribe":
+        consumer["group"] = TOPIC
+    return replace(
+        History(rows, partitions=story.partitions, topic_config=story.topic_config),
+        producer_config=story.producer_config,
+        sending=story.sending,
+        consumers=(consumer | story.consumer,) if story.mode else (),
+    )
+
+
+def _plain(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    head, slash, rest = value.partition("/")
+    return RENAMED.get(head, head) + slash + rest
+
+
+def _lives(s: Story, *clients: str) -> None:
+    for client in clients:
+        s.life(client, "stopped", role="consumer")
+
+
+@clean
+def two_members_hand_over(s: Story) -> None:
+    """A group of two takes over from each other in two partitions; a send timed out, another was refused."""
+    s.partitions = s.members = 2
+    s.life(s.producer, "started").wrote(0, 1, 2).send(3, outcome="unknown").send(4, outcome="fail")
+    for offset, seq in enumerate((5, 6, 7)):
+        s.send(seq, offset, partition=1).log(offset, seq, partition=1)
+    s.life(s.reader(1), "started", role="consumer").life(s.reader(2), "started", role="consumer")
+    zero = s.assigned(1, generation=1).got(0).commit(1).got(1).commit(2)
+    one = s.assigned(1, generation=1, partition=1).got(0, seq=lambda o: o + 5).commit(1)
+    s.observed("committed", 1, f"group:{TOPIC}/{TOPIC}/1")
+    one.revoked()
+    zero.revoked()
+    again = s.assigned(1, 2, "committed", generation=2)
+    other = s.assigned(2, 1, "committed", generation=2, partition=1)
+    other.got(1, 2, seq=lambda o: o + 5).commit(3)
+    again.got(2).commit(3).revoked()
+    other.revoked()
+    s.life(s.producer, "stopped")
+    _lives(s, s.reader(1), s.reader(2))
+
+
+@clean
+def a_producer_restarts(s: Story) -> None:
+    """It died with the row of a record that is there; what was never acknowledged is sent again. A marker and
+    retention leave gaps; the one member is thrown out, comes back, and commits asynchronously.
+    """
+    s.log_start = 1
+    s.life(s.producer, "started").send(0, 0).wrote(1, 2).log(3, 3).life(s.producer, "crashed")
+    s.life(s.producer, "started", incarnation=2)
+    s.send(4, 5, incarnation=2).log(5, 4, incarnation=2).send(5, 6, incarnation=2).log(6, 5, incarnation=2)
+    s.fault("injected").fault("healed")
+    s.life(s.reader(1), "started", role="consumer")
+    first = s.assigned(1, 1, generation=3).got(1, 2).commit(3, kind="async")
+    first.got(3).commit(4, kind="async", completed_us=s.now + 900)
+    first.lost()
+    second = s.assigned(1, 4, "committed", generation=5)
+    second.got(5, 6, seq=lambda o: o - 1, producer_incarnation=2).commit(7, kind="async").revoked()
+    s.life(s.producer, "stopped", incarnation=2)
+    _lives(s, s.reader(1))
+
+
+@clean
+def from_its_checkpoint(s: Story) -> None:
+    """An assign consumer dies and goes on from its checkpoint; it commits for others to see. acks=0: no offsets."""
+    s.mode, s.consumer = "assign", {"group": TOPIC, "commit": {"when": "after_batch"}}
+    s.producer_config = {"acks": "0"}
+    s.life(s.producer, "started")
+    for seq in (0, 1, 2, 3):
+        s.send(seq, None).log(seq, seq)
+    s.life(s.producer, "stopped").life(s.reader(1), "started", role="consumer")
+    s.assigned(1, 0, "start").got(0, 1).commit(2).died()
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, 2, "checkpoint", incarnation=2).got(2, 3).commit(4)
+    s.life(s.reader(1), "stopped", incarnation=2, role="consumer")
+
+
+@clean
+def sought_forward_and_on(s: Story) -> None:
+    """Automatic commits; a seek to where the consumer is; a commit past a marker at the end."""
+    s.consumer, s.log_end = {"commit": {"kind": "auto"}}, 4
+    s.wrote(0, 1, 2).life(s.reader(1), "started", role="consumer")
+    s.assigned(1, generation=1).got(0, 1).commit(2, kind="auto", requested_us=s.now, completed_us=s.now)
+    sought = s.assigned(1, 2, "seek", generation=1).got(2)
+    sought.commit(4, kind="auto", requested_us=s.now, completed_us=s.tick())
+    s.saw_committed(4)
+    sought.revoked()
+    _lives(s, s.reader(1))
+
+
+@clean
+def delivered_again_as_it_may_be(s: Story) -> None:
+    """A member goes on with its batch after it was thrown out; another one repeats what was not committed. It dies,
+    and the row of its last commit with it; what the observer saw explains where the next one begins.
+    """
+    s.members = 3
+    s.life(s.producer, "started").wrote(0, 1, 2, 3, 4).life(s.producer, "stopped")
+    for n in (1, 2, 3):
+        s.life(s.reader(n), "started", role="consumer")
+    slow = s.assigned(1, generation=1).got(0).commit(1).got(1)
+    quick = s.assigned(2, 1, "committed", generation=2).got(1, 2).commit(3)
+    slow.got(2).commit(3, "fail").lost()
+    quick.got(3, 4)
+    s.saw_committed(4)
+    quick.died()
+    s.assigned(3, 4, "committed", generation=3).got(4).commit(5).revoked()
+    _lives(s, s.reader(1), s.reader(3))
+
+
+@clean
+def two_jobs_with_one_group_id(s: Story) -> None:
+    """Neither reads where the other committed: the one that died had committed last."""
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": TOPIC, "start": "group", "checkpoint": False, "commit": {"when": "after_batch"}}
+    s.life(s.producer, "started").wrote(0, 1, 2).life(s.producer, "stopped")
+    for n in (1, 2):
+        s.life(s.reader(n), "started", role="consumer")
+    two = s.assigned(2, 0)
+    one = s.assigned(1, 0)
+    two.got(0, 1).commit(2).got(2).commit(3)
+    one.got(0).commit(1).died()
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, 1, "committed", incarnation=2).got(1, 2).commit(3)
+    s.life(s.reader(1), "stopped", incarnation=2, role="consumer")
+    _lives(s, s.reader(2))
+
+
+@clean
+def in_transactions_under_observation(s: Story) -> None:
+    """Two transactions are committed, one is aborted; the first record is evicted after it was read. The observer sees
+    the last stable offset wait for them, a settled group and its coordinator.
+    """
+    s.partitions, s.members, s.log_start = 2, 2, 1
+    s.life(s.producer, "started").life(s.reader(1), "started", role="consumer").stood(0, 0)
+    began = s.now
+    s.send(0, 0, txn=1).send(1, 1, txn=1).log(1, 1).stood(0, 2).transaction(1, "committed", began).stood(2, 2)
+    began = s.now
+    s.send(2, 2, txn=2).log(2, 2, committed=False).transaction(2, "aborted", began)
+    s.in_transaction(3, "committed", 3).life(s.producer, "stopped")
+    s.group_seen(coordinator=1, state="Stable", members=[{"member_id": "a", "partitions": [f"{TOPIC}/0"]}])
+    held = [{"member_id": m, "partitions": [f"{TOPIC}/{n}"]} for n, m in enumerate("ab")]
+    s.group_seen(members=held).tick(3_000_000)
+    s.group_seen(state="Empty")
+    first = s.assigned(1, generation=1).got(0, 1).commit(2)
+    first.revoked()
+    s.life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 2, "committed", generation=2).got(3).commit(4).revoked()
+    _lives(s, s.reader(1), s.reader(2))
+
+
+@clean
+def from_the_latest(s: Story) -> None:
+    """A group begins with what is written from then on. A third partition is added seconds later, and found before
+    anything is written to it.
+    """
+    s.partitions, s.consumer_config = 3, {"auto.offset.reset": "latest"}
+    s.life(s.producer, "started").observed("leader", 1).observed("leader", 1, f"{TOPIC}/1")
+    s.wrote(0, 1).send(2, 0, partition=1).log(0, 2, partition=1)
+    s.life(s.reader(1), "started", role="consumer")
+    zero = s.assigned(1, 2, generation=1)
+    one = s.assigned(1, 1, generation=1, partition=1)
+    s.send(3, 2).log(2, 3)
+    zero.got(2, seq=lambda _: 3).commit(3)
+    s.send(4, 1, partition=1).log(1, 4, partition=1)
+    one.got(1, seq=lambda _: 4).commit(2)
+    s.tick(5_000_000)
+    s.observed("leader", 1, f"{TOPIC}/2")
+    two = s.assigned(1, 0, generation=2, partition=2)
+    s.send(5, 0, partition=2).log(0, 5, partition=2)
+    two.got(0, seq=lambda _: 5).commit(1)
+    for epoch in (zero, one, two):
+        epoch.revoked()
+    s.life(s.producer, "stopped")
+    _lives(s, s.reader(1))
+
+
+@clean
+def reset_by_an_administrator(s: Story) -> None:
+    """A group has read everything and left; its offset is set back, and another member begins there."""
+    s.members = 2
+    s.life(s.producer, "started").wrote(0, 1, 2).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer")
+    s.assigned(1, generation=1).got(0, 1, 2).commit(3).revoked()
+    _lives(s, s.reader(1))
+    s.moved(1).life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 1, "committed", generation=3).got(1).commit(2).got(2).commit(3).revoked()
+    _lives(s, s.reader(2))
+
+
+@clean
+def in_turn_and_forgotten(s: Story) -> None:
+    """A producer takes partitions in turn, and looks at no result: one send was never answered, and arrived."""
+    s.partitions, s.sending = 2, {"partitioner": "round_robin", "mode": "fire_and_forget"}
+    s.life(s.producer, "started")
+    for seq in (0, 1, 2, 3):
+        outcome = "unknown" if seq == 2 else "ok"
+        offset = None if seq == 2 else seq // 2
+        s.send(seq, offset, outcome, partition=seq % 2).log(seq // 2, seq, partition=seq % 2)
+    s.life(s.producer, "stopped")

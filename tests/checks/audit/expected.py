@@ -1,0 +1,434 @@
+"""What each single-row change of a clean history means, by hand and without the oracle.
+
+`must` are the checks that have to find something, `a|b` either of them; `may` those that find something too where the
+row stands at an edge (of an epoch, of the log, of a rebalance). A change of which neither is said means no anomaly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.checks.audit.mutations import FAR, Rows
+from tests.checks.audit.oracle import Row
+
+ILLEGAL = "duplicate_delivery.illegal"
+NOT_DELIVERED = "skipped_delivery|lost_processing|stalled_delivery|evicted_delivery"
+MISSING = frozenset({"skipped_delivery", "lost_processing", "stalled_delivery", "poll_skip", "overcommit"})
+UNJUDGED = "overcommit.undetermined"
+HANGS = frozenset({"hanging_transaction"})
+"""Where the row is what ended the wait of the last stable offset."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a clean history says of a row."""
+
+    rows: Rows
+
+    def record(self, row: Row) -> Row | None:
+        """The record of a send."""
+        same = [r for r in self.rows["log"] if _sent(r) == _sent(row)]
+        return same[0] if same else None
+
+    def number(self, record: Row) -> int | None:
+        """The transaction that a record was sent in."""
+        return next((s.get("txn") for s in self.rows["sends"] if _sent(s) == _sent(record)), None)
+
+    def end(self, record: Row) -> str:
+        """What became of that transaction."""
+        mine = [t for t in self.rows.get("transactions", []) if t["txn"] == self.number(record)]
+        return str(mine[0]["outcome"]) if mine else ""
+
+    def acked(self, record: Row) -> bool:
+        return any(_sent(s) == _sent(record) and s["outcome"] == "ok" for s in self.rows["sends"])
+
+    def acked_with_offset(self, record: Row) -> bool:
+        return any(_sent(s) == _sent(record) and s["offset"] is not None for s in self.rows["sends"])
+
+    def unsure(self, record: Row) -> bool:
+        """There, though its send is not known to have arrived."""
+        return any(_sent(s) == _sent(record) and s["outcome"] != "ok" for s in self.rows["sends"])
+
+    def in_turn(self) -> bool:
+        """All sends went to the partitions in turn."""
+        count = len(self.rows["log_range"])
+        return count > 1 and all(s["partition"] == s["seq"] % count for s in self.rows["sends"])
+
+    def evicted(self, send: Row, by: int = 0) -> bool:
+        """Acknowledged (or, so many offsets further on, said to be) below where the log begins."""
+        start: int = next(r["start"] for r in self.rows["log_range"] if r["partition"] == send["partition"])
+        offset: int | None = send["offset"]
+        return offset is not None and offset + by < start
+
+    def all_on_record(self, record: Row) -> bool:
+        """Its producer stopped in order."""
+        ends = [r for r in self.rows["lifecycle"] if (r["client"], r["incarnation"]) == _life(record)]
+        return "stopped" in {r["event"] for r in ends}
+
+    def delivered(self, record: Row) -> int:
+        return sum(_place(d) == _place(record) for d in self.rows.get("deliveries", []))
+
+    def only_once(self, delivery: Row) -> bool:
+        """By its reader."""
+        mine = [d for d in self.rows["deliveries"] if _place(d) == _place(delivery)]
+        return len([d for d in mine if d["mode"] == "subscribe" or d["consumer"] == delivery["consumer"]]) == 1
+
+    def in_log(self, partition: int, first: int, last: int) -> bool:
+        return any(
+            r["partition"] == partition and first <= r["offset"] <= last and r["committed"] for r in self.rows["log"]
+        )
+
+    def epoch(self, row: Row, table: str) -> list[Row]:
+        """The rows of the same epoch."""
+        return [r for r in self.rows[table] if _epoch(r) == _epoch(row)]
+
+    def went_on(self, delivery: Row) -> bool:
+        """Its epoch delivered something after it, and the log still has it."""
+        return not self.evicted(delivery) and self.overtaken(delivery)
+
+    def overtaken(self, delivery: Row) -> bool:
+        """Its epoch delivered something after it."""
+        return any(d["offset"] > delivery["offset"] for d in self.epoch(delivery, "deliveries"))
+
+    def last_before_a_commit(self, delivery: Row) -> bool:
+        """Its epoch committed it with nothing after it processed by then."""
+        return any(
+            c["outcome"] == "ok" and c["offset"] == delivery["offset"] + 1 for c in self.epoch(delivery, "commits")
+        )
+
+    def not_from_the_start(self, entity: str) -> bool:
+        """Nobody delivered the first record of a partition."""
+        partition = int(entity.rpartition("/")[2])
+        first = min(r["offset"] for r in self.rows["log"] if r["partition"] == partition)
+        return not any(_place(d) == (partition, first) for d in self.rows["deliveries"])
+
+    def sought(self, commit: Row) -> bool:
+        """Its epoch began with a seek to where it committed, or below."""
+        begun = [a for a in self.epoch(commit, "assignments") if a["event"] == "seek"]
+        return any(a["position"] <= commit["offset"] for a in begun)
+
+    def commits_beside(self, commit: Row) -> list[Row]:
+        """Other accepted commits that it is compared with."""
+        return [
+            c
+            for c in self.rows["commits"]
+            if c is not commit and c["outcome"] == "ok" and c["partition"] == commit["partition"]
+            if c["mode"] == "subscribe" or c["consumer"] == commit["consumer"]
+        ]
+
+
+def _sent(row: Row) -> tuple[object, ...]:
+    return row["producer"], row["incarnation"], row["seq"]
+
+
+def _life(row: Row) -> tuple[object, ...]:
+    return row["producer"], row["incarnation"]
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    return row["partition"], row["offset"]
+
+
+def _epoch(row: Row) -> tuple[object, ...]:
+    return row["consumer"], row["incarnation"], row["assignment"], row["partition"]
+
+
+def when(condition: object, *checks: str) -> set[str]:
+    return set(checks) if condition else set()
+
+
+def _unsent(row: Row, told: Told) -> set[str]:
+    record = told.record(row)
+    return when(record and told.all_on_record(row), "phantom_write")
+
+
+def _acked_as_another(row: Row, told: Told) -> set[str]:
+    must = _unsent(row, told) | when(row["outcome"] == "ok" and not told.evicted(row), "lost_write")
+    must |= when(row["outcome"] != "ok" and told.record(row), "unnoticed_failure")
+    return must - when(row.get("txn") is not None, "lost_write")  # sent in a transaction, or in one of nobody's
+
+
+def _acked_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
+    def must(row: Row, told: Told) -> set[str]:
+        found = told.record(row)
+        return when(found, "misplaced_write") | when(not found and not told.evicted(row, by), "lost_write")
+
+    return must
+
+
+def _lost(row: Row, told: Told) -> set[str]:
+    """An acknowledged record, unless its transaction was aborted."""
+    must = when(told.acked(row) and told.end(row) != "aborted", "lost_write")
+    must |= when(told.unsure(row), "unnoticed_failure")
+    return must | when(told.end(row) == "committed", "torn_transaction")
+
+
+def _gone(row: Row, told: Told) -> set[str]:
+    return _lost(row, told) | when(told.delivered(row), "dirty_read")
+
+
+def _moved(row: Row, told: Told) -> set[str]:
+    return when(told.acked_with_offset(row), "misplaced_write") | when(told.delivered(row), "dirty_read", NOT_DELIVERED)
+
+
+def _another_record(row: Row, told: Told) -> set[str]:
+    must = _lost(row, told) | when(told.delivered(row), "dirty_read", NOT_DELIVERED) | {"offset_reuse"}
+    must -= when(not told.acked_with_offset(row) and not told.delivered(row), "offset_reuse")
+    return must | when(told.all_on_record(row), "phantom_write")
+
+
+def _stranger(row: Row, told: Told) -> set[str]:
+    return _another_record(row, told) | {"phantom_write"}
+
+
+def _nameless(row: Row, told: Told) -> set[str]:
+    return _stranger(row, told) - {"offset_reuse"}
+
+
+def _not_delivered(row: Row, told: Told) -> set[str]:
+    """Left out within the epoch if it went on, and of the reader if nobody else delivered it."""
+    return when(told.went_on(row), "poll_skip") | when(told.only_once(row), NOT_DELIVERED)
+
+
+def _delivered_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
+    def must(row: Row, told: Told) -> set[str]:
+        return when(not told.evicted(row, by), "dirty_read") | when(told.only_once(row), NOT_DELIVERED)
+
+    return must
+
+
+def _another_delivered(row: Row, told: Told) -> set[str]:
+    """Another record than the one that stands there, or stood there."""
+    if told.evicted(row):
+        return {"offset_reuse"}
+    return {"offset_reuse", "dirty_read"} | when(told.only_once(row), NOT_DELIVERED)
+
+
+def _in_another_epoch(row: Row, told: Told) -> set[str]:
+    return when(told.went_on(row), "poll_skip")
+
+
+def _committed_further(by: int) -> Callable[[Row, Told], set[str]]:
+    def must(row: Row, told: Told) -> set[str]:
+        beyond = told.in_log(row["partition"], row["offset"], row["offset"] + by - 1)
+        back = any(
+            row["offset"] < c["offset"] < row["offset"] + by
+            and c["requested_us"] >= row["completed_us"]
+            and not told.sought(c)
+            for c in told.commits_beside(row)
+        )
+        return when(row["outcome"] == "ok" and beyond, "overcommit") | when(
+            row["outcome"] == "ok" and back, "commit_rewind"
+        )
+
+    return must
+
+
+def _committed_zero(row: Row, told: Told) -> set[str]:
+    moved = [
+        f["at_us"] for f in told.rows.get("faults", []) if f["kind"].startswith("group.") and f["phase"] == "injected"
+    ]
+    in_force = [c for c in told.commits_beside(row) if c["completed_us"] <= row["requested_us"]]
+    in_force = [c for c in in_force if not any(c["completed_us"] < at < row["requested_us"] for at in moved)]
+    return when(row["outcome"] == "ok" and in_force, "commit_rewind")
+
+
+def _committed_at_once(row: Row, told: Told) -> set[str]:
+    covered = [d for d in told.epoch(row, "deliveries") if d["offset"] < row["offset"]]
+    return when(row["outcome"] == "ok" and row["kind"] != "auto" and covered, "overcommit")
+
+
+def _committed_last(row: Row, told: Told) -> set[str]:
+    higher = [c for c in told.commits_beside(row) if c["offset"] > row["offset"]]
+    return when(row["outcome"] == "ok" and row["kind"] != "auto" and higher, "commit_rewind")
+
+
+def _commit_of_no_epoch(row: Row, told: Told) -> set[str]:
+    return when(row["outcome"] == "ok", UNJUDGED)
+
+
+def _began_lower(row: Row, told: Told) -> set[str]:
+    before = row["position"] - 1
+    begins = row["event"] in ("assigned", "seek")
+    left_out = begins and told.epoch(row, "deliveries") and told.in_log(row["partition"], before, before)
+    unread = not told.delivered({"partition": row["partition"], "offset": before})
+    return when(left_out, "poll_skip") | when(left_out and unread, "skipped_delivery")
+
+
+Must = Callable[[Row, Told], set[str]]
+
+
+def _failed(row: Row, told: Told) -> set[str]:
+    """Its send is said to have failed, yet its record is there."""
+    record = told.record(row)
+    in_doubt = row.get("txn") is not None and record and not record["committed"]
+    return when(record and not in_doubt, "resurrected_write")
+
+
+def _hidden(row: Row, told: Told) -> set[str]:
+    """A record is made invisible to read_committed readers."""
+    return when(row["committed"] and told.delivered(row), "aborted_read") | when(
+        told.end(row) == "committed", "torn_transaction"
+    )
+
+
+def _shown(row: Row, told: Told) -> set[str]:
+    return when(told.end(row) == "aborted", "torn_transaction") | when(not told.delivered(row), NOT_DELIVERED)
+
+
+def _aborted_after_all(row: Row, told: Told) -> set[str]:
+    inside = [r for r in told.rows["log"] if told.number(r) == row["txn"]]
+    return when(inside, "torn_transaction") | when(any(told.delivered(r) for r in inside), "aborted_read")
+
+
+def _polled_early(row: Row, told: Told) -> set[str]:
+    acked = [s for s in told.rows["sends"] if _place(s) == _place(row) and s["outcome"] == "ok"]
+    return when(any(s.get("txn") is not None for s in acked), "precommitted_read")
+
+
+def _made_later(row: Row, told: Told) -> set[str]:
+    """A partition is seen for the first time when its group has long begun, so all of it is in the group's range."""
+    return when(row["key"] == "leader" and told.not_from_the_start(row["entity"]), NOT_DELIVERED)
+
+
+def _moved_otherwise(row: Row, told: Told) -> set[str]:
+    """A fault did not put the group's offset where the group began, as far as one knows."""
+    return when(row["kind"].startswith("group.") and row["phase"] == "injected", ILLEGAL)
+
+
+def _never_moved(row: Row, told: Told) -> set[str]:
+    """Nor did it take back what the group had committed."""
+    return _moved_otherwise(row, told) | when(_moved_otherwise(row, told), "commit_rewind")
+
+
+def always(*checks: str) -> Must:
+    return lambda row, told: set(checks)
+
+
+NOTHING = always()
+EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
+    "sends: left out": (_unsent, frozenset()),
+    "sends: offset + 1": (_acked_elsewhere(1), frozenset({"offset_reuse", "torn_transaction"})),
+    "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),
+    "sends: offset not told": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
+    "sends: another partition": (
+        lambda row, told: (
+            when(row["offset"] is not None and told.record(row), "misplaced_write")
+            | when(row["outcome"] == "ok" and told.in_turn(), "misrouted_write")
+        ),
+        frozenset({"offset_reuse", "evicted_delivery.undetermined"}),
+    ),
+    "sends: another seq": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
+    "sends: another incarnation": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
+    "sends: unknown made ok": (lambda row, told: when(not told.record(row), "lost_write"), frozenset()),
+    "sends: fail made ok": (lambda row, told: when(not told.record(row), "lost_write"), frozenset()),
+    "log: left out": (_gone, frozenset()),
+    "log: once more behind the end": (
+        lambda row, told: when(row["committed"], "duplicate_write"),
+        MISSING - {"poll_skip"},
+    ),
+    "log: moved behind the end": (_moved, MISSING | {"reordered_write"}),
+    "log: another partition": (_moved, MISSING | {"reordered_write"}),
+    "log: another seq": (_another_record, MISSING | {"reordered_write"}),
+    "log: another incarnation": (_stranger, frozenset()),
+    "log: without identity": (_nameless, frozenset()),
+    "log: of another run": (
+        lambda row, told: {"phantom_write"} | _lost(row, told),
+        frozenset(),
+    ),
+    "sends: ok made fail": (_failed, frozenset()),
+    "sends: later": (NOTHING, frozenset({"precommitted_read"})),
+    "log: not committed": (_hidden, frozenset()),
+    "log: made committed": (_shown, MISSING),
+    "log: committed or not is not known": (
+        lambda row, told: when(told.end(row), "torn_transaction.undetermined"),
+        frozenset({"poll_skip", "skipped_delivery"}),
+    ),
+    "transactions: committed made aborted": (_aborted_after_all, frozenset()),
+    "transactions: aborted made committed": (always("torn_transaction"), frozenset()),
+    "deliveries: polled before everything": (_polled_early, frozenset()),
+    "cluster: last stable offset - 1": (NOTHING, HANGS),
+    "cluster: left out": (NOTHING, HANGS),
+    "faults: left out": (_never_moved, frozenset()),
+    "faults: of another group": (_never_moved, frozenset()),
+    "faults: to another offset": (_moved_otherwise, frozenset()),
+    "cluster: later": (_made_later, HANGS),
+    "cluster: another coordinator": (always("misplaced_coordinator"), frozenset()),
+    "cluster: all partitions to one member": (NOTHING, frozenset({"unbalanced_assignment"})),
+    "commits: fail made ok": (NOTHING, frozenset({"zombie_commit"})),
+    "log: CRC wrong": (always("corrupt_record"), frozenset()),
+    "deliveries: left out": (_not_delivered, MISSING),
+    "deliveries: repeated": (always(ILLEGAL, "nonmonotonic_poll"), frozenset()),
+    "deliveries: again": (always(ILLEGAL, "nonmonotonic_poll"), frozenset()),
+    "deliveries: offset + 1": (_delivered_elsewhere(1), MISSING | {"nonmonotonic_poll", "offset_reuse"}),
+    "deliveries: offset - 1": (_delivered_elsewhere(-1), MISSING | {"nonmonotonic_poll", "offset_reuse"}),
+    "deliveries: offset beyond the end": (_delivered_elsewhere(FAR), MISSING | {"nonmonotonic_poll", "offset_reuse"}),
+    "deliveries: another partition": (_delivered_elsewhere(0), MISSING | {"double_ownership", "offset_reuse"}),
+    "deliveries: another seq": (
+        _another_delivered,
+        frozenset(),
+    ),
+    "deliveries: another producer incarnation": (
+        _another_delivered,
+        frozenset(),
+    ),
+    "deliveries: last in order": (
+        lambda row, told: when(told.overtaken(row), "nonmonotonic_poll"),
+        frozenset(),
+    ),
+    "deliveries: processed late": (
+        lambda row, told: when(told.last_before_a_commit(row) and _not_auto(row, told), "overcommit"),
+        frozenset({"overcommit"}),
+    ),
+    "deliveries: under another assignment": (_in_another_epoch, frozenset({"overcommit", "double_ownership", ILLEGAL})),
+    "deliveries: under no assignment": (_in_another_epoch, frozenset({"overcommit", "double_ownership", ILLEGAL})),
+    "deliveries: by another incarnation": (_in_another_epoch, frozenset({"overcommit", "double_ownership", ILLEGAL})),
+    "deliveries: by another consumer": (_in_another_epoch, MISSING | {"double_ownership", ILLEGAL}),
+    "commits: left out": (NOTHING, frozenset({ILLEGAL})),
+    "commits: offset + 1": (_committed_further(1), frozenset({ILLEGAL})),
+    "commits: offset + 3": (_committed_further(3), frozenset({ILLEGAL})),
+    "commits: offset - 1": (NOTHING, frozenset({ILLEGAL})),
+    "commits: offset 0": (_committed_zero, frozenset({ILLEGAL})),
+    "commits: ok made fail": (NOTHING, frozenset({ILLEGAL})),
+    "commits: requested before everything": (_committed_at_once, frozenset()),
+    "commits: later": (_committed_last, frozenset({ILLEGAL, "zombie_commit"})),
+    "commits: another partition": (_commit_of_no_epoch, frozenset({"commit_rewind"})),
+    "commits: under no assignment": (_commit_of_no_epoch, frozenset()),
+    "commits: under another assignment": (_commit_of_no_epoch, frozenset()),
+    "commits: by another consumer": (_commit_of_no_epoch, frozenset({"commit_rewind", "foreign_commit"})),
+    "assignments: left out": (NOTHING, frozenset({"double_ownership"})),
+    "assignments: position + 1": (NOTHING, frozenset({ILLEGAL})),
+    "assignments: position - 1": (_began_lower, frozenset({ILLEGAL, "evicted_delivery"})),
+    "assignments: said to be a reset": (NOTHING, frozenset({ILLEGAL})),
+    "assignments: generation + 1": (NOTHING, frozenset({"double_ownership"})),
+    "assignments: generation - 1": (NOTHING, frozenset({"double_ownership"})),
+    "assignments: later": (NOTHING, frozenset({ILLEGAL})),
+    "assignments: another partition": (NOTHING, frozenset({"double_ownership"})),
+    "assignments: another number": (NOTHING, frozenset({"double_ownership"})),
+    "assignments: of another consumer": (
+        NOTHING,
+        frozenset({"double_ownership", "stalled_delivery", "foreign_commit"}),
+    ),
+    "lifecycle: crashed made stopped": (
+        lambda row, told: when(
+            any(not told.acked(r) for r in told.rows["log"]) and row["role"] == "producer", "phantom_write"
+        ),
+        frozenset(),
+    ),
+    "cluster: committed + 1": (NOTHING, frozenset({ILLEGAL})),
+}
+
+
+def _not_auto(delivery: Row, told: Told) -> bool:
+    return all(c["kind"] != "auto" for c in told.epoch(delivery, "commits"))
+
+
+def unexpected(change: str, row: Row, rows: Rows, found: set[str]) -> str:
+    """In what the checks that found something are not those that the change means; empty if they are."""
+    rule, may = EXPECTED.get(change, (NOTHING, frozenset()))
+    must = rule(row, Told(rows))
+    lacking = {check for check in must if not found & set(check.split("|"))}
+    surplus = found - may - {one for check in must for one in check.split("|")}
+    words = [f"{', '.join(sorted(lacking))} not found"] if lacking else []
+    return "; ".join(words + ([f"{', '.join(sorted(surplus))} found"] if surplus else []))

@@ -1,0 +1,234 @@
+"""Whole run histories: hypothesis chooses the plan of a run, the miniature cluster carries it out.
+
+Some plans have anomalies planted into the ledger afterwards (see `planting`), some are disturbed by arbitrary changes
+of single rows (see `mutations`), so that checks meet combinations that no story tells.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import strategies as st
+
+from tests.checks.audit.consumers import AssignConsumer, Consumer, Group
+from tests.checks.audit.histories import PART, History
+from tests.checks.audit.mutations import disturb
+from tests.checks.audit.oracle import Row
+from tests.checks.audit.planting import PLANTED
+from tests.checks.audit.simulation import Brokers, Partition, Producer
+from tests.checks.audit.transacting import transact, watch
+
+PARTITIONERS = ("round_robin", "by_key_number", "murmur2", "consistent")
+KEYS = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is like. seed decides what happens in it. planted: so many anomalies, of whatever kind."""
+
+    seed: int
+    steps: int
+    partitions: int
+    producers: int
+    acks: str
+    members: int
+    when: str
+    kind: str
+    earliest: bool
+    told: bool
+    eager: bool
+    assign: str
+    crashes: int
+    failovers: int
+    drained: bool
+    log: str
+    first_offset: int
+    first_seq: int
+    planted: int
+    noise: int
+    parts: int
+    transactions: str
+    watched: bool
+    sending: str
+    settings: tuple[tuple[str, str], ...]
+
+
+_numbers = st.sampled_from([0] * 12 + [(1 << bits) - below for bits in (20, 20, 31, 40) for below in (1, 2, 4, 7)])
+"""Where offsets and seqs begin: the audit looks at blocks of 2^20 of each, so some histories lie across a border."""
+
+plans = st.builds(
+    Plan,
+    seed=st.integers(0, 2**48),
+    steps=st.integers(2, 40),
+    partitions=st.integers(1, 3),
+    producers=st.integers(1, 2),
+    acks=st.sampled_from(["all", "1", "0"]),
+    members=st.integers(0, 3),
+    when=st.sampled_from(["after_batch", "after_record", "before_processing", "never"]),
+    kind=st.sampled_from(["sync", "async", "auto"]),
+    earliest=st.booleans(),
+    told=st.booleans(),
+    eager=st.booleans(),
+    assign=st.sampled_from(["none", "alone", "checkpoint", "fresh", "group", "pair", "intruder"]),
+    crashes=st.integers(0, 3),
+    failovers=st.sampled_from([0, 0, 0, 1, 2]),
+    drained=st.booleans(),
+    log=st.sampled_from(["whole", "whole", "markers", "compacted", "retained"]),
+    first_offset=_numbers,
+    first_seq=_numbers,
+    planted=st.sampled_from([0, 0, 1, 1, 2]),
+    noise=st.sampled_from([0, 0, 0, 1, 2, 5]),
+    parts=st.integers(1, 3),
+    transactions=st.sampled_from(["none", "none", "none", "sound", "leaking"]),
+    watched=st.booleans(),
+    sending=st.sampled_from(["", "", "", "forgotten", *PARTITIONERS]),
+    settings=st.sampled_from(
+        [
+            (),
+            (),
+            (("isolation.level", "read_uncommitted"),),
+            (("partition.assignment.strategy", "roundrobin"),),
+            (("partition.assignment.strategy", "mine"),),
+            (("group.protocol", "consumer"),),
+        ]
+    ),
+)
+
+
+class Run:
+    """A plan being carried out."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.rng = plan, random.Random(plan.seed)
+        self.brokers = Brokers(self.rng, [self._partition(n) for n in range(plan.partitions)], plan.log == "markers")
+        self.producers = [
+            Producer(self.brokers, f"p/{n + 1}", plan.acks, seq=plan.first_seq) for n in range(plan.producers)
+        ]
+        members = [
+            Consumer(self.brokers, f"c/{n + 1}", "g", "subscribe", plan.when, plan.kind) for n in range(plan.members)
+        ]
+        self.group = Group(self.brokers, "g", members, plan.earliest, plan.told, plan.eager)
+        self.assigned = [self._assign_consumer(n) for n in range(_ASSIGNED.get(plan.assign, 1))]
+
+    def _partition(self, number: int) -> Partition:
+        """What was before its first record is gone, or (not too much of it) was never there."""
+        first = self.plan.first_offset
+        return Partition(number, start=0 if first < 1 << 21 and self.rng.random() < 0.5 else first, end=first)
+
+    def _assign_consumer(self, n: int) -> AssignConsumer:
+        group = {"alone": None, "intruder": "g"}.get(self.plan.assign, "s")
+        begin = {"pair": "group", "group": "group"}.get(
+            self.plan.assign, "earliest" if self.plan.earliest else "latest"
+        )
+        keeps = self.plan.assign not in ("fresh", "pair", "group")
+        when = "never" if self.plan.assign == "alone" else "after_batch"
+        kind = "sync" if self.plan.kind == "auto" else self.plan.kind
+        return AssignConsumer(self.brokers, f"a/{n + 1}", group, "assign", when, kind, begin=begin, keeps=keeps)
+
+    def carry_out(self) -> History:
+        for _ in range(self.plan.steps):
+            self._step()
+        self._crash_and_fail()
+        for _ in range(self.plan.steps // 2):
+            self._step()
+        self._end()
+        rows = defaultdict(list, {table: list(told) for table, told in self.brokers.rows.items()})
+        if self.plan.transactions != "none":
+            transact(self.rng, rows, hide=self.plan.transactions == "sound")
+        if self.plan.watched:
+            watch(self.rng, rows, self.plan.partitions, "g" if self.plan.members else None)
+        if self.plan.sending in PARTITIONERS and self.plan.sending != "round_robin":
+            for send in rows["sends"]:
+                send["key"] = self.rng.choice([None, *(f"k{n}" for n in range(KEYS))])
+        for name in self.rng.sample(sorted(PLANTED), self.plan.planted):
+            PLANTED[name](self.rng, rows)
+        disturb(self.rng, rows, self.plan.noise)
+        spread(self.rng, rows, self.plan.parts)
+        return self._history(rows)
+
+    def _step(self) -> None:
+        actors: list[Any] = [(p.step, 3) for p in self.producers]
+        actors += [(c.step, 2) for c in self.assigned]
+        actors += [(self.group.step, 6)] if self.plan.members else []
+        actors += [(self.brokers.observe, 1)]
+        self.rng.choices([a for a, _ in actors], [w for _, w in actors])[0]()
+
+    def _crash_and_fail(self) -> None:
+        everybody: list[Producer | Consumer] = [*self.producers, *self.group.members, *self.assigned]
+        for client in self.rng.sample(everybody, min(len(everybody), self.plan.crashes)):
+            if client.alive:
+                client.crash()
+        for _ in range(self.plan.failovers):
+            self.brokers.fail_over()
+            self._step()
+        if self.plan.log == "retained":
+            self.brokers.retain()
+
+    def _end(self) -> None:
+        """The drain: everybody reads what is there, unless the run is cut short. Then all stop and the log is read."""
+        consumers = [*self.group.members, *self.assigned]
+        if self.plan.members and not any(m.grips for m in self.group.members):
+            self.group._start()
+        for consumer in consumers:
+            for _ in range(4 * len(self.brokers.partitions) * self.plan.drained):
+                consumer.poll(most=9)
+        self.brokers.tick(10_000)
+        clients: list[Producer | Consumer] = [*self.producers, *consumers]
+        for client in clients:
+            client.stop()
+        if self.plan.log == "compacted":
+            self.brokers.compact()
+        self.brokers.read_back()
+
+    def _history(self, rows: dict[str, list[Row]]) -> History:
+        plan = self.plan
+        reset = {"auto.offset.reset": "earliest" if plan.earliest else "latest"} | dict(plan.settings)
+        entries: list[dict[str, Any]] = []
+        if plan.members:
+            commit = {"when": plan.when, "kind": plan.kind}
+            entry = {"mode": "subscribe", "name": "c", "group": "g", "members": plan.members}
+            entries.append(entry | {"commit": commit, "config": reset})
+        if self.assigned:
+            one = self.assigned[0]
+            entry = {"mode": "assign", "name": "a", "members": len(self.assigned), "start": one.begin}
+            entry |= {"checkpoint": one.keeps, "commit": {"when": one.when, "kind": one.kind}, "config": reset}
+            entries.append(entry | ({"group": one.group} if one.group else {}))
+        return History(
+            rows=dict(rows),
+            partitions=plan.partitions,
+            producers=plan.producers,
+            topic_config={"cleanup.policy": "compact"} if plan.log == "compacted" else {},
+            producer_config={"acks": plan.acks},
+            consumers=tuple(entries),
+            sending=self._sending(),
+        )
+
+    def _sending(self) -> dict[str, Any]:
+        if self.plan.sending == "forgotten":
+            return {"mode": "fire_and_forget"}
+        keys = {} if self.plan.sending in ("", "round_robin") else {"keys": KEYS}
+        return {"partitioner": self.plan.sending} | keys if self.plan.sending else {}
+
+
+def spread(rng: random.Random, rows: dict[str, list[Row]], parts: int) -> None:
+    """Lay each table in several files, cut anywhere; then a consumer's deliveries lie in the order of processing."""
+    if parts == 1:
+        return
+    rows["deliveries"] = sorted(rows.get("deliveries", []), key=lambda row: row["ordinal"])
+    for table, told in rows.items():
+        borders = sorted(rng.randint(0, len(told)) for _ in range(parts - 1))
+        rows[table] = [row | {PART: bisect_right(borders, n)} for n, row in enumerate(told)]
+
+
+_ASSIGNED = {"none": 0, "pair": 2}
+
+
+def tell(plan: Plan) -> History:
+    return Run(plan).carry_out()
+
+
+histories = plans.map(tell)

@@ -1,0 +1,197 @@
+"""Histories by the hundred in one run: each with a topic, a group and clients of its own, judged by one audit.
+
+In a history names bear no number (`t`, `p/1`, `g`, `c/2`); in the run the n-th history's do (`t7`, `p7/1`, `g7`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chaos.run.directory import RunDir
+from chaos.scenario import Resolved, Scenario
+from checks.audit import audit
+from tests.checks.audit.oracle import Finding, Judgement, Row, judge
+from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, write_ledger
+
+NAMES = ("topic", "producer", "client", "consumer", "group")
+TOPIC = "t"
+PART = "part"
+"""Beside the columns of a row: in which file of its table it lies, if not in the first."""
+
+
+END_US = 10**12
+WHOLE_RUN: list[Row] = [
+    {"at_us": 0, "entity": "__consumer_offsets", "key": "partitions", "value": "1"},
+    {"at_us": 0, "entity": "__consumer_offsets/0", "key": "leader", "value": "1"},
+    {"at_us": 0, "entity": "cluster", "key": "answers", "value": "true"},
+    {"at_us": END_US, "entity": "cluster", "key": "answers", "value": "true"},
+]
+"""What the observer saw of the cluster as a whole, in all histories: they have one coordinator and one end."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The rows of one run on one topic, and the scenario's entries about it."""
+
+    rows: Mapping[str, list[Row]]
+    partitions: int = 1
+    producers: int = 1
+    topic_config: dict[str, Any] = field(default_factory=dict)
+    producer_config: dict[str, Any] = field(default_factory=dict)
+    consumers: tuple[dict[str, Any], ...] = ()
+    sending: dict[str, Any] = field(default_factory=dict)
+
+    def size(self) -> int:
+        return sum(map(len, self.rows.values()))
+
+
+def labelled(name: str | None, number: int | str) -> str | None:
+    """`p/1` becomes `p7/1`."""
+    if name is None:
+        return None
+    head, slash, rest = name.partition("/")
+    return f"{head}{number}{slash}{rest}"
+
+
+def unlabelled(name: str) -> tuple[str, int] | None:
+    """`p7/1` becomes `p/1` of number 7; None for a name without number."""
+    found = re.fullmatch(r"([a-z]+)(\d+)(/.*)?", name)
+    return (found[1] + (found[3] or ""), int(found[2])) if found else None
+
+
+def _entity(entity: str, number: int | str) -> str:
+    """Of the observer: `t/0` is a partition, `group:g/t/0` what a group has committed there."""
+    if entity.startswith("__"):
+        return entity
+    if not entity.startswith("group:"):
+        return str(labelled(entity, number))
+    group, slash, place = entity.removeprefix("group:").partition("/")
+    return f"group:{labelled(group, number)}{slash}{labelled(place, number) if place else ''}"
+
+
+def _fault(row: Row, number: int | str) -> dict[str, str]:
+    """Of a group: the group and partitions that it is about."""
+    told = json.loads(row["evidence"])
+    if "offsets" in told:
+        told["offsets"] = {labelled(place, number): offset for place, offset in told["offsets"].items()}
+    group = labelled(row["target"].removeprefix("group "), number)
+    return {"target": f"group {group}", "evidence": json.dumps(told)}
+
+
+def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
+    topics: list[Any] = []
+    producers: list[Any] = []
+    consumers: list[Any] = []
+    for n, h in histories.items():
+        topic = labelled(TOPIC, n)
+        topics.append({"name": topic, "partitions": h.partitions, "replication_factor": 1, "config": h.topic_config})
+        producer = {"name": f"p{n}", "topic": topic, "count": h.producers, "config": h.producer_config}
+        producers.append(producer | h.sending)
+        for entry in h.consumers:
+            names = {key: labelled(entry[key], n) for key in ("name", "group") if key in entry}
+            consumers.append(entry | names | {"topics": [topic]})
+    return Scenario.model_validate(
+        {"title": "histories", "topics": topics, "producers": producers, "consumers": consumers}
+    )
+
+
+def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for n, h in histories.items():
+        for table, told in h.rows.items():
+            for row in told:
+                names = {name: labelled(row[name], n) for name in NAMES if row.get(name) is not None}
+                if "entity" in row:
+                    names["entity"] = _entity(row["entity"], n)
+                if row.get("target", "").startswith("group "):
+                    names |= _fault(row, n)
+                rows[table].append(row | names)
+    rows["cluster"] += WHOLE_RUN
+    return rows
+
+
+def _files(rows: Mapping[str, list[Row]]) -> list[dict[str, list[Row]]]:
+    """The rows of each part; see `PART`."""
+    parts = 1 + max((row.get(PART, 0) for told in rows.values() for row in told), default=0)
+    return [{t: [row for row in told if row.get(PART, 0) == k] for t, told in rows.items()} for k in range(parts)]
+
+
+def by_oracle(history: History) -> Judgement:
+    rows = {**history.rows, "cluster": [*history.rows.get("cluster", []), *WHOLE_RUN]}
+    return judge(rows, scenario_of({"": history}), TOKEN)
+
+
+def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Row]]]:
+    """The tables `summary` and `anomalies` of one audit, told apart by history, with names as they were."""
+    numbered: dict[int | str, History] = dict(enumerate(histories))
+    resolved = Resolved(
+        run_id=RUN_ID, name="histories", seed=1, scenario=scenario_of(numbered), versions={}, created_us=1
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunDir(Path(folder) / "run")
+        write_ledger(run, *_files(rows_of(numbered)))
+        audit(spark, run, resolved)
+        tables = {table: read_audit(run, table) for table in ("summary", "anomalies")}
+    apart: list[dict[str, list[Row]]] = [{"summary": [], "anomalies": []} for _ in histories]
+    for table, rows in tables.items():
+        for row in rows:
+            if known := unlabelled(row["scope"]):
+                scope, number = known
+                apart[number][table].append(row | {"scope": scope} | _plain(row))
+    return apart
+
+
+def _plain(row: Row) -> Row:
+    names = {name: unlabelled(row[name]) for name in NAMES if row.get(name) is not None}
+    return {name: known[0] if known else row[name] for name, known in names.items()}
+
+
+def found_in(audited: Mapping[str, list[Row]]) -> Counter[str]:
+    """What the audit counted, by check, `check.split` or `check.undetermined`."""
+    counted: Counter[str] = Counter()
+    undetermined: dict[tuple[str, str], int] = {}
+    for row in audited["summary"]:
+        counted[f"{row['check']}.{row['split']}" if row["split"] else row["check"]] += row["count"]
+        undetermined[row["check"], row["scope"]] = row["undetermined"]
+    for (check, _), number in undetermined.items():
+        counted[f"{check}.undetermined"] += number
+    return +counted
+
+
+def meant_by(verdict: Judgement) -> Counter[str]:
+    """The same of the oracle."""
+    counted: Counter[str] = Counter()
+    for (check, split, _), number in verdict.counts().items():
+        counted[f"{check}.{split}" if split else check] += number
+    for (check, _), number in verdict.undetermined.items():
+        counted[f"{check}.undetermined"] += number
+    return +counted
+
+
+def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[str]:
+    """In what the audit of a history differs from its oracle: counts, what is undetermined or examined, findings."""
+    counts, told = verdict.counts(), []
+    missing = set(counts)
+    for row in audited["summary"]:
+        check, split, scope = row["check"], row["split"], row["scope"]
+        count = counts[check, split, scope]
+        missing.discard((check, split, scope))
+        pairs = {
+            "count": (row["count"], count),
+            "undetermined": (row["undetermined"], verdict.undetermined[check, scope]),
+            "examined": (row["examined"], max(verdict.examined[check, scope], count)),
+        }
+        name = f"{check}.{split}" if split else check
+        told += [f"{name} of {scope}: {what} is {a}, oracle {b}" for what, (a, b) in pairs.items() if a != b]
+    told += [f"{key} is not in the summary, oracle {counts[key]}" for key in sorted(missing) if counts[key]]
+    found = Counter(Finding(*(row[name] for name in Finding._fields)) for row in audited["anomalies"])
+    told += [f"only the audit finds {finding} ({n})" for finding, n in (found - verdict.findings).items()]
+    told += [f"only the oracle finds {finding} ({n})" for finding, n in (verdict.findings - found).items()]
+    return told

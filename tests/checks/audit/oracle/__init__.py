@@ -1,0 +1,37 @@
+"""A second audit, in plain Python over the rows of one small history: slow, and plain enough to be read as the rules.
+
+It is written from DESIGN ("What the words of the checks mean exactly") and shares no code with `checks.audit`. `facts`
+is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
+`groups`, `places` and `watching` the checks.
+"""
+
+from __future__ import annotations
+
+from chaos.scenario import Scenario
+from tests.checks.audit.oracle.epochs import reading_of
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
+from tests.checks.audit.oracle.groups import judge_groups
+from tests.checks.audit.oracle.places import judge_places
+from tests.checks.audit.oracle.reading import count_examined, judge_reading
+from tests.checks.audit.oracle.sending import judge_sending
+from tests.checks.audit.oracle.starts import commits_of, judge_starts
+from tests.checks.audit.oracle.watching import judge_watching
+from tests.checks.audit.oracle.writing import judge_writing
+
+__all__ = ["Finding", "Judgement", "Row", "Rows", "judge"]
+
+
+def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
+    """Everything that is wrong with a history. run: the token that the run's records carry."""
+    case, verdict = Case.of(rows, scenario, run), Judgement()
+    judge_writing(case, verdict)
+    judge_sending(case, scenario, verdict)
+    reading = reading_of(case)
+    commits = commits_of(case, reading)
+    known = judge_starts(case, reading, commits)
+    judge_reading(case, reading, commits, verdict)
+    judge_groups(case, reading, commits, known, verdict)
+    judge_places(case, reading, verdict)
+    judge_watching(case, verdict)
+    count_examined(case, reading, verdict)
+    return verdict

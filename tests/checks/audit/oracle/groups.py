@@ -1,0 +1,139 @@
+"""Commits against what was processed and against each other; owners against each other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, key_of
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
+from tests.checks.audit.oracle.starts import BY_FAULT, Commit, Committed, moves_of
+
+
+def judge_groups(
+    case: Case, reading: Reading, commits: list[Commit], known: dict[Key, Committed], verdict: Judgement
+) -> None:
+    """All checks about commits and owners, which are counted per reader."""
+    epochs = {e.key: e for turns in reading.values() for e in turns}
+    sure = [c for c in commits if c.sure]
+    for commit in sure:
+        _overcommit(case, commit, epochs.get(key_of(commit.row)), verdict)
+        _rewind(case, commit, sure, epochs.get(key_of(commit.row)), verdict)
+        _zombie(case, commit, epochs.get(key_of(commit.row)), reading, verdict)
+    for (reader, _, _), turns in reading.items():
+        if turns[0].mode == "subscribe":
+            _owners(case, reader, turns, verdict)
+        for epoch in turns:
+            _foreign(reader, epoch, known[epoch.key], verdict)
+
+
+def _finding(check: str, row: Row) -> Finding:
+    place = row["topic"], row["partition"], row["offset"]
+    return Finding(check, "", reader_name(row), *place, consumer=row["consumer"])
+
+
+def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgement) -> None:
+    """Beyond what its epoch had processed when it asked (if automatic: when it was told), with records between."""
+    row = commit.row
+    at_us = row["completed_us"] if row["kind"] == "auto" else row["requested_us"]
+    processed = [d["offset"] + 1 for d in epoch.delivered if d["processed_us"] <= at_us] if epoch else []
+    reached = max(processed) if processed else epoch.start if epoch else None
+    if reached is None:
+        verdict.undetermined["overcommit", reader_name(row)] += 1
+        return
+    for record in case.rows["log"]:
+        here = (record["topic"], record["partition"]) == (row["topic"], row["partition"])
+        here = here and case.facts(reader_name(row)).sees(record)
+        if here and reached <= record["offset"] < row["offset"]:
+            verdict.findings[_finding("overcommit", row)] += 1
+            return
+
+
+def _rewind(case: Case, commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Judgement) -> None:
+    """Below the commit in force: of those answered before this one was requested, the one requested last.
+
+    Counted over the group in subscribe mode, over the consumer in assign mode. A seek of its epoch to that offset or
+    below explains it; so does, in assign mode, that a later epoch than that of the commit in force began there or
+    below, at the offset that the group had committed by then; and so does a fault that may have moved the group's
+    offset between the two.
+    """
+
+    def belongs_to(c: Commit) -> tuple[str, str | None, str, int]:
+        return reader_name(c.row), c.row["group"], c.row["topic"], c.row["partition"]
+
+    def answered_before(c: Commit) -> bool:
+        if c.to_us == commit.from_us:  # in the same microsecond: not if it took no time at all, as this one may
+            return c.from_us != c.to_us
+        return c.to_us < commit.from_us
+
+    answered = [c for c in sure if belongs_to(c) == belongs_to(commit) and answered_before(c)]
+    if not answered:
+        return
+    in_force = max(answered, key=lambda c: (c.from_us, c.to_us, c.offset))
+    sought = epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= commit.offset
+    resumed = epoch is not None and epoch.mode == "assign" and key_of(in_force.row) != epoch.key
+    resumed = resumed and epoch.source == "committed" and epoch.legal and (epoch.start or 0) <= commit.offset
+    moves = moves_of(case, *belongs_to(commit)[1:])
+    moved = any(m.to_us >= in_force.from_us and m.from_us <= commit.to_us for m in moves)
+    if commit.offset < in_force.offset and not sought and not resumed and not moved:
+        verdict.findings[_finding("commit_rewind", commit.row)] += 1
+
+
+def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, verdict: Judgement) -> None:
+    """zombie_commit: another member had surely begun there before it was asked for, in a later generation (or, where
+    generations are not known, after the committer had given the partition up)."""
+    if epoch is None or epoch.mode != "subscribe":
+        return
+    turns = reading[epoch.reader, epoch.topic, epoch.partition]
+    for later in turns[turns.index(epoch) + 1 :]:
+        if later.holder == epoch.holder or later.begin_us >= commit.from_us:
+            continue
+        if epoch.generation is not None and later.generation is not None and not _anew(case, epoch, later):
+            taken = later.generation > epoch.generation
+        else:
+            taken = epoch.end in ("revoked", "lost") and epoch.end_us <= later.begin_us
+        if taken:
+            verdict.findings[_finding("zombie_commit", commit.row)] += 1
+            return
+
+
+def _owners(case: Case, reader: str, turns: list[Epoch], verdict: Judgement) -> None:
+    """double_ownership: each pair of members that held the partition in one generation."""
+    for a, b in combinations(turns, 2):
+        if a.holder != b.holder and _both_held(a, b, _anew(case, a, b)):
+            verdict.findings[Finding("double_ownership", "", reader, b.topic, b.partition, consumer=b.consumer)] += 1
+
+
+def _anew(case: Case, a: Epoch, b: Epoch) -> bool:
+    """Whether a fault may have deleted the group between the begins of two epochs: its generations begin again then."""
+    moves = moves_of(case, a.group, a.topic, a.partition)
+    return any(m.whole and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
+
+
+def _both_held(a: Epoch, b: Epoch, anew: bool) -> bool:
+    """By generations where both are known, else by time: but who was thrown out or died cannot know since when."""
+    if a.generation is not None and b.generation is not None and not anew:
+        return bool(_generations(a) & _generations(b))
+    return a.end in ("revoked", "replaced", "stopped") and b.begin_us < a.end_us
+
+
+def _generations(e: Epoch) -> set[int]:
+    assert e.generation is not None and e.last_generation is not None
+    return set(range(e.generation, max(e.generation, e.last_generation) + 1))
+
+
+def _foreign(reader: str, epoch: Epoch, known: Committed, verdict: Judgement) -> None:
+    """foreign_commit: it began at an offset that only another job can have committed.
+
+    To a subscribe group every assign consumer is another job; to an assign consumer every other consumer is.
+    """
+    if epoch.source != "committed" or epoch.position is None:
+        return
+    makers = known.possible.get(epoch.position, set())
+    if epoch.mode == "subscribe":
+        strangers = {maker for maker in makers if maker[1] == "assign"}
+    else:
+        strangers = {maker for maker in makers if maker[0] != epoch.consumer}
+    its_own = makers != strangers or (epoch.mode == "assign" and known.own == epoch.position)
+    if strangers and not its_own and BY_FAULT not in makers:
+        place = epoch.topic, epoch.partition, epoch.position
+        verdict.findings[Finding("foreign_commit", "", reader, *place, consumer=epoch.consumer)] += 1

@@ -1,0 +1,148 @@
+"""Offsets that were given away twice or evicted, sends that failed, and transactions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.checks.audit.oracle.epochs import Reading
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
+from tests.checks.audit.oracle.reading import Scope, came_later, delivered_identity, places, record_identity
+
+
+def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
+    """The checks that ask which record stood where, and who might see it."""
+    _reuse(case, verdict)
+    for send in case.rows["sends"]:
+        if send["outcome"] == "fail":
+            _resurrected(case, send, verdict)
+        if send["outcome"] == "ok" and case.fate(send) in ("committed", "aborted"):
+            _torn(case, send, verdict)
+    for scope in places(case, reading):
+        _evicted(case, scope, reading, verdict)
+        if not case.facts(scope[0]).sees_uncommitted:
+            for epoch in reading.get(scope, []):
+                for row in epoch.delivered:
+                    _isolated(case, scope, row, verdict)
+
+
+def _identity(row: Row) -> tuple[str, int, int]:
+    return row["producer"], row["incarnation"], row["seq"]
+
+
+def _reuse(case: Case, verdict: Judgement) -> None:
+    """offset_reuse: two identities at one place, among acknowledgements, deliveries and the log."""
+    seen: dict[tuple[str, int, int], set[object]] = defaultdict(set)
+    for send in case.rows["sends"]:
+        if send["outcome"] == "ok" and send["offset"] is not None and send["partition"] is not None:
+            seen[send["topic"], send["partition"], send["offset"]].add(_identity(send))
+    for row in case.rows["deliveries"]:
+        if (who := delivered_identity(row)) is not None:
+            seen[row["topic"], row["partition"], row["offset"]].add(who)
+    for record in case.rows["log"]:
+        if record["producer"] is not None:
+            seen[record["topic"], record["partition"], record["offset"]].add(record_identity(record))
+    for (topic, partition, offset), records in seen.items():
+        if len(records) > 1:
+            verdict.findings[Finding("offset_reuse", "", topic, topic, partition, offset)] += 1
+
+
+def _copies(case: Case, send: Row) -> list[Row]:
+    return [r for r in case.rows["log"] if case.is_own(r) and _identity(r) == _identity(send)]
+
+
+def _resurrected(case: Case, send: Row, verdict: Judgement) -> None:
+    """resurrected_write: it definitely failed, is there, and no other send of it explains that."""
+    others = [s for s in case.rows["sends"] if _identity(s) == _identity(send) and s["outcome"] != "fail"]
+    copies = sorted(_copies(case, send), key=lambda r: (r["offset"], r["partition"], r["timestamp"]))
+    if others or not copies:
+        return
+    seen = [r for r in copies if r["committed"] is True]
+    if not case.fate(send) or seen:
+        at = (seen or copies)[0]
+        place = at["topic"], at["partition"], at["offset"]
+        verdict.findings[Finding("resurrected_write", "", send["topic"], *place, *_identity(send))] += 1
+    elif any(r["committed"] is None for r in copies):
+        verdict.undetermined["resurrected_write", send["topic"]] += 1
+
+
+def _torn(case: Case, send: Row, verdict: Judgement) -> None:
+    """torn_transaction: visible though aborted; hidden, or gone without having been evicted, though committed."""
+    place = send["topic"], send["partition"], send["offset"]
+    copies = _copies(case, send)
+    copies = [r for r in copies if (r["topic"], r["partition"], r["offset"]) == place] or copies
+    visible = {r["committed"] for r in copies}
+    read_back = case.range_of(send["topic"], send["partition"])
+    if None in visible and True not in visible:
+        wrong = None
+    elif case.fate(send) == "aborted":
+        wrong = True in visible
+    elif copies:
+        wrong = True not in visible
+    elif read_back and send["offset"] is not None and send["offset"] < read_back[0]:
+        wrong = False
+    else:
+        starts = [r["start"] for r in case.rows["log_range"] if r["topic"] == send["topic"]]
+        unread = not starts or (send["partition"] is not None and read_back is None)
+        cut = (read_back[0] if read_back else max(starts, default=0)) > 0
+        unclear = unread or send["topic"] in case.compacted or (send["offset"] is None and cut)
+        wrong = None if unclear else True
+    if wrong is None:
+        verdict.undetermined["torn_transaction", send["topic"]] += 1
+    elif wrong:
+        verdict.findings[Finding("torn_transaction", "", send["topic"], *place, *_identity(send))] += 1
+
+
+def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> None:
+    """evicted_delivery: acknowledged below the log start, at or above where the reader began, never delivered there."""
+    reader, topic, partition = scope
+    read_back = case.range_of(topic, partition)
+    if read_back is None:
+        return
+    turns = reading.get(scope, [])
+    delivered = {row["offset"] for e in turns for row in e.delivered}
+    begun = turns[0].position if turns and turns[0].position is not None else min(delivered, default=None)
+    begun = 0 if came_later(case, scope, reading) else begun
+    all_of_them = case.facts(reader).sees_uncommitted
+    told: dict[int, list[Row]] = defaultdict(list)
+    for send in case.rows["sends"]:
+        here = (send["topic"], send["partition"]) == (topic, partition)
+        owed = all_of_them or case.fate(send) != "aborted"
+        if send["outcome"] == "ok" and here and owed and send["offset"] is not None:
+            told[send["offset"]].append(send)
+    for offset, sends in told.items():
+        if not (begun or 0) <= offset < read_back[0]:
+            continue
+        verdict.looked_at.append(("evicted_delivery", reader))
+        if offset in delivered:
+            continue
+        send = min(sends, key=_identity)
+        if begun is None or (case.fate(send) == "unknown" and not all_of_them):
+            verdict.undetermined["evicted_delivery", reader] += 1
+        else:
+            place = topic, partition, offset
+            verdict.findings[Finding("evicted_delivery", "", reader, *place, *_identity(send))] += 1
+
+
+def _isolated(case: Case, scope: Scope, row: Row, verdict: Judgement) -> None:
+    """aborted_read and precommitted_read: of a reader that must see committed records only."""
+    reader, topic, partition = scope
+    who, place = delivered_identity(row), (topic, partition, row["offset"])
+    here = [r for r in case.rows["log"] if (r["topic"], r["partition"], r["offset"]) == place]
+    hidden = any(r["committed"] is False and who in (None, record_identity(r)) for r in here)
+    sends = [
+        s
+        for s in case.rows["sends"]
+        if s["outcome"] == "ok" and _identity(s) == who and (s["topic"], s["partition"], s["offset"]) == place
+    ]
+    send = min(sends, key=lambda s: ["", "committed", "aborted", "unknown"].index(case.fate(s)), default=None)
+    fate = case.fate(send) if send else ""
+    if fate or hidden:
+        verdict.looked_at += [("aborted_read", reader), ("precommitted_read", reader)]
+    identity = who or (None, row["producer_incarnation"], row["seq"])
+    if hidden or fate == "aborted":
+        verdict.findings[Finding("aborted_read", "", reader, *place, *identity, row["consumer"])] += 1
+    elif send and fate:
+        key = "producer", "incarnation", "txn"
+        same = [s for s in case.rows["sends"] if all(s[k] == send[k] for k in key)]
+        if row["polled_us"] < max(s["invoked_us"] for s in same):
+            verdict.findings[Finding("precommitted_read", "", reader, *place, *identity, row["consumer"])] += 1

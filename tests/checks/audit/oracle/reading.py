@@ -1,0 +1,276 @@
+"""The read path: what each reader owes, what it got, and how often."""
+
+from __future__ import annotations
+
+from tests.checks.audit.oracle.epochs import Epoch, Reading
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
+from tests.checks.audit.oracle.starts import Commit, moves_of, sightings
+
+Identity = tuple[str | None, int | None, int | None]
+Scope = tuple[str, str, int]
+"""Reader, topic and partition."""
+ANSWERS = "cluster", "answers"
+LOOK_US = 3_000_000
+
+
+def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: Judgement) -> None:
+    """All checks of the read path, which are counted per reader."""
+    for reader, topic, partition in places(case, reading):
+        turns = reading.get((reader, topic, partition), [])
+        log = {r["offset"]: r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)}
+        scope = reader, topic, partition
+        seen = {offset: record for offset, record in log.items() if case.facts(reader).sees(record)}
+        _undelivered(case, scope, reading, seen, commits, verdict)
+        _again(scope, turns, log, verdict)
+        _dirty(case, scope, turns, log, verdict)
+        for epoch in turns:
+            _within_epoch(scope, epoch, seen, verdict)
+
+
+def places(case: Case, reading: Reading) -> list[Scope]:
+    """Every partition that a reader should read by the scenario, or did read."""
+    owed = {
+        (facts.name, row["topic"], row["partition"])
+        for facts in case.readers.values()
+        for row in case.rows["log_range"]
+        if row["topic"] in facts.topics
+    }
+    return sorted(owed | set(reading))
+
+
+def record_identity(record: Row) -> Identity:
+    return record["producer"], record["incarnation"], record["seq"]
+
+
+def delivered_identity(delivery: Row) -> Identity | None:
+    """Which record the delivery says it was, None if its value carried no identity."""
+    if delivery["producer"] is None:
+        return None
+    return delivery["producer"], delivery["producer_incarnation"], delivery["seq"]
+
+
+def _finding(
+    check: str,
+    scope: Scope,
+    offset: int,
+    who: Identity,
+    consumer: str | None,
+    split: str = "",
+) -> Finding:
+    reader, topic, partition = scope
+    producer, incarnation, seq = who
+    return Finding(check, split, reader, topic, partition, offset, producer, incarnation, seq, consumer)
+
+
+def _is(delivery: Row, record: Row) -> bool:
+    return delivered_identity(delivery) in (None, record_identity(record))
+
+
+def range_start(case: Case, scope: Scope, reading: Reading) -> int | None:
+    """The first offset that the reader has to deliver; None if that cannot be known."""
+    reader, topic, partition = scope
+    turns = reading.get(scope, [])
+    if came_later(case, scope, reading):
+        log = case.range_of(topic, partition)
+        return log[0] if log else None
+    facts, log = case.readers.get(reader), case.range_of(topic, partition)
+    earliest = log[0] if facts and facts.begins_at_earliest and log else None
+    if not turns:
+        return earliest
+    first = turns[0]
+    if first.position is None and first.source in ("start", "reset") and facts and facts.begins_at_earliest:
+        return earliest
+    if first.start is not None:
+        return first.start
+    return min((o for e in turns for o in e.offsets), default=None)
+
+
+def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
+    """Whether the partition was made when the group had begun to read its topic, and nothing was committed there when
+    it was found: then all of it is in the group's range, whatever auto.offset.reset says (KIP-1327).
+
+    Made later: the observer looked before the group began, and first saw the partition more than 3 s (a look of three
+    brokers that do not answer) after, time in which nobody answered not counted.
+    """
+    reader, topic, partition = scope
+    facts, turns = case.facts(reader), reading.get(scope, [])
+    if turns and not (turns[0].found_nothing and turns[0].source in (None, "reset")):
+        return False
+    begins = [
+        e.begin_us
+        for (name, _, _), epochs in reading.items()
+        for e in epochs
+        if name == reader and (e.consumer.rpartition("/")[0], topic) in facts.subscribed
+    ]
+    deleted = [m.from_us for m in moves_of(case, reader, topic, partition) if m.whole]
+    deleted = [at for at in deleted if not turns or at <= turns[0].begin_us]
+    begins = [at for at in begins if at >= max(deleted, default=0)]  # the group begins anew
+    told = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
+    answers = sorted(told, key=lambda answer: answer[0])
+    seen = [r["at_us"] for r in case.rows["cluster"] if (r["entity"], r["key"]) == (f"{topic}/{partition}", "leader")]
+    if not begins or not seen or not answers or answers[0][0] > min(begins):
+        return False
+    not_before = min(seen) - LOOK_US
+    for n, (at_us, value) in enumerate(answers):
+        until = next((later for later, _ in answers[n + 1 :] if later > at_us), None)
+        same_moment = any(at == at_us for at, _ in answers[n + 1 :])
+        silent = value == "false" and not same_moment and at_us <= min(seen)
+        if silent and (until is None or until >= min(seen) - LOOK_US):
+            not_before = min(not_before, at_us - LOOK_US)
+    return bool(min(begins) < not_before)
+
+
+def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> list[int]:
+    """How far each epoch committed (-1: nothing known), by its own rows; in a group that no assign consumer commits to
+    also by what was seen committed during its turn, and by where the next owner found the committed offset. What a
+    fault put there is not of its making.
+    """
+    result = []
+    for epoch, following in zip(turns, [*turns, None][1:], strict=True):
+        values = [row["offset"] for row in epoch.commits]
+        place = epoch.group, epoch.topic, epoch.partition
+        foreign = any(
+            c.row["mode"] == "assign" and (c.row["group"], c.row["topic"], c.row["partition"]) == place for c in commits
+        )
+        if epoch.mode == "subscribe" and not foreign:
+            until = [following.begin_us] if following else []
+            until += [m.from_us for m in moves_of(case, *place) if m.from_us >= epoch.begin_us]
+            seen = sightings(case, *place)
+            values += [o for at, o in seen if epoch.begin_us <= at and all(at < end for end in until)]
+            found = following and following.source == "committed" and not following.moved
+            if found and following and following.position is not None:
+                values.append(following.position)
+        result.append(max(values, default=-1))
+    return result
+
+
+def _undelivered(
+    case: Case,
+    scope: Scope,
+    reading: Reading,
+    log: dict[int, Row],
+    commits: list[Commit],
+    verdict: Judgement,
+) -> None:
+    """A record that nobody of the reader delivered: lost_processing, skipped_delivery or stalled_delivery."""
+    reader = scope[0]
+    turns = reading.get(scope, [])
+    begin = range_start(case, scope, reading)
+    passed = committed_past(case, turns, commits)
+    highest = max((o for e in turns for o in e.offsets), default=-1)  # -1: nothing was
+    if turns and turns[0].start is not None and came_later(case, scope, reading):
+        highest = max(highest, turns[0].start)  # what lies below will never come
+    for offset, record in sorted(log.items()):
+        if any(row["offset"] == offset and _is(row, record) for e in turns for row in e.delivered):
+            continue
+        if begin is None:
+            verdict.undetermined["stalled_delivery", reader] += 1
+            continue
+        if offset < begin:
+            continue
+        culprit = next((e for e, p in zip(turns, passed, strict=True) if _lost_it(e, p, offset)), None)
+        if culprit:
+            check = "lost_processing"
+        elif max([highest, *passed]) > offset:
+            check = "skipped_delivery"
+        else:
+            check = "stalled_delivery"
+        who = culprit.consumer if culprit else None
+        verdict.findings[_finding(check, scope, offset, record_identity(record), who)] += 1
+
+
+def _lost_it(epoch: Epoch, passed: int, offset: int) -> bool:
+    """It began at or before the record, delivered nothing from it on or never got it done, and committed past it."""
+    behind = all(o < offset for o in epoch.offsets) or offset in epoch.unfinished
+    return epoch.start is not None and epoch.start <= offset < passed and behind
+
+
+def _again(scope: Scope, turns: list[Epoch], log: dict[int, Row], verdict: Judgement) -> None:
+    """duplicate_delivery: each delivery of a record but the first. Legal in a later epoch that might begin there."""
+    before: dict[tuple[int, Identity | None], int] = {}
+    for turn, epoch in enumerate(turns):
+        for row in epoch.delivered:
+            offset, identity = row["offset"], delivered_identity(row)
+            if identity is None and offset in log:
+                identity = record_identity(log[offset])
+            earlier = before.get((offset, identity))
+            before[offset, identity] = turn
+            if earlier is None:
+                continue
+            legal = epoch.legal and earlier < turn and epoch.start is not None and epoch.start <= offset
+            split = "legal" if legal else "illegal"
+            who = identity or (None, None, None)
+            verdict.findings[_finding("duplicate_delivery", scope, offset, who, epoch.consumer, split)] += 1
+
+
+def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], verdict: Judgement) -> None:
+    """dirty_read: the log has no such record there. It may have been evicted below the log start, or compacted away."""
+    reader, topic, partition = scope
+    read_back = case.range_of(topic, partition)
+    for epoch in turns:
+        for row in epoch.delivered:
+            offset, record = row["offset"], log.get(row["offset"])
+            if record is not None and _is(row, record):
+                continue
+            if (read_back and offset < read_back[0]) or (record is None and topic in case.compacted):
+                continue
+            if read_back is None:
+                verdict.undetermined["dirty_read", reader] += 1
+                continue
+            who = delivered_identity(row) or (None, row["producer_incarnation"], row["seq"])
+            verdict.findings[_finding("dirty_read", scope, offset, who, epoch.consumer)] += 1
+
+
+def _within_epoch(scope: Scope, epoch: Epoch, log: dict[int, Row], verdict: Judgement) -> None:
+    """Inside an epoch offsets increase, and leave out none that the log has between its begin and its highest."""
+    for before, row in zip(epoch.delivered, epoch.delivered[1:], strict=False):
+        if row["offset"] <= before["offset"]:
+            who = row["producer"], row["producer_incarnation"], row["seq"]
+            verdict.findings[_finding("nonmonotonic_poll", scope, row["offset"], who, epoch.consumer)] += 1
+    if not epoch.delivered:
+        return
+    first = epoch.offsets[0]
+    begin = first if epoch.position is None else min(first, epoch.position)
+    for offset, record in log.items():
+        if begin <= offset < max(epoch.offsets) and offset not in [*epoch.offsets, *epoch.unfinished]:
+            who = record_identity(record)
+            verdict.findings[_finding("poll_skip", scope, offset, who, epoch.consumer)] += 1
+
+
+def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
+    """How many rows each check had to look at."""
+    looked = verdict.examined
+    for send in case.rows["sends"]:
+        if send["outcome"] == "ok":
+            looked["lost_write", send["topic"]] += 1
+            looked["misplaced_write", send["topic"]] += send["offset"] is not None
+            looked["offset_reuse", send["topic"]] += send["offset"] is not None
+            looked["torn_transaction", send["topic"]] += case.fate(send) in ("committed", "aborted")
+    for record in case.rows["log"]:
+        looked["phantom_write", record["topic"]] += 1
+        looked["corrupt_record", record["topic"]] += record["crc_ok"] is not None
+        for check in ("duplicate_write", "reordered_write", "resurrected_write"):
+            looked[check, record["topic"]] += case.is_own(record)
+    for row in case.rows["deliveries"]:
+        looked["offset_reuse", row["topic"]] += 1
+        for check in ("duplicate_delivery", "nonmonotonic_poll", "poll_skip", "dirty_read"):
+            looked[check, reader_name(row)] += 1
+    for row in case.rows["commits"]:
+        for check in ("overcommit", "commit_rewind", "zombie_commit"):
+            looked[check, reader_name(row)] += row["outcome"] == "ok"
+    for reader, topic, partition in places(case, reading):
+        turns = reading.get((reader, topic, partition), [])
+        begin = range_start(case, (reader, topic, partition), reading)
+        for record in case.rows["log"]:
+            here = (record["topic"], record["partition"]) == (topic, partition)
+            for check in ("skipped_delivery", "stalled_delivery", "lost_processing"):
+                seen = here and case.facts(reader).sees(record)
+                looked[check, reader] += seen and begin is not None and record["offset"] >= begin
+        for check in ("double_ownership", "foreign_commit"):
+            looked[check, reader] += len(turns)
+        looked["evicted_delivery", reader] = looked["skipped_delivery", reader]
+    for row in verdict.looked_at:
+        looked[row] += 1
+    for (check, scope), number in verdict.undetermined.items():
+        if check in ("lost_write", "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"):
+            looked[check, scope] -= number

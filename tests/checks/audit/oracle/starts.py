@@ -1,0 +1,265 @@
+"""Where an epoch began and whether it might: DESIGN, "Legal start".
+
+`s` is the group's last committed offset at that moment, what auto.offset.reset says where there is none, the reader's
+own checkpoint or a seek. Of the committed offset a ledger knows what it may have been: a set.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of
+from tests.checks.audit.oracle.facts import Case, ReaderFacts, Row
+
+PHASES = "injecting", "injected", "failed"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that took effect, or may have, at some time from from_us to to_us."""
+
+    row: Row
+    from_us: int
+    to_us: int
+
+    @property
+    def offset(self) -> int:
+        offset: int = self.row["offset"]
+        return offset
+
+    @property
+    def sure(self) -> bool:
+        return bool(self.row["outcome"] == "ok")
+
+
+BY_FAULT = "", "fault"
+"""Who put an offset there that a fault set."""
+SEEN_LATE_US = 2_000_000
+"""So long the observer may still tell of what was there before a fault."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a fault did to the committed offset of a partition: set it, or (None) deleted it. sure: not only perhaps.
+    whole: with the whole group."""
+
+    from_us: int
+    to_us: int
+    offset: int | None
+    sure: bool
+    whole: bool
+
+
+Set = Commit | Moved
+
+
+@dataclass
+class Committed:
+    """What may have been committed when an epoch began: by offset those who put it there, none if only the observer
+    tells of it. surely_something: it cannot be that nothing was. own: the last that the epoch's own consumer put there.
+    moved: it may be of a fault's making.
+    """
+
+    moved: bool = False
+    possible: dict[int, set[tuple[str, str]]] = field(default_factory=dict)
+    surely_something: bool = False
+    own: int | None = None
+
+
+def commits_of(case: Case, reading: Reading) -> list[Commit]:
+    """An automatic commit is told afterwards: it was made since the one before it, or since its epoch began."""
+    begins = {e.key: e.begin_us for turns in reading.values() for e in turns}
+    accepted = [row for row in case.rows["commits"] if row["outcome"] in ("ok", "unknown")]
+    found = []
+    for row in accepted:
+        from_us = row["requested_us"]
+        if row["kind"] == "auto":
+            told_before = [
+                other["completed_us"]
+                for other in accepted
+                if key_of(other) == key_of(row) and other is not row and other["completed_us"] <= row["completed_us"]
+            ]
+            began = begins.get(key_of(row))
+            from_us = max(told_before, default=0 if began is None else began + 1)
+        found.append(Commit(row, from_us, row["completed_us"]))
+    return found
+
+
+def moves_of(case: Case, group: str | None, topic: str, partition: int) -> list[Moved]:
+    """What faults did to a group's offset: they took effect from the row `injecting` to `injected`, or perhaps to
+    `failed`, or nobody knows until when."""
+    found = []
+    for name, kind, target in sorted({(r["fault"], r["kind"], r["target"]) for r in case.rows["faults"]}):
+        rows = [r for r in case.rows["faults"] if (r["fault"], r["kind"], r["target"]) == (name, kind, target)]
+        times = {phase: min((r["at_us"] for r in rows if r["phase"] == phase), default=None) for phase in PHASES}
+        done, failed = times["injected"], times["failed"]
+        begun = next((at for at in (times["injecting"], done, failed) if at is not None), None)
+        if not kind.startswith("group.") or target != f"group {group}" or begun is None:
+            continue
+        to_us = done if done is not None else failed if failed is not None else 1 << 62
+        offset = None
+        if kind != "group.delete":
+            end = [r for r in rows if r["at_us"] == to_us and r["phase"] in ("injected", "failed")]
+            offsets = json.loads(end[0]["evidence"]).get("offsets", {}) if end else {}
+            if f"{topic}/{partition}" not in offsets:
+                continue
+            offset = offsets[f"{topic}/{partition}"]
+        found.append(Moved(min(begun, to_us), to_us, offset, done is not None, kind == "group.delete"))
+    return found
+
+
+def sightings(case: Case, group: str | None, topic: str, partition: int) -> list[tuple[int, int]]:
+    """When the observer saw which offset committed."""
+    seen = []
+    for row in case.rows["cluster"]:
+        if row["key"] == "committed" and row["entity"] == f"group:{group}/{topic}/{partition}":
+            offset = row["value"].strip()
+            if offset.isdigit():
+                seen.append((row["at_us"], int(offset)))
+    return sorted(seen)
+
+
+def committed_at_begin(epoch: Epoch, commits: list[Commit], case: Case) -> Committed:
+    """What may have been committed while the epoch's consumer asked: from asked_us to begin_us."""
+    if epoch.group is None:
+        return Committed()
+    asked_us = min(_asked_us(epoch, case), epoch.begin_us)
+    place = epoch.group, epoch.topic, epoch.partition
+    here = [c for c in commits if (c.row["group"], *key_of(c.row)[3:]) == place]
+    moves = moves_of(case, *place)
+    surely_before = [c for c in [*here, *moves] if c.sure and c.to_us <= asked_us]
+    settled = max(surely_before, key=_order, default=None)
+    known = Committed(surely_something=settled is not None and settled.offset is not None)
+    for c in here:
+        if c.from_us <= epoch.begin_us and not (settled and c.to_us < settled.from_us):
+            known.possible.setdefault(c.offset, set()).add((c.row["consumer"], c.row["mode"]))
+    deleted = []
+    for m in moves:
+        if m.from_us <= epoch.begin_us and not (settled and m.to_us < settled.from_us):
+            known.moved = True
+            if m.offset is None:
+                deleted.append(m)
+            else:
+                known.possible.setdefault(m.offset, set()).add(BY_FAULT)
+    own = [c for c in here if c.sure and c.to_us <= epoch.begin_us and c.row["consumer"] == epoch.consumer]
+    if own:
+        known.own = max((c.to_us, c.offset) for c in own)[1]
+    _add_what_was_seen(known, settled, [*here, *moves], asked_us, epoch, case)
+    before = [at_us for at_us, _ in sightings(case, *place) if at_us <= asked_us]
+    for m in deleted:
+        if not before or before[-1] < _seen_from(m):
+            known.surely_something = False
+    return known
+
+
+def _order(c: Set) -> tuple[int, int, int]:
+    return c.to_us, c.from_us, -1 if c.offset is None else c.offset
+
+
+def _seen_from(c: Set) -> int:
+    """From when on a sighting is of what was there then, or of something later."""
+    return c.to_us + SEEN_LATE_US if isinstance(c, Moved) else c.to_us
+
+
+def _asked_us(epoch: Epoch, case: Case) -> int:
+    """A group lets nobody else commit while it hands out partitions; an assign consumer asks when it likes."""
+    if epoch.mode == "assign":
+        for row in sorted(case.rows["lifecycle"], key=lambda r: r["at_us"]):
+            if (row["client"], row["incarnation"], row["event"]) == (*epoch.holder, "started"):
+                at_us: int = row["at_us"]
+                return at_us
+    return epoch.begin_us
+
+
+def _add_what_was_seen(
+    known: Committed,
+    settled: Commit | Moved | None,
+    here: list[Commit | Moved],
+    asked_us: int,
+    epoch: Epoch,
+    case: Case,
+) -> None:
+    seen = sightings(case, epoch.group, epoch.topic, epoch.partition)
+    before = [s for s in seen if s[0] <= asked_us]
+    after = [s for s in seen if s[0] > asked_us]
+    if before and (settled is None or before[-1][0] >= settled.from_us):
+        at_us, offset = before[-1]
+        if settled and settled.offset is not None and offset > settled.offset and at_us >= _seen_from(settled):
+            known.possible.pop(settled.offset, None)  # it had moved on since
+        known.possible.setdefault(offset, set())
+        known.surely_something = True
+    if after:
+        at_us, offset = after[0]
+        if not any(c.from_us > epoch.begin_us and c.to_us <= at_us for c in here):  # nobody moved it in between
+            known.possible.setdefault(offset, set())
+
+
+def judge_starts(
+    case: Case, reading: Reading, commits: list[Commit]
+) -> dict[tuple[str, int, int, str, int], Committed]:
+    """Fill in start and legal of every epoch, and whether it may not have found anything committed; returns what may
+    have been committed as each began."""
+    known = {}
+    for (reader, topic, partition), turns in reading.items():
+        facts = case.readers.get(reader, ReaderFacts(reader, turns[0].mode, frozenset()))
+        for nth, epoch in enumerate(turns):
+            known[epoch.key] = committed_at_begin(epoch, commits, case)
+            epoch.moved = known[epoch.key].moved
+            epoch.found_nothing = not known[epoch.key].surely_something and not known[epoch.key].possible
+            log = case.range_of(topic, partition)
+            epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log)
+    return known
+
+
+def _start(
+    e: Epoch, earlier: list[Epoch], known: Committed, facts: ReaderFacts, log: tuple[int, int] | None
+) -> tuple[int | None, bool]:
+    """The offset from which the epoch had to read, and whether it might begin there."""
+    told = e.position if e.position is not None else next(iter(e.offsets), None)
+    mine = [p for p in earlier if p.consumer == e.consumer]
+    if e.source == "seek":
+        return told, True
+    if e.source == "checkpoint":
+        expected = _checkpoint(mine)
+        return told, expected is None or told is None or told == expected
+    if e.source == "start":
+        return told, not [p for p in mine if facts.checkpoint or p.key[1] == e.key[1]]
+    if e.source == "reset":
+        outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
+        start = log[0] if facts.resets_to_earliest and log is not None else told
+        return start, not known.surely_something or outside
+    if e.position is not None:
+        return e.position, e.position in known.possible or _unrecorded_commit(e.position, earlier, known, facts)
+    return _start_without_position(e, known, facts, log)
+
+
+def _checkpoint(mine: list[Epoch]) -> int | None:
+    """Behind the last record that the consumer processed here; where it began if it processed none."""
+    lives = sorted(mine, key=lambda p: p.key[1:3])
+    processed = [p.offsets[-1] for p in lives if p.offsets]
+    if processed:
+        return processed[-1] + 1
+    return lives[0].start if lives else None
+
+
+def _unrecorded_commit(position: int, earlier: list[Epoch], known: Committed, facts: ReaderFacts) -> bool:
+    """A commit may have no row: its member died before it wrote one, or it was automatic. It then lies above all that
+    are known, and no further than somebody had processed.
+    """
+    may_be_missing = facts.auto or any(p.end == "crashed" for p in earlier)
+    processed = max((o + 1 for p in earlier for o in p.offsets), default=-1)
+    return may_be_missing and max(known.possible, default=-1) < position <= processed
+
+
+def _start_without_position(
+    e: Epoch, known: Committed, facts: ReaderFacts, log: tuple[int, int] | None
+) -> tuple[int | None, bool]:
+    """It is not on record where it began: legal, unless it delivered something below all that may be committed."""
+    first = next(iter(e.offsets), None)
+    reachable = [o for o in known.possible if first is None or o <= first]
+    if reachable:
+        return max(reachable), True
+    if not known.surely_something:
+        return (log[0] if log else None) if facts.begins_at_earliest else first, True
+    return first, False

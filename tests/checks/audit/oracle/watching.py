@@ -1,0 +1,128 @@
+"""What the observer saw, gone through moment by moment: stable offsets, coordinators, members."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from tests.checks.audit.oracle.epochs import _end_of_drive
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement
+
+SECOND = 1_000_000
+Moment = tuple[int, int, bool, dict[str, Any]]
+"""From, until, whether that is the end of the drive, and what was in force."""
+
+
+def judge_watching(case: Case, verdict: Judgement) -> None:
+    """The checks that are judged from the observer's rows."""
+    ends = [t["ended_us"] for t in case.rows["transactions"] if t["ended_us"] is not None]
+    end_us = max([_end_of_drive(case), *ends])
+    entities = {row["entity"] for row in case.rows["cluster"] if row["key"] == "last_stable_offset"}
+    for entity in sorted(entities):
+        _hanging(case, entity, end_us, verdict)
+    for group in sorted({f.group for f in case.readers.values() if f.group is not None}):
+        _coordinator(case, group, end_us, verdict)
+    for reader in case.readers.values():
+        if reader.mode == "subscribe":
+            _members(case, reader.name, reader.assignor, end_us, verdict)
+
+
+def _moments(case: Case, end_us: int, *watched: tuple[str, str]) -> Iterator[Moment]:
+    rows = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) in watched]
+    times = sorted({r["at_us"] for r in rows})
+    for at, until in pairwise([*times, max([end_us, *times])]):
+        values: dict[str, Any] = {}
+        for row in sorted(rows, key=lambda r: r["at_us"]):
+            if row["at_us"] <= at:
+                values[row["key"]] = json.loads(row["value"])
+        yield at, until, at == times[-1], values
+
+
+def _stretches(found: list[tuple[Any, Moment]]) -> list[tuple[Any, int, int, bool]]:
+    """Neighbouring moments with the same value that is not None."""
+    result: list[tuple[Any, int, int, bool]] = []
+    for value, (at, until, last, _) in found:
+        if value is None:
+            continue
+        if result and result[-1][0] == value and result[-1][2] == at:
+            result[-1] = value, result[-1][1], until, last
+        else:
+            result.append((value, at, until, last))
+    return result
+
+
+def _hanging(case: Case, entity: str, end_us: int, verdict: Judgement) -> None:
+    """It stood below the end for over 10 s, or to the end, and longer than all transactions that were open then."""
+    topic, _, partition = entity.rpartition("/")
+    changes = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == (entity, "last_stable_offset")]
+    verdict.looked_at += [("hanging_transaction", topic)] * len(changes)
+    found: list[tuple[Any, Moment]] = []
+    keys = ("last_stable_offset", "end_offset", "offsets_answer")
+    for moment in _moments(case, end_us, *((entity, key) for key in keys)):
+        stable, end = moment[3].get("last_stable_offset"), moment[3].get("end_offset")
+        below = stable is not None and end is not None and stable < end and moment[3].get("offsets_answer", True)
+        found.append((stable if below else None, moment))
+    for stable, at, until, last in _stretches(found):
+        open_then = [
+            t["ended_us"]
+            for t in case.rows["transactions"]
+            if t["outcome"] in ("committed", "aborted") and t["began_us"] <= at < t["ended_us"]
+            if any(
+                s["txn"] is not None
+                and (s["producer"], s["incarnation"]) == (t["producer"], t["incarnation"])
+                and f"{s['topic']}/{s['partition']}" == entity
+                for s in case.rows["sends"]
+            )
+        ]
+        stood = until - min(until, max(open_then, default=at))
+        if stood > 10 * SECOND or (last and stood > 0):
+            verdict.findings[Finding("hanging_transaction", "", topic, topic, int(partition), stable)] += 1
+
+
+def _coordinator(case: Case, group: str, end_us: int, verdict: Judgement) -> None:
+    """Another broker than the leader of the group's offsets partition, for longer than 2 s."""
+    counts = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == ("__consumer_offsets", "partitions")]
+    if not counts:
+        return
+    value = 0
+    for letter in group:  # of the basic plane in all histories: one UTF-16 unit each
+        value = (31 * value + ord(letter)) % 2**32
+    signed = value - 2**32 if value >= 2**31 else value
+    number = (0 if signed == -(2**31) else abs(signed)) % json.loads(max(counts, key=lambda r: r["at_us"])["value"])
+    place, me = f"__consumer_offsets/{number}", f"group:{group}"
+    if not any((r["entity"], r["key"]) == (place, "leader") for r in case.rows["cluster"]):
+        return
+    seen = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == (me, "coordinator")]
+    verdict.looked_at += [("misplaced_coordinator", group)] * len(seen)
+    found: list[tuple[Any, Moment]] = []
+    for moment in _moments(case, end_us, (me, "coordinator"), (me, "answers"), (place, "leader")):
+        pair = moment[3].get("coordinator", -1), moment[3].get("leader", -1)
+        apart = min(pair) >= 0 and pair[0] != pair[1] and moment[3].get("answers", True)
+        found.append((pair if apart else None, moment))
+    for _, at, until, last in _stretches(found):
+        if until - at > 2 * SECOND:
+            verdict.findings[Finding("misplaced_coordinator", "", group, "__consumer_offsets", number)] += 1
+        elif last:
+            verdict.undetermined["misplaced_coordinator", group] += 1
+
+
+def _members(case: Case, group: str, assignor: str, end_us: int, verdict: Judgement) -> None:
+    """A settled group in which somebody has two partitions more than another, or (range) not neighbouring ones."""
+    me = f"group:{group}"
+    long = 300_000 if assignor in ("range", "roundrobin") else 2 * SECOND  # others move partitions in two steps
+    for at, until, _, values in _moments(case, end_us, (me, "members"), (me, "state"), (me, "answers")):
+        members = values.get("members")
+        quiet = values.get("state") == "Stable" and values.get("answers", True)
+        if not members or not quiet or until - at <= long:
+            continue
+        verdict.looked_at.append(("unbalanced_assignment", group))
+        held = [sorted(int(p.rpartition("/")[2]) for p in m["partitions"]) for m in members]  # of the one topic
+        sizes = [len(numbers) for numbers in held]
+        known = sorted(n for numbers in held for n in numbers)
+        torn = any(n and known.index(n[-1]) - known.index(n[0]) + 1 != len(n) for n in held)
+        if assignor not in ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform"):
+            verdict.undetermined["unbalanced_assignment", group] += 1
+        elif max(sizes) - min(sizes) > 1 or (assignor == "range" and torn):
+            verdict.findings[Finding("unbalanced_assignment", "", group, None, None)] += 1

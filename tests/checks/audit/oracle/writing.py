@@ -1,0 +1,122 @@
+"""The write path: acknowledged, in the log, and in which order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
+
+
+def judge_writing(case: Case, verdict: Judgement) -> None:
+    """All checks that are counted per topic."""
+    _acknowledged(case, verdict)
+    _copies(case, verdict)
+    _order(case, verdict)
+    _strangers(case, verdict)
+    for record in case.rows["log"]:
+        if record["crc_ok"] is False:
+            verdict.findings[_finding("corrupt_record", record)] += 1
+
+
+def _finding(check: str, row: Row) -> Finding:
+    topic, partition, offset = row["topic"], row["partition"], row["offset"]
+    return Finding(check, "", topic, topic, partition, offset, row["producer"], row["incarnation"], row["seq"])
+
+
+def _acknowledged(case: Case, verdict: Judgement) -> None:
+    """lost_write and misplaced_write: each `ok` against the records that the same incarnation wrote of that seq."""
+    for send in case.rows["sends"]:
+        if send["outcome"] != "ok":
+            continue
+        found = [r for r in case.rows["log"] if case.is_own(r) and _identity(r) == _identity(send)]
+        if not found and case.fate(send) in ("aborted", "unknown"):
+            continue
+        if not found:
+            fate = _fate(case, send)
+            if fate == "lost":
+                verdict.findings[_finding("lost_write", send)] += 1
+            elif fate == "undetermined":
+                verdict.undetermined["lost_write", send["topic"]] += 1
+        elif send["offset"] is not None and not any(_stands_where_acknowledged(r, send) for r in found):
+            verdict.findings[_finding("misplaced_write", send)] += 1
+
+
+def _identity(row: Row) -> tuple[str, int, int]:
+    return row["producer"], row["incarnation"], row["seq"]
+
+
+def _stands_where_acknowledged(record: Row, send: Row) -> bool:
+    if (record["topic"], record["offset"]) != (send["topic"], send["offset"]):
+        return False
+    return send["partition"] is None or record["partition"] == send["partition"]
+
+
+def _fate(case: Case, send: Row) -> str:
+    """What may have become of an acknowledged record that the log lacks: evicted, lost, or nobody can say."""
+    topic = send["topic"]
+    starts = [r["start"] for r in case.rows["log_range"] if r["topic"] == topic]
+    if not starts:
+        return "undetermined"
+    read_back = case.range_of(topic, send["partition"])
+    if send["partition"] is not None and read_back is None:
+        return "undetermined"
+    if send["offset"] is not None and read_back and send["offset"] < read_back[0]:
+        return "evicted"
+    if topic in case.compacted:
+        return "undetermined"
+    if send["offset"] is None and (read_back[0] if read_back else max(starts)) > 0:
+        return "undetermined"
+    return "lost"
+
+
+def _copies(case: Case, verdict: Judgement) -> None:
+    """duplicate_write, of what read_committed readers see: every record of one (producer, seq) but the
+    earliest, whatever its incarnation."""
+    copies: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for record in case.rows["log"]:
+        if case.is_own(record) and record["committed"] is not False:
+            copies[record["producer"], record["seq"]].append(record)
+    for same in copies.values():
+        same.sort(key=lambda r: (r["timestamp"], r["topic"], r["partition"], r["offset"], r["incarnation"]))
+        for record in same[1:]:
+            verdict.findings[_finding("duplicate_write", record)] += 1
+
+
+def _order(case: Case, verdict: Judgement) -> None:
+    """reordered_write: behind a higher seq of the same incarnation, and not a mere copy of one that stood in order."""
+    walked: dict[tuple[str, int, str, int], list[int]] = defaultdict(list)
+    for record in sorted(case.rows["log"], key=lambda r: r["offset"]):
+        if case.is_own(record):
+            before = walked[record["topic"], record["partition"], record["producer"], record["incarnation"]]
+            if record["seq"] < max(before, default=-1) and record["seq"] not in before:
+                verdict.findings[_finding("reordered_write", record)] += 1
+            before.append(record["seq"])
+
+
+def _strangers(case: Case, verdict: Judgement) -> None:
+    """phantom_write: not of this run, or of an incarnation that has no row for it although none of its rows is missing.
+
+    The rows of an incarnation that crashed, or whose end was never seen, may have died with it.
+    """
+    sent = {_identity(send) for send in case.rows["sends"]}
+    ends = producer_ends(case)
+    for record in case.rows["log"]:
+        unsent = case.is_own(record) and _identity(record) not in sent
+        everything_on_record = ends.get((record["producer"], record["incarnation"]), "never lived") in (
+            "never lived",
+            "stopped",
+        )
+        if not case.is_own(record) or (unsent and everything_on_record):
+            verdict.findings[_finding("phantom_write", record)] += 1
+
+
+def producer_ends(case: Case) -> dict[tuple[str, int], str]:
+    """How each incarnation of a producer ended: crashed, stopped, or "" if neither was seen."""
+    events: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for row in case.rows["lifecycle"]:
+        if row["role"] == "producer":
+            events[row["client"], row["incarnation"]].add(row["event"])
+    return {
+        life: "crashed" if "crashed" in seen else "stopped" if "stopped" in seen else ""
+        for life, seen in events.items()
+    }

@@ -1,0 +1,273 @@
+"""Anomalies of every kind, planted into the ledger of a run: each where it finds a row that suits it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+
+from tests.checks.audit.oracle import Row
+
+Rows = dict[str, list[Row]]
+Plant = Callable[[random.Random, Rows], None]
+PLANTED: dict[str, Plant] = {}
+
+
+def planted(plant: Plant) -> Plant:
+    PLANTED[plant.__name__] = plant
+    return plant
+
+
+def _one(rng: random.Random, rows: Rows, table: str, **columns: object) -> Row | None:
+    told = [r for r in rows.get(table, []) if all(r[name] == value for name, value in columns.items())]
+    return rng.choice(told) if told else None
+
+
+def _end(rows: Rows, row: Row) -> int:
+    return max([r["offset"] for r in rows["log"] if r["partition"] == row["partition"]], default=-1) + 1
+
+
+@planted
+def lost_write(rng: random.Random, rows: Rows) -> None:
+    if record := _one(rng, rows, "log"):
+        rows["log"].remove(record)
+
+
+@planted
+def duplicate_write(rng: random.Random, rows: Rows) -> None:
+    if record := _one(rng, rows, "log"):
+        rows["log"].append(
+            record | {"offset": _end(rows, record), "timestamp": record["timestamp"] + rng.choice([0, 5])}
+        )
+
+
+@planted
+def reordered_write(rng: random.Random, rows: Rows) -> None:
+    if record := _one(rng, rows, "log"):
+        other = _one(rng, rows, "log", producer=record["producer"], partition=record["partition"])
+        if other:
+            record["seq"], other["seq"] = other["seq"], record["seq"]
+
+
+@planted
+def misplaced_write(rng: random.Random, rows: Rows) -> None:
+    send = _one(rng, rows, "sends", outcome="ok")
+    if send and send["offset"] is not None:
+        send["offset"] = abs(send["offset"] + rng.choice([1, -1, 7]))
+
+
+@planted
+def phantom_write(rng: random.Random, rows: Rows) -> None:
+    record = _one(rng, rows, "log")
+    if record is None:
+        return
+    kinds: list[Row] = [
+        {"run": "00000000"},
+        {"run": None, "producer": None, "incarnation": None, "seq": None, "crc_ok": None},
+        {"seq": 999},
+        {"incarnation": 9},
+    ]
+    rows["log"].append(record | {"offset": _end(rows, record)} | rng.choice(kinds))
+
+
+@planted
+def corrupt_record(rng: random.Random, rows: Rows) -> None:
+    if record := _one(rng, rows, "log"):
+        record["crc_ok"] = False
+
+
+@planted
+def skipped_delivery(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        same = ("offset", "partition", "group", "mode")
+        rows["deliveries"] = [r for r in rows["deliveries"] if any(r[name] != row[name] for name in same)]
+
+
+@planted
+def poll_skip(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        rows["deliveries"].remove(row)
+
+
+@planted
+def stalled_delivery(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        for table, column in (("deliveries", "processed_us"), ("commits", "requested_us")):
+            rows[table] = [r for r in rows.get(table, []) if r[column] < row["processed_us"]]
+
+
+@planted
+def duplicate_delivery(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        last = max(r["ordinal"] for r in rows["deliveries"])
+        later = {"ordinal": last + 1, "processed_us": row["processed_us"] + rng.randint(1, 9_000)}
+        rows["deliveries"].append(row | later)
+
+
+@planted
+def dirty_read(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        row |= rng.choice([{"seq": 998}, {"offset": row["offset"] + 50}, {"producer": "p/2"}])
+
+
+@planted
+def lost_processing(rng: random.Random, rows: Rows) -> None:
+    """The last delivery before a commit never happened."""
+    commit = _one(rng, rows, "commits", outcome="ok")
+    if commit is None:
+        return
+    last = {"offset": commit["offset"] - 1, "partition": commit["partition"], "group": commit["group"]}
+    rows["deliveries"] = [r for r in rows["deliveries"] if any(r[name] != value for name, value in last.items())]
+
+
+@planted
+def overcommit(rng: random.Random, rows: Rows) -> None:
+    if commit := _one(rng, rows, "commits", outcome="ok"):
+        commit["offset"] += rng.randint(1, 4)
+
+
+@planted
+def commit_rewind(rng: random.Random, rows: Rows) -> None:
+    if commit := _one(rng, rows, "commits", outcome="ok"):
+        later = {"offset": max(0, commit["offset"] - rng.randint(1, 3))}
+        later |= {name: commit[name] + rng.randint(0, 3_000) for name in ("requested_us", "completed_us")}
+        if later["requested_us"] <= later["completed_us"]:
+            rows["commits"].append(commit | later)
+
+
+@planted
+def double_ownership(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "assignments", event="assigned", mode="subscribe"):
+        other = {"consumer": "c/3", "assignment": 50, "at_us": row["at_us"] + rng.randint(1, 5_000)}
+        rows["assignments"].append(row | other)
+
+
+@planted
+def foreign_commit(rng: random.Random, rows: Rows) -> None:
+    """An assign consumer commits to a group just before one of its readers begins there."""
+    row = _one(rng, rows, "assignments", event="assigned", source="committed")
+    if row is None:
+        return
+    row["position"] = max(0, row["position"] + rng.choice([-1, 0, 1])) if row["position"] is not None else None
+    stranger = {name: row[name] for name in ("group", "topic", "partition")} | {"offset": row["position"] or 0}
+    stranger |= {"consumer": "a/2", "incarnation": 1, "mode": "assign", "assignment": 1, "kind": "sync"}
+    times = {"requested_us": row["at_us"] - rng.randint(2, 900), "completed_us": row["at_us"] - 1}
+    rows.setdefault("commits", []).append(stranger | times | {"outcome": rng.choice(["ok", "ok", "unknown"])})
+
+
+@planted
+def unlawful_start(rng: random.Random, rows: Rows) -> None:
+    row = _one(rng, rows, "assignments", event="assigned")
+    if row and row["position"] is not None:
+        row["position"] = max(0, row["position"] + rng.choice([-2, -1, 1, 2]))
+
+
+@planted
+def commit_without_row(rng: random.Random, rows: Rows) -> None:
+    if commit := _one(rng, rows, "commits"):
+        rows["commits"].remove(commit)
+
+
+@planted
+def not_read_back(rng: random.Random, rows: Rows) -> None:
+    if len(rows["log_range"]) > 1:
+        place = rng.choice(rows["log_range"])
+        rows["log_range"].remove(place)
+
+
+@planted
+def same_moment(rng: random.Random, rows: Rows) -> None:
+    """Two things that were a step apart happened in the same microsecond."""
+    table, column = rng.choice([("commits", "requested_us"), ("deliveries", "processed_us"), ("assignments", "at_us")])
+    if row := _one(rng, rows, table):
+        commit = _one(rng, rows, "commits")
+        row[column] = min(commit["completed_us"], row.get("completed_us", 1 << 60)) if commit else row[column]
+
+
+@planted
+def resurrected_write(rng: random.Random, rows: Rows) -> None:
+    if send := _one(rng, rows, "sends"):
+        send["outcome"] = "fail"
+
+
+@planted
+def offset_reuse(rng: random.Random, rows: Rows) -> None:
+    if send := _one(rng, rows, "sends", outcome="ok"):
+        rows["sends"].append(send | {"seq": 997, "completed_us": send["completed_us"] + rng.randint(0, 2_000)})
+
+
+@planted
+def torn_transaction(rng: random.Random, rows: Rows) -> None:
+    if record := _one(rng, rows, "log"):
+        record["committed"] = rng.choice([True, False, None])
+
+
+@planted
+def precommitted_read(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "deliveries"):
+        row["polled_us"] -= rng.choice([10, 1_500, 9_000])
+
+
+@planted
+def evicted_delivery(rng: random.Random, rows: Rows) -> None:
+    """The log is cut off at some offset, and perhaps a delivery of what stood below is missing."""
+    place = _one(rng, rows, "log_range")
+    if place is None:
+        return
+    place["start"] = min(place["end"], place["start"] + rng.randint(1, 3))
+    here = [r for r in rows["log"] if r["partition"] == place["partition"] and r["offset"] < place["start"]]
+    rows["log"] = [r for r in rows["log"] if not any(r is gone for gone in here)]
+    if here and rng.random() < 0.6:
+        gone = rng.choice(here)["offset"], place["partition"]
+        rows["deliveries"] = [r for r in rows["deliveries"] if (r["offset"], r["partition"]) != gone]
+
+
+@planted
+def zombie_commit(rng: random.Random, rows: Rows) -> None:
+    """A member commits once more when another one has just begun, or is about to."""
+    commit = _one(rng, rows, "commits", outcome="ok", mode="subscribe")
+    begun = [
+        r["at_us"]
+        for r in rows.get("assignments", [])
+        if commit and r["event"] == "assigned" and r["mode"] == "subscribe"
+        if r["partition"] == commit["partition"] and r["consumer"] != commit["consumer"]
+    ]
+    begun = [at_us for at_us in begun if commit and at_us > commit["requested_us"]] or begun
+    if commit and begun:
+        at_us = rng.choice(begun) + rng.choice([-1, 0, 1, 500])
+        rows["commits"].append(commit | {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)})
+
+
+@planted
+def partition_added(rng: random.Random, rows: Rows) -> None:
+    """The observer first sees a partition some time after the first assignment of all."""
+    begun = [r["at_us"] for r in rows.get("assignments", [])]
+    place = _one(rng, rows, "log_range")
+    if not begun or place is None:
+        return
+    entity = f"{place['topic']}/{place['partition']}"
+    rows["cluster"] = [r for r in rows.get("cluster", []) if (r["entity"], r["key"]) != (entity, "leader")]
+    at_us = min(begun) + rng.choice([1_000_000, 3_000_000, 3_000_001, 9_000_000])
+    rows["cluster"].append({"at_us": at_us, "entity": entity, "key": "leader", "value": "1"})
+
+
+@planted
+def offsets_moved(rng: random.Random, rows: Rows) -> None:
+    """A fault moves a group's offset some time before one of its readers begins, there or elsewhere."""
+    begun = [r for r in rows.get("assignments", []) if r["event"] == "assigned" and r["group"] is not None]
+    if not begun:
+        return
+    row = rng.choice(begun)
+    kind, offset = rng.choice(["delete", "delete_offsets", "reset_offsets"]), None
+    if kind == "reset_offsets":
+        offset = rng.randint(0, max(1, row["position"] or 0))
+    evidence = {"offsets": {f"{row['topic']}/{row['partition']}": offset}}
+    at_us = row["at_us"] - rng.choice([-1, 1, 500, 3_000])
+    fault = {"fault": "m", "kind": f"group.{kind}", "target": f"group {row['group']}"}
+    phases = rng.choice([("injecting", "injected"), ("injecting", "injected"), ("injecting", "failed"), ("injecting",)])
+    for phase in phases:
+        told = json.dumps(evidence if phase != "injecting" else {})
+        rows["faults"].append(fault | {"phase": phase, "evidence": told, "at_us": at_us})
+        at_us += rng.choice([0, 1, 400])
+    if rng.random() < 0.6 and row["position"] is not None:
+        row |= {"position": 0, "source": "reset"} if offset is None else {"position": offset, "source": "committed"}

@@ -1,0 +1,1263 @@
+"""For each check a history that breaks it, one that is clean, and one that comes near.
+
+`expect` names the findings of a story; every other check must find nothing in it. A check with a split is written
+`duplicate_delivery.legal`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from tests.checks.audit.story import Epoch, Story
+
+Expected = dict[str, int]
+STORIES: dict[str, tuple[Callable[[Story], None], Expected]] = {}
+
+
+def story(**expect: int) -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
+    def register(tell: Callable[[Story], None]) -> Callable[[Story], None]:
+        STORIES[tell.__name__] = tell, {name.replace("__", "."): count for name, count in expect.items()}
+        return tell
+
+    return register
+
+
+# --- the write path
+
+
+@story()
+def all_is_well(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned(generation=1).got(0, 1).commit(2).got(2).commit(3).revoked()
+
+
+@story(lost_write=1, offset_reuse=1)
+def acked_and_gone(s: Story) -> None:
+    s.observed("leader", 2).observed("leader_epoch", 3).observed("isr", "[1, 2, 3]")
+    s.producer_config = {"acks": "1"}
+    s.wrote(0).send(1, 1).send(2, 2)
+    s.fault("injected").observed("leader", 1).observed("leader_epoch", 4)
+    s.log(1, 2, timestamp=s.now).rows["sends"][-1]["offset"] = 1
+
+
+@story()
+def timed_out_and_gone(s: Story) -> None:
+    s.wrote(0).send(1, outcome="unknown").send(2, outcome="fail")
+
+
+@story()
+def acked_and_evicted(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_write=1)
+def acks_0_and_gone(s: Story) -> None:
+    s.producer_config = {"acks": "0"}
+    s.send(0, None).log(0, 0).send(1, None)
+
+
+@story(lost_write__undetermined=1)
+def acks_0_and_gone_or_evicted(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, None).wrote(1)
+
+
+@story(lost_write__undetermined=1)
+def compacted_away(s: Story) -> None:
+    s.topic_config = {"cleanup.policy": "compact"}
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_write=1, offset_reuse=1)
+def another_incarnation_does_not_stand_for_it(s: Story) -> None:
+    s.life(s.producer, "started", "crashed")
+    s.send(0, 0).log(0, 0, incarnation=2).send(0, 0, incarnation=2).life(
+        s.producer, "started", "stopped", incarnation=2
+    )
+
+
+@story(duplicate_write=2)
+def written_three_times(s: Story) -> None:
+    s.wrote(0).log(1, 0).log(2, 0)
+
+
+@story(duplicate_write=1)
+def written_again_after_a_restart(s: Story) -> None:
+    s.life(s.producer, "started").wrote(0).life(s.producer, "crashed").life(s.producer, "started", incarnation=2)
+    s.send(0, 1, incarnation=2).log(1, 0, incarnation=2).life(s.producer, "stopped", incarnation=2)
+
+
+@story()
+def same_seq_of_another_producer(s: Story) -> None:
+    s.wrote(0).send(0, 1, producer="other/1").log(1, 0, producer="other/1").life("other/1", "started", "stopped")
+
+
+@story(reordered_write=1)
+def out_of_order(s: Story) -> None:
+    s.send(0, 1).send(1, 0).log(0, 1).log(1, 0)
+
+
+@story(duplicate_write=1)
+def out_of_order_only_by_a_copy(s: Story) -> None:
+    s.wrote(0, 1).log(2, 0)
+
+
+@story()
+def in_order_in_each_partition(s: Story) -> None:
+    s.partitions = 2
+    s.send(0, 0, partition=1).log(0, 0, partition=1).send(1, 0).log(0, 1)
+
+
+@story(misplaced_write=1)
+def acked_elsewhere(s: Story) -> None:
+    s.wrote(0).send(1, 5).log(1, 1)
+
+
+@story(misplaced_write=1)
+def acked_in_another_partition(s: Story) -> None:
+    s.partitions = 2
+    s.send(0, 0).log(0, 0, partition=1)
+
+
+@story(duplicate_write=1)
+def acked_where_one_copy_is(s: Story) -> None:
+    s.send(0, 1).log(0, 0).log(1, 0)
+
+
+@story(phantom_write=1)
+def not_one_of_ours(s: Story) -> None:
+    s.wrote(0).log(1, None)
+
+
+@story(phantom_write=1)
+def of_another_run(s: Story) -> None:
+    s.wrote(0).log(1, 1, run="00000000")
+
+
+@story(phantom_write=1)
+def of_an_incarnation_that_never_was(s: Story) -> None:
+    s.wrote(0).log(1, 1, incarnation=9)
+
+
+@story(phantom_write=1)
+def stopped_without_having_sent_it(s: Story) -> None:
+    s.wrote(0).log(1, 1).life(s.producer, "started", "stopped")
+
+
+@story()
+def its_row_died_with_the_producer(s: Story) -> None:
+    s.wrote(0).log(1, 1).life(s.producer, "started", "crashed")
+
+
+@story(corrupt_record=1)
+def bits_flipped(s: Story) -> None:
+    s.wrote(0).send(1, 1).log(1, 1, crc_ok=False)
+
+
+# --- how producers send
+
+
+def _in_turn(s: Story, *partitions: int | None, outcome: str = "ok") -> None:
+    """Records 0, 1, ... of a producer that is to take two partitions in turn."""
+    s.partitions, s.sending = 2, {"partitioner": "round_robin"}
+    for seq, partition in enumerate(partitions):
+        s.send(seq, 10 + seq if outcome == "ok" else None, outcome, partition=partition)
+        s.log(10 + seq, seq, partition=partition or 0)
+
+
+@story(misrouted_write=2)
+def not_in_turn(s: Story) -> None:
+    _in_turn(s, 0, 1, 1, 0)
+
+
+@story()
+def in_turn(s: Story) -> None:
+    _in_turn(s, 0, 1, 0, 1)
+
+
+@story()
+def not_in_turn_as_far_as_anybody_knows(s: Story) -> None:
+    _in_turn(s, 0, 0, outcome="unknown")
+
+
+@story()
+def acked_in_a_partition_that_was_not_told(s: Story) -> None:
+    _in_turn(s, None, None)
+
+
+@story(misrouted_write=1)
+def in_another_partition_than_its_key_has(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "by_key_number", "keys": 4}
+    s.send(0, 0, key="k3").log(0, 0).send(1, 1, key="k2").log(1, 1).send(2, 2).log(2, 2)
+
+
+@story()
+def by_a_hash_of_its_key(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "consistent_random", "keys": 4}
+    for seq in range(4):
+        partition = zlib.crc32(f"k{seq}".encode()) % 2
+        s.send(seq, seq, key=f"k{seq}", partition=partition).log(seq, seq, partition=partition)
+
+
+@story(unnoticed_failure=2)
+def failed_and_nobody_looked(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.wrote(0).send(1, outcome="fail").send(2, outcome="unknown")
+
+
+@story()
+def unanswered_and_there(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.wrote(0).send(1, outcome="unknown").log(1, 1)
+
+
+@story()
+def failed_and_waited_for(s: Story) -> None:
+    s.sending = {"mode": "synchronous"}
+    s.wrote(0).send(1, outcome="fail").send(2, outcome="unknown")
+
+
+# --- the read path
+
+
+@story(skipped_delivery=1, poll_skip=1)
+def left_out_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 2).commit(3)
+
+
+@story(skipped_delivery=1)
+def left_out_between_two_owners(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).revoked()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+    s.rows["commits"][0]["requested_us"] = s.now  # the start is not explained by any commit
+    s.rows["assignments"][-1]["source"] = "start"
+
+
+@story(duplicate_delivery__legal=1)
+def overtaken_in_a_pool_and_not_committed(s: Story) -> None:
+    s.consumer = {"workers": {}}
+    s.members = 2
+    first = s.wrote(0, 1, 2).assigned(1, generation=1).got(0)
+    s.ordinal += 1  # 1 was polled, and its worker died with it
+    first.got(2).commit(1)
+    s.life(s.reader(1), "crashed", role="consumer")
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(lost_processing=1)
+def overtaken_in_a_pool_and_committed(s: Story) -> None:
+    s.consumer = {"workers": {"tracking": "naive"}}
+    s.members = 2
+    first = s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0)
+    s.ordinal += 1
+    first.got(2).commit(3)
+    s.life(s.reader(1), "crashed", role="consumer")
+    s.assigned(2, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(skipped_delivery=1, poll_skip=1)
+def left_out_by_the_poll_of_a_pool(s: Story) -> None:
+    s.consumer = {"workers": {}}
+    s.wrote(0, 1, 2).assigned().got(0, 2).commit(3)
+
+
+@story()
+def gap_left_by_a_marker(s: Story) -> None:
+    s.wrote(0).send(1, 2).log(2, 1)
+    s.assigned().got(0).got(2, seq=lambda _: 1).commit(3)
+
+
+@story()
+def before_the_range(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1, 2).assigned(position=1).got(1, 2).commit(3)
+
+
+@story(stalled_delivery=2)
+def tail_not_reached(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0).commit(1)
+
+
+@story(stalled_delivery=2)
+def partition_never_held(s: Story) -> None:
+    s.partitions = 2
+    s.wrote(0).send(1, 0, partition=1).log(0, 1, partition=1).send(2, 1, partition=1).log(1, 2, partition=1)
+    s.assigned().got(0).commit(1)
+
+
+@story(stalled_delivery__undetermined=1)
+def never_held_from_the_latest(s: Story) -> None:
+    s.partitions = 2
+    s.consumer_config = {}
+    s.wrote(0).send(1, 0, partition=1).log(0, 1, partition=1)
+    s.assigned().got(0).commit(1)
+
+
+SECOND = 1_000_000
+
+
+def _added(s: Story, after_us: int, mode: str = "subscribe") -> Story:
+    """The topic is read by partition 1, and so long after partition 0 is seen for the first time."""
+    s.partitions, s.mode = 2, mode
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    s.observed("answers", "true", "cluster").observed("leader", 1, f"{s.name}/1")
+    s.send(9, 1, partition=1).log(1, 9, partition=1)
+    s.assigned(position=1, partition=1, generation=1).got(1, seq=lambda _: 9).commit(2)
+    s.tick(after_us)
+    return s.observed("leader", 1).wrote(0, 1, 2)
+
+
+@story(skipped_delivery=2)
+def found_late_and_read_from_the_latest(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+
+
+@story(skipped_delivery=3)
+def found_late_and_nothing_came_after(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=3, generation=2)
+
+
+@story(stalled_delivery=3)
+def added_and_never_found(s: Story) -> None:
+    _added(s, 5 * SECOND)
+
+
+@story(evicted_delivery=1, skipped_delivery=1)
+def found_late_when_the_first_record_was_gone(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+    s.log_start = 1
+    s.rows["log"] = [r for r in s.rows["log"] if r["offset"] >= s.log_start]
+
+
+@story()
+def found_before_anything_was_written(s: Story) -> None:
+    _added(s, 5 * SECOND).assigned(position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story()
+def there_before_the_group_began(s: Story) -> None:
+    """As far as the observer can tell: it looks now and then, and a look may take long."""
+    _added(s, 2 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
+
+
+@story()
+def added_where_offsets_are_committed_already(s: Story) -> None:
+    _added(s, 5 * SECOND).saw_committed(2)
+    s.assigned(position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story()
+def added_under_an_assign_mode_consumer(s: Story) -> None:
+    s.consumer = {"group": "named", "start": "group", "commit": {"when": "after_batch"}}
+    _added(s, 5 * SECOND, mode="assign").life(s.reader(1), "crashed", role="consumer")
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(position=2, source="reset", incarnation=2).got(2).commit(3)
+
+
+@story(lost_processing=2, overcommit=1)
+def committed_then_died(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).commit(3).got(0).died()
+    s.assigned(2, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(lost_processing=1)
+def committed_unseen_by_the_ledger(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1)
+    s.saw_committed(2)
+    s.rows["lifecycle"].append(
+        {
+            "client": s.reader(1),
+            "role": "consumer",
+            "incarnation": 1,
+            "event": "crashed",
+            "detail": "{}",
+            "at_us": s.now,
+        }
+    )
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(lost_processing=1)
+def committed_for_the_observer_only_and_died(s: Story) -> None:
+    s.wrote(0, 1)
+    epoch = s.assigned(1, generation=1).got(0).commit(1)
+    s.saw_committed(2)
+    epoch.died()
+
+
+@story()
+def committed_then_died_and_was_processed_by_the_next(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0, 1).commit(2).died()
+    s.assigned(2, position=2, source="committed", generation=2).revoked()
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_the_committed_offset(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).lost()
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_below_the_committed_offset(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.assigned(2, position=0, source="committed", generation=2).got(0, 1).commit(2)
+
+
+@story(duplicate_delivery__legal=1)
+def again_after_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "unknown").lost()
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story()
+def on_from_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "unknown").lost()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_after_a_failed_commit_and_a_later_one(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1, "fail").got(1).commit(2).revoked()
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_a_commit_of_unknown_outcome(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "unknown").got(2).lost()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_a_failed_commit(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2, "fail").got(2).lost()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_an_older_commit(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2).revoked()
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_a_commit_only_the_observer_saw(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1, 2).lost()
+    s.saw_committed(2)
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_from_a_commit_seen_to_be_overtaken(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).lost()
+    s.saw_committed(2)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def again_by_the_consumer_of_the_lower_name(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(2, generation=1).got(0, 1).commit(2).revoked()
+    s.assigned(1, position=1, source="committed", generation=2).got(1).commit(2)
+
+
+@story(duplicate_delivery__legal=1)
+def again_from_a_commit_whose_row_died_with_its_member(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1, 2).died()
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1, nonmonotonic_poll=1)
+def twice_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 0, 1).commit(2)
+
+
+@story(duplicate_delivery__legal=2)
+def an_evicted_member_went_on_with_its_batch(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2)
+    slow = s.assigned(1, generation=1).got(0).commit(1)
+    quick = s.assigned(2, position=1, source="committed", generation=2).got(1, 2)
+    slow.got(1, 2).commit(3, "fail").lost(generation=1)
+    quick.commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def sought_back(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 1, 2).commit(3)
+    s.assigned(position=1, source="seek").got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def reset_where_nothing_was_committed(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).lost()
+    s.assigned(2, position=0, generation=2).got(0, 1).commit(2)
+
+
+@story(duplicate_delivery__illegal=1)
+def reset_although_something_was_committed(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.assigned(2, position=0, generation=2).got(0, 1).commit(2)
+
+
+@story(duplicate_delivery__legal=1)
+def auto_commit_told_late(s: Story) -> None:
+    s.members = 2
+    s.consumer = {"commit": {"kind": "auto"}}
+    s.wrote(0, 1, 2)
+    a = s.assigned(1, generation=1).got(0).commit(1, kind="auto", requested_us=s.now, completed_us=s.now)
+    a.got(1).lost()
+    b = s.assigned(2, position=1, source="committed", generation=2)
+    b.got(1, 2).commit(3, kind="auto", requested_us=s.now, completed_us=s.now)
+
+
+@story(duplicate_delivery__legal=1)
+def auto_commit_never_told_before_the_crash(s: Story) -> None:
+    s.members = 2
+    s.consumer = {"commit": {"kind": "auto"}}
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1, 2).died()
+    b = s.assigned(2, position=2, source="committed", generation=2).got(2)
+    b.commit(3, kind="auto", requested_us=s.now, completed_us=s.now)
+
+
+@story()
+def assign_mode_goes_on_from_its_checkpoint(s: Story) -> None:
+    s.mode = "assign"
+    s.consumer = {"commit": {"when": "never"}}
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=1, source="checkpoint", incarnation=2).got(1)
+
+
+@story(duplicate_delivery__illegal=1)
+def assign_mode_behind_its_checkpoint(s: Story) -> None:
+    s.mode = "assign"
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="checkpoint", incarnation=2).got(0, 1)
+
+
+@story(duplicate_delivery__illegal=1)
+def assign_mode_at_its_start_again(s: Story) -> None:
+    s.mode = "assign"
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="start", incarnation=2).got(0, 1)
+
+
+@story(duplicate_delivery__legal=1)
+def assign_mode_without_checkpoint_at_its_start_again(s: Story) -> None:
+    s.mode = "assign"
+    s.consumer = {"checkpoint": False}
+    s.wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="start", incarnation=2).got(0, 1)
+
+
+@story()
+def two_assign_mode_consumers_get_everything_each(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.wrote(0, 1)
+    s.assigned(1, source="start").got(0, 1)
+    s.assigned(2, source="start").got(0, 1)
+
+
+@story(nonmonotonic_poll=1, poll_skip=1, skipped_delivery=1, duplicate_delivery__illegal=1)
+def back_and_forth_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1, 2, 3).assigned().got(0, 1, 3, 1).commit(4)
+
+
+@story(nonmonotonic_poll=1)
+def swapped_in_one_assignment(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 2, 1).commit(3)
+
+
+@story()
+def back_over_a_seek(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0)
+    s.assigned(position=1, source="seek").got(1).commit(2)
+
+
+@story(poll_skip=1, skipped_delivery=1)
+def first_of_the_assignment_left_out(s: Story) -> None:
+    s.wrote(0, 1).assigned(position=0).got(1).commit(2)
+
+
+@story()
+def no_position_on_record(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1).assigned(position=None, source=None).got(1).commit(2)
+
+
+@story(dirty_read=1)
+def not_in_the_log_any_more(s: Story) -> None:
+    s.wrote(0).assigned().got(0, 1).commit(1)
+    s.now += 1
+
+
+@story(dirty_read=1)
+def without_identity_and_not_in_the_log(s: Story) -> None:
+    s.wrote(0).assigned().got(0).got(1, seq=lambda _: None).commit(1)
+
+
+@story(dirty_read=1, skipped_delivery=1, offset_reuse=1)
+def another_record_stands_there_now(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 77).got(2).commit(3)
+
+
+@story()
+def delivered_and_evicted(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1).assigned().got(0, 1).commit(2)
+
+
+@story(phantom_write=1)
+def delivered_without_identity(s: Story) -> None:
+    s.wrote(0).log(1, None).assigned().got(0).got(1, seq=lambda _: None).commit(2)
+
+
+@story()
+def delivered_under_no_assignment_on_record(s: Story) -> None:
+    s.consumer = {"commit": {"when": "never"}}
+    s.wrote(0, 1).assigned().got(0)
+    Epoch(s, s.reader(1), None, 0, 1).got(1)  # type: ignore[arg-type]
+
+
+# --- groups
+
+
+@story(overcommit=1)
+def committed_ahead(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0).commit(2).got(1).commit(2)
+
+
+@story()
+def committed_at_the_start(s: Story) -> None:
+    s.wrote(0).assigned().commit(0).got(0).commit(1)
+
+
+@story()
+def committed_past_a_marker(s: Story) -> None:
+    s.log_end = 2
+    s.wrote(0).assigned().got(0).commit(2)
+
+
+@story()
+def failed_commit_ahead(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0).commit(2, "fail").got(1).commit(2)
+
+
+@story(commit_rewind=1)
+def committed_back(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 1).commit(2).commit(1).got(2).commit(3)
+
+
+@story(commit_rewind=1)
+def committed_back_in_no_time(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0, 1).commit(2).commit(1, requested_us=s.tick(), completed_us=s.now).got(2).commit(
+        3
+    )
+
+
+@story(duplicate_delivery__legal=2)
+def committed_back_after_a_seek(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(2)
+    s.assigned(position=0, source="seek").got(0).commit(1).got(1).commit(2)
+
+
+@story()
+def commits_in_flight_at_once(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(2, kind="async", requested_us=s.now, completed_us=s.now + 5_000)
+    s.rows["commits"].append({**s.rows["commits"][-1], "offset": 1, "completed_us": s.now + 6_000})
+
+
+@story(double_ownership=1)
+def two_owners_in_one_generation(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4).got(0).commit(1)
+    s.assigned(2, position=1, source="committed", generation=4).got(1).commit(2)
+    a.revoked(generation=4)
+
+
+@story(double_ownership=1)
+def two_owners_at_once_without_generations(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1).got(0).commit(1)
+    s.assigned(2, position=1, source="committed").got(1).commit(2)
+    a.revoked()
+
+
+@story()
+def learned_late_that_it_was_evicted(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4).got(0).commit(1)
+    s.assigned(2, position=1, source="committed", generation=5).got(1).commit(2)
+    a.lost(generation=4)
+
+
+@story()
+def learned_late_without_generations(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1).got(0).commit(1)
+    s.assigned(2, position=1, source="committed").got(1).commit(2)
+    a.lost()
+
+
+@story(foreign_commit=1, skipped_delivery=1)
+def moved_by_another_job(s: Story) -> None:
+    s.mode, s.members, s.consumer = (
+        "assign",
+        2,
+        {"group": "shared", "commit": {"when": "after_batch"}, "start": "group"},
+    )
+    s.wrote(0, 1, 2)
+    a = s.assigned(1, position=0).got(0).commit(1).died()
+    s.assigned(2, position=0).got(0, 1).commit(2).got(2)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=2, source="committed", incarnation=2).got(2).commit(3)
+
+
+def _moved_back(s: Story) -> Epoch:
+    """A job that had committed 3 begins again at 1, which another job of its group committed."""
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "shared", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2)
+    a = s.assigned(1, position=0).got(0, 1, 2).commit(3).died()
+    s.assigned(2, position=0).got(0).commit(1).got(1, 2)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    return s.assigned(1, position=1, source="committed", incarnation=2)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2)
+def moved_back_by_another_job(s: Story) -> None:
+    _moved_back(s).got(1).commit(2).got(2).commit(3)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2, commit_rewind=1)
+def moved_back_by_another_job_and_then_back_by_itself(s: Story) -> None:
+    _moved_back(s).got(1, 2).commit(3).commit(2)
+
+
+@story(foreign_commit=1, duplicate_delivery__legal=2, commit_rewind=1)
+def committed_below_where_another_job_had_moved_it(s: Story) -> None:
+    _moved_back(s).commit(0).got(1, 2).commit(3)
+
+
+@story()
+def resumed_at_its_own_commit(s: Story) -> None:
+    s.mode, s.consumer = "assign", {"group": "own", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1)
+    a = s.assigned(1, position=0).got(0).commit(1).died()
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
+
+
+@story()
+def resumed_at_its_own_commit_of_unknown_outcome(s: Story) -> None:
+    s.mode, s.consumer = "assign", {"group": "mine", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1)
+    a = s.assigned(1, position=0).got(0).commit(1, "unknown").died()
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1).commit(2)
+
+
+@story()
+def the_clock_stepped_back(s: Story) -> None:
+    s.wrote(0)
+    s.now -= 500_000
+    s.wrote(1).assigned().got(0, 1).commit(2)
+
+
+# --- offsets that were given away twice, or evicted
+
+
+@story(resurrected_write=1)
+def failed_and_there(s: Story) -> None:
+    s.wrote(0).send(1, outcome="fail").log(1, 1)
+
+
+@story()
+def failed_and_sent_again(s: Story) -> None:
+    """Two sends of one record: the one that did not fail put it there."""
+    s.wrote(0).send(1, outcome="fail").wrote(1)
+
+
+@story()
+def failed_in_a_transaction_and_hidden(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=False)
+
+
+@story(resurrected_write__undetermined=1)
+def failed_in_a_transaction_and_nobody_knows_who_sees_it(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).send(1, outcome="fail", txn=1).log(1, 1, committed=None)
+
+
+@story(resurrected_write=1)
+def failed_in_a_transaction_and_seen(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).send(1, outcome="fail", txn=1).log(1, 1)
+
+
+@story(offset_reuse=1, lost_write=1)
+def acked_where_another_record_stands(s: Story) -> None:
+    s.observed("leader", 2).observed("leader_epoch", 3)
+    s.wrote(0).send(1, 1)
+    s.fault("injected").observed("leader", 1).observed("leader_epoch", 4)
+    s.send(2, 1).log(1, 2)
+
+
+@story(offset_reuse=1, dirty_read=1, skipped_delivery=1)
+def delivered_where_another_record_stands(s: Story) -> None:
+    s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 7).got(2).commit(3)
+
+
+@story(offset_reuse=1, dirty_read=2)
+def two_readers_got_different_records(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.wrote(0)
+    s.assigned(1, source="start").got(0).got(1, seq=lambda _: 7)
+    s.assigned(2, source="start").got(0).got(1, seq=lambda _: 8)
+
+
+@story(duplicate_write=1)
+def the_same_record_acked_and_delivered_at_one_offset(s: Story) -> None:
+    s.send(0, 0).log(0, 0).send(1, 1).log(1, 0).rows["sends"].pop()
+    s.assigned().got(0).got(1, seq=lambda _: 0).commit(2)
+
+
+@story(evicted_delivery=2)
+def removed_before_it_was_read(s: Story) -> None:
+    s.log_start = 3
+    s.send(0, 0).send(1, 1).send(2, 2).wrote(3)
+    s.assigned().got(0).commit(1).got(3).commit(4)
+
+
+@story()
+def removed_after_it_was_read(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).assigned().got(0, 1, 2).commit(3)
+
+
+@story()
+def removed_before_the_range_of_the_reader(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).assigned(position=2).got(2).commit(3)
+
+
+@story(evicted_delivery__undetermined=1)
+def removed_from_a_partition_that_was_never_held(s: Story) -> None:
+    s.partitions, s.log_start = 2, 1
+    s.send(0, 0).wrote(1).send(2, 0, partition=1)
+    s.assigned(position=1).got(1).commit(2)
+
+
+@story()
+def removed_without_ever_having_been_acknowledged(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, outcome="unknown").wrote(1).assigned().got(1).commit(2)
+
+
+@story()
+def removed_of_an_aborted_transaction(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0, txn=1).transaction(1, "aborted", s.now).wrote(1).assigned().got(1).commit(2)
+
+
+# --- transactions
+
+
+@story()
+def a_transaction_committed_and_one_aborted(s: Story) -> None:
+    s.in_transaction(1, "committed", 0, 1).in_transaction(2, "aborted", 2, 3).in_transaction(3, "committed", 4)
+    s.assigned().got(0, 1, 4).commit(5)
+
+
+@story()
+def read_uncommitted_gets_everything(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"}
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1)
+    s.assigned().got(0, 1).commit(2)
+
+
+@story(stalled_delivery=1)
+def read_uncommitted_lacks_what_was_aborted(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"}
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1)
+    s.assigned().got(0).commit(1)
+
+
+@story(aborted_read=1)
+def an_aborted_record_delivered(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).in_transaction(2, "aborted", 1)
+    s.assigned().got(0, 1).commit(2)
+
+
+@story(aborted_read=1)
+def a_hidden_record_delivered_whose_transaction_nobody_ended(s: Story) -> None:
+    s.life(s.producer, "started").in_transaction(1, "committed", 0)
+    s.send(1, 1, txn=2).log(1, 1, committed=False).life(s.producer, "crashed")
+    s.assigned().got(0, 1).commit(2)
+
+
+@story()
+def acked_in_an_aborted_transaction_and_not_there(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).send(1, 1, txn=2).transaction(2, "aborted", s.now)
+
+
+@story()
+def acked_in_a_transaction_that_a_crash_cut_off(s: Story) -> None:
+    s.life(s.producer, "started").in_transaction(1, "committed", 0).send(1, 1, txn=2).life(s.producer, "crashed")
+
+
+@story()
+def written_again_after_its_transaction_was_aborted(s: Story) -> None:
+    s.send(0, 0, txn=1).log(0, 0, committed=False).transaction(1, "aborted", s.now - 2_000)
+    s.send(0, 1, txn=2).log(1, 0).transaction(2, "committed", s.now - 2_000)
+    s.assigned().got(1, seq=lambda _: 0).commit(2)
+
+
+@story(torn_transaction=1)
+def part_of_a_committed_transaction_is_hidden(s: Story) -> None:
+    s.in_transaction(1, "committed", 0, 1).rows["log"][-1]["committed"] = False
+
+
+@story(torn_transaction=1, lost_write=1)
+def part_of_a_committed_transaction_is_absent(s: Story) -> None:
+    s.in_transaction(1, "committed", 0, 1).rows["log"].pop()
+
+
+@story(torn_transaction=1)
+def part_of_an_aborted_transaction_is_seen(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0, 1).rows["log"][-1]["committed"] = True
+
+
+@story()
+def a_transaction_of_unknown_end_is_seen(s: Story) -> None:
+    s.in_transaction(1, "unknown", 0, seen=True).in_transaction(2, "unknown", 1, seen=False)
+
+
+@story(torn_transaction__undetermined=1)
+def nobody_knows_who_sees_a_committed_record(s: Story) -> None:
+    s.in_transaction(1, "committed", 0).rows["log"][-1]["committed"] = None
+
+
+@story(precommitted_read=1)
+def delivered_while_the_transaction_was_still_sent_to(s: Story) -> None:
+    epoch = s.assigned()
+    s.send(0, 0, txn=1).log(0, 0)
+    epoch.got(0)
+    s.send(1, 1, txn=1).log(1, 1).transaction(1, "committed", s.now - 5_000)
+    epoch.got(1).commit(2)
+
+
+@story()
+def delivered_before_the_producer_knew_of_its_commit(s: Story) -> None:
+    epoch = s.assigned()
+    s.send(0, 0, txn=1).log(0, 0)
+    epoch.got(0, polled_us=s.now)
+    s.transaction(1, "committed", s.now - 5_000)
+    epoch.commit(1)
+
+
+@story(hanging_transaction=1)
+def stood_still_at_the_end_of_the_drive(s: Story) -> None:
+    s.life(s.producer, "started").wrote(0).stood(1, 1).send(1, 1, txn=1).log(1, 1, committed=False)
+    s.life(s.producer, "crashed").stood(1, 2)
+
+
+@story(hanging_transaction=1)
+def stood_still_until_the_broker_gave_up(s: Story) -> None:
+    s.wrote(0).stood(0, 1).tick(10_002_000)
+    s.stood(1, 1)
+
+
+@story()
+def stood_still_while_a_transaction_was_going_on(s: Story) -> None:
+    s.stood(0, 0)
+    began = s.now
+    s.send(0, 0, txn=1).log(0, 0).stood(0, 1).tick(30_000_000)
+    s.transaction(1, "committed", began).stood(1, 1)
+
+
+@story()
+def stood_still_for_a_short_time(s: Story) -> None:
+    s.wrote(0).stood(0, 1).tick(9_000_000)
+    s.stood(1, 1)
+
+
+@story()
+def stood_still_while_nobody_answered(s: Story) -> None:
+    s.wrote(0).stood(0, 1).observed("offsets_answer", "false").tick(30_000_000)
+    s.observed("offsets_answer", "true").stood(1, 1)
+
+
+# --- commits, owners and coordinators
+
+
+@story(zombie_commit=1)
+def committed_after_another_had_begun(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=1).got(0, 1)
+    new = s.assigned(2, generation=2)
+    s.tick()
+    old.commit(2)
+    new.revoked()
+    old.lost(generation=1)
+
+
+@story(zombie_commit=1)
+def committed_after_another_had_begun_without_generations(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1).got(0, 1).revoked()
+    s.assigned(2)
+    s.tick()
+    old.commit(2)
+
+
+@story()
+def committed_while_it_was_revoked(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=1).got(0)
+    old.commit(1, completed_us=s.now + 9_000).revoked()
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
+
+
+@story()
+def refused_after_another_had_begun(s: Story) -> None:
+    s.members = 2
+    s.wrote(0)
+    old = s.assigned(1, generation=1)
+    s.assigned(2, generation=2).got(0).commit(1)
+    old.commit(0, "fail").lost(generation=1)
+
+
+def _members(s: Story, *held: str) -> list[dict[str, object]]:
+    return [
+        {"member_id": f"m{n}", "client_id": s.reader(n), "partitions": [f"{s.name}/{p}" for p in partitions]}
+        for n, partitions in enumerate(held, 1)
+    ]
+
+
+def _settled(s: Story, *held: str, us: int = 3_000_000) -> None:
+    s.partitions, s.members = 4, 2
+    s.wrote(0).assigned().got(0).commit(1).revoked()
+    s.group_seen(state="Stable", members=_members(s, *held)).tick(us)
+    s.group_seen(state="PreparingRebalance")
+
+
+@story(unbalanced_assignment=1)
+def three_partitions_against_one(s: Story) -> None:
+    _settled(s, "012", "3")
+
+
+@story(unbalanced_assignment=1)
+def partitions_that_are_not_neighbours(s: Story) -> None:
+    _settled(s, "02", "13")
+
+
+@story()
+def two_partitions_each(s: Story) -> None:
+    _settled(s, "01", "23")
+
+
+@story()
+def partitions_that_need_not_be_neighbours(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "cooperative-sticky"}
+    _settled(s, "02", "13")
+
+
+@story()
+def three_partitions_against_one_for_a_moment(s: Story) -> None:
+    _settled(s, "012", "3", us=200_000)
+
+
+@story(unbalanced_assignment__undetermined=1)
+def spread_by_an_assignor_that_promises_nothing(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "my-own"}
+    _settled(s, "012", "3")
+
+
+def _coordinated(s: Story, coordinator: int, us: int) -> None:
+    s.wrote(0).assigned().got(0).commit(1).revoked()
+    s.observed("partitions", 50, "__consumer_offsets")
+    for n in range(50):
+        s.observed("leader", 1, f"__consumer_offsets/{n}")
+    s.group_seen(coordinator=coordinator).tick(us)
+    s.group_seen(coordinator=1)
+
+
+@story(misplaced_coordinator=1)
+def coordinated_by_another_broker(s: Story) -> None:
+    _coordinated(s, 2, 3_000_000)
+
+
+@story()
+def coordinated_by_the_leader(s: Story) -> None:
+    _coordinated(s, 1, 3_000_000)
+
+
+@story()
+def coordinated_by_another_broker_during_an_election(s: Story) -> None:
+    _coordinated(s, 2, 1_000_000)
+
+
+# --- groups whose offsets a fault moved
+
+
+def _read_two(s: Story, **more: object) -> Story:
+    """Three records, of which a member gets the first two, commits, and leaves."""
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).commit(2).revoked()
+    return s
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_its_offsets_were_deleted(s: Story) -> None:
+    _read_two(s).moved(None, kind="delete_offsets")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def over_again_from_where_it_was_reset_to(s: Story) -> None:
+    _read_two(s).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_fault_may_have_worked(s: Story) -> None:
+    _read_two(s).moved(kind="delete", end="failed")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_though_the_observer_still_saw_the_old_offset(s: Story) -> None:
+    _read_two(s).moved(kind="delete").saw_committed(2)
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_when_another_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete", group="another")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_when_offsets_of_another_partition_were_deleted(s: Story) -> None:
+    s.partitions = 2
+    _read_two(s).moved(None, None, kind="delete_offsets").rows["faults"][-1]["evidence"] = (
+        '{"offsets": {"' + s.name + '/1": null}}'
+    )
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_before_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).assigned(2, position=0, generation=2).got(0, 1, 2).commit(3).revoked()
+    s.moved(kind="delete")
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_below_where_it_was_reset_to(s: Story) -> None:
+    _read_two(s).moved(1)
+    s.assigned(2, position=0, source="committed", generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=1)
+def over_again_though_it_had_committed_since_it_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=2, source="start", generation=1).got(2).commit(3).revoked()
+    s.assigned(1, position=2, generation=2).got(2).commit(3)
+
+
+@story(skipped_delivery=2)
+def left_out_by_the_latest_when_the_group_was_deleted(s: Story) -> None:
+    s.consumer_config = {}
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.moved(kind="delete").assigned(1, position=3, generation=2).got(3).commit(4)
+
+
+@story(skipped_delivery=2)
+def left_out_by_a_reset(s: Story) -> None:
+    """And not committed past by the member that had held the partition."""
+    s.wrote(0, 1, 2, 3).assigned(1, generation=1).got(0).commit(1).revoked()
+    s.moved(3).saw_committed(3).assigned(1, position=3, source="committed", generation=2).got(3).commit(4)
+
+
+@story(double_ownership=1)
+def held_by_two_at_once_when_the_group_was_deleted(s: Story) -> None:
+    s.members = 2
+    old = s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1)
+    s.moved(kind="delete").assigned(2, position=1, source="committed", generation=1).got(1).commit(2)
+    old.revoked()
+
+
+@story(duplicate_delivery__legal=2, commit_rewind=1)
+def committed_back_since_the_group_was_deleted(s: Story) -> None:
+    _read_two(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0).commit(1).got(1, 2).commit(3).commit(2)
+
+
+@story(foreign_commit=1)
+def moved_by_another_job_when_it_had_been_reset(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "disputed", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1).died()
+    s.moved(0).assigned(2, position=0).got(0, 1).commit(2).got(2)
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=2, source="committed", incarnation=2).got(2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def moved_by_a_fault_and_by_nobody_else(s: Story) -> None:
+    s.mode, s.members = "assign", 2
+    s.consumer = {"group": "reset", "commit": {"when": "after_batch"}, "start": "group"}
+    s.wrote(0, 1, 2).assigned(1, position=0).got(0, 1).commit(2).died()
+    s.moved(1).life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", incarnation=2).got(1, 2).commit(3)
+    s.assigned(2, position=0).got(0, 1, 2)
+
+
+@story()
+def a_partition_added_when_the_group_had_been_deleted(s: Story) -> None:
+    """It begins anew, and what was there by then is not owed to it."""
+    _added(s, 5 * SECOND).moved(kind="delete").assigned(position=2, generation=1).got(2).commit(3)
+
+
+# --- last, for the time in which nobody answered is that of all stories
+
+
+@story()
+def seen_only_when_brokers_answered_again(s: Story) -> None:
+    """It may have been made at any time since they did not."""
+    s.partitions, s.consumer_config = 2, {"auto.offset.reset": "latest"}
+    s.observed("answers", "true", "cluster").observed("answers", "false", "cluster")
+    s.assigned(position=0, partition=1, generation=1)
+    s.tick(9 * SECOND)
+    s.observed("answers", "true", "cluster").observed("leader", 1).wrote(0, 1, 2)
+    s.assigned(position=2, generation=2).got(2).commit(3)

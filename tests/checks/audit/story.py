@@ -1,0 +1,286 @@
+"""Histories written by hand, each with a topic and a group of its own, so that one audit judges them all."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from chaos.ledger import TABLES, Seal, SealedTable
+from chaos.ledger.record import run_token
+from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.seal import part_name
+from chaos.run.directory import RunDir
+from chaos.scenario import Resolved, Scenario
+
+RUN_ID = "audit-tests"
+TOKEN = run_token(RUN_ID)
+STEP_US = 1_000
+Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass
+class Story:
+    """A history on one topic. Each call happens one millisecond after the one before."""
+
+    name: str
+    number: int = 0
+    now: int = 1_000_000
+    partitions: int = 1
+    log_start: int = 0
+    log_end: int | None = None
+    topic_config: dict[str, Any] = field(default_factory=dict)
+    producer_config: dict[str, Any] = field(default_factory=lambda: {"acks": "all"})
+    sending: dict[str, Any] = field(default_factory=dict)
+    mode: str = ""
+    members: int = 1
+    consumer_config: dict[str, Any] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
+    consumer: dict[str, Any] = field(default_factory=dict)
+    rows: Rows = field(default_factory=lambda: defaultdict(list))
+    assignment: int = 0
+    ordinal: int = 0
+
+    @property
+    def producer(self) -> str:
+        return f"p{self.number}/1"
+
+    def reader(self, n: int = 1) -> str:
+        """The n-th consumer process."""
+        return f"c{self.number}/{n}"
+
+    def sent_us(self, seq: int | None) -> int | None:
+        """When a record was sent first, as its value says; a minute ago if no row of `sends` knows it."""
+        if seq is None:
+            return None
+        return next((r["invoked_us"] for r in self.rows["sends"] if r["seq"] == seq), self.now - 60_000_000)
+
+    def tick(self, us: int = STEP_US) -> int:
+        self.now += us
+        return self.now
+
+    def send(self, seq: int, offset: int | None = None, outcome: str = "ok", **more: Any) -> Story:
+        row = {"producer": self.producer, "incarnation": 1, "seq": seq, "topic": self.name, "partition": 0}
+        row |= {"offset": offset, "outcome": outcome, "invoked_us": self.now, "completed_us": self.tick()}
+        self.rows["sends"].append(row | more)
+        return self
+
+    def log(self, offset: int, seq: int | None, **more: Any) -> Story:
+        row = {"topic": self.name, "partition": 0, "offset": offset, "timestamp": self.now, "run": TOKEN}
+        row |= {"producer": self.producer, "incarnation": 1, "seq": seq, "crc_ok": True, "committed": True}
+        if seq is None:
+            row |= {"run": None, "producer": None, "incarnation": None, "crc_ok": None}
+        self.rows["log"].append(row | more)
+        return self
+
+    def wrote(self, *seqs: int, **more: Any) -> Story:
+        """Acknowledged and in the log, at the offset of the same number."""
+        for seq in seqs:
+            self.send(seq, seq, **more).log(seq, seq, **more)
+        return self
+
+    def life(self, client: str, *events: str, incarnation: int = 1, role: str = "producer") -> Story:
+        for event in events:
+            row = {"client": client, "role": role, "incarnation": incarnation, "event": event, "detail": "{}"}
+            self.rows["lifecycle"].append(row | {"at_us": self.tick()})
+        return self
+
+    def observed(self, key: str, value: Any, entity: str | None = None) -> Story:
+        entity = entity or f"{self.name}/0"
+        self.rows["cluster"].append({"at_us": self.tick(), "entity": entity, "key": key, "value": str(value)})
+        return self
+
+    def transaction(self, txn: int, outcome: str, began_us: int, **more: Any) -> Story:
+        row = {"producer": self.producer, "incarnation": 1, "txn": txn, "outcome": outcome, "began_us": began_us}
+        self.rows["transactions"].append(row | {"ended_us": self.tick()} | more)
+        return self
+
+    def in_transaction(self, txn: int, outcome: str, *seqs: int, seen: bool | None = None) -> Story:
+        """Acknowledged in one transaction, which then ended; seen: by read_committed readers."""
+        began = self.now
+        for seq in seqs:
+            self.wrote(seq, txn=txn)
+            self.rows["log"][-1].pop("txn")
+            self.rows["log"][-1]["committed"] = outcome == "committed" if seen is None else seen
+        return self.transaction(txn, outcome, began)
+
+    def stood(self, stable: int, end: int) -> Story:
+        """What the observer saw of partition 0."""
+        return self.observed("end_offset", end).observed("last_stable_offset", stable)
+
+    def group_seen(self, **values: Any) -> Story:
+        """What the observer saw of the group."""
+        for key, value in values.items():
+            self.observed(key, json.dumps(value), f"group:{self.name}")
+        return self
+
+    def saw_committed(self, offset: int) -> Story:
+        return self.observed("committed", offset, f"group:{self.name}/{self.name}/0")
+
+    def fault(self, phase: str, name: str | None = None) -> Story:
+        row = {"fault": name or f"f{self.number}", "kind": "broker.kill", "target": "", "phase": phase}
+        self.rows["faults"].append(row | {"evidence": "{}", "at_us": self.tick()})
+        return self
+
+    def moved(self, *offsets: int | None, kind: str = "reset_offsets", group: str = "", end: str = "injected") -> Story:
+        """A fault sets the group's offset in partition 0, 1, ..., or deletes it (None)."""
+        told = {f"{self.name}/{partition}": offset for partition, offset in enumerate(offsets)}
+        row = {
+            "fault": f"m{len(self.rows['faults'])}",
+            "kind": f"group.{kind}",
+            "target": f"group {group or self.name}",
+        }
+        for phase, evidence in (("injecting", {}), (end, {"offsets": told})):
+            self.rows["faults"].append(row | {"phase": phase, "evidence": json.dumps(evidence), "at_us": self.tick()})
+        return self
+
+    def assigned(self, n: int = 1, position: int | None = 0, source: str | None = "reset", **more: Any) -> Epoch:
+        """A consumer is given partition 0 (subscribe mode unless the story says otherwise)."""
+        self.mode = self.mode or "subscribe"
+        self.assignment += 1
+        epoch = Epoch(self, self.reader(n), self.assignment, more.pop("partition", 0), more.pop("incarnation", 1))
+        epoch.row("seek" if source == "seek" else "assigned", position=position, source=source, **more)
+        return epoch
+
+
+@dataclass
+class Epoch:
+    """What one consumer does with one partition under one assignment."""
+
+    story: Story
+    consumer: str
+    assignment: int
+    partition: int
+    incarnation: int
+    generation: int | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        s = self.story
+        return {
+            "consumer": self.consumer,
+            "incarnation": self.incarnation,
+            "assignment": self.assignment,
+            "topic": s.name,
+            "partition": self.partition,
+            "group": s.name if s.mode == "subscribe" or s.consumer.get("group") else None,
+            "mode": s.mode,
+        }
+
+    def row(self, event: str, **more: Any) -> Epoch:
+        self.generation = more.setdefault("generation", self.generation)
+        at_us = more.pop("at_us", None) or self.story.tick()
+        self.story.rows["assignments"].append(
+            {
+                **self.identity,
+                "member_id": f"{self.consumer}-{self.incarnation}",
+                "event": event,
+                "at_us": at_us,
+                **more,
+            }
+        )
+        return self
+
+    def got(self, *offsets: int, seq: Callable[[int], int | None] = lambda offset: offset, **more: Any) -> Epoch:
+        """Deliver offsets; the record at an offset has the seq of the same number unless `seq` says otherwise."""
+        for offset in offsets:
+            self.story.ordinal += 1
+            known = seq(offset)
+            row = {**self.identity, "ordinal": self.story.ordinal, "offset": offset, "seq": known, "leader_epoch": 0}
+            row |= {"producer": None if known is None else self.story.producer}
+            row |= {"producer_incarnation": None if known is None else 1, "polled_us": self.story.now}
+            row["sent_us"] = self.story.sent_us(known)
+            self.story.rows["deliveries"].append(row | {"processed_us": self.story.tick()} | more)
+        return self
+
+    def commit(self, offset: int, outcome: str = "ok", kind: str = "sync", **more: Any) -> Epoch:
+        at = {"requested_us": self.story.now, "completed_us": self.story.tick()}
+        self.story.rows["commits"].append(
+            {**self.identity, "offset": offset, "kind": kind, "outcome": outcome, **at, **more}
+        )
+        return self
+
+    def revoked(self, **more: Any) -> Epoch:
+        return self.row("revoked", **more)
+
+    def lost(self, **more: Any) -> Epoch:
+        return self.row("lost", **more)
+
+    def died(self) -> Epoch:
+        self.story.life(self.consumer, "crashed", incarnation=self.incarnation, role="consumer")
+        return self
+
+
+def scenario_of(stories: Iterable[Story]) -> Scenario:
+    """One scenario in which every story is a topic with its own producer and, if it reads, its own consumers."""
+    topics, producers, consumers = [], [], []
+    for s in stories:
+        topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
+        producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
+        if s.mode == "subscribe":
+            consumers.append({"group": s.name} | _consumer(s))
+        elif s.mode:
+            consumers.append(_consumer(s))
+    return Scenario.model_validate(
+        {"title": "stories", "topics": topics, "producers": producers, "consumers": consumers}
+    )
+
+
+def _consumer(s: Story) -> dict[str, Any]:
+    entry = {"mode": s.mode, "name": f"c{s.number}", "members": s.members, "topics": [s.name]}
+    return entry | {"config": s.consumer_config} | s.consumer
+
+
+def resolved_of(stories: list[Story]) -> Resolved:
+    return Resolved(
+        run_id=RUN_ID, name="stories", seed=1, scenario=scenario_of(stories), versions={}, created_us=1_000_000
+    )
+
+
+def rows_of(stories: Iterable[Story]) -> Rows:
+    """All rows of all stories. A producer that nothing is said of lived and stopped in order."""
+    rows: Rows = defaultdict(list)
+    for s in stories:
+        if not any(r["client"] == s.producer for r in s.rows["lifecycle"]):
+            s.life(s.producer, "started", "stopped")
+        for table, found in s.rows.items():
+            rows[table] += found
+        for partition in range(s.partitions):
+            ends = [r["offset"] + 1 for r in s.rows["log"] if r["partition"] == partition]
+            end = s.log_end if s.log_end is not None else max(ends, default=s.log_start)
+            rows["log_range"].append({"topic": s.name, "partition": partition, "start": s.log_start, "end": end})
+    return rows
+
+
+def write_ledger(run: RunDir, *parts: Rows) -> None:
+    """A sealed ledger with these rows, and the log: of each table a file for each part of the rows."""
+    run.ledger.mkdir(parents=True, exist_ok=True)
+    for table, schema in TABLES.items():
+        folder = run.ledger / f"{table}.parquet"
+        folder.mkdir(exist_ok=True)
+        for number, rows in enumerate(parts):
+            pq.write_table(pa.Table.from_pylist(rows.get(table, []), schema), folder / part_name(number))
+    counts = {table: [len(rows.get(table, [])) for rows in parts] for table in TABLES}
+    seal = Seal(tables={table: SealedTable(rows=sum(n), files=1, parts=n) for table, n in counts.items()})
+    (run.ledger / "seal.json").write_text(seal.model_dump_json())
+    (run.ledger / "log").mkdir(exist_ok=True)
+    for number, rows in enumerate(parts):
+        pq.write_table(pa.Table.from_pylist(rows.get("log", []), LOG), run.ledger / "log" / f"part-{number}.parquet")
+    ranges = [row for rows in parts for row in rows.get("log_range", [])]
+    pq.write_table(pa.Table.from_pylist(ranges, LOG_RANGE), run.ledger / "log_range.parquet")
+
+
+def read_audit(run: RunDir, table: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(run.audit / table).to_pylist()
+    return rows
+
+
+def make_run(path: Path, stories: list[Story]) -> RunDir:
+    run = RunDir(path)
+    write_ledger(run, rows_of(stories))
+    return run

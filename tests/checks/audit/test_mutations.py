@@ -1,0 +1,143 @@
+"""Every single-row change of a few clean histories: each that means an anomaly is found, each that means none is not.
+
+Which means what is said twice, by hand in `expected` and by the oracle. The table of changes by checks is printed
+(`pytest -s`), and written to the file that `AUDIT_MUTATIONS` names.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from chaos.anomalies import ANOMALIES
+from tests.checks.audit.clean import CLEAN, history
+from tests.checks.audit.expected import unexpected
+from tests.checks.audit.histories import History, by_audit, by_oracle, differences, found_in, meant_by
+from tests.checks.audit.mutations import CHANGES, Change, mutants
+from tests.checks.audit.oracle import Row
+
+WORD = 7
+"""Letters to a word at the head of the table."""
+LEGAL = "duplicate_delivery.legal"
+"""The one finding that a clean history may have."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A clean history with one row changed."""
+
+    change: Change
+    name: str
+    clean: History
+    row: Row
+    history: History
+
+    def __str__(self) -> str:
+        return f"{self.change} in {self.name}: { ({k: v for k, v in self.row.items() if v is not None}) }"
+
+
+def all_mutants() -> Iterator[Mutant]:
+    for name in CLEAN:
+        clean = history(name)
+        for change in CHANGES:
+            for row, rows in mutants(change, dict(clean.rows)):
+                yield Mutant(change, name, clean, row, replace(clean, rows=rows))
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Mutant]:
+    return list(all_mutants())
+
+
+def anomalies(counted: Counter[str]) -> set[str]:
+    return set(counted) - {LEGAL}
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_the_histories_are_clean(name: str) -> None:
+    assert anomalies(meant_by(by_oracle(history(name)))) == set()
+
+
+def test_every_check_is_meant_by_some_change(made: list[Mutant]) -> None:
+    meant = {check.partition(".")[0] for m in made for check in anomalies(meant_by(by_oracle(m.history)))}
+    assert meant == set(ANOMALIES)
+
+
+def test_the_oracle_finds_what_is_meant_by_hand(made: list[Mutant]) -> None:
+    wrong = []
+    for m in made:
+        if why := unexpected(str(m.change), m.row, dict(m.clean.rows), anomalies(meant_by(by_oracle(m.history)))):
+            wrong.append(f"{m}: {why}")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def test_the_audit_finds_what_is_meant(spark: Any, made: list[Mutant]) -> None:
+    meant = [by_oracle(m.history) for m in made]
+    found = by_audit(spark, [m.history for m in made])
+    text = table_of(made, [anomalies(found_in(f)) for f in found], [anomalies(meant_by(v)) for v in meant])
+    print("\n" + text)
+    if path := os.environ.get("AUDIT_MUTATIONS"):
+        Path(path).write_text(text)
+    wrong = [f"{m}: {why}" for n, m in enumerate(made) if (why := "; ".join(differences(found[n], meant[n])))]
+    for n, m in enumerate(made):
+        if why := unexpected(str(m.change), m.row, dict(m.clean.rows), anomalies(found_in(found[n]))):
+            wrong.append(f"{m}: {why}")
+    assert not wrong, "\n".join(wrong[:20])
+
+
+def table_of(made: list[Mutant], found: list[set[str]], meant: list[set[str]]) -> str:
+    """Changes by checks: of how many mutants that mean an anomaly it was found; and the false alarms."""
+    table = Table(
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title=f"{len(made)} single-row changes of {len(CLEAN)} clean histories: found/meant by check",
+    )
+    table.add_column("change", no_wrap=True)
+    for name in ("mutants", "none meant", "false alarms"):
+        table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
+    for check in ANOMALIES:
+        words = (word if len(word) <= WORD else f"{word[: WORD - 1]}." for word in check.split("_"))
+        table.add_column("\n".join(words), justify="right", no_wrap=True)
+    totals: Counter[str] = Counter()
+    for change in CHANGES:
+        mine = [n for n, m in enumerate(made) if m.change is change]
+        table.add_row(str(change), *_cells([found[n] for n in mine], [meant[n] for n in mine], totals))
+    table.add_section()
+    last = [f"{totals['found ' + c]}/{totals['meant ' + c]}" for c in ANOMALIES]
+    table.add_row("all", str(totals["mutants"]), str(totals["none"]), str(totals["false"]), *last)
+    paper = io.StringIO()
+    Console(width=240, file=paper).print(table)
+    hit, needed = (sum(totals[f"{word} {c}"] for c in ANOMALIES) for word in ("found", "meant"))
+    return paper.getvalue() + f"found {hit} of {needed} meant; {totals['false']} false alarms\n"
+
+
+def _cells(found: list[set[str]], meant: list[set[str]], totals: Counter[str]) -> list[str]:
+    """The row of one change. What cannot be decided (`.undetermined`) counts as the check's own."""
+    cells = []
+    for check in ANOMALIES:
+        of_check = [
+            ({f for f in a if _is(f, check)}, {m for m in b if _is(m, check)})
+            for a, b in zip(found, meant, strict=True)
+        ]
+        needed = sum(bool(b) for _, b in of_check)
+        hit = sum(bool(b) and a == b for a, b in of_check)
+        totals["meant " + check] += needed
+        totals["found " + check] += hit
+        cells.append(f"{hit}/{needed}" if needed else "")
+    none, false = sum(not m for m in meant), sum(bool(a - b) for a, b in zip(found, meant, strict=True))
+    totals.update({"mutants": len(meant), "none": none, "false": false})
+    return [str(len(meant)), str(none or ""), str(false or ""), *cells]
+
+
+def _is(counted: str, check: str) -> bool:
+    return counted.partition(".")[0] == check

@@ -1,0 +1,72 @@
+"""Generated histories, many to an audit, against an oracle that goes through them in plain Python.
+
+`AUDIT_HISTORIES=20000 AUDIT_SEED=7 pytest tests/checks/audit/test_oracle.py` soaks with others than the usual ones.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from chaos.anomalies import ANOMALIES
+from tests.checks.audit.generator import Plan, plans, tell
+from tests.checks.audit.histories import by_oracle, meant_by
+from tests.checks.audit.oracle import judge
+from tests.checks.audit.shrinking import compare, shrink, written
+from tests.checks.audit.stories import STORIES
+from tests.checks.audit.story import TOKEN, Story, rows_of, scenario_of
+
+HISTORIES = int(os.environ.get("AUDIT_HISTORIES", "2000"))
+SEED = int(os.environ.get("AUDIT_SEED", "0"))
+AN_AUDIT = 1_000
+"""Histories to one audit."""
+ANY = list(HealthCheck)
+
+
+def planned(number: int) -> list[Plan]:
+    """The plans that hypothesis makes of the seed."""
+    made: list[Plan] = []
+
+    @seed(SEED)
+    @settings(max_examples=number, phases=[Phase.generate], database=None, deadline=None, suppress_health_check=ANY)
+    @given(plans)
+    def collect(plan: Plan) -> None:
+        made.append(plan)
+
+    collect()
+    return made
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_the_oracle_agrees_with_every_story(name: str) -> None:
+    tell_it, expected = STORIES[name]
+    story = Story(name, 1)
+    tell_it(story)
+    assert meant_by(judge(rows_of([story]), scenario_of([story]), TOKEN)) == expected
+
+
+def test_generated_histories_break_every_rule() -> None:
+    meant: Counter[str] = Counter()
+    for plan in planned(600):
+        meant.update(set(meant_by(by_oracle(tell(plan)))) or {"clean"})
+    checks = {
+        f"{check}.{split}" if split else check for check in ANOMALIES for split in ANOMALIES[check].splits or [""]
+    }
+    assert checks <= set(meant)
+    assert meant["clean"] > 30
+
+
+@pytest.mark.timeout(max(600, HISTORIES))
+def test_the_audit_counts_what_the_oracle_counts(spark: Any) -> None:
+    plans = planned(HISTORIES)
+    for first in range(0, len(plans), AN_AUDIT):
+        told = [tell(plan) for plan in plans[first : first + AN_AUDIT]]
+        differing = [h for h, found in zip(told, compare(spark, told), strict=True) if found]
+        if differing:
+            smallest = shrink(min(differing, key=lambda h: h.size()), lambda some: compare(spark, some))
+            found = compare(spark, [smallest])[0]
+            pytest.fail(f"{len(differing)} histories of {len(told)}; the smallest: {written(smallest, found)}")

@@ -1,0 +1,75 @@
+"""What a miniature run may have besides: transactions around its sends, and an observer of it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+
+from tests.checks.audit.histories import TOPIC
+from tests.checks.audit.oracle import Row
+
+Rows = dict[str, list[Row]]
+SECOND = 1_000_000
+
+
+def transact(rng: random.Random, rows: Rows, hide: bool) -> None:
+    """Put each producer's sends into transactions. hide: nobody was given what was aborted or left open."""
+    lives: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for send in rows.get("sends", []):
+        lives[send["producer"], send["incarnation"]].append(send)
+    hidden: set[tuple[int, int]] = set()
+    for (producer, incarnation), sends in lives.items():
+        sends.sort(key=lambda s: s["invoked_us"])
+        number = 0
+        while sends:
+            number += 1
+            together = [sends.pop(0) for _ in range(min(len(sends), rng.randint(1, 4)))]
+            outcome = rng.choice(["committed", "committed", "aborted", "unknown", "cut off"])
+            seen = outcome == "committed" or (outcome in ("unknown", "cut off") and rng.random() < 0.5)
+            for send in together:
+                send["txn"] = number
+                for record in rows["log"]:
+                    if all(record[n] == send[n] for n in ("producer", "incarnation", "seq")):
+                        record["committed"] = seen
+                        hidden |= set() if seen else {(record["partition"], record["offset"])}
+            times = {"began_us": together[0]["invoked_us"] - 1}
+            times["ended_us"] = max(s["completed_us"] for s in together) + rng.randint(1, 500)
+            row = {"producer": producer, "incarnation": incarnation, "txn": number, "outcome": outcome}
+            if outcome != "cut off":
+                rows["transactions"].append(row | times)
+    if hide:
+        rows["deliveries"] = [r for r in rows["deliveries"] if (r["partition"], r["offset"]) not in hidden]
+
+
+def watch(rng: random.Random, rows: Rows, partitions: int, group: str | None) -> None:
+    """What an observer saw after the run: stable offsets, the group's coordinator and its members."""
+    now = 1 + max((r["at_us"] for r in rows.get("lifecycle", [])), default=0)
+
+    def see(entity: str, key: str, value: object) -> None:
+        rows["cluster"].append({"at_us": now, "entity": entity, "key": key, "value": json.dumps(value)})
+
+    for _ in range(rng.randint(1, 4)):
+        number = rng.randrange(partitions)
+        end = rng.randint(0, 3)
+        see(f"{TOPIC}/{number}", "end_offset", end)
+        see(f"{TOPIC}/{number}", "last_stable_offset", end - rng.choice([0, 0, 0, 1]))
+        if rng.random() < 0.2:
+            see(f"{TOPIC}/{number}", "offsets_answer", rng.random() < 0.5)
+        if group:
+            see(f"group:{group}", "coordinator", rng.choice([1, 1, 1, 2]))
+            see(f"group:{group}", "state", rng.choice(["Stable", "Stable", "Empty"]))
+            held = [rng.randrange(2) for _ in range(partitions)]
+            members = [
+                {"member_id": f"m{m}", "partitions": [f"{TOPIC}/{n}" for n, whose in enumerate(held) if whose == m]}
+                for m in range(2)
+            ]
+            see(f"group:{group}", "members", members)
+        now += rng.choice([SECOND, 3 * SECOND, 12 * SECOND])
+    for number in range(partitions):
+        if rng.random() < 0.9:
+            see(f"{TOPIC}/{number}", "end_offset", 5)
+            see(f"{TOPIC}/{number}", "last_stable_offset", 5)
+    if group:
+        see(f"group:{group}", "coordinator", rng.choice([1, 1, 1, 2]))
+        see(f"group:{group}", "state", "Dead")

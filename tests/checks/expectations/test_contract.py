@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from chaos.anomalies import ANOMALIES, METRICS
+from checks.expectations.contract import terms
+from checks.expectations.words import FINDINGS, TIMES, duration, listed, tell
+from tests.support.fake_runs import SCENARIO
+
+
+def test_every_kind_of_finding_and_every_time_has_its_words():
+    assert set(FINDINGS) == {(kind, split) for kind, a in ANOMALIES.items() for split in a.splits or ("",)}
+    assert set(TIMES) == set(METRICS)
+
+
+def test_a_kind_that_is_not_named_must_not_appear(fake):
+    bounds = {(t.check, t.split): (t.at_least, t.at_most) for t in terms(fake().resolved)}
+    assert all(bounds[kind, ""] == (0, 0) for kind, a in ANOMALIES.items() if not a.splits)
+    assert bounds["duplicate_delivery", "illegal"] == (0, 0)
+    assert ("duplicate_delivery", "legal") not in bounds, "any number: nothing is expected"
+
+
+def test_terms_carry_bounds_and_words(fake):
+    by_column = {t.column: t for t in terms(fake().resolved)}
+    lost = by_column["lost_write"]
+    assert (lost.name, lost.expected, lost.gx_class) == (
+        "No acknowledged record is lost",
+        "0",
+        "ExpectLostWritesToBeBetween",
+    )
+    outage = by_column["produce_unavailability_max"]
+    assert (outage.at_most, outage.expected) == (15_000_000, "max ≤ 15 s")
+    assert by_column["group_1_members"].scope == "billing"
+    assert by_column["partitions_read_back"].at_least == by_column["partitions_read_back"].at_most == 2
+
+
+def test_a_demanded_anomaly_is_named_as_one(fake):
+    demanded = {t.check: t for t in terms(fake(SCENARIO + "  lost_write: {min: 1}\n").resolved)}["lost_write"]
+    assert (demanded.name, demanded.expected) == ("Acknowledged records are lost", "at least 1")
+
+
+def test_columns_are_plain_and_unique_whatever_a_group_is_called(fake):
+    odd = SCENARIO.replace("group: billing", 'group: "a.b`$x<script>"').replace(
+        "billing: {members", "'a.b`$x<script>': {members"
+    )
+    columns = [t.column for t in terms(fake(odd).resolved)]
+    assert len(columns) == len(set(columns))
+    assert all(re.fullmatch(r"[a-z0-9_]+", c) for c in columns)
+
+
+def test_every_term_has_a_gx_class(fake):
+    from checks.expectations.classes import CLASSES
+
+    bounded = "".join(
+        f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability"
+    )
+    found = terms(fake(SCENARIO + bounded).resolved)
+    assert {t.gx_class for t in found} <= set(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("us", "words"),
+    [
+        (0, "0 us"),
+        (812_000, "812 ms"),
+        (999_600, "1 s"),
+        (9_800_000, "9.8 s"),
+        (15_000_000, "15 s"),
+        (125_000_000, "2 min 5 s"),
+    ],
+)
+def test_durations(us, words):
+    assert duration(us) == words
+
+
+def test_findings_are_told_in_number_and_person():
+    assert tell("lost_write", "", 0) == "No acknowledged record was lost"
+    assert tell("lost_write", "", 1) == "1 acknowledged record was lost"
+    assert tell("lost_write", "", 1234) == "1,234 acknowledged records were lost"
+    assert tell("double_ownership", "", 1) == "1 time a partition had two owners at once"
+    for kind, split in FINDINGS:
+        assert "{" not in tell(kind, split, 2)
+
+
+def test_long_lists_are_cut():
+    assert listed(["a", "b", "c", "d", "e"]) == "a, b, c and 2 more"

@@ -1,0 +1,432 @@
+"""What each broken thing of a run makes of its expectations; GX is played by the bounds themselves."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chaos.ledger.schemas import TABLES
+from chaos.run.result import Expectation
+from checks.expectations.contract import terms
+from checks.expectations.judge import Outcome, judge
+from checks.expectations.measure import BY_TIME, Measure
+from tests.support.fake_runs import SCENARIO, SECOND, T0, FakeRun, assigned, fault_row, life, proven
+
+CALIBRATION = SCENARIO.replace("expect:", "expect:\n  lost_write: {min: 1}")
+PROOF = ("fault_proof", "", "kill")
+
+
+def judged(fake: FakeRun) -> dict[tuple[str, str, str], Expectation]:
+    fake.write()
+    measure, found = Measure(fake.run, fake.resolved), []
+    for term in terms(fake.resolved):
+        seen = measure.seen(term)
+        holds = seen.value is not None and term.at_least <= seen.value <= (
+            2**62 if term.at_most is None else term.at_most
+        )
+        found.append((term, seen, Outcome(holds, seen.value)))
+    return {(e.check, e.split, e.scope): e for e in judge(found)}
+
+
+def others_pass(found: dict[tuple[str, str, str], Expectation], *but: tuple[str, str, str]) -> bool:
+    return {key for key, e in found.items() if e.verdict != "pass"} == set(but)
+
+
+def test_a_sound_run_passes_everything(fake):
+    assert others_pass(judged(fake()))
+
+
+def test_one_lost_record_fails_and_says_where(fake):
+    run = fake()
+    run.found("lost_write", count=37)
+    found = judged(run)
+    lost = found["lost_write", "", ""]
+    assert (lost.verdict, lost.seen) == ("fail", "37 of 1,000 acknowledged records")
+    assert lost.why == "37 acknowledged records were lost (orders: 37)"
+    assert others_pass(found, ("lost_write", "", ""))
+
+
+@pytest.mark.parametrize(
+    "check", ["lost_write", "duplicate_write", "skipped_delivery", "nonmonotonic_poll", "overcommit"]
+)
+def test_a_check_that_saw_nothing_is_inconclusive(fake, check):
+    run = fake()
+    run.saw_nothing(check)
+    found = judged(run)
+    assert found[check, "", ""].verdict == "inconclusive"
+    assert "saw nothing" in found[check, "", ""].why
+    assert others_pass(found, (check, "", ""))
+
+
+def test_commit_checks_have_nothing_to_see_where_nobody_commits(fake):
+    run = fake(
+        SCENARIO.replace(
+            "topics: [orders]}\n  - {mode: assign", "topics: [orders], commit: {when: never}}\n  - {mode: assign"
+        )
+    )
+    run.saw_nothing("lost_processing")
+    gone = ("overcommit", "commit_rewind", "foreign_commit")  # the audit has no row of these then
+    run.summary = [r for r in run.summary if r["check"] not in gone]
+    found = judged(run)
+    assert others_pass(found)
+    assert found["overcommit", "", ""].seen == "nothing to examine: no consumer commits offsets"
+
+
+def test_what_cannot_be_seen_by_design_cannot_be_demanded(fake):
+    scenario = SCENARIO.replace(
+        "topics: [orders]}\n  - {mode: assign", "topics: [orders], commit: {when: never}}\n  - {mode: assign"
+    )
+    run = fake(scenario + "  overcommit: {min: 1}\n")
+    run.saw_nothing("overcommit")
+    assert judged(run)["overcommit", "", ""].verdict == "inconclusive"
+
+
+def test_an_anomaly_counts_though_nothing_was_examined(fake):
+    run = fake()
+    run.saw_nothing("lost_write")
+    run.found("lost_write", count=1)
+    assert judged(run)["lost_write", "", ""].verdict == "fail"
+
+
+def test_a_check_without_a_result_is_inconclusive(fake):
+    run = fake()
+    run.summary = [r for r in run.summary if r["check"] != "dirty_read"]
+    assert judged(run)["dirty_read", "", ""].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("bound", "count", "undetermined", "verdict"),
+    [
+        ("0", 0, 1, "inconclusive"),
+        ("0", 1, 1, "fail"),
+        ("{min: 1}", 0, 1, "inconclusive"),
+        ("{min: 1}", 1, 5, "pass"),
+        ("{min: 5}", 1, 2, "fail"),
+        ("{min: 0, max: 9}", 2, 3, "pass"),
+        ("{min: 0, max: 9}", 8, 3, "inconclusive"),
+    ],
+)
+def test_undecided_rows_matter_where_they_could_change_the_verdict(fake, bound, count, undetermined, verdict):
+    run = fake(SCENARIO.replace("expect:", f"expect:\n  lost_write: {bound}"))
+    run.found("lost_write", count=count, undetermined=undetermined)
+    assert judged(run)["lost_write", "", ""].verdict == verdict
+
+
+def test_a_fault_without_proof_is_inconclusive_and_says_what_to_change(fake):
+    run = fake()
+    run.ledger["faults"] = [r for r in run.ledger["faults"] if r["phase"] != "proven"]
+    found = judged(run)
+    assert found[PROOF].verdict == "inconclusive"
+    assert "broker 2" in found[PROOF].why and "limits.proof" in found[PROOF].why
+    assert others_pass(found, PROOF)
+
+
+def test_a_fault_that_never_came_is_inconclusive(fake):
+    run = fake()
+    run.ledger["faults"] = []
+    assert "trigger (at 100 acknowledged records) did not come" in judged(run)[PROOF].why
+
+
+def test_a_fault_that_failed_to_heal_is_inconclusive(fake):
+    run = fake()
+    run.ledger["faults"] = [
+        *proven("kill", "broker.kill")[:3],
+        fault_row("kill", "broker.kill", "failed", "heal of kill failed: no", T0 + 9),
+    ]
+    assert judged(run)[PROOF].verdict == "inconclusive"
+
+
+def test_a_loss_beside_an_unproven_fault_is_still_a_failure(fake):
+    run = fake()
+    run.ledger["faults"] = []
+    run.found("lost_write", count=1)
+    found = judged(run)
+    assert (found["lost_write", "", ""].verdict, found[PROOF].verdict) == ("fail", "inconclusive")
+
+
+@pytest.mark.parametrize(("proof", "verdict"), [(True, "fail"), (False, "inconclusive")])
+def test_a_demanded_loss_that_did_not_come(fake, proof, verdict):
+    run = fake(CALIBRATION)
+    if not proof:
+        run.ledger["faults"] = []
+    assert judged(run)["lost_write", "", ""].verdict == verdict
+
+
+def test_a_demanded_loss_passes(fake):
+    run = fake(CALIBRATION)
+    run.found("lost_write", count=3)
+    assert others_pass(judged(run))
+
+
+def test_a_client_that_died_unasked_is_inconclusive_one_that_was_killed_is_not(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed")]
+    assert others_pass(judged(run))
+
+
+def test_a_client_that_died_unasked_is_inconclusive(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed", unexpected=True)]
+    found = judged(run)
+    assert others_pass(found, ("clients_lived", "", ""))
+    assert "billing/1 died" in found["clients_lived", "", ""].why
+
+
+@pytest.mark.parametrize(
+    ("file", "unexpected", "verdict"),
+    [
+        ("deliveries/billing-1.1.arrows", False, "pass"),
+        ("deliveries/billing-1.1.arrows", True, "inconclusive"),
+        ("deliveries/billing-1.2.arrows", False, "inconclusive"),
+        ("deliveries/billing-11.1.arrows", False, "inconclusive"),
+        ("faults/drive.arrows", False, "inconclusive"),
+    ],
+)
+def test_a_torn_tail_is_expected_only_of_a_life_that_a_fault_ended(fake, file, unexpected, verdict):
+    run = fake()
+    run.ledger["lifecycle"] += [
+        life("billing/1", "consumer", "crashed", **({"unexpected": True} if unexpected else {}))
+    ]
+    run.torn = {file: 100}
+    assert judged(run)["ledger_complete", "torn", ""].verdict == verdict
+
+
+def test_rows_that_the_audit_missed_make_every_count_untrustworthy(fake):
+    run = fake()
+    next(r for r in run.counts if r["name"] == "rows_audited")["value"] = 1
+    run.found("skipped_delivery", count=5)
+    found = judged(run)
+    assert found["ledger_complete", "rows", ""].verdict == "inconclusive"
+    assert {e.verdict for key, e in found.items() if key[0].endswith(("write", "delivery"))} == {"inconclusive"}
+
+
+def test_rows_are_counted_by_the_seal_too(fake):
+    run = fake()
+    empty = dict.fromkeys(TABLES["commits"].names)
+    run.ledger["commits"] = [empty]
+    assert judged(run)["ledger_complete", "rows", ""].seen == "1 of 3 rows"
+
+
+def test_a_log_that_was_not_read_back_whole_loses_nothing(fake):
+    run = fake()
+    run.log_range.pop()
+    run.found("lost_write", count=500)
+    found = judged(run)
+    assert found["log_read_back", "", ""].verdict == "inconclusive"
+    assert "orders/1" in found["log_read_back", "", ""].why
+    assert found["lost_write", "", ""].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(("policy", "verdict"), [("delete", "inconclusive"), ("compact", "fail")])
+def test_a_log_with_holes_loses_nothing_unless_it_is_compacted(fake, policy, verdict):
+    run = fake(
+        SCENARIO.replace("replication_factor: 3}", f"replication_factor: 3, config: {{cleanup.policy: {policy}}}}}")
+    )
+    run.counts.append({"name": "log_gaps", "scope": "orders", "value": 4})
+    run.found("lost_write", count=4)
+    assert judged(run)["lost_write", "", ""].verdict == verdict
+
+
+def test_a_time_above_its_bound_fails(fake):
+    run = fake()
+    run.metrics[0]["value_us"] = 21 * SECOND
+    found = judged(run)
+    assert (found["produce_unavailability", "max", ""].verdict, found["produce_unavailability", "max", ""].seen) == (
+        "fail",
+        "21 s",
+    )
+    assert others_pass(found, ("produce_unavailability", "max", ""))
+
+
+def test_a_time_that_was_not_measured_is_inconclusive(fake):
+    run = fake()
+    run.metrics = []
+    assert judged(run)["produce_unavailability", "max", ""].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(10, "inconclusive"), (16, "fail")])
+def test_an_outage_that_lasted_to_the_end_is_longer_than_measured(fake, seconds, verdict):
+    run = fake()
+    run.metrics[0]["value_us"] = seconds * SECOND
+    run.counts.append({"name": "produce_unavailability_unrecovered", "scope": "kill:orders", "value": 2})
+    outage = judged(run)["produce_unavailability", "max", ""]
+    assert outage.verdict == verdict
+    assert verdict == "fail" or "2 partitions of kill:orders had not recovered" in outage.why
+
+
+def test_an_outage_without_a_measurement_hides_behind_no_other(fake):
+    two = SCENARIO.replace(
+        "expect:",
+        "  - {name: pause, kind: broker.pause, target: {broker: 1}, when: {after: kill}, heal: {after: 1s}}\nexpect:",
+    )
+    run = fake(two)
+    run.metrics = [m for m in run.metrics if m["fault"] == "kill"]
+    outage = judged(run)["produce_unavailability", "max", ""]
+    assert outage.verdict == "inconclusive" and "pause" in outage.why
+
+
+@pytest.mark.parametrize(
+    ("change", "split"),
+    [
+        ({"name": "sent", "value": 900}, "sent"),
+        ({"name": "acked", "value": 0}, "acked"),
+        ({"name": "delivered", "value": 0}, "delivered"),
+    ],
+)
+def test_a_run_in_which_too_little_happened_is_inconclusive(fake, change, split):
+    run = fake()
+    next(r for r in run.counts if r["name"] == change["name"]).update(change)
+    assert others_pass(judged(run), ("something_happened", split, ""))
+
+
+def test_a_reader_that_is_not_counted_got_nothing(fake):
+    run = fake()
+    run.counts = [r for r in run.counts if r["scope"] != "replay/1"]
+    assert "replay/1" in judged(run)["something_happened", "delivered", ""].why
+
+
+@pytest.mark.parametrize("stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")]])
+def test_a_drive_that_broke_off_is_inconclusive_and_what_was_not_delivered_had_no_chance_to_be(fake, stages):
+    run = fake()
+    run.stages = stages
+    run.found("stalled_delivery", count=60)
+    terms = judged(run)
+    assert others_pass(terms, ("drive_completed", "", ""), ("stalled_delivery", "", ""))
+    assert terms["stalled_delivery", "", ""].verdict == "inconclusive"
+    assert "broke off before its drain" in terms["stalled_delivery", "", ""].why
+
+
+def test_what_was_not_delivered_when_the_drain_ended_counts_whatever_came_later(fake):
+    run = fake()
+    run.stages = [("load", "end"), ("drain", "end"), ("stop", "failed")]
+    run.found("stalled_delivery", count=60)
+    assert judged(run)["stalled_delivery", "", ""].verdict == "fail"
+
+
+def test_a_drive_that_nothing_tells_of_is_inconclusive(fake):
+    run = fake()
+    run.stages = []
+    assert others_pass(judged(run), ("drive_completed", "", ""))
+
+
+def test_a_drive_that_was_repeated_is_whole(fake):
+    run = fake()
+    run.stages = [("load", "failed"), ("load", "end")]
+    assert others_pass(judged(run))
+
+
+def test_group_members_are_the_most_that_were_ever_seen(fake):
+    run = fake()
+    run.ledger["cluster"] += [
+        {"at_us": T0 + 1, "entity": "group:billing", "key": "members", "value": json.dumps(n)} for n in (3, 2)
+    ]
+    members = judged(run)["groups", "members", "billing"]
+    assert (members.verdict, members.seen) == ("fail", "3")
+
+
+def test_group_members_never_seen_are_inconclusive(fake):
+    run = fake()
+    run.ledger["cluster"] = []
+    assert judged(run)["groups", "members", "billing"].verdict == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("generations", "seen"),
+    [
+        ([(1, -2), (2, -1)], "0"),  # forming
+        ([(1, -2), (2, -1), (3, 5)], "1"),
+        ([(1, -2), (5, 5)], "4"),  # generations that nobody lived to see
+        ([(1, -2), (2, 90)], "0"),  # members leaving at the end
+    ],
+)
+def test_rebalances_are_counted_from_the_formed_group_to_the_stop(fake, generations, seen):
+    assert rebalances(fake(), [assigned(g, T0 + at * SECOND) for g, at in generations]) == seen
+
+
+@pytest.mark.parametrize(
+    ("left", "seen"),
+    [
+        ([("billing/1", 8, 81), ("billing/2", 8, 81)], "7"),  # six generations in which nothing was handed out anew
+        ([("billing/1", 8, 81), ("billing/2", 9, 82)], "7"),  # the second had joined again since the first had left
+        ([("billing/1", 1, 81), ("billing/2", 2, 82)], "0"),
+    ],
+)
+def test_generations_in_which_members_kept_what_they_had_are_known_from_their_leaving(fake, left, seen):
+    rows = [assigned(1, T0 - SECOND)]
+    rows += [assigned(g, T0 + at * SECOND) | {"consumer": who, "event": "revoked"} for who, g, at in left]
+    assert rebalances(fake(), rows) == seen
+
+
+def test_who_was_handed_something_after_the_stop_does_not_tell_of_before(fake):
+    at_stop = [assigned(2, T0 + 81 * SECOND), assigned(2, T0 + 82 * SECOND) | {"event": "revoked"}]
+    assert rebalances(fake(), [assigned(1, T0 - SECOND), *at_stop]) == "0"
+
+
+def rebalances(run, rows):
+    """What is counted of these rows, in a run that loads from 0 to 80 s."""
+    run.ledger["assignments"] = rows
+    for row in run.counts:
+        if row["scope"] == "assignments":
+            row["value"] = len(rows)
+    run.write()
+    marks = [
+        {"at_us": T0 + at * SECOND, "kind": "stage", "stage": s, "state": "begin"}
+        for s, at in (("load", 0), ("stop", 80))
+    ]
+    run.run.events.write_text("\n".join(json.dumps(mark) for mark in marks) + "\n")
+    term = next(t for t in terms(run.resolved) if t.split == "rebalances")
+    return Measure(run.run, run.resolved).seen(term).words
+
+
+REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
+
+
+@pytest.mark.parametrize(
+    ("errors", "verdict", "seen"),
+    [
+        ([("billing/3", "GROUP_MAX_SIZE_REACHED: no"), ("billing/3", "GROUP_MAX_SIZE_REACHED: no")], "pass", "1"),
+        ([("billing/3", "_TRANSPORT: gone"), ("other/3", "GROUP_MAX_SIZE_REACHED: no")], "fail", "0"),
+        ([], "fail", "0"),
+        ([("billing/2", "GROUP_MAX_SIZE_REACHED"), ("billing/3", "GROUP_MAX_SIZE_REACHED")], "fail", "2"),
+    ],
+)
+def test_an_error_that_is_demanded_of_clients_is_counted_by_client(fake, errors, verdict, seen):
+    run = fake(REFUSED)
+    run.ledger["lifecycle"] += [life(client, "consumer", "error", error=words) for client, words in errors]
+    found = judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"]
+    assert (found.verdict, found.seen) == (verdict, seen)
+
+
+def test_errors_of_clients_that_nobody_recorded_are_inconclusive(fake):
+    run = fake(REFUSED)
+    run.ledger["lifecycle"] = []
+    assert judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"].verdict == "inconclusive"
+
+
+def test_gx_that_saw_another_number_is_not_believed(fake):
+    run = fake().write()
+    term = terms(run.resolved)[0]
+    seen = Measure(run.run, run.resolved).seen(term)
+    (other,) = judge([(term, seen, Outcome(True, 7))])
+    (crashed,) = judge([(term, seen, Outcome(False, None, "no such column"))])
+    assert (other.verdict, crashed.verdict) == ("inconclusive", "inconclusive")
+    assert "no such column" in crashed.why
+
+
+def test_an_incarnation_that_was_started_twice_is_inconclusive_and_named(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("shop/1", "producer", "started")]
+    found = judged(run)
+    assert others_pass(found, ("ledger_complete", "incarnations", ""))
+    assert "shop/1 incarnation 1 was started more than once" in found["ledger_complete", "incarnations", ""].why
+
+
+def test_a_clock_that_ran_backwards_leaves_open_what_hangs_on_time_and_nothing_else(fake):
+    run = fake()
+    run.counts.append({"name": "clock_backwards", "scope": "deliveries of billing/1", "value": 12})
+    found = judged(run)
+    open_ones = {check for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
+    assert open_ones == BY_TIME | {"produce_unavailability"}
+    assert "12 rows of deliveries of billing/1" in found["duplicate_delivery", "illegal", ""].why
+    assert found["lost_write", "", ""].verdict == "pass"

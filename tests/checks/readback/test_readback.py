@@ -1,0 +1,198 @@
+"""The log read back from a real broker, record by record as `chaos.ledger.record` would read it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.errors import ClusterError
+from chaos.ledger.record import CRC_AT, SEQ_AT, Identity, crc_ok, encode, parse, run_token
+from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.processes.process import ProcessId as Owner
+from chaos.run.directory import RunDir
+from chaos.scenario import Resolved, Scenario
+from checks.readback.source import Stretch, read
+from checks.readback.stage import log_ranges, read_back
+
+RUN_ID = "read-back"
+TOKEN = run_token(RUN_ID)
+GOOD = encode(Identity(TOKEN, "shop/1", 1, 7, 1_763_697_600_000_000), b"k", b"payload")
+KEYLESS = encode(Identity(TOKEN, "shop/12345678901234567"[:20], 2, 8, 1_763_697_600_000_000), None, b"")
+RECORDS: list[tuple[bytes | None, bytes | None]] = [
+    (b"k", GOOD),
+    (None, KEYLESS),
+    (b"", encode(Identity(TOKEN, "p", 1, 999_999_999_999, 0), b"", bytes(range(256)))),
+    (b"other key", GOOD),
+    (b"k", GOOD[:-1] + b"!"),
+    (b"k", GOOD[:SEQ_AT] + b"x" + GOOD[SEQ_AT + 1 :]),
+    (b"k", GOOD[:CRC_AT] + GOOD[CRC_AT : CRC_AT + 8].upper() + GOOD[CRC_AT + 8 :]),
+    (None, b"not one of ours, though it is long enough to have had a header of the right length, if it only had one"),
+    (None, b"short"),
+    (None, b""),
+    (b"k", None),
+    (None, "AS1 ünïcödé header that is long enough to be one, but is not one by any means at all, is it now".encode()),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    run = RunDir.create(tmp_path_factory.mktemp("runs"), RUN_ID)
+    deployed = ProcessCluster.deploy(run, ClusterSpec(1), Owner.current(), 600)
+    yield deployed
+    deployed.destroy()
+
+
+def resolved(*topics: str) -> Resolved:
+    scenario = Scenario.model_validate(
+        {
+            "title": "read back",
+            "cluster": {"brokers": 1},
+            "topics": [{"name": t, "partitions": 2, "replication_factor": 1} for t in topics],
+            "producers": [{"name": "shop", "topic": topics[0]}],
+        }
+    )
+    return Resolved(run_id=RUN_ID, name="read-back", seed=1, scenario=scenario, versions={}, created_us=0)
+
+
+def make(cluster: ProcessCluster, *topics: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for future in admin.create_topics([NewTopic(t, 2, 1) for t in topics]).values():
+        future.result(30)
+
+
+READ = """
+import sys
+from pathlib import Path
+from chaos.run.directory import RunDir
+from chaos.scenario import Resolved
+from checks.readback.stage import read_back
+from checks.spark.session import spark_session
+run = RunDir(Path(sys.argv[1]))
+read_back(spark_session(), run, Resolved.model_validate_json(sys.stdin.read()), sys.argv[2])
+"""
+
+
+def read_back_elsewhere(run: RunDir, what: Resolved, bootstrap: str) -> None:
+    """In a process of its own, as the command line does it: the jars come into a session without them."""
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(run.path), bootstrap],
+        input=what.model_dump_json(), capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3],
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.kafka
+def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluster, tmp_path: Path) -> None:
+    make(cluster, "orders", "empty")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for key, value in RECORDS:
+        producer.produce("orders", value, key, partition=1)
+    producer.flush(30)
+    run = RunDir.create(tmp_path, RUN_ID)
+    began = time.time_ns() // 1000
+    read_back_elsewhere(run, resolved("orders", "empty"), cluster.bootstrap)
+
+    log = pq.read_table(run.ledger / "log")
+    assert [(f.name, f.type) for f in log.schema] == [(f.name, f.type) for f in LOG]
+    rows = sorted(log.to_pylist(), key=lambda r: r["offset"])
+    assert [(r["topic"], r["partition"], r["offset"]) for r in rows] == [("orders", 1, i) for i in range(len(RECORDS))]
+    for (key, value), row in zip(RECORDS, rows, strict=True):
+        known = parse(value)
+        expected = (known.run, known.producer, known.incarnation, known.seq) if known else (None,) * 4
+        assert (row["run"], row["producer"], row["incarnation"], row["seq"]) == expected, value
+        has_header = value is not None and value.startswith(b"AS1 ") and len(value) > CRC_AT + 8
+        assert row["crc_ok"] == (crc_ok(key, value) if has_header and value else None), value
+        assert row["committed"] and abs(row["timestamp"] - began) < 600_000_000
+    ranges = pq.read_table(run.ledger / "log_range.parquet")
+    assert ranges.schema.equals(LOG_RANGE)
+    bounds = {(r["topic"], r["partition"]): (r["start"], r["end"]) for r in ranges.to_pylist()}
+    assert bounds == {("empty", 0): (0, 0), ("empty", 1): (0, 0), ("orders", 0): (0, 0), ("orders", 1): (0, 12)}
+    assert not list(run.ledger.glob(".*"))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("small", [True, False], ids=["threads", "spark"])
+def test_files_are_of_one_partition_each_in_the_order_of_names_and_offsets(
+    cluster: ProcessCluster, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    topic = f"many-{small}"
+    make(cluster, topic)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for i in range(250):
+        value = encode(Identity(TOKEN, "shop/1", 1, i, 1), None, b"")
+        producer.produce(topic, value, partition=int(i >= 200))
+    producer.flush(30)
+    if not small:
+        monkeypatch.setattr("checks.readback.stage.SMALL", 0)
+    monkeypatch.setattr("checks.readback.stage.ROWS_PER_FILE", 80)  # of a stretch; Spark's workers keep to their own
+    run = RunDir.create(tmp_path, RUN_ID)
+    read_back(spark, run, resolved(topic), cluster.bootstrap)
+    read = [pq.read_table(path) for path in sorted((run.ledger / "log").iterdir())]
+    assert [set(zip(*t.select(["topic", "partition"]).to_pydict().values(), strict=True)) for t in read] == [
+        {(topic, 0)}, {(topic, 0)}, {(topic, 0)}, {(topic, 1)},
+    ]  # fmt: skip
+    offsets = [t["offset"].to_pylist() for t in read]
+    assert offsets == [[*range(80)], [*range(80, 160)], [*range(160, 200)], [*range(50)]]
+    assert [seq for t in read for seq in t["seq"].to_pylist()] == list(range(250))
+
+
+@pytest.mark.kafka
+def test_a_file_is_full_before_the_next_begins(
+    cluster: ProcessCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(cluster, "full")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for i in range(100):
+        producer.produce("full", b"%d" % i, partition=0)
+    producer.flush(30)
+    monkeypatch.setattr("checks.readback.source.ROWS_PER_FILE", 30)
+    monkeypatch.setattr("checks.readback.source.ROWS_PER_BATCH", 13)
+    assert read(Stretch(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)) == 90
+    files = sorted(tmp_path.iterdir())
+    assert [path.name for path in files] == [f"part-00002-{i:05}.parquet" for i in range(3)]
+    assert [pq.read_table(path)["offset"].to_pylist() for path in files] == [
+        [*range(5, 35)], [*range(35, 65)], [*range(65, 95)],
+    ]  # fmt: skip
+
+
+@pytest.mark.kafka
+def test_offsets_that_hold_no_record_are_passed_over(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """Control records and aborted transactions: the log ends in an offset that no client ever sees."""
+    make(cluster, "txn")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
+    producer.init_transactions(30)
+    for end in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce("txn", b"value", partition=0)
+        producer.flush(30)
+        end(30)
+    bounds = log_ranges(cluster.bootstrap, ["txn"])["txn", 0]
+    assert bounds == (0, 4)
+    assert read(Stretch(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)) == 2
+    assert read(Stretch(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)) == 0
+
+
+@pytest.mark.kafka
+def test_what_the_cluster_does_not_have_any_more_is_an_error(cluster: ProcessCluster, tmp_path: Path) -> None:
+    make(cluster, "gone")
+    with pytest.raises(ClusterError, match="gone/0, offsets 7 to 9"):
+        read(Stretch(cluster.bootstrap, "gone", 0, 7, 9, tmp_path, 0))
+
+
+@pytest.mark.kafka
+def test_a_topic_that_is_not_there_is_named(cluster: ProcessCluster, tmp_path: Path) -> None:
+    with pytest.raises(ClusterError, match="nowhere"):
+        log_ranges(cluster.bootstrap, ["nowhere"])
+    shutil.rmtree(tmp_path)

@@ -1,0 +1,68 @@
+"""Many records at a time are read exactly as `chaos.ledger.record` reads them one by one."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from chaos.ledger.record import HEADER_BYTES, VERSION, Identity, crc_ok, encode, parse
+from chaos.ledger.schemas import LOG
+from checks.readback.rows import Records
+
+IDENTITIES = st.builds(
+    Identity,
+    run=st.sampled_from(["7f3a91c0", "0badcafe"]),
+    producer=st.text("abcdefghijklmnop-_/0123456789 \t", min_size=1, max_size=20),
+    incarnation=st.integers(0, 9999),
+    seq=st.integers(0, 10**12 - 1),
+    sent_us=st.integers(0, 10**16 - 1),
+)
+KEYS = st.none() | st.binary(max_size=20)
+ODD = [b" ", b"_", b"+", b"-", b"\x80", b"\x00", b"x", b"F"]
+
+
+@st.composite
+def records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
+    """Ours, ours with a byte changed, cut short or under another key, and anything else."""
+    key = draw(KEYS)
+    value = encode(draw(IDENTITIES), key, draw(st.binary(max_size=40)))
+    kind = draw(st.sampled_from(["whole", "whole", "changed", "odd", "cut", "key", "other", "tombstone"]))
+    at = draw(st.integers(0, len(value) - 1))
+    if kind == "changed":
+        value = value[:at] + draw(st.binary(min_size=1, max_size=1)) + value[at + 1 :]
+    elif kind == "odd":
+        at = min(at, HEADER_BYTES - 1)
+        value = value[:at] + draw(st.sampled_from(ODD)) + value[at + 1 :]
+    elif kind == "cut":
+        value = value[:at]
+    elif kind == "key":
+        key = draw(KEYS)
+    elif kind == "other":
+        value = draw(st.binary(max_size=120))
+    return key, None if kind == "tombstone" else value
+
+
+@given(st.lists(records(), min_size=1, max_size=12))
+@example([(None, None)])
+@example([(None, encode(Identity("7f3a91c0", "p", 1, 1, 1), None, b"").replace(b"0001", b"+001"))])
+def test_every_record_is_read_as_it_would_be_alone(given_records: list[tuple[bytes | None, bytes | None]]) -> None:
+    keys, values = [k for k, _ in given_records], [v for _, v in given_records]
+    offsets = range(5, 5 + len(values))
+    batch = Records("orders", 3, offsets, [1_763_697_600_123] * len(values), keys, values).rows()
+    batch.validate(full=True)
+    assert batch.schema.equals(LOG)
+    for row, offset, (key, value) in zip(batch.to_pylist(), offsets, given_records, strict=True):
+        known = parse(value)
+        has_header = value is not None and len(value) >= HEADER_BYTES and value.startswith(VERSION)
+        assert row == {
+            "topic": "orders",
+            "partition": 3,
+            "offset": offset,
+            "timestamp": 1_763_697_600_123_000,
+            "run": known and known.run,
+            "producer": known and known.producer,
+            "incarnation": known and known.incarnation,
+            "seq": known and known.seq,
+            "crc_ok": crc_ok(key, value) if has_header and value is not None else None,
+            "committed": True,
+        }

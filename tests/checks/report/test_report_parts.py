@@ -1,0 +1,179 @@
+"""The parts of the picture on hand-written rows: strips, curves, heat maps, folds, mechanisms, words."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from checks.report.curves import ceiling, lag_lanes, nice_ceiling, rate_lanes
+from checks.report.heatmap import bin_ratio, column_us, decade, latency_lanes, percentile
+from checks.report.lanes import Axis, Dot, Lane, Segment, fold
+from checks.report.mechanisms import families
+from checks.report.settings import settings_that_mattered
+from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes
+from checks.report.tables import AUDIT
+from checks.report.words import Clock, duration, natural, visible
+from tests.checks.report.story import BEGAN, at
+from tests.checks.report.synthetic import failed_run
+
+AXIS = Axis(at(0), at(10))
+
+
+def seen(second: float, key: str, value: Any, entity: str = "orders/0") -> dict[str, Any]:
+    return {"at_us": at(second), "entity": entity, "key": key, "value": value}
+
+
+def owned(begin: float, end: float | None, consumer: str, generation: int = 1, **more: Any) -> dict[str, Any]:
+    when = {"begin_us": at(begin), "end_us": None if end is None else at(end), "end_reason": "revoked"}
+    return (
+        {"topic": "orders", "partition": 0, "consumer": consumer, "incarnation": 1, "generation": generation}
+        | when
+        | more
+    )
+
+
+def told(segments: list[Segment]) -> list[tuple[float, float, str]]:
+    return [(s.begin, s.end, s.text) for s in segments]
+
+
+def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, pa.schema(list(AUDIT[name].items())))
+
+
+def test_a_leader_strip_shows_the_gap_and_the_shrunken_isr() -> None:
+    rows = [
+        seen(1, "leader", 2),
+        seen(1, "isr", [1, 2, 3]),
+        seen(4, "leader", -1),
+        seen(6, "leader", 1),
+        seen(6, "isr", [1]),
+    ]
+    (lane,) = leader_lanes(rows, AXIS, {"orders": 3})
+    assert told(lane.segments) == [(1, 4, "2"), (4, 6, "none"), (6, 10, "1")]
+    assert [s.fill for s in lane.segments] == [1.0, 1.0, 0.33]
+    assert lane.segments[0].look != lane.segments[2].look and lane.segments[1].look == "none"
+
+
+def test_what_was_seen_before_the_axis_still_holds_when_it_begins() -> None:
+    (lane,) = leader_lanes([seen(-5, "leader", 2), seen(-3, "leader", 3)], AXIS, {})
+    assert told(lane.segments) == [(0, 10, "3")]
+
+
+def test_kafkas_own_topics_and_groups_are_no_partitions() -> None:
+    rows = [seen(1, "leader", 2, entity) for entity in ("__consumer_offsets/3", "group:billing/orders/0", "cluster")]
+    assert leader_lanes(rows, AXIS, {}) == []
+
+
+def test_a_rebalance_is_a_seam_and_a_stop_the_world_a_hole() -> None:
+    rows = [owned(1, 4, "billing/1"), owned(4, 6, "billing/1", 2), owned(7, None, "billing/2", 3)]
+    (lane,) = owner_lanes("billing", rows, AXIS)
+    assert told(lane.segments) == [(1, 4, "billing/1"), (4, 6, "billing/1"), (7, 10, "billing/2")]
+
+
+def test_two_owners_at_once_are_shown_as_such() -> None:
+    (lane,) = owner_lanes("billing", [owned(1, 5, "billing/1"), owned(4, 8, "billing/2")], AXIS)
+    assert told(lane.segments) == [(1, 4, "billing/1"), (4, 5, "two owners"), (5, 8, "billing/2")]
+    assert lane.segments[1].words == "owned by billing/1 and billing/2"
+
+
+def test_a_silent_coordinator_is_a_hole_of_its_own() -> None:
+    rows = [seen(1, "coordinator", 3, "group:g"), seen(3, "answers", False, "group:g")]
+    rows += [seen(5, "answers", True, "group:g"), seen(5, "coordinator", 1, "group:g")]
+    assert told(coordinator_lanes(rows, AXIS)["g"].segments) == [(1, 3, "3"), (3, 5, "silent"), (5, 10, "1")]
+
+
+def test_rates_are_per_second_and_a_silence_is_zero() -> None:
+    rows = [
+        {"at_us": at(s) // 250_000 * 250_000, "series": "acked", "scope": "orders", "value": 500} for s in (1, 1.25, 3)
+    ]
+    (lane,) = rate_lanes(table("series", rows), "acked", "acked/s", AXIS)
+    assert lane.numbers is not None
+    values = lane.numbers["values"]
+    assert [round(v) for v in values if v] == [2000, 2000, 2000]
+    lead, step = lane.numbers["lead"], lane.numbers["step"]
+    # the crosshair at the moment of a bucket finds that bucket, though the axis begins between two
+    assert values[math.floor((1.0 + lead) / step)] == 2000 and values[math.floor((2.0 + lead) / step)] == 0
+
+
+def test_lag_holds_between_samples() -> None:
+    rows = [{"at_us": at(s), "series": "lag", "scope": "billing", "value": v} for s, v in ((1, 7), (3, 2))]
+    (lane,) = lag_lanes(table("series", rows), AXIS)
+    assert lane.numbers is not None
+    assert [v for v in lane.numbers["values"] if v is not None] == [7.0] * 8 + [2.0]
+
+
+def test_a_burst_does_not_press_the_rest_flat() -> None:
+    assert ceiling([1000.0] * 50 + [46_000.0]) == 5000
+    assert ceiling([1000.0] * 50 + [3900.0]) == 5000
+    assert ceiling([]) == 1.0
+    assert [nice_ceiling(v) for v in (0.3, 1, 11, 240, 9_900)] == [0.5, 1, 20, 250, 10_000]
+
+
+def test_heat_maps_take_the_width_of_the_audits_columns() -> None:
+    rows = [
+        {"at_us": (BEGAN // 500_000 + i) * 500_000, "series": "ack", "scope": "orders", "bin_us": b, "count": 10}
+        for i in range(12)
+        for b in (1000, 1778, 3162)
+    ]
+    found = table("latency", rows)
+    assert column_us(found) == 500_000
+    (lane,) = latency_lanes(found, "ack", AXIS)
+    assert lane.numbers is not None
+    assert all(lane.numbers["texts"]), "no column between two others may be empty"
+    assert lane.ticks == [(1.0, "1 ms"), (0.0, "10 ms")]
+
+
+def test_percentiles_lie_in_the_bin_that_holds_them() -> None:
+    assert bin_ratio([100, 177, 316, 562]) == pytest.approx(1.77, abs=0.02)
+    column = {1000: 98, 100_000: 2}
+    assert 1000 <= percentile(column, 0.5, 1.78) <= 1780
+    assert 100_000 <= percentile(column, 0.99, 1.78) <= 178_000
+    assert [decade(n) for n in (2, 3, 6, 8)] == ["100 µs", "1 ms", "1 s", "100 s"]
+
+
+def test_lanes_with_news_stay_open_in_their_own_order() -> None:
+    lanes = [Lane(f"leader:t/{i}", f"t/{i}") for i in range(50)]
+    lanes[40].dots.append(Dot(1, "#x", "x", 1, "write", True))
+    lanes[30].segments += [Segment(0, 1, "1", "", "c0"), Segment(1, 2, "2", "", "c1")]
+    shown, folded, undrawn = fold(lanes, shown=3, folded=10)
+    assert [lane.label for lane in shown] == ["t/0", "t/30", "t/40"]
+    assert (len(folded), undrawn) == (10, 37)
+
+
+def test_sentences_that_differ_in_numbers_share_a_title_when_they_are_many() -> None:
+    few = ["seq 1 stands behind 2", "seq 3 stands behind 4"]
+    assert set(families(few).values()) == set(few)
+    many = [f"broker 2 cut off {i}" for i in range(5)]
+    assert set(families([*many, "other"]).values()) == {"broker 2 cut off …", "other"}
+
+
+def test_settings_named_by_findings_come_first_then_those_that_differ(tmp_path: Any) -> None:
+    _, result, resolved = failed_run(tmp_path)
+    rows = [(s.place, s.name, s.value, s.default) for s in settings_that_mattered(result, resolved)]
+    assert rows[0] == ("producer shop", "acks", "1", "all")
+    assert ("topic orders", "min.insync.replicas", "1", "1") in rows
+    assert ("consumer billing", "max.poll.interval.ms", "6000", "300000") in rows
+    assert not any(name == "linger.ms" for _, name, _, _ in rows)
+
+
+def test_times_have_units_and_a_sign() -> None:
+    clock = Clock(BEGAN)
+    assert clock.relative(at(12.25)) == "+12.250 s"
+    assert clock.relative(at(192.25)) == "+3 min 12.250 s"
+    assert clock.relative(at(-1)) == "\N{MINUS SIGN}1.000 s"
+    assert clock.wall(at(1)) == "2026-02-03 14:03:13.250 UTC"
+    assert [duration(v) for v in (312, 4_200, 1_350_000, 123_000_000)] == ["312 µs", "4.2 ms", "1.35 s", "2 min 3 s"]
+    assert clock.evidence({"acked_us": at(2), "gap_us": 1500, "isr": [1, 2], "seen": None}) == [
+        ("acked", "+2.000 s", "2026-02-03 14:03:14.250 UTC"),
+        ("gap", "1.5 ms", ""),
+        ("isr", "1, 2", ""),
+        ("seen", "none", ""),
+    ]
+
+
+def test_names_sort_as_people_count_and_hidden_characters_show() -> None:
+    assert sorted(["b/10", "b/2", "a"], key=natural) == ["a", "b/2", "b/10"]
+    assert visible("a\x00b\u202e") == "a\u2400b\ufffd"

@@ -1,0 +1,114 @@
+"""JUnit and the terminal, with what hostile names could do to them."""
+
+from __future__ import annotations
+
+import io
+from xml.etree import ElementTree as ET
+
+import pytest
+from rich.console import Console
+
+from chaos.run.result import Expectation, Result
+from checks.report.junit import junit
+from checks.report.terminal import render
+from checks.verdict.decision import collect
+from tests.support.fake_runs import FakeRun
+
+HOSTILE = "a<b>&\"'\x00\x1b[31m\ud800]]>[bold]\n‮é😀"
+
+
+def result_of(run: FakeRun, *verdicts: str, name: str = "No record is lost") -> Result:
+    run.write()
+    found = [
+        Expectation(
+            name=name,
+            check="lost_write",
+            expected="max ≤ 15 s",
+            seen="0 of 9",
+            verdict=v,
+            why="" if v == "pass" else f"why {name}",
+        )
+        for v in verdicts
+    ]
+    return collect(run.run, run.resolved, found)
+
+
+def cases(text: str) -> dict[str, list[str]]:
+    return {c.get("name"): [child.tag for child in c] for c in ET.fromstring(text).iter("testcase")}
+
+
+def test_junit_has_a_case_for_the_verdict_each_expectation_and_each_fault(fake):
+    suite = ET.fromstring(junit(result_of(fake(), "pass", "fail", "inconclusive"))).find("testsuite")
+    tags = [[child.tag for child in case] for case in suite.iter("testcase")]
+    assert tags == [["failure"], ["system-out"], ["failure"], ["error"], ["system-out"]]
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "2", "1")
+    assert "why No record is lost" in suite.find(".//error").get("message")
+
+
+def test_junit_is_red_when_the_run_is_inconclusive_without_any_expectation(fake):
+    run = fake()
+    run.ledger["faults"] = []
+    found = cases(junit(result_of(run)))
+    assert found["The leader dies"] == ["error"]
+    assert found["kill: broker.kill at leader of orders/0"] == ["error"]
+
+
+def test_junit_carries_hostile_names(fake):
+    text = junit(result_of(fake(), "fail", name=HOSTILE))
+    names = [n for n in cases(text) if n.startswith("a<b>")]
+    assert names and "\x1b" not in names[0] and "😀" in names[0]
+    text.encode("utf-8")
+
+
+def shown(result: Result, encoding: str = "utf-8", width: int = 100, **kwargs: bool) -> str:
+    raw = io.BytesIO()
+    console = Console(file=io.TextIOWrapper(raw, encoding=encoding), width=width, **kwargs)
+    render(result, console)
+    console.file.flush()
+    return raw.getvalue().decode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "sign"), [("pass", "✓ PASS"), ("fail", "✗ FAIL"), ("inconclusive", "? INCONCLUSIVE")]
+)
+def test_the_terminal_tells_the_verdict_without_colour(fake, verdict, sign):
+    text = shown(result_of(fake(), verdict))
+    assert text.startswith(sign)
+    assert "\x1b" not in text, "piped, so no colours"
+
+
+def test_no_color_is_respected(fake, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    result = result_of(fake(), "fail")
+    assert "\x1b[3" not in shown(result, force_terminal=True)
+    monkeypatch.delenv("NO_COLOR")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b[1;31m" in shown(result, force_terminal=True)
+
+
+def test_the_order_is_verdict_sentence_expectations_faults_path(fake):
+    result = result_of(fake(), "pass", "fail")
+    text = shown(result, width=160)
+    places = [
+        text.index(s)
+        for s in ("FAIL", result.sentence[:20], "expected  ", "orders/0 moved", "run again:", "report.html")
+    ]
+    assert places == sorted(places)
+    rows = [line.split()[1] for line in text.splitlines() if "No record is lost" in line and "max" in line]
+    assert rows == ["FAIL", "PASS"], "what is not met comes first"
+
+
+def test_the_path_is_never_broken(fake):
+    result = result_of(fake(), "pass")
+    assert f"{result.run_dir}/report.html" in shown(result, width=40)
+
+
+def test_hostile_names_are_text(fake):
+    text = shown(result_of(fake(), "fail", name=HOSTILE), width=200)
+    assert "\x1b" not in text and "\x00" not in text and "\u202e" not in text
+    assert "[bold]" in text
+
+
+def test_a_terminal_without_unicode_gets_plain_signs(fake):
+    text = shown(result_of(fake(), "fail", name=HOSTILE), encoding="ascii")
+    assert "x FAIL" in text and "max <= 15 s" in text

@@ -1,0 +1,105 @@
+"""The stages and the command line, as far as they go without a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from chaos.errors import AftershockError, RunDirError
+from chaos.run.events import read_events
+from chaos.run.result import Expectation, Result
+from checks import pipeline
+from tests.support.fake_runs import FakeRun
+
+
+def checks(*args: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "COLUMNS": "200"}
+    return subprocess.run([sys.executable, "-m", "checks", *args], capture_output=True, text=True, timeout=120, env=env)
+
+
+def validated(run: FakeRun, verdict: str) -> None:
+    found = Expectation(name="No record is lost", check="lost_write", expected="0", seen="0", verdict=verdict, why="w")
+    (run.run.path / "validation.json").write_text(f"[{found.model_dump_json()}]")
+
+
+@pytest.mark.parametrize(("verdict", "code"), [("pass", 0), ("fail", 1), ("inconclusive", 3)])
+def test_the_exit_code_tells_the_verdict_and_stdout_has_only_events(fake, verdict, code):
+    run = fake().write()
+    validated(run, verdict)
+    done = checks(str(run.run.path), "--only", "report")
+    assert done.returncode == code, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [e["kind"] for e in events] == ["stage", "stage", "verdict"]
+    assert events[-1]["verdict"] == verdict
+    assert pipeline.verdict(run.run).verdict == verdict
+    assert run.run.junit.exists() and run.run.report.exists()
+
+
+def test_what_is_not_a_run_directory_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        done = checks(str(path))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert str(path) in done.stderr
+
+
+def test_a_log_that_was_never_read_back_and_no_cluster(fake):
+    """Inconclusive, in one line, with a result for the scripts."""
+    run = fake()
+    run.log_range = []
+    run.write()
+    (run.run.ledger / "log_range.parquet").unlink()
+    validated(run, "pass")
+    done = checks(str(run.run.path))
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+    assert "was never read back, and its cluster is gone" in pipeline.verdict(run.run).sentence
+    assert pipeline.verdict(run.run).verdict == "inconclusive"
+    assert "RunDirError" in (run.run.logs / "checks.log").read_text()
+
+
+def test_a_crash_is_inconclusive_with_its_traceback_in_the_log(fake, monkeypatch):
+    run = fake().write()
+    validated(run, "pass")
+    pipeline.report(run.run)
+    monkeypatch.setattr(pipeline, "_spark", lambda *a, **k: 1 / 0)
+    with pytest.raises(AftershockError, match=r"validate crashed \(ZeroDivisionError.*checks\.log"):
+        pipeline.validate(run.run)
+    result = pipeline.verdict(run.run)
+    assert result.verdict == "inconclusive"
+    assert "validate crashed" in result.sentence
+    assert "ZeroDivisionError" in (run.run.logs / "checks.log").read_text()
+    assert read_events(run.run)[-1]["state"] == "failed"
+    assert not (run.run.path / "validation.json").exists()
+    assert not run.run.report.exists(), "an old page must not outlive its verdict"
+    assert pipeline.report(run.run).verdict == "inconclusive"
+
+
+def test_a_result_that_cannot_be_collected_does_not_hide_the_failure(fake, monkeypatch):
+    run = fake().write()
+    monkeypatch.setattr(pipeline, "collect", lambda *a: 1 / 0)
+    monkeypatch.setattr(pipeline, "_spark", lambda *a, **k: [].pop())
+    with pytest.raises(AftershockError, match="IndexError"):
+        pipeline.validate(run.run)
+
+
+def test_no_result_is_said(fake):
+    with pytest.raises(RunDirError, match=r"result\.json is missing"):
+        pipeline.verdict(fake().run)
+
+
+def test_a_broken_validation_file_is_inconclusive(fake):
+    run = fake().write()
+    (run.run.path / "validation.json").write_text("{")
+    assert checks(str(run.run.path), "--only", "report").returncode == 3
+
+
+def test_the_whole_way_through_spark(fake, spark):
+    run = fake().write()
+    pipeline.validate(run.run)
+    result: Result = pipeline.report(run.run)
+    assert result.verdict == "pass", result.problems
+    assert pipeline.verdict(run.run) == result

@@ -1,0 +1,97 @@
+"""A/B: what sets two results apart, and which setting did it; or that nobody can tell."""
+
+import json
+
+import pytest
+
+from chaos.errors import RunDirError
+from chaos.run.directory import RunDir
+from chaos.run.result import Count, Result
+from chaos.scenario import parse, resolve, save
+from checks.report.compare import page, write
+from checks.verdict import comparison
+
+BASE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, config: {acks: %s}, records: %d}]"
+
+
+def side(folder, name, *, acks="1", records=10, verdict="pass", lost=0, twice=0):
+    run = RunDir.create(folder, f"ab-{name}")
+    scenario = parse(BASE % (acks, records), "t.yaml")
+    resolved = resolve(scenario, run_id=run.run_id, name="t", created_us=0, seed=7, overrides=[], variant=name)
+    save(run, resolved)
+    totals = [
+        Count(check="lost_write", scope="orders", count=lost, examined=10),
+        Count(check="duplicate_write", scope="orders", count=twice, examined=10),
+    ]
+    result = Result(
+        run_id=run.run_id, run_dir=str(run.path), scenario="t", title="t", verdict=verdict, sentence=f"{name} said.",
+        seed=7, command="", versions={}, began_us=0, ended_us=1, totals=totals,
+    )  # fmt: skip
+    run.result.write_text(result.model_dump_json())
+    run.junit.write_text("<testsuites><testsuite name='t' tests='1'/></testsuites>")
+    return run.run_id
+
+
+@pytest.fixture
+def whole(tmp_path):
+    def made(**sides):
+        run = RunDir(tmp_path / "ab")
+        folders = {name: side(run.path, name, **given) for name, given in sides.items()}
+        index = {"scenario": "t", "title": "<b>t</b>", "command": "python -m chaos run t", "variants": folders}
+        run.comparison.write_text(json.dumps(index))
+        return run
+
+    return made
+
+
+def test_the_one_setting_that_differs_made_the_difference(whole):
+    found = comparison.compare(whole(weak={"acks": "1", "lost": 812}, safe={"acks": "all"}))
+    assert [d.path for d in found.differences] == ["producers.shop.config.acks"]
+    assert found.sentence == (
+        "Lost write: 812 with weak, none with safe. The one setting that differs is producers.shop.config.acks "
+        "(weak: 1, safe: all): it made the difference."
+    )
+    assert found.verdict == "pass"
+
+
+def test_of_two_settings_nobody_can_tell_which(whole):
+    found = comparison.compare(whole(weak={"lost": 1}, safe={"acks": "all", "records": 11}))
+    assert "which of them made the difference is not determined" in found.sentence
+
+
+def test_a_setting_that_changed_nothing_is_told_as_that(whole):
+    found = comparison.compare(whole(weak={"lost": 3}, safe={"acks": "all", "lost": 2}))
+    assert "show the same kinds of anomalies" in found.sentence
+    assert "made no difference here" in found.sentence
+
+
+def test_without_any_difference_it_is_chance(whole):
+    assert "chance" in comparison.compare(whole(a={"lost": 1}, b={})).sentence
+
+
+def test_an_inconclusive_side_leaves_nothing_to_compare(whole):
+    found = comparison.compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "inconclusive"}))
+    assert found.verdict == "inconclusive"
+    assert found.sentence == "Nothing can be compared: safe proved nothing. safe said."
+
+
+def test_a_broken_contract_of_one_side_fails_the_whole(whole):
+    found = comparison.compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "fail", "twice": 1}))
+    assert found.verdict == "fail"
+    assert found.sentence.endswith("The contract of safe does not hold.")
+
+
+def test_a_side_without_a_result_is_named(whole):
+    run = whole(weak={}, safe={})
+    (run.path / "ab-safe" / "result.json").unlink()
+    with pytest.raises(RunDirError, match="result of variant safe"):
+        comparison.compare(run)
+
+
+def test_it_is_written_as_page_json_and_junit(whole):
+    run = whole(weak={"lost": 812}, safe={"acks": "all"})
+    found = write(run)
+    assert comparison.read(run) == found
+    text = page(found)
+    assert "ab-safe/report.html" in text and "812" in text and "<b>t</b>" not in text
+    assert run.junit.read_text().count("<testsuite ") == 2

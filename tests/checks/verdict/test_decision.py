@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import pytest
+
+from chaos.run.result import Count, Expectation, FaultOutcome, Finding
+from checks.verdict.decision import collect, decide
+from tests.support.fake_runs import SECOND, T0, FakeRun, finding
+
+LOSS = "37 records acked by broker 2 in leader epoch 3 were cut off"
+
+
+def expectation(
+    verdict: str, check: str = "lost_write", split: str = "", expected: str = "0", seen: str = "0"
+) -> Expectation:
+    why = {"pass": "", "fail": "it broke", "inconclusive": "nothing was seen; look again"}[verdict]
+    return Expectation(name=check, check=check, split=split, expected=expected, seen=seen, verdict=verdict, why=why)
+
+
+def fault(name: str = "kill", *, proven: bool = True, error: str = "") -> FaultOutcome:
+    at = T0 if proven else None
+    return FaultOutcome(
+        name=name, kind="broker.kill", trigger="t", target="x", injected_us=T0, proven_us=at, error=error
+    )
+
+
+def total(check: str, count: int, split: str = "") -> Count:
+    return Count(check=check, split=split, scope="orders", count=count, examined=1000)
+
+
+@pytest.mark.parametrize(
+    ("expectations", "proven", "problems", "verdict"),
+    [
+        (["pass"], [], [], "pass"),
+        (["pass", "pass"], [True], [], "pass"),
+        (["pass", "fail"], [True], [], "fail"),
+        (["pass", "inconclusive"], [True], [], "inconclusive"),
+        (["fail", "inconclusive"], [True], [], "fail"),
+        (["pass"], [True, False], [], "inconclusive"),
+        (["fail"], [False], [], "fail"),
+        (["pass"], [True], ["audit failed"], "inconclusive"),
+        (["fail"], [True], ["audit failed"], "fail"),
+        ([], [True], [], "inconclusive"),
+        ([], [], [], "inconclusive"),
+    ],
+)
+def test_fail_over_inconclusive_over_pass(expectations, proven, problems, verdict):
+    decision = decide([expectation(v) for v in expectations], [fault(proven=p) for p in proven], problems=problems)
+    assert decision.verdict == verdict
+
+
+def test_a_fault_that_could_not_be_healed_is_inconclusive():
+    assert decide([expectation("pass")], [fault(error="heal of kill failed")]).verdict == "inconclusive"
+
+
+def test_the_sentence_of_a_pass():
+    decision = decide(
+        [expectation("pass"), expectation("pass", "duplicate_delivery", "illegal")],
+        [fault("a"), fault("b"), fault("c")],
+        [total("lost_write", 0), total("duplicate_delivery", 412, "legal")],
+        [Finding(check="duplicate_delivery", split="legal", scope="billing", mechanism="billing/1 was evicted.")],
+    )
+    assert decision.sentence == (
+        "No acknowledged record was lost. 3 of 3 faults took effect. "
+        "412 records were delivered again, from the committed offset (billing/1 was evicted)."
+    )
+
+
+def test_the_sentence_of_a_calibration_case():
+    decision = decide([expectation("pass", expected="at least 1")], [fault()], [total("lost_write", 37)])
+    assert decision.sentence == (
+        "1 of 1 fault took effect. 37 acknowledged records were lost, as the scenario demands."
+    )
+
+
+def test_the_sentence_of_a_failure_begins_with_it():
+    decision = decide(
+        [expectation("fail"), expectation("fail", "produce_unavailability", "max", "max ≤ 15 s", "21 s")],
+        [fault(), fault("b", proven=False)],
+        [total("lost_write", 37)],
+        [Finding(check="lost_write", scope="orders", mechanism=LOSS)],
+    )
+    assert decision.sentence == (
+        f"37 acknowledged records were lost ({LOSS}). produce_unavailability: 21 s, expected max ≤ 15 s. "
+        "1 of 2 faults took effect."
+    )
+
+
+def test_two_mechanisms_are_not_told_as_one():
+    both = [Finding(check="lost_write", scope="orders", mechanism=m) for m in ("this", "that")]
+    assert (
+        decide([expectation("fail")], [], [total("lost_write", 2)], both).sentence
+        == "2 acknowledged records were lost."
+    )
+
+
+def test_a_demanded_anomaly_that_is_missing_is_told():
+    decision = decide([expectation("fail", expected="at least 1")], [fault()], [total("lost_write", 0)])
+    assert decision.sentence.startswith("No acknowledged record was lost; expected at least 1.")
+
+
+def test_the_sentence_of_an_inconclusive_run_says_what_was_missing_and_what_to_change():
+    decision = decide(
+        [expectation("pass"), expectation("inconclusive", "poll_skip")], [fault(proven=False)], [total("lost_write", 0)]
+    )
+    assert decision.sentence.startswith(
+        "No verdict: fault kill was injected, but no effect was seen from outside; raise limits.proof"
+    )
+    assert "(and 1 more reason)" in decision.sentence
+    assert decision.sentence.endswith("No acknowledged record was lost. 0 of 1 fault took effect.")
+
+
+def test_loss_is_not_denied_where_it_could_not_be_told():
+    decision = decide([expectation("inconclusive")], [], [total("lost_write", 0)])
+    assert "No acknowledged record" not in decision.sentence
+
+
+def test_collect_gathers_what_the_run_left(fake):
+    run: FakeRun = fake()
+    run.anomalies = [finding("lost_write", LOSS, topic="orders", partition=0, offset=7, evidence='{"epoch": 3}')]
+    run.write()
+    result = collect(run.run, run.resolved, [expectation("pass")])
+    assert result.counts.sent == result.counts.acked == result.counts.in_log == 1000
+    assert [(r.reader, r.mode, r.delivered) for r in result.counts.readers] == [
+        ("billing", "subscribe", 1000),
+        ("replay/1", "assign", 1000),
+    ]
+    assert (result.findings[0].offset, result.findings[0].evidence) == (7, {"epoch": 3})
+    assert result.stages_s == {"deploy": 1.5, "load": 1.5, "seal": 1.5}
+    (kill,) = result.faults
+    assert (kill.resolved, kill.proof) == ("broker 2", "orders/0 moved from broker 2 to 3")
+    assert (kill.injected_us, kill.proven_us, kill.healed_us) == (T0 + SECOND, T0 + 2 * SECOND, T0 + 3 * SECOND)
+    assert (kill.produce_unavailability_us, kill.consume_unavailability_us) == (9_800_000, 11_000_000)
+    assert result.verdict == "pass" and result.problems == []
+
+
+def test_collect_of_an_empty_run_is_inconclusive_and_says_why(fake):
+    run: FakeRun = fake()
+    result = collect(run.run, run.resolved, [])
+    assert result.verdict == "inconclusive"
+    assert "never sealed" in result.sentence
+
+
+def test_a_run_without_a_seal_is_inconclusive(fake):
+    run: FakeRun = fake()
+    run.sealed = False
+    run.write()
+    assert collect(run.run, run.resolved, [expectation("pass")]).verdict == "inconclusive"
+
+
+@pytest.mark.parametrize("stage", ["readback", "audit", "validate"])
+def test_a_stage_that_was_killed_is_inconclusive_even_with_old_expectations(fake, stage):
+    run: FakeRun = fake()
+    run.stages.append((stage, "begin"))
+    run.write()
+    result = collect(run.run, run.resolved, [expectation("pass")])
+    assert result.verdict == "inconclusive"
+    assert f"{stage} failed: it began and never ended" in result.sentence

@@ -1,0 +1,25 @@
+"""The ledger of a run that is not sealed yet, as rows."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from chaos.ledger import TABLES
+from chaos.ledger.reader import StreamEnd, read_stream
+from chaos.run.directory import RunDir
+
+
+def topic_name() -> str:
+    return f"t{secrets.token_hex(4)}"
+
+
+def rows(run: RunDir, table: str, **where: Any) -> list[dict[str, Any]]:
+    """The rows of a table that have these values, ordered by file."""
+    return [
+        row
+        for path in sorted((run.ledger / table).glob("*.arrows"))
+        for batch in read_stream(path, TABLES[table], StreamEnd())
+        for row in batch.to_pylist()
+        if all(row[name] == value for name, value in where.items())
+    ]

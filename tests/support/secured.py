@@ -1,0 +1,141 @@
+"""A cluster with TLS and SASL, made by the process driver, to be attached to.
+
+It listens in plain as ever, and besides at LOGIN (SASL_SSL, with PLAIN and SCRAM-SHA-512) and at CERT (SSL that asks
+for a client certificate).
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from chaos.cluster.attached.driver import AttachedCluster
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec, Existing
+from chaos.cluster.verbs import Verbs
+from chaos.kafka.security import Security
+from chaos.processes.ports import HOST, free_ports
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+from chaos.scenario.prefix import new_prefix
+from tests.support.certificates import Authority
+
+ROOT = Path(__file__).parents[2]
+USER = "alice"
+PASSWORDS = {"PLAIN": "plain-Xk3vQ9sd7Lq", "SCRAM-SHA-512": "scram-hT6wZp2Rm4Y", "key": "key-Bn8cJf5Gt1U"}
+VARIABLES = {"PLAIN": "TEST_PLAIN_PASSWORD", "SCRAM-SHA-512": "TEST_SCRAM_PASSWORD", "key": "TEST_KEY_PASSWORD"}
+ENVIRONMENT = {VARIABLES[of]: password for of, password in PASSWORDS.items()}
+# a broker that was killed is let in again when its session has run out
+SHORT_SESSION = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
+VERBS = ("kill", "stop", "start", "pause", "resume")
+_JAAS = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True)
+class Secured:
+    """The cluster, and how to get in at each of its doors."""
+
+    cluster: ProcessCluster
+    login: str
+    cert: str
+    folder: Path
+    authority: Authority
+
+    def security(self, mechanism: str = "SCRAM-SHA-512") -> Security:
+        """For the door LOGIN."""
+        return Security(
+            protocol="SASL_SSL",
+            mechanism=mechanism,
+            username=USER,
+            password=f"env:{VARIABLES[mechanism]}",
+            ca=str(self.authority.ca),
+        )
+
+    def certificate(self) -> Security:
+        """For the door CERT."""
+        client = self.folder / "client.pem"
+        return Security(
+            protocol="SSL",
+            ca=str(self.authority.ca),
+            certificate=str(client),
+            key=str(client.with_suffix(".key")),
+            key_password=f"env:{VARIABLES['key']}",
+        )
+
+    def verbs(self, timeout_s: float = 60, **changed: str) -> Verbs:
+        """Commands that do to these brokers what the process driver could do."""
+        run_dir = shlex.quote(str(self.cluster.run.path))
+        module = f"cd {shlex.quote(str(ROOT))} && {shlex.quote(sys.executable)} -m tests.support.verb"
+        return Verbs(**{"timeout": timeout_s, **{v: f"{module} {v} {run_dir} {{broker}}" for v in VERBS}, **changed})
+
+    def attach(self, run: RunDir, **changed: Any) -> AttachedCluster:
+        """This cluster for another run. What it needs is in `ENVIRONMENT`."""
+        given = {
+            "bootstrap": self.login,
+            "prefix": new_prefix(run.run_id),
+            "security": self.security(),
+            "verbs": self.verbs(),
+        }
+        spec = ClusterSpec(existing=Existing(**{**given, **changed}))
+        return AttachedCluster.deploy(run, spec, ProcessId.current(), 600)
+
+    def alive(self, broker: int) -> bool:
+        """Whether a broker's process runs, whoever started it last."""
+        return ProcessCluster.attach(self.cluster.run).broker_alive(broker)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        """By the plain listener."""
+        return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+
+
+def deploy(run: RunDir, folder: Path, brokers: int = 3) -> Secured:
+    """Make such a cluster; it ends with this process, or when it is destroyed."""
+    authority = Authority(folder)
+    certificate, key = authority.issue("broker")
+    store = folder / "broker-store.pem"
+    store.write_bytes(key.read_bytes() + certificate.read_bytes())
+    authority.issue("client", PASSWORDS["key"])
+    ports = free_ports(2 * brokers)
+    doors = dict(enumerate(zip(ports[:brokers], ports[brokers:], strict=True), start=1))
+
+    def extra(broker: int) -> Mapping[str, str]:
+        login, cert = doors[broker]
+        listeners = f"LOGIN://{HOST}:{login},CERT://{HOST}:{cert}"
+        return {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "LOGIN:SASL_SSL,CERT:SSL",
+            **{f"listener.name.{door}.ssl.keystore.type": "PEM" for door in ("login", "cert")},
+            **{f"listener.name.{door}.ssl.keystore.location": str(store) for door in ("login", "cert")},
+            "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "listener.name.login.plain.sasl.jaas.config": (
+                f'{_JAAS}.plain.PlainLoginModule required user_{USER}="{PASSWORDS["PLAIN"]}";'
+            ),
+            "listener.name.login.scram-sha-512.sasl.jaas.config": f"{_JAAS}.scram.ScramLoginModule required;",
+            "listener.name.cert.ssl.client.auth": "required",
+            "listener.name.cert.ssl.truststore.type": "PEM",
+            "listener.name.cert.ssl.truststore.location": str(authority.ca),
+        }
+
+    spec = ClusterSpec(brokers, config=SHORT_SESSION, extra=extra)
+    cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 3600)
+    login = ",".join(f"{HOST}:{login}" for login, _ in doors.values())
+    cert = ",".join(f"{HOST}:{cert}" for _, cert in doors.values())
+    made = Secured(cluster, login, cert, folder, authority)
+    how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    user = UserScramCredentialUpsertion(USER, how, PASSWORDS["SCRAM-SHA-512"].encode())
+    made.admin.alter_user_scram_credentials([user])[USER].result(30)
+    return made

@@ -1,0 +1,52 @@
+"""What a user's command does to one broker of a cluster that the process driver made.
+
+python -m tests.support.verb kill|stop|start|pause|resume RUN_DIR BROKER
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import sys
+from pathlib import Path
+
+from chaos.processes import process
+from chaos.processes.process import ProcessId
+from chaos.run.directory import RunDir
+
+ACTS = {
+    "kill": process.kill,
+    "stop": lambda identity: process.terminate(identity, 60),
+    "pause": process.pause,
+    "resume": process.cont,
+}
+
+
+def start(run: RunDir, broker: int) -> None:
+    """Without waiting until it is ready, as `systemctl start` does: that is for who attached."""
+    from chaos.cluster.brokers.broker import job  # on use: the others are to be quick
+    from chaos.cluster.brokers.jvm import start as start_jvm
+    from chaos.cluster.process.driver import ProcessCluster
+
+    # one after the other, for each writes the whole file
+    with (run.path / "verbs.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        cluster = ProcessCluster.attach(run)
+        if not cluster.broker_alive(broker):
+            what = job(run, broker, cluster.state.heap_bytes)
+            spawned = start_jvm(cluster._ready_release().kafka, what, run, cluster._owner)
+            cluster._note(broker, "running", spawned)
+
+
+def main(verb: str, run: RunDir, broker: int) -> None:
+    if verb == "start":
+        start(run, broker)
+        return
+    brokers = json.loads(run.cluster.read_text())["brokers"]
+    (known,) = [b["process"] for b in brokers if b["id"] == broker]
+    if not ACTS[verb](ProcessId(known["pid"], known["started"])):
+        sys.exit(f"broker {broker} is not running")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], RunDir(Path(sys.argv[2])), int(sys.argv[3]))

@@ -1,0 +1,220 @@
+"""The team's Airflow: built, started, given a scenario over its REST API, and gone again without a trace."""
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker import DockerClient
+
+from chaos.cluster.docker.engine import connect
+from chaos.errors import MachineError
+from chaos.wait import wait_until
+from tests.support.platform import ROOT
+
+pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
+
+FILE = ROOT / "docker" / "compose.yaml"
+LOCAL_BASE = "aftershock-base:bookworm"
+DAG = "/api/v2/dags/resilience.clean-run"
+USER = os.getuid() or 1000  # a container's root could write anywhere, and would hide that others cannot
+SMALL = ["producers.shop.records=2000"]
+
+
+@dataclass
+class Deployment:
+    """One project of compose, with a port, secrets and a runs folder of its own."""
+
+    client: list[str]
+    engine: DockerClient
+    env_file: Path
+    runs: Path
+    port: int
+    project: str = field(default_factory=lambda: f"aftershock-test-{secrets.token_hex(4)}")
+    token: str = field(default="", repr=False)
+
+    def compose(self, *arguments: str) -> None:
+        env = {
+            **os.environ,
+            "AIRFLOW_PORT": str(self.port),
+            "AFTERSHOCK_RUNS": str(self.runs),
+            "AIRFLOW_UID": str(USER),
+        }
+        argv = [*self.client, "-f", str(FILE), "--env-file", str(self.env_file), "-p", self.project, *arguments]
+        done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        assert done.returncode == 0, f"{' '.join(arguments)}:\n{done.stdout[-4000:]}\n{self.diagnosis()}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        lines = [line.partition("=") for line in self.env_file.read_text().splitlines() if not line.startswith("#")]
+        return {name: value.strip("'") for name, equals, value in lines if equals}
+
+    def containers(self) -> list[Any]:
+        return self.engine.containers.list(all=True, filters=self._ours)
+
+    def service(self, name: str) -> Any:
+        return next(c for c in self.containers() if c.labels["com.docker.compose.service"] == name)
+
+    def left(self) -> list[str]:
+        """What the engine still has of the project."""
+        found = [
+            *self.containers(),
+            *self.engine.networks.list(filters=self._ours),
+            *self.engine.volumes.list(filters=self._ours),
+        ]
+        return [thing.name for thing in found]
+
+    def unready(self) -> list[str]:
+        """The services that are not healthy yet, or did not end well."""
+        states = {c.labels["com.docker.compose.service"]: c.attrs["State"] for c in self.containers()}
+        well = {n: s.get("Health", {}).get("Status") == "healthy" or n == "init" for n, s in states.items()}
+        assert states["init"]["ExitCode"] == 0, self.diagnosis()
+        return [f"{name} ({states[name]['Status']})" for name, healthy in well.items() if not healthy]
+
+    def diagnosis(self) -> str:
+        """The end of each container's log."""
+        return "\n".join(
+            f"--- {c.name}: {c.status}\n{c.logs(tail=15).decode(errors='replace')}" for c in self.containers()
+        )
+
+    def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Ask Airflow's REST API; with a body, post it. Raises `OSError`, of which an HTTP error is one."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}{path}",
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            e.add_note(e.read().decode(errors="replace")[:1000])
+            raise
+
+    def knows_the_dag(self) -> bool:
+        try:
+            return bool(self.api(f"{DAG}/details"))  # which needs what a trigger needs: the DAG as it was parsed
+        except urllib.error.HTTPError as e:
+            if e.code != 404:
+                raise
+            return False
+
+    def run(self, run_id: str, *overrides: str) -> str:
+        """Trigger the DAG, wait for the end of its run, and return the state."""
+        conf = {"run_id": run_id, "overrides": [*SMALL, *overrides]}
+        self.api(f"{DAG}/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": conf})
+        wait_until(lambda: self._state(run_id) in ("success", "failed"), 600, lambda: self._tasks(run_id), every_s=1)
+        return self._state(run_id)
+
+    def _state(self, run_id: str) -> str:
+        return self.api(f"{DAG}/dagRuns/{run_id}")["state"]
+
+    def _tasks(self, run_id: str) -> str:
+        tasks = self.api(f"{DAG}/dagRuns/{run_id}/taskInstances")["task_instances"]
+        return "; ".join(f"{t['task_id']} is {t['state']} after {t['duration']} s" for t in tasks)
+
+    def why(self, run_id: str) -> str:
+        """What a person would look at after a run that ended as it should not."""
+        return f"{self._tasks(run_id)}\n{self.diagnosis()}"
+
+    @property
+    def _ours(self) -> dict[str, str]:
+        return {"label": f"com.docker.compose.project={self.project}"}
+
+
+@pytest.fixture(scope="module")
+def client():
+    """The compose of this machine: the plugin, or the older program."""
+    if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
+        return ["docker", "compose"]
+    if found := shutil.which("docker-compose"):
+        return [found]
+    pytest.skip("neither `docker compose` nor docker-compose is here")
+
+
+@pytest.fixture(scope="module")
+def engine():
+    try:
+        engine = connect()
+    except MachineError as e:
+        pytest.skip(str(e))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def airflow(client, engine, tmp_path_factory):
+    """A whole Airflow that is ready for work, taken away at the end with all it had."""
+    home = tmp_path_factory.mktemp("compose")
+    (home / "runs").mkdir()
+    os.chown(home / "runs", USER, -1)
+    need_base(engine)
+    subprocess.run([ROOT / "docker" / "make-env", home / "env"], check=True, capture_output=True)
+    deployment = Deployment(client, engine, home / "env", home / "runs", free_port())
+    try:
+        deployment.compose("build")
+        deployment.compose("up", "-d")
+        wait_until(
+            lambda: not deployment.unready(),
+            300,
+            lambda: f"not healthy: {', '.join(deployment.unready())}\n{deployment.diagnosis()}",
+            every_s=1,
+        )
+        login = {"username": "admin", "password": json.loads(deployment.settings["AIRFLOW_PASSWORDS"])["admin"]}
+        deployment.token = deployment.api("/auth/token", login)["access_token"]
+        wait_until(deployment.knows_the_dag, 120, lambda: f"the DAG is not there\n{deployment.diagnosis()}", every_s=1)
+        yield deployment
+    finally:
+        deployment.compose("down", "-v", "-t", "5")
+        assert deployment.left() == []
+
+
+def test_a_dag_that_is_triggered_over_the_rest_api_ends_in_a_report(airflow):
+    assert airflow.run("clean") == "success", airflow.why("clean")
+    run = airflow.runs / "clean"
+    assert json.loads((run / "result.json").read_text())["verdict"] == "pass"
+    assert (run / "report.html").stat().st_uid == USER
+    assert "deploy" in json.dumps(airflow.api(f"{DAG}/dagRuns/clean/taskInstances/deploy/logs/1"))
+
+
+def test_a_run_leaves_no_process_and_no_secret(airflow):
+    left = airflow.service("scheduler").top(ps_args="-o pid,stat,args")["Processes"]
+    assert [p for p in left if p[1].startswith("Z") or "java" in p[2] or "chaos" in p[2]] == []
+    secret = [value.encode() for name, value in airflow.settings.items() if "SECRET" in name or "KEY" in name]
+    files = [path for path in airflow.runs.rglob("*") if path.is_file()]
+    assert len(secret) == 3 and files
+    assert [path for path in files if any(s in path.read_bytes() for s in secret)] == []
+
+
+def test_a_contract_that_does_not_hold_is_a_failed_run(airflow):
+    assert airflow.run("broken", "expect.duplicate_write={min: 1}") == "failed", airflow.why("broken")
+    assert json.loads((airflow.runs / "broken" / "result.json").read_text())["verdict"] == "fail"
+
+
+def test_without_secrets_it_says_what_makes_them(client, tmp_path):
+    (tmp_path / "env").touch()
+    argv = [*client, "-f", str(FILE), "--env-file", str(tmp_path / "env"), "config"]
+    env = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "run docker/make-env first" in done.stderr
+
+
+def need_base(engine: DockerClient) -> None:
+    """Make the image that the others are built from, unless it is there or another one is asked for."""
+    if not os.environ.get("AFTERSHOCK_BASE_IMAGE") and not engine.images.list(LOCAL_BASE):
+        subprocess.run([ROOT / "docker" / "base-image"], check=True)
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])

@@ -1,0 +1,64 @@
+"""Imports point one way: dags to chaos and checks, checks to a few parts of chaos, chaos to neither."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ALLOWED_TO_CHECKS = {
+    "anomalies",
+    "errors",
+    "gate.result",
+    "history.trends",
+    "install.jars",
+    "kafka.access",
+    "kafka.security",
+    "kafka.settings",
+    "ledger",
+    "run",
+    "scenario",
+    "units",
+    "wait",
+}
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _allowed(part):
+    return any(part == name or part.startswith(f"{name}.") for name in ALLOWED_TO_CHECKS)
+
+
+def modules(folder):
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", modules("chaos"), ids=str)
+def test_chaos_imports_neither_half_above_it_nor_airflow_spark_or_gx(path):
+    roots = {name.split(".")[0] for name in imported(path)}
+    assert not roots & {"checks", "dags", "airflow", "pyspark", "great_expectations"}
+
+
+@pytest.mark.parametrize("path", modules("checks"), ids=str)
+def test_checks_imports_only_the_contracts_of_chaos(path):
+    names = set(imported(path))
+    assert not {n.split(".")[0] for n in names} & {"dags", "airflow"}
+    foreign = {n for n in names if n.startswith("chaos.") and not _allowed(n.removeprefix("chaos."))}
+    assert foreign == set()
+
+
+def test_the_docker_folder_never_hides_the_docker_sdk():
+    assert not (ROOT / "docker" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("path", [*modules("chaos"), *modules("checks"), *modules("dags")], ids=str)
+def test_a_module_fits_one_reading(path):
+    assert len(path.read_text().splitlines()) <= 320
+    assert path.stem != "utils"
