@@ -24,7 +24,7 @@ from typing import Any
 
 from chaos import scenario
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
 from chaos.run.result import Result
 from checks import pipeline
@@ -66,10 +66,10 @@ def main(argv: list[str] | None = None) -> int:
     return code
 
 
-def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.ExitStack) -> RunDir:
+def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.ExitStack) -> Run:
     """The run directory, or the working copy of one that is elsewhere, without the results that are made anew."""
     if not remote.is_uri(options.run_dir):
-        return RunDir.open(Path(options.run_dir))
+        return Run.open(Path(options.run_dir))
     from checks.spark.session import spark_session
 
     work = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
@@ -78,7 +78,7 @@ def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.Exit
     return run
 
 
-def _run(run: RunDir, wanted: list[str], spark_master: str | None, tell: pipeline.Listener) -> int:
+def _run(run: Run, wanted: list[str], spark_master: str | None, tell: pipeline.Listener) -> int:
     """Run the stages in order. After one that broke off only the report is made: it says what broke."""
     work: dict[str, Callable[[], Any]] = {
         "readback": lambda: pipeline.readback(run, master=spark_master, listener=tell),
@@ -111,7 +111,7 @@ def _serve(wanted: list[str], spark_master: str | None, tell: pipeline.Listener)
     for line in sys.stdin:
         code = INCONCLUSIVE
         try:
-            run = RunDir.open(Path(line.strip()))
+            run = Run.open(Path(line.strip()))
             scenario.read(run)
             code = _run(run, wanted, spark_master, tell)
         except AftershockError as e:

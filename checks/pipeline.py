@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from chaos import scenario
 from chaos.errors import AftershockError, ClusterError, RunDirError
-from chaos.run.directory import RunDir, read_json, write_atomically
+from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import Event, EventLog
 from chaos.run.result import Expectation, Result
 from checks.report.junit import junit
@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_S = 3.0
 _EXPECTATIONS = TypeAdapter(list[Expectation])
 
 
-def readback(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
+def readback(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
     """Read the final log from the healed cluster into the ledger; nothing to do where that was done."""
     with _stage(run, "readback", listener):
         if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
@@ -45,7 +45,7 @@ def readback(run: RunDir, *, master: str | None = None, listener: Listener | Non
         read_back(_spark(master), run, scenario.read(run), bootstrap)
 
 
-def audit(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> None:
+def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
     """Derive the findings from the ledger."""
     with _stage(run, "audit", listener):
         _forget(run, _validation(run))
@@ -56,7 +56,7 @@ def audit(run: RunDir, *, master: str | None = None, listener: Listener | None =
             auditing.audit(spark, run, scenario.read(run))
 
 
-def validate(run: RunDir, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
+def validate(run: Run, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
     """Hold the findings against the scenario's contract and keep the outcome in `validation.json`."""
     with _stage(run, "validate", listener):
         _forget(run, _validation(run))
@@ -67,7 +67,7 @@ def validate(run: RunDir, *, master: str | None = None, listener: Listener | Non
     return expectations
 
 
-def report(run: RunDir, *, listener: Listener | None = None) -> Result:
+def report(run: Run, *, listener: Listener | None = None) -> Result:
     """Write result.json, junit.xml and report.html from whatever the earlier stages left."""
     with _stage(run, "report", listener):
         _forget(run)
@@ -80,7 +80,7 @@ def report(run: RunDir, *, listener: Listener | None = None) -> Result:
     return result
 
 
-def verdict(run: RunDir) -> Result:
+def verdict(run: Run) -> Result:
     """The result that `report` wrote."""
     raw = read_json(run.result, "result of the checks")
     try:
@@ -90,7 +90,7 @@ def verdict(run: RunDir) -> Result:
 
 
 @contextmanager
-def _stage(run: RunDir, name: str, listener: Listener | None) -> Iterator[None]:
+def _stage(run: Run, name: str, listener: Listener | None) -> Iterator[None]:
     """Record a stage. A failure becomes an inconclusive result.json and one line; its traceback is logged."""
     try:
         with EventLog(run, listener).stage(name):
@@ -112,19 +112,19 @@ def _stage(run: RunDir, name: str, listener: Listener | None) -> Iterator[None]:
         raise
 
 
-def _where(run: RunDir, words: str) -> str:
+def _where(run: Run, words: str) -> str:
     """Words of a run that is elsewhere name its place, not that of the working copy."""
     return words.replace(str(run.path), run.where)
 
 
-def _cluster_trouble(run: RunDir, error: Exception) -> str:
+def _cluster_trouble(run: Run, error: Exception) -> str:
     """What a Spark cluster can do to a stage, in one line; empty for anything else."""
     from checks.spark import executors
 
     return executors.trouble(run, error)
 
 
-def _save_failure(run: RunDir) -> None:
+def _save_failure(run: Run) -> None:
     """An inconclusive result that names the stage, from whatever can be read of the run."""
     _forget(run)
     try:
@@ -133,27 +133,27 @@ def _save_failure(run: RunDir) -> None:
         _log(run, "result of the failure")
 
 
-def _save(run: RunDir, result: Result) -> None:
+def _save(run: Run, result: Result) -> None:
     write_atomically(run.result, result.model_dump_json(indent=1))
     write_atomically(run.junit, junit(result))
 
 
-def _forget(run: RunDir, *more: Path) -> None:
+def _forget(run: Run, *more: Path) -> None:
     for path in (run.result, run.junit, run.report, *more):
         path.unlink(missing_ok=True)
 
 
-def _validation(run: RunDir) -> Path:
+def _validation(run: Run) -> Path:
     return run.path / "validation.json"
 
 
-def _validated(run: RunDir) -> list[Expectation]:
+def _validated(run: Run) -> list[Expectation]:
     if not _validation(run).exists():
         return []
     return _EXPECTATIONS.validate_python(read_json(_validation(run), "outcome of the validation"))
 
 
-def _bootstrap(run: RunDir) -> str:
+def _bootstrap(run: Run) -> str:
     """Where the cluster answers. Raises `RunDirError` if it does not any more: the log cannot be had then."""
     cluster = read_json(run.cluster, "description of the cluster") if run.cluster.exists() else {}
     bootstrap = str(cluster.get("bootstrap") or "") if isinstance(cluster, dict) else ""
@@ -183,7 +183,7 @@ def _spark(master: str | None) -> Any:
     return spark_session(master)
 
 
-def _log(run: RunDir, stage: str) -> None:
+def _log(run: Run, stage: str) -> None:
     run.logs.mkdir(exist_ok=True)
     with (run.logs / "checks.log").open("a", encoding="utf-8") as f:
         f.write(f"{stage}\n{traceback.format_exc()}\n")

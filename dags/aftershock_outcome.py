@@ -53,7 +53,7 @@ def handed_on(ti: Any, first: str) -> str | None:
 def told(run_dir: str | None) -> dict[str, Any]:
     """What there is to tell of a run, or of an A/B scenario's whole: without a result it is inconclusive."""
     from chaos.errors import RunDirError
-    from chaos.run.directory import RunDir, read_json
+    from chaos.run.directory import Run, read_json
 
     found: dict[str, Any] = {
         "verdict": "inconclusive",
@@ -64,7 +64,7 @@ def told(run_dir: str | None) -> dict[str, Any]:
     }
     if not run_dir:
         return found
-    run = RunDir(Path(run_dir))
+    run = Run(Path(run_dir))
     found |= {"run_id": run.run_id, "run_dir": str(run.path)}
     try:
         of_gate = run.path / "gate.json"

@@ -98,11 +98,11 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
     """Start the cluster of one variant, and hand on its run directory."""
     from chaos.drive import stages, variants
     from chaos.processes.process import ProcessId
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
-    run = RunDir.open(Path(whole) / variants.side_id(Path(whole).name, variant))
+    run = Run.open(Path(whole) / variants.side_id(Path(whole).name, variant))
     take_place(dag_run)(run.path)
     stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
@@ -111,32 +111,32 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
 @task
 def compare(whole: str) -> None:
     """Put the results of all variants side by side."""
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from checks.report.compare import write
 
-    write(RunDir(Path(whole)))
+    write(Run(Path(whole)))
 
 
 @task(**POOL, retries=0)
 def drive(run_dir: str, params: dict[str, Any]) -> None:
     """Run clients, faults and the observer; seal the ledger."""
     from chaos.drive import stages
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
-    run = RunDir.open(Path(run_dir))
+    run = Run.open(Path(run_dir))
     stages.drive(run, EventLog(run))
 
 
 @task(**POOL)
 def audit(run_dir: str, params: dict[str, Any]) -> None:
     """Read the final log back from the healed cluster, then find every anomaly in Spark."""
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from checks import pipeline
 
     existing_cluster(params["kafka_conn_id"])
-    run, master = RunDir.open(Path(run_dir)), spark_master(params["spark_conn_id"])
+    run, master = Run.open(Path(run_dir)), spark_master(params["spark_conn_id"])
     pipeline.readback(run, master=master)
     pipeline.audit(run, master=master)
 
@@ -144,40 +144,40 @@ def audit(run_dir: str, params: dict[str, Any]) -> None:
 @task
 def validate(run_dir: str) -> None:
     """Hold the findings against the contract with Great Expectations: one row, for which no cluster is needed."""
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from checks import pipeline
 
-    pipeline.validate(RunDir.open(Path(run_dir)))
+    pipeline.validate(Run.open(Path(run_dir)))
 
 
 @task
 def report(run_dir: str) -> None:
     """Write report.html, junit.xml and result.json."""
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from checks import pipeline
 
-    pipeline.report(RunDir.open(Path(run_dir)))
+    pipeline.report(Run.open(Path(run_dir)))
 
 
 @task(trigger_rule="all_done", retries=0)
 def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -> Any:
     """Add the run, or every side of it, to the history, and tell its verdict to whoever waits for that."""
     from chaos.history.recording import record
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
 
     if run_dir := handed_on(ti, first):
-        sides = [RunDir(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
-        record(sides or [RunDir(Path(run_dir))], Path(params["runs_dir"]), lambda words: print(words))  # noqa: T201
+        sides = [Run(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
+        record(sides or [Run(Path(run_dir))], Path(params["runs_dir"]), lambda words: print(words))  # noqa: T201
     yield Metadata(asset(scenario, "verdict"), told(run_dir))
 
 
 @task(retries=0)
 def verdict(run_dir: str) -> None:
     """Raise unless the verdict is a pass."""
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from checks import pipeline
 
-    result = pipeline.verdict(RunDir.open(Path(run_dir)))
+    result = pipeline.verdict(Run.open(Path(run_dir)))
     if result.verdict != "pass":
         raise AirflowFailException(f"{result.verdict}: {result.sentence} See {run_dir}/report.html")
 
@@ -185,10 +185,10 @@ def verdict(run_dir: str) -> None:
 @task(task_id="verdict", retries=0)
 def verdict_of_sides(whole: str) -> None:
     """Raise unless every variant keeps its own contract."""
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from checks.verdict.comparison import read
 
-    found = read(RunDir(Path(whole)))
+    found = read(Run(Path(whole)))
     if found.verdict != "pass":
         raise AirflowFailException(f"{found.verdict}: {found.sentence} See {whole}/report.html")
 
@@ -197,11 +197,11 @@ def verdict_of_sides(whole: str) -> None:
 def destroy(run_dir: str, params: dict[str, Any]) -> None:
     """End everything of the run."""
     from chaos.drive import stages
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
     from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
-    run = RunDir(Path(run_dir))
+    run = Run(Path(run_dir))
     stages.destroy(run, EventLog(run))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import INCONCLUSIVE, UsageError
-from chaos.run.directory import RunDir, read_json
+from chaos.run.directory import Run, read_json
 from chaos.scenario import Scenario, load, shipped
 
 NOTHING = "none"
@@ -69,7 +69,7 @@ def expected(scenario: Scenario) -> str:
     return ", ".join(demanded) or NOTHING
 
 
-def outcome(case: Case, expects: str, run: RunDir, code: int, seconds: float, trouble: str = "") -> Outcome:
+def outcome(case: Case, expects: str, run: Run, code: int, seconds: float, trouble: str = "") -> Outcome:
     """What the run directory tells of a case."""
     if not run.result.exists():
         return Outcome(case, expects, "", "inconclusive", INCONCLUSIVE, seconds, run.path, trouble or "no result")

@@ -14,7 +14,7 @@ from chaos.drive import stages
 from chaos.lab import turn
 from chaos.lab.judge import Judge
 from chaos.lab.lender import Lender
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
 from chaos.scenario import Resolved, read
 
@@ -40,7 +40,7 @@ class _Ready:
     """A case that is resolved and has its run directory, and the cluster that it needs."""
 
     case: Case
-    run: RunDir
+    run: Run
     resolved: Resolved
     spec: ClusterSpec
 
@@ -49,7 +49,7 @@ class _Ready:
 class _Worker:
     number: int
     lender: Lender
-    run: RunDir | None = None
+    run: Run | None = None
     """The case that is being driven."""
 
 

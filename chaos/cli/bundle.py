@@ -11,7 +11,7 @@ from rich.console import Console
 
 from chaos.cli.run import RUNS_DIR, RunsDir
 from chaos.errors import UsageError
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +33,7 @@ def bundle(
 
     if (Path(run_dir) / "comparison.json").is_file():
         raise UsageError(f"{run_dir} is an A/B run; bundle one of its sides, a directory below it")
-    run = RunDir.open(Path(run_dir))
+    run = Run.open(Path(run_dir))
     file = out or Path(f"{run.run_id}{SUFFIX}")
     manifest = pack(run, file)
     told = Console(stderr=True, soft_wrap=True, highlight=False)

@@ -19,7 +19,7 @@ from rich.table import Table
 from chaos.cli.run import RUNS_DIR, RunsDir, Seed
 from chaos.errors import FAIL, INCONCLUSIVE, PASS
 from chaos.history.recording import record
-from chaos.run.directory import RunDir, make_folder, new_run_id, write_atomically
+from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
 from chaos.run.events import Event
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
@@ -59,7 +59,7 @@ def catalogue(
     with _Progress(len(wanted)) as progress:
         progress.say(f"{len(wanted)} runs, in {folder}")
         outcomes = Catalogue(folder, wanted, jobs, seed, progress).run()
-        record((RunDir(o.run_dir) for o in outcomes), runs_dir, lambda words: progress.say(escape(words)))
+        record((Run(o.run_dir) for o in outcomes), runs_dir, lambda words: progress.say(escape(words)))
     rows = [_row(o) for o in outcomes]
     write_atomically(folder / "catalogue.json", json.dumps(rows, indent=1) + "\n")
     if as_json:

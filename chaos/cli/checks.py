@@ -11,7 +11,7 @@ from types import TracebackType
 from chaos.cli.view import View
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
 from chaos.lab import judge_process
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +34,7 @@ class Checks:
     """
 
     def __init__(
-        self, run: RunDir, view: View, master: str | None, *, when_told: bool = False, uri: str | None = None
+        self, run: Run, view: View, master: str | None, *, when_told: bool = False, uri: str | None = None
     ) -> None:
         self._view, self._log, self._when_told = view, run.logs / judge_process.LOG, when_told
         what = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]

@@ -20,7 +20,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import Marked, find_marked
-from chaos.run.directory import RunDir, new_run_id
+from chaos.run.directory import Run, new_run_id
 from chaos.scenario.model import DEFAULT_KAFKA
 from chaos.units import parse_duration
 
@@ -48,7 +48,7 @@ def up(
     from chaos.cluster.drivers import driver as driver_of
 
     spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
-    run = RunDir.create(runs_dir, new_run_id("up"))
+    run = Run.create(runs_dir, new_run_id("up"))
     with View() as view:
         cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
         view.say(
@@ -59,7 +59,7 @@ def up(
 
 def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `up` (or a run) printed.")]) -> None:
     """End the cluster of a run directory. Does nothing to one that has ended already."""
-    run = RunDir(run_dir.absolute())
+    run = Run(run_dir.absolute())
     if not run.cluster.is_file():
         raise UsageError(f"{run_dir} has no cluster.json; `python -m chaos ps` lists what runs")
     end_all(run.path)

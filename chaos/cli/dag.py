@@ -29,7 +29,7 @@ from chaos.cli.view import View
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, ClusterError, UsageError
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir, new_run_id, read_json
+from chaos.run.directory import Run, new_run_id, read_json
 from chaos.run.events import read_events
 from chaos.scenario import find, load, shipped
 from chaos.scenario.load import all_overrides
@@ -63,7 +63,7 @@ def dag(
         raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
     if kafka_conn_id is None:  # else only Airflow knows the cluster
         check_owner(load(find(scenario), all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
-    run = RunDir(runs_dir.absolute() / new_run_id(scenario))
+    run = Run(runs_dir.absolute() / new_run_id(scenario))
     env = airflow_environment()
     with View() as view:
         migrate(env, view)
@@ -115,12 +115,12 @@ def migrate(env: dict[str, str], view: View) -> None:
         raise ClusterError(f"airflow db migrate failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
 
 
-def _conf(run: RunDir, given: dict[str, Any]) -> str:
+def _conf(run: Run, given: dict[str, Any]) -> str:
     conf = {"run_id": run.run_id, "runs_dir": str(run.path.parent), "owner": str(ProcessId.current())}
     return json.dumps({**conf, **{key: value for key, value in given.items() if value is not None}})
 
 
-def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: RunDir, view: View) -> None:
+def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: Run, view: View) -> None:
     """Run `airflow dags test` and show the run's events as they come."""
     argv = _airflow("dags", "test", f"resilience.{scenario}", "--conf", conf)
     with log.open("wb") as sink:
@@ -147,9 +147,9 @@ def _test(scenario: str, conf: str, env: dict[str, str], log: Path, run: RunDir,
             end_all(one.path)
 
 
-def _sides(run: RunDir) -> list[RunDir]:
+def _sides(run: Run) -> list[Run]:
     """The runs of an A/B scenario, in the order in which they began."""
-    found = [RunDir(path.parent) for path in run.path.glob("*/events.jsonl")]
+    found = [Run(path.parent) for path in run.path.glob("*/events.jsonl")]
     return sorted(found, key=lambda one: read_events(one)[0]["at_us"])
 
 

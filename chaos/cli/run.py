@@ -17,7 +17,7 @@ from chaos.cli.view import View
 from chaos.errors import INCONCLUSIVE, AftershockError
 from chaos.history.recording import record
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import EventLog
 from chaos.scenario import read
 
@@ -95,7 +95,7 @@ def run(
 
 
 @contextlib.contextmanager
-def _recorded(runs: Iterable[RunDir], runs_dir: Path, view: View) -> Iterator[None]:
+def _recorded(runs: Iterable[Run], runs_dir: Path, view: View) -> Iterator[None]:
     """Add runs to the history when they are over; one that broke off as well, but not where nothing could begin."""
     try:
         yield
@@ -106,7 +106,7 @@ def _recorded(runs: Iterable[RunDir], runs_dir: Path, view: View) -> Iterator[No
     record(runs, runs_dir, view.problem)
 
 
-def one(directory: RunDir, view: View, spark_master: str | None) -> int:
+def one(directory: Run, view: View, spark_master: str | None) -> int:
     """Drive and judge one run; the exit code of its verdict."""
     from chaos.drive import stages
 
@@ -135,10 +135,10 @@ def audit(
         uri = run_dir if "://" in run_dir else None
         if uri:
             work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
-            directory = RunDir(work / uri.rstrip("/").rpartition("/")[2])
+            directory = Run(work / uri.rstrip("/").rpartition("/")[2])
             directory.logs.mkdir(parents=True)
         else:
-            directory = RunDir.open(Path(run_dir))
+            directory = Run.open(Path(run_dir))
             read(directory)
         with View() as view, Checks(directory, view, spark_master, uri=uri) as checks:
             code = checks.judge()
@@ -146,7 +146,7 @@ def audit(
     raise typer.Exit(code)
 
 
-def show_result(run: RunDir, as_json: bool) -> None:
+def show_result(run: Run, as_json: bool) -> None:
     """Print the result for a person, or for a script."""
     if not run.result.exists():
         return
@@ -156,7 +156,7 @@ def show_result(run: RunDir, as_json: bool) -> None:
         subprocess.run([sys.executable, "-m", "checks.report", str(run.path)], check=False)
 
 
-def show_comparison(run: RunDir, as_json: bool) -> int:
+def show_comparison(run: Run, as_json: bool) -> int:
     """Put the variants side by side, print that, and return the exit code."""
     argv = [sys.executable, "-m", "checks.report.compare", str(run.path), *(["--json"] if as_json else [])]
     return subprocess.run(argv, check=False).returncode

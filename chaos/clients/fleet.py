@@ -18,7 +18,7 @@ from chaos.errors import ClientError
 from chaos.ledger.writer import TableWriter
 from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario import Processor, Producer, Resolved
 from chaos.wait import wait_until
@@ -32,7 +32,7 @@ class Fleet(Roster):
     Methods that name a client raise `ClientError` if there is no such client, or it is gone.
     """
 
-    def __init__(self, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
+    def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
         super().__init__(resolved.scenario)
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap)

@@ -20,7 +20,7 @@ from chaos.clients.protocol import (
     WorkersSpec,
 )
 from chaos.ledger.record import run_token
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Assign, Processor, Producer, Resolved, Subscribe, Transactions
 from chaos.scenario.consumers import Workers
 from chaos.scenario.producers import OwnPartitioner
@@ -50,7 +50,7 @@ STOP_SHARE = 0.6
 class SpecBuilder:
     """Builds the spec of each client of a run, for any of its lives."""
 
-    def __init__(self, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
+    def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
         self._run, self._resolved, self._bootstrap = run, resolved, bootstrap
         release = resolved.scenario.clients.confluent_kafka
         known = release is None or number(release) >= CONSUMER_DEFAULTS_SINCE

@@ -34,27 +34,27 @@ if TYPE_CHECKING:
     from chaos.install.cache import Progress
     from chaos.processes.process import ProcessId
     from chaos.relay.cuts import Cut
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
 
 
 class Cluster(Protocol):
     """What every driver gives."""
 
-    run: RunDir
+    run: Run
     state: ClusterState
 
     @classmethod
     def deploy(
-        cls, run: RunDir, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, on_progress: Progress
+        cls, run: Run, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, on_progress: Progress
     ) -> Self:
         """Make the cluster of a run; it ends when `owner` is gone or after `deadline_s`, whichever is first."""
 
     @classmethod
-    def attach(cls, run: RunDir) -> Self:
+    def attach(cls, run: Run) -> Self:
         """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
 
     @staticmethod
-    def clear(run: RunDir) -> None:
+    def clear(run: Run) -> None:
         """Remove what a run left outside of its own processes, whatever became of it; called when those are gone."""
 
     @property

@@ -21,12 +21,12 @@ from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.processes.ports import HOST, free_ports, is_free
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import REAPER, find_marked
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 NEEDED_DISK_BYTES = 2**30
 
 
-def check_disk(run: RunDir) -> None:
+def check_disk(run: Run) -> None:
     """Raise `MachineError` if the run's data might not fit."""
     free = shutil.disk_usage(run.path).free
     if free < NEEDED_DISK_BYTES:
@@ -37,7 +37,7 @@ def check_disk(run: RunDir) -> None:
 
 
 @contextlib.contextmanager
-def all_or_nothing(run: RunDir) -> Iterator[None]:
+def all_or_nothing(run: Run) -> Iterator[None]:
     """Remove all that a deployment has started and written if it fails, or is interrupted."""
     try:
         yield
@@ -47,7 +47,7 @@ def all_or_nothing(run: RunDir) -> Iterator[None]:
         raise
 
 
-def start_reaper(run: RunDir, owner: ProcessId | None, deadline_s: float) -> Spawned:
+def start_reaper(run: Run, owner: ProcessId | None, deadline_s: float) -> Spawned:
     """Start the process that ends everything of the run if nobody else does; see `chaos.cluster.lifecycle.reaper`."""
     argv = [sys.executable, "-m", "chaos.cluster.lifecycle.reaper", str(run.path), "--deadline", str(deadline_s)]
     if owner is not None:
@@ -55,14 +55,14 @@ def start_reaper(run: RunDir, owner: ProcessId | None, deadline_s: float) -> Spa
     return spawn(argv, run=run, role=REAPER, owner=owner, log=log_of(run, REAPER))
 
 
-def check_reaper(run: RunDir, reaper: ProcessId) -> None:
+def check_reaper(run: Run, reaper: ProcessId) -> None:
     """Raise `ClusterError` if nobody watches over the run any more."""
     if not reaper.alive():
         raise ClusterError(f"the run's reaper ended too early; {run.logs / 'reaper.log'} says why")
 
 
 def lay_out(
-    run: RunDir,
+    run: Run,
     spec: ClusterSpec,
     release: Release,
     owner: ProcessId | None,
@@ -125,7 +125,7 @@ def _ports_of_other_runs() -> set[int]:
     found: set[int] = set()
     for run_dir in {m.run_dir for m in find_marked()}:
         with contextlib.suppress(RunDirError):  # a run that has not come so far, or whose directory was removed
-            other = state.load(RunDir(run_dir))
+            other = state.load(Run(run_dir))
             found |= {
                 port for b in other.brokers for port in (b.port, b.controller_port, *b.behind) if port is not None
             }

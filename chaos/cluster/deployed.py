@@ -9,19 +9,19 @@ from typing import Self
 from chaos.cluster import state
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.state import BrokerStatus, ClusterState
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 
 class Deployed:
     """The cluster of one run. Its methods may be called from several threads."""
 
-    def __init__(self, run: RunDir, found: ClusterState) -> None:
+    def __init__(self, run: Run, found: ClusterState) -> None:
         self.run = run
         self.state = found
         self._lock = threading.RLock()  # around the state and its file, never around a wait
 
     @classmethod
-    def attach(cls, run: RunDir) -> Self:
+    def attach(cls, run: Run) -> Self:
         """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
         return cls(run, state.load(run))
 

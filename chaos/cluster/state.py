@@ -12,7 +12,7 @@ from chaos.errors import ClusterError, RunDirError
 from chaos.kafka.access import Access
 from chaos.kafka.security import Security
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir, read_json, write_atomically
+from chaos.run.directory import Run, read_json, write_atomically
 
 DriverName = Literal["process", "docker", "attached"]
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
@@ -24,7 +24,7 @@ class ProcessState(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     pid: int
-    started: float  # see `chaos.processes.process.Identity`
+    started: float  # see `chaos.processes.process.ProcessId`
 
     @classmethod
     def of(cls, identity: ProcessId) -> ProcessState:
@@ -134,7 +134,7 @@ class ClusterState(BaseModel):
         write_atomically(path, self.model_dump_json(indent=2) + "\n")
 
 
-def load(run: RunDir) -> ClusterState:
+def load(run: Run) -> ClusterState:
     """Read `cluster.json`. Raises `RunDirError` if it is missing or damaged."""
     value = read_json(run.cluster, "cluster's state")
     try:

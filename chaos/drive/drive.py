@@ -22,7 +22,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.ledger import TableWriter, seal
 from chaos.relay.control import Proxy
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import EventLog
 from chaos.scenario import Consumer, Resolved
 from chaos.scenario.consumers import reads_committed
@@ -41,7 +41,7 @@ class Drive:
 
     def __init__(
         self,
-        run: RunDir,
+        run: Run,
         resolved: Resolved,
         cluster: Cluster,
         events: EventLog,

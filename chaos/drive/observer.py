@@ -16,7 +16,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.groups import GroupState
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.ledger import TableWriter
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import now_us
 
 METADATA_EVERY_S = 0.15
@@ -30,7 +30,7 @@ class Observer:
 
     def __init__(
         self,
-        run: RunDir,
+        run: Run,
         connect: Callable[[], Kafka],
         partitions: Sequence[str],
         groups: Sequence[str],

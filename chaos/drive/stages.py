@@ -27,7 +27,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.settings import as_text
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
-from chaos.run.directory import RunDir, new_run_id
+from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
 from chaos.scenario import Resolved, Scenario, Topic, find, load, read, resolve, save
 from chaos.scenario.load import SHIPPED, all_overrides
@@ -58,14 +58,14 @@ class Given:
         return load(find(self.scenario), overrides, variant)
 
 
-def prepare(given: Given, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> RunDir:
+def prepare(given: Given, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> Run:
     """Load and resolve a scenario, or one variant of it, and make its run directory; nothing is started."""
     path, loaded = find(given.scenario), given.load(variant)
     if loaded.variants:
         known = ", ".join(loaded.variants)
         raise UsageError(f"{given.scenario} has variants, and a run is of one of them: --variant {known}")
     check_owner(loaded, given.i_own_this_cluster)
-    run = RunDir.create(runs_dir, run_id or new_run_id(path.stem))
+    run = Run.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path)
     resolved = resolve(
@@ -87,7 +87,7 @@ def deadline_s(resolved: Resolved) -> float:
     return limits.drive + limits.drain + 2 * limits.clients + AUDIT_MARGIN_S
 
 
-def deploy(run: RunDir, events: EventLog, owner: ProcessId | None, lender: RunDir | None = None) -> Cluster:
+def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | None = None) -> Cluster:
     """Start the brokers, or borrow those of a lender, and make the topics. A failure leaves nothing running."""
     resolved = read(run)
     scenario = resolved.scenario
@@ -112,14 +112,14 @@ def deploy(run: RunDir, events: EventLog, owner: ProcessId | None, lender: RunDi
     return cluster
 
 
-def _note_java(run: RunDir, resolved: Resolved) -> None:
+def _note_java(run: Run, resolved: Resolved) -> None:
     """Put the Java that runs the brokers on record, where it is one of this machine."""
     if resolved.scenario.cluster.driver == "process":
         versions = {**resolved.versions, "java": find_java().build}
         save(run, resolved.model_copy(update={"versions": versions}))
 
 
-def _own(run: RunDir, resolved: Resolved, owner: ProcessId | None, events: EventLog) -> Cluster:
+def _own(run: Run, resolved: Resolved, owner: ProcessId | None, events: EventLog) -> Cluster:
     return driver_of(resolved.scenario.cluster.driver).deploy(
         run,
         cluster_spec(resolved),
@@ -129,7 +129,7 @@ def _own(run: RunDir, resolved: Resolved, owner: ProcessId | None, events: Event
     )
 
 
-def _lent(run: RunDir, resolved: Resolved, owner: ProcessId | None, lender: RunDir) -> Cluster:
+def _lent(run: Run, resolved: Resolved, owner: ProcessId | None, lender: Run) -> Cluster:
     cluster = attach(lender)
     lending.lend(cluster, run, owner, deadline_s(resolved))
     return cluster
@@ -162,13 +162,13 @@ def _existing(resolved: Resolved) -> Existing | None:
     return Existing(cluster.bootstrap, resolved.prefix, cluster.security, cluster.verbs, replicas, frozenset(named))
 
 
-def attach(run: RunDir) -> Cluster:
+def attach(run: Run) -> Cluster:
     """The cluster that was deployed for a run, or lent to it."""
     found = state.load(run)
     return driver_of(found.driver).attach(lending.home(run, found))
 
 
-def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
+def drive(run: Run, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
     """Run clients and faults against the deployed cluster, and seal the ledger.
 
     `before_load` is called when all clients are up, just before the first record is sent.
@@ -177,7 +177,7 @@ def drive(run: RunDir, events: EventLog, before_load: Callable[[], None] = lambd
         Drive(run, read(run), attach(run), events, before_load).run()
 
 
-def end_brokers(run: RunDir, events: EventLog) -> None:
+def end_brokers(run: Run, events: EventLog) -> None:
     """The final log has been read: end the brokers, so that the audit has the machine to itself; the rest goes on."""
     if lending.is_borrowed(run):
         return
@@ -188,7 +188,7 @@ def end_brokers(run: RunDir, events: EventLog) -> None:
             events.emit("problem", words=str(e))
 
 
-def destroy(run: RunDir, events: EventLog) -> None:
+def destroy(run: Run, events: EventLog) -> None:
     """End everything of the run; idempotent, and quiet where nothing was deployed."""
     with events.stage("destroy"):
         end_all(run.path)

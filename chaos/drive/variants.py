@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.drive import stages
-from chaos.run.directory import RunDir, make_folder, new_run_id, write_atomically
+from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
 from chaos.scenario import find
 from chaos.scenario.resolve import new_seed
 
@@ -22,8 +22,8 @@ from chaos.scenario.resolve import new_seed
 class Whole:
     """The run directory of an A/B scenario, and those of its sides by variant."""
 
-    run: RunDir
-    sides: dict[str, RunDir]
+    run: Run
+    sides: dict[str, Run]
 
 
 def of(given: stages.Given) -> list[str]:
@@ -36,7 +36,7 @@ def prepare(given: stages.Given, runs_dir: Path, run_id: str | None = None) -> W
     scenario = given.load()
     seed = given.seed if given.seed is not None else scenario.seed
     seeded = replace(given, seed=new_seed() if seed is None else seed)
-    run = RunDir(runs_dir.absolute() / (run_id or new_run_id(find(given.scenario).stem)))
+    run = Run(runs_dir.absolute() / (run_id or new_run_id(find(given.scenario).stem)))
     make_folder(run.path)
     sides = {
         name: stages.prepare(seeded, runs_dir=run.path, variant=name, run_id=side_id(run.run_id, name))
@@ -51,7 +51,7 @@ def side_id(run_id: str, variant: str) -> str:
     return f"{run_id}-{variant}"
 
 
-def index(run: RunDir, title: str, given: stages.Given, folders: dict[str, str]) -> None:
+def index(run: Run, title: str, given: stages.Given, folders: dict[str, str]) -> None:
     """Write down which directory is that of which variant, for who compares them."""
     kafka = f" --kafka {given.kafka}" if given.kafka else ""
     kafka += f" --client {given.client}" if given.client else ""

@@ -1,4 +1,4 @@
-"""Faults on the wire between clients and a broker: rules of the proxy, see `chaos.proxy`."""
+"""Faults on the wire between clients and a broker: rules of the proxy, see `chaos.relay`."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from chaos.gate import ranks
 from chaos.gate.baseline import Pair, notes
 from chaos.gate.matrix import Planned
 from chaos.gate.model import Gate, Times
-from chaos.gate.result import MARKS, Cell, Comparison, Machine, Mark, Named, Result, Run, Verdict
+from chaos.gate.result import MARKS, Cell, CellRun, Comparison, Machine, Mark, Named, Result, Verdict
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
 from chaos.incident.again import interval
 from chaos.run.events import now_us
@@ -39,7 +39,7 @@ class Judged:
     pairs: Sequence[Pair]
     stored: Result | None = None
 
-    def result(self, runs: Mapping[int, Sequence[Run]]) -> Result:
+    def result(self, runs: Mapping[int, Sequence[CellRun]]) -> Result:
         """The result, from the runs of each cell by its number; some or all of them may be missing."""
         plain = [self._cell(cell, list(runs.get(cell.number, []))) for cell in self.cells]
         comparisons = _judged_times(self.gate.time, list(self._measured(plain)))
@@ -71,7 +71,7 @@ class Judged:
         judged = {cell.number for cell in self.cells if self.gate.time.judges(cell.key.scenario)}
         return [pair for pair in self.pairs if pair.number in judged]
 
-    def _cell(self, planned: Planned, runs: list[Run]) -> Cell:
+    def _cell(self, planned: Planned, runs: list[CellRun]) -> Cell:
         told = [run for run in runs if run.conclusive]
         failed = sum(run.verdict == "fail" for run in told)
         low, high = interval(failed, len(told))
@@ -124,7 +124,7 @@ class Judged:
         return found
 
 
-def _integrity(gate: Gate, runs: list[Run], high: float) -> tuple[Verdict, str]:
+def _integrity(gate: Gate, runs: list[CellRun], high: float) -> tuple[Verdict, str]:
     """What the runs of a cell say of its records."""
     failed = [run for run in runs if run.verdict == "fail"]
     unsure = [run for run in runs if not run.conclusive]

@@ -54,7 +54,7 @@ class Time(_Data):
         return self.metric, self.scope, self.fault, self.stat
 
 
-class Run(_Data):
+class CellRun(_Data):
     """One run of a cell: the how-manieth, from 1, and what it showed. report and bundle: relative to `gate.json`."""
 
     n: int
@@ -89,7 +89,7 @@ class Cell(_Data):
     setup: str
     verdict: Verdict
     sentence: str
-    runs: list[Run]
+    runs: list[CellRun]
     failed: int
     told: int
     low: float

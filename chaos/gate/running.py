@@ -23,7 +23,7 @@ from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import USAGE, AftershockError, RunDirError
 from chaos.gate.matrix import Planned
 from chaos.gate.model import Gate
-from chaos.gate.result import Run, Time
+from chaos.gate.result import CellRun, Time
 from chaos.history.entries import entry
 from chaos.history.trends import SHOWN
 from chaos.incident.again import seeds
@@ -31,7 +31,7 @@ from chaos.incident.bundle import SUFFIX, pack
 from chaos.incident.facts import versions
 from chaos.incident.lab import Trial
 from chaos.incident.subject import Subject
-from chaos.run.directory import RunDir, write_atomically
+from chaos.run.directory import Run, write_atomically
 from chaos.scenario import read
 
 KEPT, BUNDLES = "runs.d", "bundles"
@@ -87,18 +87,18 @@ class Kept:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def runs(self, cell: Planned) -> list[Run]:
+    def runs(self, cell: Planned) -> list[CellRun]:
         """Those of a cell, by their number. Raises `RunDirError` if they cannot be read."""
         path = self._file(cell)
         if not path.exists():
             return []
         try:
-            found = [Run.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            found = [CellRun.model_validate_json(line) for line in path.read_text(encoding="utf-8").splitlines()]
         except (ValidationError, UnicodeDecodeError):
             raise RunDirError(f"{path} is damaged, or of another version; run the gate anew") from None
         return sorted(found, key=lambda run: run.n)
 
-    def keep(self, cell: Planned, run: Run) -> Run:
+    def keep(self, cell: Planned, run: CellRun) -> CellRun:
         """Add one, or put it in the place of the one that has its number."""
         path = self._file(cell)
         path.parent.mkdir(exist_ok=True)
@@ -122,7 +122,7 @@ def due(cells: Sequence[Planned], gate: Gate, seed: int, kept: Kept) -> list[Due
     return found
 
 
-def run(lab: Laboratory, due: Sequence[Due], kept: Kept) -> Iterator[tuple[Due, Run]]:
+def run(lab: Laboratory, due: Sequence[Due], kept: Kept) -> Iterator[tuple[Due, CellRun]]:
     """Run what is due, and keep it. A run is judged while the next one is driven.
 
     A cell that cannot be run at all is inconclusive with the reason, and not tried again; the others go on.
@@ -145,7 +145,7 @@ def run(lab: Laboratory, due: Sequence[Due], kept: Kept) -> Iterator[tuple[Due, 
                     raise
                 impossible.add(one.cell.number)
                 words = f"It cannot be run: {e}"
-                nothing = Run(n=one.n, seed=one.seed, verdict="inconclusive", sentence=words, ran=False)
+                nothing = CellRun(n=one.n, seed=one.seed, verdict="inconclusive", sentence=words, ran=False)
                 yield one, kept.keep(one.cell, nothing)
                 continue
             done, before = before, (one, now)
@@ -159,7 +159,7 @@ def run(lab: Laboratory, due: Sequence[Due], kept: Kept) -> Iterator[tuple[Due, 
         yield before[0], _keep(*before, kept)
 
 
-def _keep(due: Due, driven: Driven, kept: Kept) -> Run:
+def _keep(due: Due, driven: Driven, kept: Kept) -> CellRun:
     found = seen(due, driven.trial(), kept.folder)
     first = not any(run.bundle for run in kept.runs(due.cell))
     if found.verdict == "fail" and first:
@@ -172,15 +172,15 @@ def bundle(folder: Path, run_id: str) -> str:
     (folder / BUNDLES).mkdir(exist_ok=True)
     place = f"{BUNDLES}/{run_id}{SUFFIX}"
     try:
-        pack(RunDir(folder / run_id), folder / place)
+        pack(Run(folder / run_id), folder / place)
     except AftershockError:
         return ""
     return place
 
 
-def seen(due: Due, trial: Trial, folder: Path) -> Run:
+def seen(due: Due, trial: Trial, folder: Path) -> CellRun:
     """What is kept of a run. One whose clients or brokers were not those of its cell proves nothing of it."""
-    found = Run(
+    found = CellRun(
         n=due.n,
         seed=trial.seed,
         verdict=trial.seen.verdict if trial.seen.verdict in ("pass", "fail") else "inconclusive",

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
-from chaos.run.directory import RunDir, read_json
+from chaos.run.directory import Run, read_json
 from chaos.run.events import read_events, stages_broken_off
 from chaos.scenario import Resolved, read
 
@@ -86,7 +86,7 @@ class _Result(BaseModel):
     metrics: list[_Metric] = []
 
 
-def entry(run: RunDir) -> Entry:
+def entry(run: Run) -> Entry:
     """What is kept of a run that was judged. Raises `RunDirError` where there is nothing that can be read."""
     try:
         result = _Result.model_validate(read_json(run.result, "result"))
@@ -121,7 +121,7 @@ def entry(run: RunDir) -> Entry:
     )
 
 
-def broken_off(run: RunDir) -> Entry | None:
+def broken_off(run: Run) -> Entry | None:
     """What is kept of a run that has no result: an inconclusive one, with what broke off; None if it never began.
 
     If it is judged later on, it is the same run by its key. Raises `RunDirError` where it cannot be read.
@@ -155,12 +155,12 @@ def broken_off(run: RunDir) -> Entry | None:
     )
 
 
-def found_in(folder: Path) -> Iterator[RunDir]:
+def found_in(folder: Path) -> Iterator[Run]:
     """The run directories with a result in a folder, or the folder itself if it is one; by path."""
     for depth in range(_DEEPEST + 1):
         for path in sorted(folder.glob("/".join(["*"] * depth + ["result.json"]))):
             if (path.parent / "resolved.json").is_file():  # else the whole of an A/B run: its sides are what was run
-                yield RunDir(path.parent.absolute())
+                yield Run(path.parent.absolute())
 
 
 def setup(resolved: Resolved) -> str:

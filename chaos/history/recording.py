@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chaos.errors import AftershockError
 from chaos.history.entries import Entry, broken_off, entry
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 VARIABLE = "AFTERSHOCK_HISTORY"
 OFF = "off"
@@ -22,7 +22,7 @@ def url_for(runs_dir: Path, given: str | None = None) -> str:
     return given or os.environ.get(VARIABLE) or default_url(runs_dir)
 
 
-def record(runs: Iterable[RunDir], runs_dir: Path, say: Callable[[str], None]) -> None:
+def record(runs: Iterable[Run], runs_dir: Path, say: Callable[[str], None]) -> None:
     """Record runs; those that broke off before their verdict are inconclusive. Trouble is one line to `say`.
 
     runs_dir: the folder in which the runs were made, for the history's own file.
@@ -38,7 +38,7 @@ def record(runs: Iterable[RunDir], runs_dir: Path, say: Callable[[str], None]) -
         )
 
 
-def add(runs: Iterable[RunDir], url: str) -> Counter[str]:
+def add(runs: Iterable[Run], url: str) -> Counter[str]:
     """Record runs, and count what came of it: added, unchanged, judged anew. Raises `HistoryError`, `RunDirError`."""
     from chaos.history.store import Store
 
@@ -47,5 +47,5 @@ def add(runs: Iterable[RunDir], url: str) -> Counter[str]:
     return Counter(store.add(one) for one in kept if one is not None)
 
 
-def _of(run: RunDir) -> Entry | None:
+def _of(run: Run) -> Entry | None:
     return entry(run) if run.result.exists() else broken_off(run)

@@ -66,7 +66,7 @@ Mark = Literal["steady", "slower", "regression", "too few runs", "not measured",
 VerdictMark = Literal["pass", "regression", "unsteady", "too few runs"]
 
 
-class Run(BaseModel):
+class TrendRun(BaseModel):
     """One run of a trend."""
 
     run_id: str
@@ -102,7 +102,7 @@ class Trend(BaseModel):
     variant: str
     setup: str
     title: str
-    runs: list[Run]
+    runs: list[TrendRun]
     mark: VerdictMark
     words: str
     times: list[TimeTrend]
@@ -168,7 +168,10 @@ def _trend(entries: list[Entry], limit: int) -> Trend:
         variant=last.variant,
         setup=last.setup,
         title=last.title,
-        runs=[Run.model_validate({name: getattr(e, name) for name in Run.model_fields}) for e in entries[-limit:]],
+        runs=[
+            TrendRun.model_validate({name: getattr(e, name) for name in TrendRun.model_fields})
+            for e in entries[-limit:]
+        ],
         mark=mark,
         words=words,
         times=list(_times(entries, limit)),

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.facts import versions
 from chaos.incident.outcome import Seen
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, read
 
 SUFFIX = ".aftershock.tar.gz"
@@ -87,7 +87,7 @@ class Bundle:
     resolved: Resolved
 
 
-def pack(run: RunDir, out: Path) -> Manifest:
+def pack(run: Run, out: Path) -> Manifest:
     """Write the bundle of a run. Raises `UsageError` where it cannot be written; then nothing is left there."""
     resolved = read(run)
     paths = {path.relative_to(run.path).as_posix(): path for path in _files(run)}
@@ -113,7 +113,7 @@ def pack(run: RunDir, out: Path) -> Manifest:
     return manifest
 
 
-def _files(run: RunDir) -> Iterator[Path]:
+def _files(run: Run) -> Iterator[Path]:
     for path in sorted(run.path.rglob("*")):
         top = path.relative_to(run.path).parts[0]
         if path.is_file() and not path.is_symlink() and top not in _LEFT_OUT and not path.name.startswith("."):
@@ -138,7 +138,7 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
     return member
 
 
-def _missing(run: RunDir, paths: dict[str, Path]) -> list[str]:
+def _missing(run: Run, paths: dict[str, Path]) -> list[str]:
     found = [f"{name}: {why}" for name, why in EXPECTED.items() if not (run.path / name).exists()]
     if run.cluster.exists() and not any(name.startswith("logs/broker-") for name in paths):
         found.append("logs/broker-N.log: the brokers were another run's, or none of this machine; their logs are there")
@@ -167,10 +167,10 @@ def open_bundle(path: Path) -> Bundle:
     return Bundle(path, manifest, resolved)
 
 
-def unpack(path: Path, runs_dir: Path) -> RunDir:
+def unpack(path: Path, runs_dir: Path) -> Run:
     """Make the run directory of a bundle again. Raises as `open_bundle`; nothing is left behind then."""
     manifest = open_bundle(path).manifest  # before anything is written
-    run = RunDir.create(runs_dir, manifest.run_id)
+    run = Run.create(runs_dir, manifest.run_id)
     for name, data, _ in _members(path, set(manifest.files)):
         target = run.path / name
         target.parent.mkdir(parents=True, exist_ok=True)

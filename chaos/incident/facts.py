@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved
 
 _OF_CLIENTS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}
 
 
-def versions(run: RunDir, resolved: Resolved) -> dict[str, str]:
+def versions(run: Run, resolved: Resolved) -> dict[str, str]:
     """What was resolved, and over it what the clients said when they started: that is what ran."""
     told: dict[str, set[str]] = {}
     for detail in _started(run):
@@ -26,14 +26,14 @@ def versions(run: RunDir, resolved: Resolved) -> dict[str, str]:
     return {**resolved.versions, **{name: ", ".join(sorted(found)) for name, found in told.items()}}
 
 
-def _started(run: RunDir) -> Iterator[dict[str, object]]:
+def _started(run: Run) -> Iterator[dict[str, object]]:
     for rows in _lifecycle(run):
         for event, detail in zip(rows.column("event").to_pylist(), rows.column("detail").to_pylist(), strict=True):
             if event == "started":
                 yield json.loads(detail)
 
 
-def _lifecycle(run: RunDir) -> Iterator[pa.Table]:
+def _lifecycle(run: Run) -> Iterator[pa.Table]:
     """The table as it is: sealed, or what its writers left of a drive that broke off."""
     sealed = sorted((run.ledger / "lifecycle.parquet").glob("*.parquet"))
     for path in sealed:

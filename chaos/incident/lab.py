@@ -18,7 +18,7 @@ from chaos.incident.subject import Subject, dump, raw_of
 from chaos.lab import turn
 from chaos.lab.judge import Judge
 from chaos.lab.lender import Lender
-from chaos.run.directory import RunDir, make_folder, new_run_id, write_atomically
+from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
 from chaos.run.events import Event, EventLog
 from chaos.scenario import read
 
@@ -40,7 +40,7 @@ class Told(Protocol):
 class Trial:
     """One run and what it showed; `seconds` until its log was read."""
 
-    run: RunDir
+    run: Run
     seed: int
     seen: Seen
     seconds: float
@@ -50,7 +50,7 @@ class Trial:
 class Pending:
     """A run that was driven; its verdict comes when the judge is there."""
 
-    run: RunDir
+    run: Run
     seed: int
     turn: turn.Turn
 
@@ -81,7 +81,7 @@ class Lab:
         self.folder, self.told, self.runs, self._owned = folder, told, 0, owned
         self._lender = Lender(folder)
         self._judge: Judge | None = None
-        self._now: RunDir | None = None
+        self._now: Run | None = None
 
     def __enter__(self) -> Lab:
         return self
@@ -119,7 +119,7 @@ class Lab:
         return Pending(run, resolved.seed, taken)
 
 
-def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None, owned: bool = False) -> RunDir:
+def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None, owned: bool = False) -> Run:
     """The run directory of a subject, with its scenario as a file beside it, so that its own command makes it again."""
     file = folder / f"{run_id}.yaml"
     write_atomically(file, dump(raw_of(subject.scenario)))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from chaos.anomalies import ANOMALIES
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, RunDirError, UsageError
-from chaos.run.directory import RunDir, read_json
+from chaos.run.directory import Run, read_json
 from chaos.scenario.expect import Expect
 
 CODES = {"pass": PASS, "fail": FAIL}
@@ -23,7 +23,7 @@ class Seen(BaseModel):
     anomalies: dict[str, int]
 
     @classmethod
-    def of(cls, run: RunDir) -> Seen:
+    def of(cls, run: Run) -> Seen:
         """What a run's `result.json` says. Raises `RunDirError` if there is none, or it is not one."""
         result: Any = read_json(run.result, "result")
         try:

@@ -16,7 +16,7 @@ from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle
 from chaos.incident.facts import versions
 from chaos.incident.outcome import Seen
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario, find, load, parse, read
 
 Raw = dict[str, Any]
@@ -66,7 +66,7 @@ def _of_bundle(given: str, path: Path) -> Subject:
 def _of_run(given: str, path: Path) -> Subject:
     if (path / "comparison.json").is_file():
         raise UsageError(f"{given} is an A/B run; name one of its sides, a directory below it")
-    run = RunDir.open(path)
+    run = Run.open(path)
     resolved = read(run)
     return _resolved(given, resolved, Seen.of(run) if run.result.exists() else None, versions(run, resolved))
 

@@ -11,14 +11,14 @@ from types import TracebackType
 from chaos.errors import INCONCLUSIVE
 from chaos.lab import judge_process
 from chaos.processes.process_table import end_run
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 
 @dataclass
 class Judging:
     """One run in the judge's hands. `read`: its log was read back, or never will be; `done`: the code is known."""
 
-    run: RunDir
+    run: Run
     read: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
     code: int = INCONCLUSIVE
@@ -29,7 +29,7 @@ class Judge:
 
     def __init__(self, folder: Path) -> None:
         """folder: where its log goes, as `judge-<how-manieth>`: each is of a home of its own, by which it is ended."""
-        self._home = RunDir.create_numbered(folder, "judge-")
+        self._home = Run.create_numbered(folder, "judge-")
         self._waiting: deque[Judging] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
@@ -47,7 +47,7 @@ class Judge:
         """Return when it has started, so that its start does not disturb what is measured; also if it died."""
         self._ready.wait()
 
-    def take(self, run: RunDir) -> Judging:
+    def take(self, run: Run) -> Judging:
         """Put a run that was driven into its hands."""
         one = Judging(run)
         with self._lock:

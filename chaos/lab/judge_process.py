@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterator
 
 from chaos.processes.process import ProcessId, spawn
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import Event
 
 LOG = "checks.log"
 
 
-def start(run: RunDir, *argv: str) -> subprocess.Popen[bytes]:
+def start(run: Run, *argv: str) -> subprocess.Popen[bytes]:
     """Start it with these arguments, as a process of this run or catalogue, with its log there. Raises `OSError`."""
     run.logs.mkdir(parents=True, exist_ok=True)
     return spawn(

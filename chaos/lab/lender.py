@@ -12,7 +12,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.drive import stages
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved
 
 LENDER_S = 12 * 3600.0
@@ -24,18 +24,18 @@ class Lender:
 
     def __init__(self, folder: Path, number: int = 1) -> None:
         self._folder, self._number = folder, number
-        self._home: RunDir | None = None
+        self._home: Run | None = None
         self.spec: ClusterSpec | None = None
         """What the cluster that there is now is; None without one."""
 
-    def cluster(self, resolved: Resolved, say: Callable[[str], None]) -> RunDir | None:
+    def cluster(self, resolved: Resolved, say: Callable[[str], None]) -> Run | None:
         """The home of a cluster that a run can have, started if need be; None where the run brings its own."""
         spec, driver = stages.cluster_spec(resolved), resolved.scenario.cluster.driver
         if driver != "process":
             return None
         if self._home is None or self.spec != spec:
             self.end()
-            self._home = RunDir.create_numbered(self._folder, f"cluster-{self._number}-")
+            self._home = Run.create_numbered(self._folder, f"cluster-{self._number}-")
             self.spec = spec
             try:
                 driver_of(driver).deploy(self._home, spec, ProcessId.current(), LENDER_S, say)

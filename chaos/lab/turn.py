@@ -10,7 +10,7 @@ from chaos.errors import USAGE, AftershockError
 from chaos.lab.judge import Judge, Judging
 from chaos.lab.lender import Lender
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import EventLog
 from chaos.scenario import Resolved
 
@@ -24,7 +24,7 @@ class Turn:
     trouble: str
 
 
-def take(run: RunDir, resolved: Resolved, lender: Lender, judge: Judge, events: EventLog) -> Turn:
+def take(run: Run, resolved: Resolved, lender: Lender, judge: Judge, events: EventLog) -> Turn:
     """Drive a run that was prepared. One that broke off is judged by what it recorded.
 
     Raises an `AftershockError` with exit code 2 where input or machine do not allow the run at all.

@@ -30,7 +30,7 @@ from chaos.errors import ClusterError
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
 
 RUN, RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN", "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_ROLE", "AFTERSHOCK_OWNER"
 PIDS = "AFTERSHOCK_PIDS"
@@ -129,7 +129,7 @@ class Spawned:
     identity: ProcessId
 
 
-def marks_of(run: RunDir, role: str, owner: ProcessId | None) -> dict[str, str]:
+def marks_of(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
     """The marks of something that belongs to a run, as environment variables."""
     return {
         RUN: run.run_id,
@@ -151,7 +151,7 @@ def pid_namespace() -> str:
 def spawn(
     argv: Sequence[str],
     *,
-    run: RunDir,
+    run: Run,
     role: str,
     owner: ProcessId | None,
     log: Path | None,

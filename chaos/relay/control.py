@@ -16,7 +16,7 @@ from chaos.errors import ClusterError, WaitTimeout
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.relay.cuts import LISTENERS, Cut, Listener
 from chaos.relay.rules import ADDRESSES, SOCKET, SWITCH_ADDRESSES, SWITCH_SOCKET, Rule
-from chaos.run.directory import RunDir, read_json
+from chaos.run.directory import Run, read_json
 from chaos.wait import wait_until
 
 ROLE, SWITCH_ROLE = "proxy", "switch"
@@ -29,12 +29,12 @@ Places = Mapping[int, Mapping[Listener, tuple[str, int]]]
 """Of each broker, where its listeners are."""
 
 
-def start(run: RunDir, brokers: Addresses, owner: ProcessId | None) -> None:
+def start(run: Run, brokers: Addresses, owner: ProcessId | None) -> None:
     """Start the proxy of a run in front of these brokers. Raises `ClusterError`."""
     _start(run, ROLE, ["chaos.relay.server", str(run.path), json.dumps(brokers)], (SOCKET, ADDRESSES), owner)
 
 
-def start_switch(run: RunDir, brokers: Places, owner: ProcessId | None) -> tuple[Spawned, Places]:
+def start_switch(run: Run, brokers: Places, owner: ProcessId | None) -> tuple[Spawned, Places]:
     """Start the switch of a cluster, for brokers that will listen there; where it stands for them. `ClusterError`."""
     argv = ["chaos.relay.switch", str(run.path), json.dumps(brokers)]
     spawned = _start(run, SWITCH_ROLE, argv, (SWITCH_SOCKET, SWITCH_ADDRESSES), owner)
@@ -42,7 +42,7 @@ def start_switch(run: RunDir, brokers: Places, owner: ProcessId | None) -> tuple
     return spawned, {int(b): {name: (of[name][0], of[name][1]) for name in LISTENERS} for b, of in raw.items()}
 
 
-def _start(run: RunDir, role: str, argv: list[str], files: tuple[str, str], owner: ProcessId | None) -> Spawned:
+def _start(run: Run, role: str, argv: list[str], files: tuple[str, str], owner: ProcessId | None) -> Spawned:
     for name in files:
         (run.path / name).unlink(missing_ok=True)
     log = run.logs / f"{role}.log"
@@ -66,7 +66,7 @@ class Control:
     role: ClassVar[str]
     socket_name: ClassVar[str]
 
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, run: Run) -> None:
         """Connect to what some process started for this run. Raises `ClusterError`."""
         self._log = run.logs / f"{self.role}.log"
         self._lock = threading.Lock()
@@ -135,13 +135,13 @@ class Proxy(Control):
 
     role, socket_name = ROLE, SOCKET
 
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, run: Run) -> None:
         raw: Any = read_json(run.path / ADDRESSES, "wire proxy's addresses")
         self._addresses = {int(broker): (host, port) for broker, (host, port) in raw.items()}
         super().__init__(run)
 
     @classmethod
-    def attach(cls, run: RunDir) -> Self:
+    def attach(cls, run: Run) -> Self:
         """Connect to the proxy that some process started for this run. Raises `ClusterError`, `RunDirError`."""
         return cls(run)
 

@@ -32,20 +32,20 @@ def new_run_id(scenario: str) -> str:
 
 
 @dataclass(frozen=True)
-class RunDir:
+class Run:
     """Paths of one run. Creating the object touches nothing; `create` and `open` do."""
 
     path: Path
 
     @classmethod
-    def create(cls, runs_dir: Path, run_id: str) -> RunDir:
+    def create(cls, runs_dir: Path, run_id: str) -> Run:
         """Make the directory of a new run; an existing one is refused, a run is never overwritten."""
         run = cls(runs_dir.absolute() / run_id)
         make_folder(run.path, run.logs, run.ledger)
         return run
 
     @classmethod
-    def create_numbered(cls, folder: Path, prefix: str) -> RunDir:
+    def create_numbered(cls, folder: Path, prefix: str) -> Run:
         """Make `<prefix><number>`, the first that is free: the folder may be used again, or by several at once."""
         number = 1
         while True:
@@ -57,7 +57,7 @@ class RunDir:
             number += 1
 
     @classmethod
-    def open(cls, path: Path) -> RunDir:
+    def open(cls, path: Path) -> Run:
         """Open the directory of an earlier run, refusing what is not one."""
         run = cls(path.absolute())
         if not run.path.is_dir():

@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 Event = dict[str, Any]
 
@@ -29,7 +29,7 @@ def now_us() -> int:
 class EventLog:
     """Appends events to a run's `events.jsonl` and hands them to a listener in this process."""
 
-    def __init__(self, run: RunDir, listener: Callable[[Event], None] | None = None) -> None:
+    def __init__(self, run: Run, listener: Callable[[Event], None] | None = None) -> None:
         self._path = run.events
         self._listener = listener
 
@@ -60,7 +60,7 @@ class EventLog:
         self.emit("stage", stage=name, state="end", seconds=round(time.monotonic() - began, 3))
 
 
-def read_events(run: RunDir) -> list[Event]:
+def read_events(run: Run) -> list[Event]:
     """All whole events of a run; a torn last line is left out."""
     if not run.events.exists():
         return []

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from chaos import __version__
 from chaos.errors import RunDirError, UsageError
-from chaos.run.directory import RunDir, read_json, write_atomically
+from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.faults import hits_brokers
 from chaos.scenario.model import Scenario
 from chaos.scenario.prefix import new_prefix, prefixed
@@ -116,12 +116,12 @@ def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:
         )
 
 
-def save(run: RunDir, resolved: Resolved) -> None:
+def save(run: Run, resolved: Resolved) -> None:
     """Write `resolved.json`."""
     write_atomically(run.resolved, resolved.model_dump_json(indent=1))
 
 
-def read(run: RunDir) -> Resolved:
+def read(run: Run) -> Resolved:
     """Read `resolved.json` back."""
     raw = read_json(run.resolved, "resolved scenario")
     try:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from chaos.errors import RunDirError
 from chaos.ledger import TABLES, Seal, SealedTable, read_seal
 from chaos.ledger.schemas import LOG, LOG_RANGE
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from checks.audit.large.columns import check_schema
 from checks.spark.remote import LARGE, Mirror
 
@@ -40,7 +40,7 @@ class Ledger:
     seal: Seal | None = None
 
 
-def load(run: RunDir) -> Ledger:
+def load(run: Run) -> Ledger:
     """The ledger of a run. Raises `RunDirError` naming table, file and column for anything that does not fit."""
     seal = read_seal(run.ledger)
     small, rows, files = {}, {}, {}
@@ -96,7 +96,7 @@ def _read(paths: list[Path], schema: pa.Schema) -> pa.Table:
     return table
 
 
-def _load_log(run: RunDir) -> tuple[int, list[str]]:
+def _load_log(run: Run) -> tuple[int, list[str]]:
     """Rows (0 where they are to be counted yet) and parts of the log."""
     folder = run.ledger / "log"
     if not folder.is_dir():

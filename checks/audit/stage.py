@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario
 from checks.audit import curves, groups, starts, times, totals
 from checks.audit.context import Context
@@ -47,7 +47,7 @@ from checks.audit.tables import AUDIT_TABLES, write_tables
 from checks.spark.session import tuned
 
 
-def audit(spark: SparkSession, run: RunDir, resolved: Resolved) -> None:
+def audit(spark: SparkSession, run: Run, resolved: Resolved) -> None:
     """Derive every table of `audit/` (see `tables`) from the sealed ledger and the log that was read back.
 
     Raises `RunDirError` if the ledger is missing, damaged or of another version. Replaces an earlier audit as a whole.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from checks.expectations.seen import Seen, unseen
 from checks.expectations.words import listed
 from checks.verdict.audit_rows import json_object, ledger_rows
 
 
-def clients_that_reported(run: RunDir, entry: str, words: str) -> Seen:
+def clients_that_reported(run: Run, entry: str, words: str) -> Seen:
     """How many clients of an entry reported an error with these words, however often each did."""
     rows = ledger_rows(run, "lifecycle", ["client", "event", "detail"])
     mine = [r for r in rows if str(r["client"]).rpartition("/")[0] == entry]

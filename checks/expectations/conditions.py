@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from chaos.errors import RunDirError
 from chaos.ledger import Seal, read_seal
 from chaos.ledger.writer import SUFFIX
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.stage_times import DRIVING, notes
 from chaos.scenario import Resolved
@@ -26,7 +26,7 @@ AUDIT_AGAIN = "audit the run again, and report it if it stays"
 class Conditions:
     """The conditions of one run; `seen` gives what was seen of a term."""
 
-    def __init__(self, run: RunDir, resolved: Resolved) -> None:
+    def __init__(self, run: Run, resolved: Resolved) -> None:
         self._run, self._scenario = run, resolved.scenario
         self._events = read_events(run)
         self._faults = {f.name: f for f in fault_outcomes(run, resolved)}

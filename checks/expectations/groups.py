@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.scenario import Resolved
 from checks.expectations.seen import Seen, unseen
@@ -14,7 +14,7 @@ from checks.verdict.audit_rows import ledger_rows
 Window = tuple[int, int]
 
 
-def members_at_most(run: RunDir, group: str) -> Seen:
+def members_at_most(run: Run, group: str) -> Seen:
     """The most members that the observer ever saw at once."""
     rows = ledger_rows(run, "cluster", ["entity", "key", "value"])
     sizes = [_size(r["value"]) for r in rows if r["entity"] == f"group:{group}" and r["key"] == "members"]
@@ -28,7 +28,7 @@ def members_at_most(run: RunDir, group: str) -> Seen:
     return Seen(max(known), f"{max(known):,}", f"over {len(known):,} observed changes")
 
 
-def rebalances(run: RunDir, resolved: Resolved, group: str) -> Seen:
+def rebalances(run: Run, resolved: Resolved, group: str) -> Seen:
     """Generations that came after all clients were up, when the group had formed, and before the clients were stopped.
 
     Generations are counted by their numbers, so one that no member lived to see counts too. One in which nothing was
@@ -67,7 +67,7 @@ def _generation_at_stop(after: list[dict[str, Any]]) -> int:
     return min((r["generation"] for r in first.values() if r["event"] != "assigned"), default=0)
 
 
-def _load_window(run: RunDir) -> Window:
+def _load_window(run: Run) -> Window:
     """From the moment that all clients were up to the order to stop; all of the run where either is not on record."""
     begins = {
         e["stage"]: e["at_us"] for e in read_events(run) if e.get("kind") == "stage" and e.get("state") == "begin"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved
 from checks.expectations.clients import clients_that_reported
 from checks.expectations.conditions import Conditions
@@ -38,7 +38,7 @@ class _Total:
 class Measure:
     """The numbers of one run; `seen` gives a term's."""
 
-    def __init__(self, run: RunDir, resolved: Resolved) -> None:
+    def __init__(self, run: Run, resolved: Resolved) -> None:
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
         self._conditions = Conditions(run, resolved)
         self._summary = audit_rows(run, "summary")

@@ -17,7 +17,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read when the package is importe
 
 import great_expectations as gx
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import Expectation
 from chaos.scenario import Resolved
 from checks.expectations.classes import CLASSES
@@ -36,7 +36,7 @@ def suite_for(resolved: Resolved) -> gx.ExpectationSuite:
     return gx.ExpectationSuite(name=SUITE, expectations=[_rule(term) for term in terms(resolved)])
 
 
-def validate(spark: Any, run: RunDir, resolved: Resolved) -> list[Expectation]:
+def validate(spark: Any, run: Run, resolved: Resolved) -> list[Expectation]:
     """Run the suite over the run's numbers, write the GX project with its Data Docs, and judge each term."""
     measure = Measure(run, resolved)
     agreed = [(term, measure.seen(term)) for term in terms(resolved)]
@@ -66,7 +66,7 @@ def _one_row(spark: Any, agreed: Iterable[tuple[Term, Seen]]) -> Any:
     return spark.createDataFrame([tuple(values.values())], schema).coalesce(1)
 
 
-def _run_suite(run: RunDir, suite: gx.ExpectationSuite, frame: Any) -> dict[str, Outcome]:
+def _run_suite(run: Run, suite: gx.ExpectationSuite, frame: Any) -> dict[str, Outcome]:
     """Run it in a GX project of the run's own, made anew, and return each column's outcome."""
     shutil.rmtree(run.gx, ignore_errors=True)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)

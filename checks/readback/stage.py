@@ -28,7 +28,7 @@ from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved
 from checks.readback.source import ROWS_PER_FILE, Stretch, read
 from checks.spark.master import is_here
@@ -39,7 +39,7 @@ SMALL = 200_000
 TASKS_PER_CORE = 4
 
 
-def read_back(spark: SparkSession, run: RunDir, resolved: Resolved, bootstrap: str) -> None:
+def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str) -> None:
     """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`.
 
     The range is asked for first and then read, so rows and range agree; what lies in it and could not be found is a gap

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import Result
 from checks.report.terminal import render
 
 
 def main(run_dir: str) -> None:
     """Print the result."""
-    render(Result.model_validate_json(RunDir(Path(run_dir)).result.read_bytes()), Console())
+    render(Result.model_validate_json(Run(Path(run_dir)).result.read_bytes()), Console())
 
 
 if __name__ == "__main__":

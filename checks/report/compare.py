@@ -12,14 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.errors import AftershockError
-from chaos.run.directory import RunDir, write_atomically
+from chaos.run.directory import Run, write_atomically
 from checks.report.html import PAGE, environment
 from checks.report.terminal import SIGNS, STYLES
 from checks.report.words import Clock
 from checks.verdict.comparison import Comparison, compare
 
 
-def write(run: RunDir) -> Comparison:
+def write(run: Run) -> Comparison:
     """Write `result.json`, `report.html` and `junit.xml` of the whole, and return what is in them."""
     found = compare(run)
     write_atomically(run.result, found.model_dump_json(indent=1))
@@ -34,7 +34,7 @@ def page(found: Comparison) -> str:
     return environment(Clock(0)).get_template("compare.html.j2").render(c=found, style=style)
 
 
-def _junit(run: RunDir, found: Comparison) -> str:
+def _junit(run: Run, found: Comparison) -> str:
     """The test suites of all variants in one file, each under the name of its variant."""
     suites = ET.Element("testsuites")
     for side in found.sides:
@@ -67,7 +67,7 @@ def show(found: Comparison, console: Console) -> None:
 def main(run_dir: str, *flags: str) -> int:
     """Write and print it."""
     try:
-        found = write(RunDir(Path(run_dir).absolute()))
+        found = write(Run(Path(run_dir).absolute()))
     except AftershockError as e:
         sys.stderr.write(f"{e}\n")
         return e.exit_code

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.run.directory import RunDir, write_atomically
+from chaos.run.directory import Run, write_atomically
 from chaos.run.result import Result
 from chaos.scenario import Resolved
 from checks.report import words
@@ -35,13 +35,13 @@ PAGE = Path(__file__).parent / "page"
 """Templates, style and scripts of the page."""
 
 
-def write_report(run: RunDir, result: Result, resolved: Resolved) -> Path:
+def write_report(run: Run, result: Result, resolved: Resolved) -> Path:
     """Write `report.html` from the result and whatever tables the run left, and return its path."""
     write_atomically(run.report, render(run, result, resolved))
     return run.report
 
 
-def render(run: RunDir, result: Result, resolved: Resolved) -> str:
+def render(run: Run, result: Result, resolved: Resolved) -> str:
     """The page as text."""
     tables, clock = read_tables(run), Clock(result.began_us)
     groups, more_groups = mechanisms(result, tables.anomalies)
@@ -101,7 +101,7 @@ def environment(clock: Clock) -> Environment:
     return made
 
 
-def _data_docs(run: RunDir) -> str:
+def _data_docs(run: Run) -> str:
     """Where Great Expectations put its pages, relative to the report; empty if it did not."""
     found = sorted(run.gx.glob("**/index.html"), key=lambda path: len(path.parts)) if run.gx.is_dir() else []
     return str(found[0].relative_to(run.path)) if found else ""

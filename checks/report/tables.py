@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 Row = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Tables:
         return [f"Not written: {', '.join(self.unwritten)}"] * bool(self.unwritten) + self.unreadable
 
 
-def read_tables(run: RunDir) -> Tables:
+def read_tables(run: Run) -> Tables:
     """Read every table that is there."""
     places = {name: (run.audit / name, f"audit/{name}", columns) for name, columns in AUDIT.items()}
     places |= {

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from chaos.history.trends import DEVIATIONS, MARGIN, Mark, Run, TimeTrend, Trend, Trends, VerdictMark, untold
+from chaos.history.trends import DEVIATIONS, MARGIN, Mark, TimeTrend, Trend, TrendRun, Trends, VerdictMark, untold
 from chaos.run.directory import write_atomically
 from checks.report.html import PAGE, environment
 from checks.report.words import Clock, duration
@@ -54,7 +54,7 @@ class Shown:
 
     trend: Trend
     state: str
-    runs: list[tuple[Run, str]]
+    runs: list[tuple[TrendRun, str]]
     told: list[Line]
     rest: list[Line]
 
@@ -101,7 +101,7 @@ def _what(time: TimeTrend) -> str:
     return f"{time.scope}{after}"
 
 
-def _link(run: Run, folder: Path) -> str:
+def _link(run: TrendRun, folder: Path) -> str:
     """The report of a run, relative to the page; empty if it is not there any more."""
     report = Path(run.run_dir) / "report.html"
     return quote(os.path.relpath(report, folder)) if report.is_file() else ""

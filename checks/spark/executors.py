@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 import chaos
 import checks
 from chaos.errors import ClusterError
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 TIMEOUT_S = 120.0
 SETTLED_S = 1.0
@@ -74,7 +74,7 @@ def count(spark: SparkSession) -> int:
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
-def trouble(run: RunDir, error: Exception) -> str:
+def trouble(run: Run, error: Exception) -> str:
     """Why a job broke off on a cluster, where it is the cluster's doing and what to do is known; else empty."""
     if _lost:
         return _lost[0]

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from chaos.errors import RunDirError
 from chaos.ledger import TABLES
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 LARGE = ("sends", "deliveries", "commits")
 """Tables of the ledger that are as large as the load, beside the log."""
@@ -43,7 +43,7 @@ def is_uri(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Mirror(RunDir):
+class Mirror(Run):
     """The working copy at `path` of the run directory at `uri`."""
 
     uri: str

@@ -14,17 +14,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 Row = dict[str, Any]
 
 
-def audit_rows(run: RunDir, table: str) -> list[Row]:
+def audit_rows(run: Run, table: str) -> list[Row]:
     """All rows of one of the audit's tables."""
     return _rows(run.audit / table, None)
 
 
-def ledger_rows(run: RunDir, table: str, columns: Sequence[str]) -> list[Row]:
+def ledger_rows(run: Run, table: str, columns: Sequence[str]) -> list[Row]:
     """These columns of one of the ledger's sealed tables."""
     return _rows(run.ledger / f"{table}.parquet", columns)
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
-from chaos.run.directory import RunDir, read_json
+from chaos.run.directory import Run, read_json
 from chaos.run.result import Judged, Result, Verdict, merge
 from chaos.scenario import Resolved
 from chaos.scenario import read as resolved_of
@@ -60,15 +60,15 @@ class Comparison(Judged):
 @dataclass(frozen=True)
 class _Variant:
     name: str
-    run: RunDir
+    run: Run
     resolved: Resolved
     result: Result
 
 
-def compare(run: RunDir) -> Comparison:
+def compare(run: Run) -> Comparison:
     """Read what the variants' runs left. Raises `RunDirError` if one has no result."""
     index = read_json(run.comparison, "index of the variants")
-    found = [_judged(name, RunDir(run.path / folder)) for name, folder in index["variants"].items()]
+    found = [_judged(name, Run(run.path / folder)) for name, folder in index["variants"].items()]
     results = {one.name: one.result for one in found}
     differences = list(_differences({one.name: _flat(one.resolved) for one in found}))
     anomalies = list(_anomalies(results))
@@ -92,7 +92,7 @@ def compare(run: RunDir) -> Comparison:
     )
 
 
-def read(run: RunDir) -> Comparison:
+def read(run: Run) -> Comparison:
     """The comparison that was written before. Raises `RunDirError` without one."""
     try:
         return Comparison.model_validate(read_json(run.result, "comparison of the variants"))
@@ -100,7 +100,7 @@ def read(run: RunDir) -> Comparison:
         raise RunDirError(f"{run.result} is not one of this version ({e.error_count()} errors)") from None
 
 
-def _judged(name: str, run: RunDir) -> _Variant:
+def _judged(name: str, run: Run) -> _Variant:
     result = Result.model_validate(read_json(run.result, f"result of variant {name}"))
     return _Variant(name, run, resolved_of(run), result)
 

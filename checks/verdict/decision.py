@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import Event, read_events, stages_broken_off
 from chaos.run.result import (
     Count,
@@ -59,7 +59,7 @@ def decide(
     return Decision(verdict, words, reasons)
 
 
-def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) -> Result:
+def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Result:
     """Everything that is known of a run. What is missing counts as not seen; no expectations make it inconclusive."""
     events = read_events(run)
     faults = fault_outcomes(run, resolved)
@@ -99,7 +99,7 @@ def collect(run: RunDir, resolved: Resolved, expectations: list[Expectation]) ->
     )
 
 
-def _problems(run: RunDir, events: list[Event], expectations: list[Expectation]) -> list[str]:
+def _problems(run: Run, events: list[Event], expectations: list[Expectation]) -> list[str]:
     """Stages that broke off. Validation tells of the drive itself; without it, it is told here."""
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
     broken = stages_broken_off(events, stages).items()
@@ -111,7 +111,7 @@ def _problems(run: RunDir, events: list[Event], expectations: list[Expectation])
     return said
 
 
-def _findings(run: RunDir) -> list[Finding]:
+def _findings(run: Run) -> list[Finding]:
     found = []
     for row in audit_rows(run, "anomalies"):
         known = {name: row[name] for name in Finding.model_fields if name in row and row[name] is not None}
@@ -119,7 +119,7 @@ def _findings(run: RunDir) -> list[Finding]:
     return found
 
 
-def _counts(run: RunDir, resolved: Resolved) -> Counts:
+def _counts(run: Run, resolved: Resolved) -> Counts:
     by_name: dict[str, dict[str, int]] = {}
     for row in audit_rows(run, "counts"):
         by_name.setdefault(row["name"], {})[row["scope"]] = row["value"]

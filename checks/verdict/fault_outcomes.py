@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import FaultOutcome
 from chaos.scenario import Resolved
 from checks.verdict.audit_rows import Row, audit_rows, json_object, ledger_rows
 
 
-def fault_outcomes(run: RunDir, resolved: Resolved) -> list[FaultOutcome]:
+def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     """One outcome for each fault of the scenario, also for one that never came."""
     rows = sorted(
         ledger_rows(run, "faults", ["fault", "kind", "target", "phase", "evidence", "at_us"]), key=lambda r: r["at_us"]

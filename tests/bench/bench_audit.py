@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.table import Table
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from tests.bench import histories, others
 from tests.bench.histories import Plan
 
@@ -153,7 +153,7 @@ def _one(folder: Path, plan: Plan) -> None:
     spark = spark_session()
     warm(spark)  # as `run` does while it still drives: the workers belong to the session
     _tell("session", began)
-    run = RunDir(folder)
+    run = Run(folder)
     for phase in ("cold", "warm"):
         began = time.monotonic()
         audit(spark, run, histories.resolved(plan))

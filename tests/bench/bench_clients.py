@@ -45,7 +45,7 @@ from chaos.ledger import TABLES
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import HEADER_BYTES
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir, new_run_id
+from chaos.run.directory import Run, new_run_id
 
 MOST_S = 150.0
 """After this time, shared out among the comparisons, no round begins; rounds take seconds, but on a busy machine."""
@@ -65,7 +65,7 @@ class Taken:
     cpu_us: float
 
 
-Run = Callable[[], Taken]
+Attempt = Callable[[], Taken]
 
 
 class Bench:
@@ -85,7 +85,7 @@ class Bench:
         """Write what consumers read: records as our producer sends them."""
         self._produce("chaos.clients.producer", self.topic)
 
-    def producers(self) -> dict[str, Run]:
+    def producers(self) -> dict[str, Attempt]:
         """Each run writes a topic of its own, which is gone afterwards."""
         return {
             "bare": lambda: self._produced(lambda t: self._produce(BARE, t, gc=True)),
@@ -94,8 +94,8 @@ class Bench:
             "java": lambda: self._produced(self._java_producer),
         }
 
-    def consumers(self, size: int, commit: str) -> dict[str, Run]:
-        runs: dict[str, Run] = {
+    def consumers(self, size: int, commit: str) -> dict[str, Attempt]:
+        runs: dict[str, Attempt] = {
             "bare": lambda: self._consume(BARE, size, commit, gc=True, look=True, records=self.records),
             "ledger": lambda: self._consume("chaos.clients.group_consumer", size, commit),
         }
@@ -193,7 +193,7 @@ def _java(tool: str, *args: str) -> tuple[str, float]:
     return done.stdout, cpu_s
 
 
-def compare(runs: dict[str, Run], rounds: int, within_s: float) -> dict[str, Any]:
+def compare(runs: dict[str, Attempt], rounds: int, within_s: float) -> dict[str, Any]:
     """Run all in each round, in an order that turns from round to round; no new round when the time is up."""
     until = time.monotonic() + within_s
     taken: dict[str, list[Taken]] = {name: [] for name in runs}
@@ -240,7 +240,7 @@ def measure(bootstrap: str, records: int = 500_000, rounds: int = 5, within_s: f
 def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
     """`measure` on a broker of its own."""
     with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
-        run = RunDir.create(Path(folder), new_run_id("bench-clients"))
+        run = Run.create(Path(folder), new_run_id("bench-clients"))
         cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1), ProcessId.current(), deadline_s=3600)
         try:
             return measure(cluster.bootstrap, records, rounds)

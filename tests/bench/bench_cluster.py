@@ -12,7 +12,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import find_marked
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 MOST_READY_S = 6.0
 
@@ -22,7 +22,7 @@ def measure(repeats: int = 3, kafka: str = "4.3.1", brokers: int = 3) -> dict[st
     ready, ended, rss = [], [], {}
     for i in range(repeats + 1):
         with tempfile.TemporaryDirectory() as directory:
-            run = RunDir.create(Path(directory), "bench")
+            run = Run.create(Path(directory), "bench")
             began = time.monotonic()
             cluster = ProcessCluster.deploy(run, ClusterSpec(brokers, kafka), ProcessId.current(), 300)
             is_ready = time.monotonic()

@@ -25,7 +25,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import find_marked
 from chaos.relay import control
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 VALUE_BYTES = 100
 PARTITIONS = 3
@@ -34,7 +34,7 @@ PARTITIONS = 3
 def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
     """Records a second of one producer and of one consumer, medians of interleaved rounds, and the ratios."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
-        runs = {name: RunDir.create(Path(directory), name) for name in ("plain", "switched")}
+        runs = {name: Run.create(Path(directory), name) for name in ("plain", "switched")}
         clusters = {}
         for name, run in runs.items():
             spec = ClusterSpec(1, switch=name == "switched")

@@ -36,7 +36,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.ledger import TABLES, TableWriter, seal
 from chaos.ledger.record import run_token
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario
 
 RECORDS, SMALL, ROWS, VALUE_SIZE = 4_000_000, 20_000, 6_000_000, 150
@@ -64,7 +64,7 @@ def _read_back(directory: Path, records: int, rounds: int, until: float) -> dict
     from checks.readback.stage import read_back
     from checks.spark.session import spark_session
 
-    run = RunDir.create(directory, "bench")
+    run = Run.create(directory, "bench")
     cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
     try:
         filled_s = _fill(cluster.bootstrap, {"small": SMALL, "large": records})

@@ -25,7 +25,7 @@ from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import SEAL, part_name
-from chaos.run.directory import RunDir, write_atomically
+from chaos.run.directory import Run, write_atomically
 from chaos.scenario import Resolved, Scenario
 from checks.readback.source import ROWS_PER_FILE
 from tests.bench.parts import Columns, Ints, Named, Parts
@@ -104,7 +104,7 @@ class Polled:
 class History:
     """Writes one run directory."""
 
-    def __init__(self, run: RunDir, plan: Plan) -> None:
+    def __init__(self, run: Run, plan: Plan) -> None:
         self.ledger, self.plan, self.planted = run.ledger, plan, Planted()
         self.sends = [self._stream("sends", f"stream-{p}") for p in range(PRODUCERS)]
         self.log = [Parts(self.ledger / "log", LOG, f"{TOPIC}-{p:05}", ROWS_PER_FILE) for p in range(PARTITIONS)]
@@ -267,7 +267,7 @@ def resolved(plan: Plan) -> Resolved:
 
 def make(folder: Path, plan: Plan) -> Planted:
     """A run directory of this plan, to be audited."""
-    run = RunDir(folder)
+    run = Run(folder)
     run.ledger.mkdir(parents=True, exist_ok=True)
     return History(run, plan).write()
 

@@ -11,24 +11,24 @@ import pytest
 
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import end_run, find_marked
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 Start = Callable[..., Spawned]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[RunDir]:
-    run = RunDir.create(tmp_path, f"run of {tmp_path.name}")
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run.create(tmp_path, f"run of {tmp_path.name}")
     yield run
     end_run(run.path)
 
 
 @pytest.fixture
-def sleeper(run: RunDir) -> Iterator[Start]:
+def sleeper(run: Run) -> Iterator[Start]:
     """Starts marked processes that do nothing, for long."""
     started: list[Spawned] = []
 
-    def start(role: str = "sleeper", owner: ProcessId | None = None, of: RunDir = run) -> Spawned:
+    def start(role: str = "sleeper", owner: ProcessId | None = None, of: Run = run) -> Spawned:
         started.append(spawn(["sleep", "600"], run=of, role=role, owner=owner, log=None))
         return started[-1]
 
@@ -47,6 +47,6 @@ def other_owner() -> Iterator[subprocess.Popen[bytes]]:
     process.communicate()
 
 
-def roles(run: RunDir) -> list[str]:
+def roles(run: Run) -> list[str]:
     """What lives of this run."""
     return [m.role for m in find_marked() if m.run_dir == run.path]

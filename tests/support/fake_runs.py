@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from chaos.anomalies import ANOMALIES
 from chaos.ledger.schemas import LOG_RANGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, Torn, part_name
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import EventLog
 from chaos.scenario import Resolved, parse, resolve, save
 
@@ -63,7 +63,7 @@ class FakeRun:
     """Tables as lists of dicts; change them, then `write()`."""
 
     def __init__(self, folder: Path, scenario: str = SCENARIO) -> None:
-        self.run = RunDir.create(folder, "leader-dies-1")
+        self.run = Run.create(folder, "leader-dies-1")
         self.resolved: Resolved = resolve(
             parse(scenario, "test"), run_id="leader-dies-1", name="leader-dies", created_us=T0, seed=7, overrides=[]
         )

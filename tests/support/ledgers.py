@@ -7,14 +7,14 @@ from typing import Any
 
 from chaos.ledger import TABLES
 from chaos.ledger.reader import StreamEnd, read_stream
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 
 def topic_name() -> str:
     return f"t{secrets.token_hex(4)}"
 
 
-def rows(run: RunDir, table: str, **where: Any) -> list[dict[str, Any]]:
+def rows(run: Run, table: str, **where: Any) -> list[dict[str, Any]]:
     """The rows of a table that have these values, ordered by file."""
     return [
         row

@@ -28,7 +28,7 @@ from chaos.cluster.verbs import Verbs
 from chaos.kafka.security import Security
 from chaos.processes.ports import HOST, free_ports
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario.prefix import new_prefix
 from tests.support.certificates import Authority
 
@@ -80,7 +80,7 @@ class Secured:
         module = f"cd {shlex.quote(str(ROOT))} && {shlex.quote(sys.executable)} -m tests.support.verb"
         return Verbs(**{"timeout": timeout_s, **{v: f"{module} {v} {run_dir} {{broker}}" for v in VERBS}, **changed})
 
-    def attach(self, run: RunDir, **changed: Any) -> AttachedCluster:
+    def attach(self, run: Run, **changed: Any) -> AttachedCluster:
         """This cluster for another run. What it needs is in `ENVIRONMENT`."""
         given = {
             "bootstrap": self.login,
@@ -101,7 +101,7 @@ class Secured:
         return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
 
-def deploy(run: RunDir, folder: Path, brokers: int = 3) -> Secured:
+def deploy(run: Run, folder: Path, brokers: int = 3) -> Secured:
     """Make such a cluster; it ends with this process, or when it is destroyed."""
     authority = Authority(folder)
     certificate, key = authority.issue("broker")

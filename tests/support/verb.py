@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chaos.processes import process
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 ACTS = {
     "kill": process.kill,
@@ -22,7 +22,7 @@ ACTS = {
 }
 
 
-def start(run: RunDir, broker: int) -> None:
+def start(run: Run, broker: int) -> None:
     """Without waiting until it is ready, as `systemctl start` does: that is for who attached."""
     from chaos.cluster.brokers.broker import job  # on use: the others are to be quick
     from chaos.cluster.brokers.jvm import start as start_jvm
@@ -38,7 +38,7 @@ def start(run: RunDir, broker: int) -> None:
             cluster._note(broker, "running", spawned)
 
 
-def main(verb: str, run: RunDir, broker: int) -> None:
+def main(verb: str, run: Run, broker: int) -> None:
     if verb == "start":
         start(run, broker)
         return
@@ -49,4 +49,4 @@ def main(verb: str, run: RunDir, broker: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], RunDir(Path(sys.argv[2])), int(sys.argv[3]))
+    main(sys.argv[1], Run(Path(sys.argv[2])), int(sys.argv[3]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from chaos import scenario
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from checks.audit import audit
 from checks.spark.session import spark_session
 
@@ -25,7 +25,7 @@ def told(sc: Any) -> dict[str, Any]:
 
 
 def main(run_dir: str, master: str) -> None:
-    run = RunDir.open(Path(run_dir))
+    run = Run.open(Path(run_dir))
     spark = spark_session(master)
     audit(spark, run, scenario.read(run))
     print(json.dumps(told(spark.sparkContext)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from tests.chaos.cluster.test_attached import Watch, files_with, seen
 from tests.support.platform import ROOT, chaos, left_running
 from tests.support.secured import ENVIRONMENT, PASSWORDS, USER, deploy
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.airflow, pytest.mark.kafka]
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("secured")
-    made = deploy(RunDir.create(folder, "theirs"), folder)
+    made = deploy(Run.create(folder, "theirs"), folder)
     yield made
     made.cluster.destroy()
 

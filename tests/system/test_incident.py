@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from chaos.incident.bundle import open_bundle
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from tests.support.platform import chaos, left_running
 
 pytestmark = pytest.mark.kafka
@@ -24,7 +24,7 @@ def lost(runs_dir):
     asked = ["--variant", "acks-1", "--client", OLDER, "--seed", 7, "--json", "--runs-dir", runs_dir]
     ended = chaos("run", "acks1-leader-kill", *asked)
     assert ended.code == 0, ended.err[-3000:]
-    return RunDir.open(Path(ended.result["run_dir"]))
+    return Run.open(Path(ended.result["run_dir"]))
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
     found = json.loads(ended.out)
     assert found["same"] is True, found
     assert ended.code == 0
-    resolved = json.loads(RunDir.open(runs_dir / found["run"]).resolved.read_text())
+    resolved = json.loads(Run.open(runs_dir / found["run"]).resolved.read_text())
     assert (resolved["seed"], resolved["versions"]["confluent-kafka"]) == (7, OLDER)
     assert left_running(runs_dir) == []
 

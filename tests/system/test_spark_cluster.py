@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import save
 from chaos.wait import wait_until
 from checks.audit.tables import AUDIT_TABLES
@@ -42,21 +42,21 @@ def run(tmp_path_factory):
     return run
 
 
-def history(folder: Path, records: int) -> RunDir:
-    plan, run = Plan(records, rich=True), RunDir(folder)
+def history(folder: Path, records: int) -> Run:
+    plan, run = Plan(records, rich=True), Run(folder)
     make(folder, plan)
     save(run, resolved(plan))
     return run
 
 
-def copied(run: RunDir, folder: Path) -> RunDir:
+def copied(run: Run, folder: Path) -> Run:
     """The ledger without any result."""
     shutil.copytree(run.ledger, folder / "ledger")
     shutil.copy(run.resolved, folder)
-    return RunDir(folder)
+    return Run(folder)
 
 
-def audited(run: RunDir, master: str) -> dict[str, Any]:
+def audited(run: Run, master: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "tests.system.spark_audit", str(run.path), master]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -22,7 +22,7 @@ from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import is_there
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 THERE_S = 2.0
@@ -39,7 +39,7 @@ class AttachedCluster(Deployed):
     @classmethod
     def deploy(
         cls,
-        run: RunDir,
+        run: Run,
         spec: ClusterSpec,
         owner: ProcessId | None,
         deadline_s: float,
@@ -81,7 +81,7 @@ class AttachedCluster(Deployed):
         return cluster
 
     @staticmethod
-    def clear(run: RunDir) -> None:
+    def clear(run: Run) -> None:
         """Leave the cluster as it was: brokers back, topics and groups of the run gone. Raises `AftershockError`."""
         found = state.load(run)
         attached = _attachment(found)

@@ -17,7 +17,7 @@ from chaos.cluster.state import BrokerState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka.brokers import METADATA
 from chaos.kafka.connection import Link
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 _ANSWER_S = 1.0
@@ -39,12 +39,12 @@ def role(broker: int) -> str:
     return f"broker-{broker}"
 
 
-def home(run: RunDir, broker: int) -> Path:
+def home(run: Run, broker: int) -> Path:
     """The broker's working directory: settings and data."""
     return run.brokers / str(broker)
 
 
-def lay_out(run: RunDir, broker: int, settings: dict[str, str], release: Release, cluster_id: str) -> None:
+def lay_out(run: Run, broker: int, settings: dict[str, str], release: Release, cluster_id: str) -> None:
     """Write the settings and the formatted storage of a new broker."""
     home(run, broker).mkdir(parents=True)
     if release.storage is not None:
@@ -52,13 +52,13 @@ def lay_out(run: RunDir, broker: int, settings: dict[str, str], release: Release
     (home(run, broker) / "server.properties").write_text(properties(settings), encoding="ascii")
 
 
-def cluster_id(run: RunDir, broker: int) -> str:
+def cluster_id(run: Run, broker: int) -> str:
     """The cluster's id as the broker has written it beside its data."""
     text = (home(run, broker) / "data" / "meta.properties").read_text(encoding="ascii")
     return next(line.partition("=")[2] for line in text.splitlines() if line.startswith("cluster.id="))
 
 
-def job(run: RunDir, broker: int, heap_bytes: int) -> Job:
+def job(run: Run, broker: int, heap_bytes: int) -> Job:
     """What a broker's JVM runs."""
     return Job(role(broker), home(run, broker), ("kafka.Kafka", "server.properties"), heap_bytes)
 
@@ -69,7 +69,7 @@ class Starting:
     `ended` says how it ended, such as "was killed by signal 9"; None while it lives.
     """
 
-    def __init__(self, run: RunDir, known: BrokerState) -> None:
+    def __init__(self, run: Run, known: BrokerState) -> None:
         self.broker = known.id
         self.log = log_of(run, role(known.id))
         self.ended: Callable[[], str | None] = lambda: None

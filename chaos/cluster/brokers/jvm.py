@@ -7,7 +7,7 @@ from pathlib import Path
 
 from chaos.install.java import Java
 from chaos.processes.process import ProcessId, Spawned, spawn
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 # Serial collector and first-tier compiler: the least memory and the quickest start. No hsperfdata file, which a killed
 # JVM leaves in /tmp. A class archive fits only JVMs with the same collector, so there is one list for all.
@@ -46,7 +46,7 @@ def make_tmp(home: Path) -> None:
     (home / "tmp").mkdir(exist_ok=True)
 
 
-def log_of(run: RunDir, role: str) -> Path:
+def log_of(run: Run, role: str) -> Path:
     """Where a JVM of this role writes."""
     return run.logs / f"{role}.log"
 
@@ -59,7 +59,7 @@ def arguments(job: Job, home: str, logs: str) -> list[str]:
     ]
 
 
-def start(kafka: Kafka, job: Job, run: RunDir, owner: ProcessId | None) -> Spawned:
+def start(kafka: Kafka, job: Job, run: Run, owner: ProcessId | None) -> Spawned:
     """Start a JVM in `job.home`, which exists. Raises `OSError`."""
     make_tmp(job.home)
     # the JVM checks the archive, because one that was cut short would crash it rather than be passed over

@@ -26,7 +26,7 @@ from chaos.install.jars import kafka_jars
 from chaos.install.java import Java, find_java
 from chaos.processes.ports import free_ports
 from chaos.processes.process import ProcessId, terminate
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 _ARCHIVE, _REASON = "classes.jsa", "none.txt"
@@ -53,7 +53,7 @@ def prepare_jars(version: str, on_progress: Progress) -> Release:
     return Release(Kafka(version, java, os.pathsep.join(map(str, jars))), None)
 
 
-def prepare_files(version: str, run: RunDir, owner: ProcessId | None, on_progress: Progress) -> Release:
+def prepare_files(version: str, run: Run, owner: ProcessId | None, on_progress: Progress) -> Release:
     """The jars and the storage of a release, without the archive. Raises as `prepare` does."""
     kafka = prepare_jars(version, on_progress).kafka
     storage = cached(
@@ -63,7 +63,7 @@ def prepare_files(version: str, run: RunDir, owner: ProcessId | None, on_progres
 
 
 def prepare(
-    version: str, run: RunDir, owner: ProcessId | None, on_progress: Progress, with_zookeeper: bool = False
+    version: str, run: Run, owner: ProcessId | None, on_progress: Progress, with_zookeeper: bool = False
 ) -> Release:
     """Make a release ready for JVMs of this machine. Raises `ResolveError`, `MachineError` or `ClusterError`."""
     if with_zookeeper:
@@ -98,7 +98,7 @@ def _key(java: Java, jars: Iterable[Path]) -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
 
 
-def _write_down_classes(release: Release, directory: Path, run: RunDir, owner: ProcessId | None) -> None:
+def _write_down_classes(release: Release, directory: Path, run: Run, owner: ProcessId | None) -> None:
     """Run a cluster of one that writes down its classes as it ends, and see that a JVM accepts the result."""
     role, archive = "class-archive", directory / _ARCHIVE
     home, log = run.brokers / role, log_of(run, role)

@@ -17,7 +17,7 @@ from chaos.cluster.brokers.log import read_from, telling_lines
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId, wait_gone
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 _TIMEOUT_S = 120
 
@@ -30,7 +30,7 @@ def new_id() -> str:
             return text
 
 
-def format_storage(kafka: Kafka, directory: Path, run: RunDir, owner: ProcessId | None) -> None:
+def format_storage(kafka: Kafka, directory: Path, run: Run, owner: ProcessId | None) -> None:
     """Fill `directory` with formatted storage. Raises `ClusterError` with what Kafka said."""
     home = run.brokers / "format"
     home.mkdir(parents=True)

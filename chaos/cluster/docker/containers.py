@@ -18,7 +18,7 @@ from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import BrokerState
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, marks_of
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 _HOME, _LOGS, _MEMORY = "/broker", "/logs", "/memory"
 _PERIOD_US = 100_000
@@ -29,7 +29,7 @@ FREEZE_S = 20.0
 
 def create(
     client: DockerClient,
-    run: RunDir,
+    run: Run,
     spec: ClusterSpec,
     image: str,
     network: str,

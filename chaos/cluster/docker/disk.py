@@ -17,21 +17,19 @@ from docker import DockerClient
 from chaos.cluster.docker.engine import asking, execute, labels
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 MOUNT = "/disk"
 DATA = f"{MOUNT}/data"
 _BALLAST = "ballast"
 
 
-def volume_name(run: RunDir, broker: int) -> str:
+def volume_name(run: Run, broker: int) -> str:
     """The name of a broker's volume."""
     return f"{run.run_id}-disk-{broker}"
 
 
-def create(
-    client: DockerClient, run: RunDir, image: str, brokers: int, size_bytes: int, owner: ProcessId | None
-) -> str:
+def create(client: DockerClient, run: Run, image: str, brokers: int, size_bytes: int, owner: ProcessId | None) -> str:
     """Make the volumes and start the keeper; returns the keeper's id. Raises `ClusterError`."""
     options = f"size={size_bytes},uid={os.getuid()},gid={os.getgid()}"
     with asking("the brokers' disks cannot be made"):

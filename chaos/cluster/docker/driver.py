@@ -24,21 +24,21 @@ from chaos.install.cache import Progress, silent
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import remove_data
 from chaos.relay.cuts import Cut
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 
 class DockerCluster(Deployed):
     """The containers of one run."""
 
-    def __init__(self, run: RunDir, found: ClusterState, client: DockerClient | None = None) -> None:
+    def __init__(self, run: Run, found: ClusterState, client: DockerClient | None = None) -> None:
         super().__init__(run, found)
         self._client = client or connect()
 
     @classmethod
     def deploy(
         cls,
-        run: RunDir,
+        run: Run,
         spec: ClusterSpec,
         owner: ProcessId | None,
         deadline_s: float,
@@ -66,7 +66,7 @@ class DockerCluster(Deployed):
         return cluster
 
     @classmethod
-    def _start(cls, client: DockerClient, run: RunDir, lay_out: Callable[[], ClusterState]) -> Self:
+    def _start(cls, client: DockerClient, run: Run, lay_out: Callable[[], ClusterState]) -> Self:
         """Start all; with other ports and addresses if somebody else took one in between."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
@@ -82,7 +82,7 @@ class DockerCluster(Deployed):
         raise AssertionError("the last attempt returns or raises")
 
     @classmethod
-    def attach(cls, run: RunDir) -> Self:
+    def attach(cls, run: Run) -> Self:
         """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
         found = state.load(run)
         try:
@@ -91,7 +91,7 @@ class DockerCluster(Deployed):
             raise ClusterError(f"the containers of {run.run_id} cannot be reached: {e}") from None
 
     @staticmethod
-    def clear(run: RunDir) -> None:
+    def clear(run: Run) -> None:
         """Remove the run's containers, network and volumes. Raises `ClusterError`."""
         try:
             remove(find_labelled(connect(), run.path))

@@ -23,7 +23,7 @@ from docker.errors import APIError, DockerException, NotFound
 
 from chaos.errors import AftershockError, ClusterError, MachineError
 from chaos.processes.process import ProcessId, pid_namespace
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 LABEL = "aftershock.run_dir"
 TIMEOUT_S = 60
@@ -70,7 +70,7 @@ def reason(error: APIError) -> str:
     return " ".join(str(error.explanation or error).split())
 
 
-def labels(run: RunDir, role: str, owner: ProcessId | None) -> dict[str, str]:
+def labels(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
     """The labels of something that belongs to a run."""
     return {
         "aftershock.run": run.run_id,

@@ -12,14 +12,14 @@ from chaos.cluster.settings import ClusterSpec, Place
 from chaos.cluster.state import ClusterState
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 _PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
 
 
 def lay_out(
     client: DockerClient,
-    run: RunDir,
+    run: Run,
     spec: ClusterSpec,
     release: Release,
     image: str,

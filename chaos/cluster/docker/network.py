@@ -19,7 +19,7 @@ from chaos.cluster.docker.engine import asking, execute, labels, reason
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 _FIRST_HOST = 10
 
@@ -38,7 +38,7 @@ def address(subnet: ipaddress.IPv4Network, broker: int) -> str:
     return str(subnet[_FIRST_HOST + broker])
 
 
-def create(client: DockerClient, run: RunDir, subnet: ipaddress.IPv4Network, owner: ProcessId | None) -> str:
+def create(client: DockerClient, run: Run, subnet: ipaddress.IPv4Network, owner: ProcessId | None) -> str:
     """Make the run's network. Raises `AddressesTaken`, or another `ClusterError`."""
     name = f"aftershock-{run.run_id}"
     pool = IPAMConfig(pool_configs=[IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))])

@@ -38,10 +38,10 @@ def clear(run_dir: Path) -> None:
     if name in (None, "process"):
         return
     from chaos.cluster.drivers import DRIVERS  # on use: the reaper imports this module and has to stay small
-    from chaos.run.directory import RunDir
+    from chaos.run.directory import Run
 
     if name in DRIVERS:
-        DRIVERS[name]().clear(RunDir(run_dir))
+        DRIVERS[name]().clear(Run(run_dir))
 
 
 def _driver(run_dir: Path) -> str | None:

@@ -19,7 +19,7 @@ from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka.cleanup import remove
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 INTERNAL = "__"
@@ -27,7 +27,7 @@ INTERNAL = "__"
 WELL_S = 30.0
 
 
-def lend(cluster: Cluster, borrower: RunDir, owner: ProcessId | None, deadline_s: float) -> None:
+def lend(cluster: Cluster, borrower: Run, owner: ProcessId | None, deadline_s: float) -> None:
     """Give a run the use of a cluster. Raises `ClusterError` if that is not well."""
     check_well(cluster)
     reaper = deploy.start_reaper(borrower, owner, deadline_s)
@@ -38,12 +38,12 @@ def lend(cluster: Cluster, borrower: RunDir, owner: ProcessId | None, deadline_s
     deploy.check_reaper(borrower, reaper.identity)
 
 
-def home(run: RunDir, found: ClusterState) -> RunDir:
+def home(run: Run, found: ClusterState) -> Run:
     """The run whose cluster it is."""
-    return RunDir(Path(found.lender)) if found.lender else run
+    return Run(Path(found.lender)) if found.lender else run
 
 
-def is_borrowed(run: RunDir) -> bool:
+def is_borrowed(run: Run) -> bool:
     """Whether the run uses the cluster of another one."""
     return run.cluster.exists() and state.load(run).lender is not None
 

@@ -29,7 +29,7 @@ from chaos.install.cache import Progress, silent
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned
 from chaos.processes.process_table import remove_data
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 READY_TIMEOUT_S = 120.0  # a start takes seconds; a machine busy with other things is given time
 STOP_TIMEOUT_S = 120.0  # controlled shutdown moves leadership away first
@@ -39,7 +39,7 @@ PORT_ATTEMPTS = 5
 class ProcessCluster(Switched):
     """The brokers of one run."""
 
-    def __init__(self, run: RunDir, found: ClusterState, release: Release | None = None) -> None:
+    def __init__(self, run: Run, found: ClusterState, release: Release | None = None) -> None:
         super().__init__(run, found)
         self._release = release  # None: looked up when a broker is to be started
         self._children: list[subprocess.Popen[bytes]] = []  # this process is their parent and has to reap them
@@ -47,7 +47,7 @@ class ProcessCluster(Switched):
     @classmethod
     def deploy(
         cls,
-        run: RunDir,
+        run: Run,
         spec: ClusterSpec,
         owner: ProcessId | None,
         deadline_s: float,
@@ -76,7 +76,7 @@ class ProcessCluster(Switched):
         return cluster
 
     @classmethod
-    def _start(cls, run: RunDir, release: Release, make: Callable[[], ClusterState]) -> Self:
+    def _start(cls, run: Run, release: Release, make: Callable[[], ClusterState]) -> Self:
         """Start all brokers; with other ports if somebody else took one in between."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             cluster = cls(run, make(), release)
@@ -189,7 +189,7 @@ class ProcessCluster(Switched):
         self._reap()
 
     @staticmethod
-    def clear(run: RunDir) -> None:
+    def clear(run: Run) -> None:
         """Everything of a run is found by its marks: nothing is left to do."""
 
     def _start_zookeeper(self) -> None:
@@ -248,7 +248,7 @@ class ProcessCluster(Switched):
 
 
 def lay_out(
-    run: RunDir, spec: ClusterSpec, release: Release, owner: ProcessId | None, reaper: ProcessId, deadline_s: float
+    run: Run, spec: ClusterSpec, release: Release, owner: ProcessId | None, reaper: ProcessId, deadline_s: float
 ) -> ClusterState:
     """Choose ports, and write every file of a new cluster; its switch, where it has one, is up then."""
     if spec.switch:
@@ -266,7 +266,7 @@ def lay_out(
 
 
 def _lay_out_behind_switch(
-    run: RunDir, spec: ClusterSpec, release: Release, owner: ProcessId | None, reaper: ProcessId, deadline_s: float
+    run: Run, spec: ClusterSpec, release: Release, owner: ProcessId | None, reaper: ProcessId, deadline_s: float
 ) -> ClusterState:
     ports = deploy.choose_ports(spec, more=2 * spec.brokers)
     clients, more = ports[: spec.brokers], ports[spec.brokers :]

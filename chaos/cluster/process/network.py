@@ -18,7 +18,7 @@ from chaos.processes.process import ProcessId, Spawned
 from chaos.relay import control
 from chaos.relay.control import Switch
 from chaos.relay.cuts import LISTENERS, Cut, Listener
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": "CONTROLLER"}
 """Of the listeners, in the brokers' settings."""
@@ -27,7 +27,7 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 class Switched(Deployed):
     """A cluster of processes, as far as its network goes. Without a switch nothing can be cut."""
 
-    def __init__(self, run: RunDir, found: ClusterState) -> None:
+    def __init__(self, run: Run, found: ClusterState) -> None:
         super().__init__(run, found)
         self._switch: Switch | None = None
         self._cuts: dict[Cut, int] = {}
@@ -63,7 +63,7 @@ class Switched(Deployed):
             )
 
 
-def start(run: RunDir, ports: Sequence[Sequence[int]], owner: ProcessId | None) -> tuple[Spawned, list[Place]]:
+def start(run: Run, ports: Sequence[Sequence[int]], owner: ProcessId | None) -> tuple[Spawned, list[Place]]:
     """Start the switch, and say where it stands for brokers that will listen on these ports of their own.
 
     Those are, by broker from 1, for clients, for peers, and for the quorum. Raises `ClusterError`.

@@ -19,7 +19,7 @@ from chaos.cluster.state import ZooKeeperState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 ROLE = "zookeeper"
@@ -45,7 +45,7 @@ def settings(port: int) -> dict[str, str]:
     }
 
 
-def lay_out(run: RunDir, port: int) -> ZooKeeperState:
+def lay_out(run: Run, port: int) -> ZooKeeperState:
     """Write the files of a new server."""
     home = run.brokers / ROLE
     home.mkdir(parents=True)
@@ -53,13 +53,13 @@ def lay_out(run: RunDir, port: int) -> ZooKeeperState:
     return ZooKeeperState(host=HOST, port=port, log=str(log_of(run, ROLE).relative_to(run.path)))
 
 
-def start(kafka: Kafka, run: RunDir, owner: ProcessId | None) -> Spawned:
+def start(kafka: Kafka, run: Run, owner: ProcessId | None) -> Spawned:
     """Start the server; `wait_ready` says when it serves. Raises `OSError`."""
     main = ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "./zookeeper.properties")
     return start_jvm(kafka, Job(ROLE, run.brokers / ROLE, main, _HEAP_BYTES), run, owner)
 
 
-def wait_ready(run: RunDir, server: ZooKeeperState, timeout_s: float) -> None:
+def wait_ready(run: Run, server: ZooKeeperState, timeout_s: float) -> None:
     """Wait until it serves. Raises `BrokerDied` or `ClusterError` with what its log says."""
 
     def serves() -> bool:
@@ -113,7 +113,7 @@ def _ask(server: ZooKeeperState, word: str) -> str:
     return answer.decode("utf-8", errors="replace")
 
 
-def _told(run: RunDir) -> str:
+def _told(run: Run) -> str:
     log = log_of(run, ROLE)
     lines = "\n".join(f"  {line}" for line in telling_lines(read_from(log, 0)))
     return f"{log} says:\n{lines}" if lines else f"{log} says nothing"

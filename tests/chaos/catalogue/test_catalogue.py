@@ -11,7 +11,7 @@ from chaos.cli.catalogue import _exit_code
 from chaos.errors import UsageError
 from chaos.lab import judge, judge_process, lender
 from chaos.processes.process import ProcessId, spawn
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import load, resolve, shipped
 
 
@@ -47,7 +47,7 @@ def test_seen_adds_scopes_up_and_leaves_out_what_is_not_there():
 
 
 def test_a_case_without_a_result_is_inconclusive_and_says_why(tmp_path):
-    run = RunDir.create(tmp_path, "x-1")
+    run = Run.create(tmp_path, "x-1")
     case = Case("x", "", 1)
     assert outcome(case, "none", run, 0, 1.0, "no broker").verdict == "inconclusive"
     run.result.write_text(json.dumps({"totals": [], "verdict": "pass", "sentence": "well."}))

@@ -11,7 +11,7 @@ from chaos.errors import AftershockError
 from chaos.incident import lab
 from chaos.incident.lab import Trial
 from chaos.incident.outcome import Seen
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import load
 
 
@@ -36,7 +36,7 @@ def shows(monkeypatch):
 
         def drive(self, subject, run_id, seed=None):
             self.runs += 1
-            trial = Trial(RunDir(self.folder / run_id), seed, said["how"](subject.scenario, seed, self.runs), 1.0)
+            trial = Trial(Run(self.folder / run_id), seed, said["how"](subject.scenario, seed, self.runs), 1.0)
             return type("Driven", (), {"trial": lambda _: trial})()
 
         def trial(self, subject, run_id, seed=None):

@@ -15,7 +15,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario import parse, resolve
 
@@ -30,21 +30,21 @@ BROKER = {
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of one broker."""
-    run = RunDir.create(tmp_path_factory.mktemp("cluster"), f"clients-{secrets.token_hex(4)}")
+    run = Run.create(tmp_path_factory.mktemp("cluster"), f"clients-{secrets.token_hex(4)}")
     cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=900)
     yield cluster.bootstrap
     cluster.destroy()
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[RunDir]:
-    run = RunDir.create(tmp_path, f"run-{secrets.token_hex(4)}")
+def run(tmp_path: Path) -> Iterator[Run]:
+    run = Run.create(tmp_path, f"run-{secrets.token_hex(4)}")
     yield run
     end_run(run.path)
 
 
 @pytest.fixture
-def fleet(run: RunDir, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
+def fleet(run: Run, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
     """Makes the fleet of a scenario, given as YAML without title and cluster, and its topics."""
     made: list[Fleet] = []
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from chaos.clients.fleet import Fleet
 from chaos.kafka.client import Kafka
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.clients.conftest import admin
 from tests.support.ledgers import rows, topic_name
@@ -32,7 +32,7 @@ def produced(f: Fleet) -> None:
     until(f.producers_done, "the producer did not finish")
 
 
-def test_a_seek_delivers_exactly_the_range_again_and_is_on_record(fleet: MakeFleet, run: RunDir) -> None:
+def test_a_seek_delivers_exactly_the_range_again_and_is_on_record(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -59,7 +59,7 @@ consumers:
     assert [c["offset"] for c in rows(run, "commits", consumer="billing/1", assignment=2)][-1] == 300
 
 
-def test_a_periodic_commit_waits_and_one_on_revocation_does_not(fleet: MakeFleet, run: RunDir, bootstrap: str) -> None:
+def test_a_periodic_commit_waits_and_one_on_revocation_does_not(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -87,7 +87,7 @@ consumers:
 
 
 def test_automatic_commits_are_on_record_and_with_the_librdkafka_defaults_run_ahead(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -113,7 +113,7 @@ consumers:
     assert all(ends[c["offset"]] <= c["completed_us"] for c in commits)
 
 
-def test_a_pool_overtakes_and_its_window_does_not(fleet: MakeFleet, run: RunDir, bootstrap: str) -> None:
+def test_a_pool_overtakes_and_its_window_does_not(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     workers = "count: 4, straggle_every: 10, straggle: 30s"
     f = fleet(f"""
@@ -140,7 +140,7 @@ consumers:
     assert all(d["polled_us"] <= d["processed_us"] for d in done)
 
 
-def test_threads_of_one_process_are_members_and_die_together(fleet: MakeFleet, run: RunDir) -> None:
+def test_threads_of_one_process_are_members_and_die_together(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
@@ -176,7 +176,7 @@ consumers:
     ids=["cooperative", "kip-848"],
 )
 def test_partitions_move_one_by_one_and_the_group_is_seen(
-    fleet: MakeFleet, run: RunDir, bootstrap: str, settings: str
+    fleet: MakeFleet, run: Run, bootstrap: str, settings: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -208,7 +208,7 @@ consumers: [{{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [
     assert len(rows(run, "deliveries")) == 400
 
 
-def test_a_pattern_takes_a_topic_that_is_made_later(fleet: MakeFleet, run: RunDir, bootstrap: str) -> None:
+def test_a_pattern_takes_a_topic_that_is_made_later(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}-a, partitions: 1, replication_factor: 1}}]
@@ -227,7 +227,7 @@ consumers:
 
 
 def test_new_partitions_are_read_from_their_start_where_they_are_discovered(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -257,7 +257,7 @@ consumers:
     assert got == {0: ends[f"{t}/0"], 1: ends[f"{t}/1"]}
 
 
-def test_what_the_client_says_without_a_group_id_is_on_record_and_it_reads(fleet: MakeFleet, run: RunDir) -> None:
+def test_what_the_client_says_without_a_group_id_is_on_record_and_it_reads(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]

@@ -13,7 +13,7 @@ from chaos.clients.fleet import Fleet
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
 from chaos.ledger import read_seal, seal
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.support.ledgers import rows, topic_name
 
@@ -30,7 +30,7 @@ def until(condition: Callable[[], object], why: str) -> None:
 
 
 def test_everything_sent_is_delivered_to_each_group_and_each_assign_consumer_and_counted(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -76,7 +76,7 @@ consumers:
     assert read_seal(run.ledger).tables["deliveries"].rows == 3000
 
 
-def test_two_topics_are_kept_apart_and_acks_0_gives_no_offsets(fleet: MakeFleet, run: RunDir) -> None:
+def test_two_topics_are_kept_apart_and_acks_0_gives_no_offsets(fleet: MakeFleet, run: Run) -> None:
     t, u = topic_name(), topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}, {{name: {u}, replication_factor: 1}}]
@@ -102,7 +102,7 @@ consumers:
 
 
 def test_a_killed_consumer_has_a_row_for_all_it_committed_and_its_next_life_begins_there(
-    fleet: MakeFleet, run: RunDir
+    fleet: MakeFleet, run: Run
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -147,7 +147,7 @@ consumers:
     assert len(again) == 300 - sum(last_commit.values())
 
 
-def test_a_slow_consumer_is_evicted_its_late_commit_is_refused_and_it_comes_back(fleet: MakeFleet, run: RunDir) -> None:
+def test_a_slow_consumer_is_evicted_its_late_commit_is_refused_and_it_comes_back(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
@@ -183,7 +183,7 @@ consumers:
     assert {(d["partition"], d["offset"]) for d in rows(run, "deliveries")} == sent
 
 
-def test_an_assign_consumer_goes_on_from_its_own_checkpoint_exactly_once(fleet: MakeFleet, run: RunDir) -> None:
+def test_an_assign_consumer_goes_on_from_its_own_checkpoint_exactly_once(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
@@ -206,7 +206,7 @@ consumers: [{{mode: assign, name: replay, topics: [{t}], max_poll_records: 40, p
     assert {a["source"] for a in rows(run, "assignments", incarnation=2)} == {"checkpoint"}
 
 
-def test_an_assign_consumer_begins_where_it_is_told(fleet: MakeFleet, run: RunDir) -> None:
+def test_an_assign_consumer_begins_where_it_is_told(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -243,7 +243,7 @@ consumers:
     }
 
 
-def test_a_client_that_dies_by_itself_is_noticed(fleet: MakeFleet, run: RunDir) -> None:
+def test_a_client_that_dies_by_itself_is_noticed(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
@@ -278,9 +278,7 @@ producers: [{{name: shop, topic: {t}, config: {{no.such.setting: 1}}}}]
     ],
     ids=["cooperative", "KIP-848"],
 )
-def test_partitions_move_one_by_one_and_nothing_is_delivered_twice(
-    fleet: MakeFleet, run: RunDir, strategy: str
-) -> None:
+def test_partitions_move_one_by_one_and_nothing_is_delivered_twice(fleet: MakeFleet, run: Run, strategy: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 4, replication_factor: 1}}]

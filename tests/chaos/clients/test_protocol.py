@@ -15,13 +15,13 @@ from pydantic import ValidationError
 from chaos.clients.group_consumer import membership
 from chaos.clients.producer import Pacer
 from chaos.clients.protocol import AssignConsumerSpec, ProducerSpec, partition_name, partition_of
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from tests.support.ledgers import rows
 
 NOBODY = "127.0.0.1:1"
 
 
-def spec(run: RunDir, **fields: Any) -> Path:
+def spec(run: Run, **fields: Any) -> Path:
     base = {"run_id": run.run_id, "run_token": "7f3a91c0", "ledger": str(run.ledger), "client": "shop/1"}
     path = run.path / "spec.json"
     path.write_text(json.dumps({**base, "bootstrap": NOBODY, "topic": "orders", "value_size": 128, **fields}))
@@ -54,7 +54,7 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.parametrize(("retries", "outcome"), [(0, "fail"), (5, "unknown")])
 def test_a_stopped_producer_leaves_a_row_for_each_send_that_was_on_its_way(
-    run: RunDir, retries: int, outcome: str
+    run: Run, retries: int, outcome: str
 ) -> None:
     # nobody listens there, so nothing was sent; but only a producer that never repeats can know that from its report
     process = producer(spec(run, records=10, keys=3, stop_within_s=0.1, config={"retries": retries}))
@@ -67,7 +67,7 @@ def test_a_stopped_producer_leaves_a_row_for_each_send_that_was_on_its_way(
     assert [e["event"] for e in rows(run, "lifecycle")] == ["started", "stopped"]
 
 
-def test_a_producer_whose_owner_is_gone_ends_at_once_and_does_not_count_as_stopped(run: RunDir) -> None:
+def test_a_producer_whose_owner_is_gone_ends_at_once_and_does_not_count_as_stopped(run: Run) -> None:
     process = producer(spec(run, records=10, stop_within_s=1000))
     heard(process, "progress", sent=10)
     process.communicate(timeout=30)
@@ -75,7 +75,7 @@ def test_a_producer_whose_owner_is_gone_ends_at_once_and_does_not_count_as_stopp
     assert [e["event"] for e in rows(run, "lifecycle")] == ["started"]
 
 
-def test_an_order_that_makes_no_sense_is_told_and_survived(run: RunDir) -> None:
+def test_an_order_that_makes_no_sense_is_told_and_survived(run: Run) -> None:
     process = producer(spec(run, records=0, stop_within_s=0.1))
     assert process.stdin is not None
     process.stdin.write('{"do": "dance"}\n')
@@ -84,7 +84,7 @@ def test_an_order_that_makes_no_sense_is_told_and_survived(run: RunDir) -> None:
     stop(process)
 
 
-def test_a_record_that_the_client_itself_refuses_failed(run: RunDir) -> None:
+def test_a_record_that_the_client_itself_refuses_failed(run: Run) -> None:
     process = producer(spec(run, records=3, value_size=5000, stop_within_s=0.1, config={"message.max.bytes": 1000}))
     heard(process, "progress", sent=3, failed=3, done=True)
     stop(process)

@@ -10,7 +10,7 @@ import pytest
 
 from chaos.clients.fleet import Fleet
 from chaos.kafka.readable_offsets import readable_ends
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from checks.readback.source import Stretch, read
 from checks.readback.stage import log_ranges, stable_offsets
@@ -26,7 +26,7 @@ def until(condition: Callable[[], object], why: str) -> None:
     wait_until(condition, WAIT_S, why)
 
 
-def committed_rows(run: RunDir, bootstrap: str, topic: str) -> list[dict[str, object]]:
+def committed_rows(run: Run, bootstrap: str, topic: str) -> list[dict[str, object]]:
     """The log of a topic as the read-back writes it."""
     folder = run.path / f"read-{topic}"
     folder.mkdir()
@@ -38,7 +38,7 @@ def committed_rows(run: RunDir, bootstrap: str, topic: str) -> list[dict[str, ob
 
 
 def test_what_a_transaction_commits_is_seen_and_what_it_aborts_is_not(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -60,7 +60,7 @@ producers: [{{name: shop, topic: {t}, records: 450, keys: 20, transactions: {{re
     assert all(seen[name] < end for name, end in ends.items())  # the marker of the last transaction is behind it
 
 
-def test_the_next_incarnation_fences_the_one_before_and_goes_on(fleet: MakeFleet, run: RunDir, bootstrap: str) -> None:
+def test_the_next_incarnation_fences_the_one_before_and_goes_on(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
@@ -80,7 +80,7 @@ producers: [{{name: shop, topic: {t}, records: 100000, rate: 500/s, transactions
 
 
 def test_a_transaction_that_is_cut_off_is_unknown_and_not_seen_while_it_hangs(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -96,7 +96,7 @@ producers: [{{name: shop, topic: {t}, records: 100, transactions: {{records: 60,
 
 
 def test_a_processor_writes_a_record_for_each_it_reads_through_aborts_and_a_crash(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t, out = topic_name(), topic_name()
     f = fleet(f"""
@@ -133,7 +133,7 @@ processors:
 
 
 def test_a_producer_that_resends_begins_again_at_the_first_record_not_acknowledged(
-    fleet: MakeFleet, run: RunDir, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
     f = fleet(f"""
@@ -157,7 +157,7 @@ producers: [{{name: shop, topic: {t}, records: 2000, rate: 1000/s, resend: true}
 
 
 @pytest.mark.parametrize("mode", ["synchronous", "fire_and_forget"])
-def test_every_record_has_a_row_in_each_mode(fleet: MakeFleet, run: RunDir, bootstrap: str, mode: str) -> None:
+def test_every_record_has_a_row_in_each_mode(fleet: MakeFleet, run: Run, bootstrap: str, mode: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]

@@ -26,7 +26,7 @@ from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.security import Security
 from chaos.processes.process_table import find_marked
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import parse, resolve, save
 from chaos.scenario.prefix import new_prefix
 from chaos.wait import wait_until
@@ -57,7 +57,7 @@ limits: {{proof: 20s}}
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     folder = tmp_path_factory.mktemp("secured")
-    made = deploy(RunDir.create(folder, "theirs"), folder)
+    made = deploy(Run.create(folder, "theirs"), folder)
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ENVIRONMENT.items():
             patch.setenv(name, value)
@@ -113,11 +113,11 @@ READ_BACK = """
 import sys
 from pathlib import Path
 from chaos import scenario
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from checks import readback
 from checks.spark.session import spark_session
 readback.SMALL = 0  # so that Spark's Python workers read
-run = RunDir(Path(sys.argv[1]))
+run = Run(Path(sys.argv[1]))
 readback.read_back(spark_session("local[2]"), run, scenario.read(run), sys.argv[2])
 """
 
@@ -218,7 +218,7 @@ def refusals(secured: Secured) -> dict[str, tuple[str, Security, type[Aftershock
 
 
 def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
-    secured: Secured, run: RunDir, theirs: set[str], monkeypatch: pytest.MonkeyPatch
+    secured: Secured, run: Run, theirs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WRONG", "not-the-password")
     monkeypatch.setattr(entry, "ANSWER_S", 6.0)
@@ -232,9 +232,7 @@ def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
     assert seen(secured) == theirs
 
 
-def test_a_server_that_never_answers_is_given_up(
-    secured: Secured, run: RunDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_never_answers_is_given_up(secured: Secured, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry, "ANSWER_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -244,16 +242,14 @@ def test_a_server_that_never_answers_is_given_up(
     assert roles(run) == [] and not run.cluster.exists()
 
 
-def test_what_the_cluster_lacks_is_told_before_anything_is_made(secured: Secured, run: RunDir) -> None:
+def test_what_the_cluster_lacks_is_told_before_anything_is_made(secured: Secured, run: Run) -> None:
     with pytest.raises(UsageError, match="has 3 brokers, and the scenario's topics have 5 replicas"):
         secured.attach(run, replicas=5)
     with pytest.raises(UsageError, match="the cluster has no broker 7; it has 1, 2, 3"):
         secured.attach(run, brokers=frozenset({1, 7}))
 
 
-def test_topics_that_have_the_prefix_already_are_somebody_elses(
-    secured: Secured, run: RunDir, theirs: set[str]
-) -> None:
+def test_topics_that_have_the_prefix_already_are_somebody_elses(secured: Secured, run: Run, theirs: set[str]) -> None:
     with pytest.raises(
         UsageError, match="has aftershock-of-somebody-else-orders/0 already, which this run did not make"
     ):
@@ -261,7 +257,7 @@ def test_topics_that_have_the_prefix_already_are_somebody_elses(
     assert seen(secured) == theirs and roles(run) == []
 
 
-def test_commands_break_brokers_and_bring_them_back(secured: Secured, run: RunDir) -> None:
+def test_commands_break_brokers_and_bring_them_back(secured: Secured, run: Run) -> None:
     cluster = secured.attach(run)
     assert cluster.broker_ids == [1, 2, 3] and roles(run) == ["reaper"]
     cluster.kill_broker(1)
@@ -287,7 +283,7 @@ def test_commands_break_brokers_and_bring_them_back(secured: Secured, run: RunDi
     assert roles(run) == [] and all(map(secured.alive, (1, 2, 3)))
 
 
-def test_a_command_that_does_nothing_is_not_believed(secured: Secured, run: RunDir) -> None:
+def test_a_command_that_does_nothing_is_not_believed(secured: Secured, run: Run) -> None:
     cluster = secured.attach(run, verbs=secured.verbs(1, kill="true", pause="exit 3"))
     with pytest.raises(ClusterError, match="broker 1 is still there after the kill command"):
         cluster.kill_broker(1)
@@ -302,7 +298,7 @@ def test_a_command_that_does_nothing_is_not_believed(secured: Secured, run: RunD
 
 
 def test_what_a_run_took_down_and_made_is_mended_by_whoever_ends_it(
-    secured: Secured, run: RunDir, theirs: set[str]
+    secured: Secured, run: Run, theirs: set[str]
 ) -> None:
     prefix = new_prefix("mended")
     cluster = secured.attach(run, prefix=prefix, verbs=secured.verbs(60, stop="sleep 600"))
@@ -355,7 +351,7 @@ def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own
 
 
 def test_sparks_workers_read_the_log_back_and_look_the_secrets_up_themselves(
-    secured: Secured, theirs: set[str], run: RunDir
+    secured: Secured, theirs: set[str], run: Run
 ) -> None:
     text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
     loaded = parse(text, "t.yaml", ["cluster.driver=attached", f"cluster.bootstrap={json.dumps(secured.login)}"])

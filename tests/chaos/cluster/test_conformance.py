@@ -36,7 +36,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.support import secured
 from tests.support.engines import needs_engine
@@ -69,13 +69,13 @@ DRIVERS = [
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     name, kafka = request.param
     folder = tmp_path_factory.mktemp("runs")
-    run = RunDir.create(folder, f"conformance-{name}-{kafka}")
+    run = Run.create(folder, f"conformance-{name}-{kafka}")
     with contextlib.ExitStack() as stack:
         if name == "attached":
             patch = stack.enter_context(pytest.MonkeyPatch.context())
             for variable, value in secured.ENVIRONMENT.items():
                 patch.setenv(variable, value)
-            theirs = secured.deploy(RunDir.create(folder, "theirs"), folder)
+            theirs = secured.deploy(Run.create(folder, "theirs"), folder)
             stack.callback(theirs.cluster.destroy)
             deployed: Cluster = theirs.attach(run)
         else:

@@ -21,7 +21,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
 
@@ -35,9 +35,9 @@ from pathlib import Path
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.processes.process import ProcessId
 from chaos.cluster.settings import ClusterSpec
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 owned = sys.argv[2] == "owned"
-ProcessCluster.deploy(RunDir(Path(sys.argv[1])), ClusterSpec(1), ProcessId.current() if owned else None, 600)
+ProcessCluster.deploy(Run(Path(sys.argv[1])), ClusterSpec(1), ProcessId.current() if owned else None, 600)
 print("ready", flush=True)
 if owned:
     sys.stdin.read()
@@ -59,7 +59,7 @@ def write(cluster: ProcessCluster, topic: str) -> None:
     admin.create_topics([new], request_timeout=30)[topic].result(60)
 
 
-def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: RunDir) -> None:
+def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: Run) -> None:
     said: list[str] = []
     deployed = ProcessCluster.deploy(run, ClusterSpec(3, config=SHORT_SESSION), ProcessId.current(), 600, said.append)
     assert said[-1] == "starting 3 brokers of Kafka 4.3.1"
@@ -105,7 +105,7 @@ def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: RunDir) -> None:
     deployed.destroy()
 
 
-def test_an_older_release_starts_too(run: RunDir) -> None:
+def test_an_older_release_starts_too(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "3.9.2"), ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()
     write(cluster, "orders")
@@ -113,7 +113,7 @@ def test_an_older_release_starts_too(run: RunDir) -> None:
 
 
 @pytest.mark.parametrize("how", ["owned", "free"])
-def test_what_a_process_deployed_ends_with_its_owner_or_outlives_its_starter(run: RunDir, how: str) -> None:
+def test_what_a_process_deployed_ends_with_its_owner_or_outlives_its_starter(run: Run, how: str) -> None:
     argv = [sys.executable, "-c", DEPLOY_AND_STAY, str(run.path), how]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None and starter.stdout.readline() == b"ready\n"
@@ -129,7 +129,7 @@ def test_what_a_process_deployed_ends_with_its_owner_or_outlives_its_starter(run
         assert roles(run) == []
 
 
-def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: RunDir) -> None:
+def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run) -> None:
     spec = ClusterSpec(2, config={"num.network.threads": "many"})
     with pytest.raises(ClusterError) as error:
         ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
@@ -140,7 +140,7 @@ def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run
     assert roles(run) == [] and not run.brokers.exists() and not run.cluster.exists()
 
 
-def test_a_port_lost_to_somebody_else_is_replaced(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_lost_to_somebody_else_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = deploy.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
@@ -153,7 +153,7 @@ def test_a_port_lost_to_somebody_else_is_replaced(run: RunDir, monkeypatch: pyte
 
 
 def test_a_damaged_class_archive_does_not_stop_a_broker(
-    run: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepare = driver.prepare
 

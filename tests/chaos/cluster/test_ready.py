@@ -11,7 +11,7 @@ from chaos.cluster.brokers.broker import BrokerDied, Starting, wait_ready
 from chaos.cluster.state import BrokerState
 from chaos.errors import ClusterError
 from chaos.kafka.connection import Link
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 
 def answer(controller: int, *brokers: int) -> Any:
@@ -32,13 +32,13 @@ def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
     return views
 
 
-def broker(run: RunDir, number: int) -> Starting:
+def broker(run: Run, number: int) -> Starting:
     return Starting(run, BrokerState(id=number, host="127.0.0.1", port=number))
 
 
 @pytest.mark.parametrize("view", [None, answer(-1, 1, 2), answer(1, 1)])
 def test_one_that_is_not_there_or_has_no_controller_or_lacks_a_broker_is_not_ready(
-    run: RunDir, views: dict[int, Any], view: Any
+    run: Run, views: dict[int, Any], view: Any
 ) -> None:
     views.update({2: view} if view else {})
     assert not broker(run, 2).sees([1, 2])
@@ -46,7 +46,7 @@ def test_one_that_is_not_there_or_has_no_controller_or_lacks_a_broker_is_not_rea
     assert broker(run, 2).sees([1, 2])
 
 
-def test_what_the_others_know_does_not_make_it_ready(run: RunDir, views: dict[int, Any]) -> None:
+def test_what_the_others_know_does_not_make_it_ready(run: Run, views: dict[int, Any]) -> None:
     views.update({1: answer(1, 1, 2), 2: answer(1, 2)})
     both = [broker(run, 1), broker(run, 2)]
     with pytest.raises(ClusterError, match="broker 2 did not get ready"):
@@ -55,7 +55,7 @@ def test_what_the_others_know_does_not_make_it_ready(run: RunDir, views: dict[in
     wait_ready(both, 0.1)
 
 
-def test_one_that_died_is_told_at_once(run: RunDir, views: dict[int, Any]) -> None:
+def test_one_that_died_is_told_at_once(run: Run, views: dict[int, Any]) -> None:
     views[1] = answer(1, 1)
     both = [broker(run, 1), broker(run, 2)]
     both[1].ended = lambda: "was killed by signal 9"

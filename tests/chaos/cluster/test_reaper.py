@@ -9,7 +9,7 @@ from collections.abc import Callable
 from chaos.cluster.deploy import start_reaper
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
 
@@ -17,7 +17,7 @@ Start = Callable[..., Spawned]
 
 
 def test_it_ends_everything_when_the_owner_is_gone(
-    run: RunDir, sleeper: Start, other_owner: subprocess.Popen[bytes]
+    run: Run, sleeper: Start, other_owner: subprocess.Popen[bytes]
 ) -> None:
     owner = ProcessId.of(other_owner.pid)
     run.brokers.mkdir()
@@ -32,7 +32,7 @@ def test_it_ends_everything_when_the_owner_is_gone(
     assert "broker-1" in log and "broker-2" in log
 
 
-def test_it_ends_everything_at_the_deadline_though_the_owner_lives(run: RunDir, sleeper: Start) -> None:
+def test_it_ends_everything_at_the_deadline_though_the_owner_lives(run: Run, sleeper: Start) -> None:
     child = sleeper("broker-1", ProcessId.current())
     reaper = start_reaper(run, ProcessId.current(), 0.2)
     assert reaper.popen.wait(60) == 0
@@ -40,7 +40,7 @@ def test_it_ends_everything_at_the_deadline_though_the_owner_lives(run: RunDir, 
     assert "its deadline of 0.2 s has passed" in (run.logs / "reaper.log").read_text()
 
 
-def test_without_an_owner_it_waits_for_the_deadline(run: RunDir) -> None:
+def test_without_an_owner_it_waits_for_the_deadline(run: Run) -> None:
     reaper = start_reaper(run, None, 600)
     wait_until(lambda: "watching" in (run.logs / "reaper.log").read_text(), 30, "the reaper does not watch")
     assert reaper.identity.alive()

@@ -24,7 +24,7 @@ from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.install.java import Java
 from chaos.processes.ports import free_ports, is_free
 from chaos.processes.process import ProcessId, Spawned
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 
 
 def test_only_processes_lose_their_logs_and_only_containers_their_interface() -> None:
@@ -207,7 +207,7 @@ def release(tmp_path: Path) -> Release:
     return Release(Kafka("4.3.1", Java(Path("java"), 17, "17"), ""), storage)
 
 
-def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: RunDir, release: Release) -> None:
+def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: Run, release: Release) -> None:
     me = ProcessId.current()
     made = lay_out(run, ClusterSpec(3), release, me, me, 60)
     metas = [(run.path / b.data / "meta.properties").read_text() for b in made.brokers]
@@ -220,7 +220,7 @@ def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: R
         made.broker(4)
 
 
-def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: RunDir, release: Release) -> None:
+def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: Run, release: Release) -> None:
     me = ProcessId.current()
     made = lay_out(run, ClusterSpec(2, "2.8.2"), dataclasses.replace(release, storage=None), me, me, 60)
     assert made.zookeeper is not None
@@ -231,7 +231,7 @@ def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: RunD
     assert state.load(run) == made
 
 
-def test_a_fixed_port_that_is_taken_is_named(run: RunDir, release: Release) -> None:
+def test_a_fixed_port_that_is_taken_is_named(run: Run, release: Release) -> None:
     me = ProcessId.current()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -240,14 +240,14 @@ def test_a_fixed_port_that_is_taken_is_named(run: RunDir, release: Release) -> N
             lay_out(run, spec, release, me, me, 60)
 
 
-def test_too_little_room_on_disk_is_refused(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_on_disk_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     check_disk(run)
     monkeypatch.setattr("chaos.cluster.deploy.NEEDED_DISK_BYTES", 2**80)
     with pytest.raises(MachineError, match="MiB are free at"):
         check_disk(run)
 
 
-def test_a_missing_or_damaged_state_is_one_line(run: RunDir) -> None:
+def test_a_missing_or_damaged_state_is_one_line(run: Run) -> None:
     with pytest.raises(RunDirError, match="is missing"):
         state.load(run)
     for text, message in [("{", "damaged"), ('{"kafka": 4}', "is damaged or of another version"), ("[]", "damaged")]:
@@ -297,7 +297,7 @@ def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kafka", ["4.3.1", "2.8.2"])
 def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
-    run: RunDir,
+    run: Run,
     release: Release,
     sleeper: Callable[..., Spawned],
     tmp_path: Path,
@@ -315,5 +315,5 @@ def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
 
     monkeypatch.setattr("chaos.cluster.deploy.free_ports", spy)
     sleeper("reaper")  # the run lives, though nothing listens on its ports
-    lay_out(RunDir.create(tmp_path, "another"), ClusterSpec(1), release, me, me, 60)
+    lay_out(Run.create(tmp_path, "another"), ClusterSpec(1), release, me, me, 60)
     assert {down.port, server.port if server else down.controller_port} <= refused[0]

@@ -15,7 +15,7 @@ from chaos.faults import probe
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.cluster.test_process import seen, write
 from tests.chaos.conftest import roles
@@ -31,7 +31,7 @@ def state_of(kafka: Kafka, partition: str) -> PartitionState:
     return metadata.partitions[partition]
 
 
-def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: RunDir) -> None:
+def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: Run) -> None:
     said: list[str] = []
     spec = ClusterSpec(3, "2.8.2", config=SHORT_SESSION)
     deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), 600, said.append)
@@ -75,7 +75,7 @@ def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: Ru
     kafka.close()
 
 
-def test_a_broker_that_was_killed_is_started_when_its_session_has_ended(run: RunDir) -> None:
+def test_a_broker_that_was_killed_is_started_when_its_session_has_ended(run: Run) -> None:
     long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to come to its registration
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=long), ProcessId.current(), 600)
     server = cluster.state.zookeeper
@@ -87,7 +87,7 @@ def test_a_broker_that_was_killed_is_started_when_its_session_has_ended(run: Run
     assert "NodeExists" not in (run.logs / "broker-1.log").read_text()
 
 
-def test_the_cluster_s_own_id_is_on_file(run: RunDir) -> None:
+def test_the_cluster_s_own_id_is_on_file(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
     assert len(cluster.state.cluster_id) == 22
     assert ProcessCluster.attach(run).state == cluster.state
@@ -96,7 +96,7 @@ def test_the_cluster_s_own_id_is_on_file(run: RunDir) -> None:
     assert roles(run) == ["reaper"] and not run.brokers.exists()
 
 
-def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = deploy.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
@@ -107,7 +107,7 @@ def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: RunDir, mo
     assert roles(run) == ["broker-1", "reaper", "zookeeper"]
 
 
-def test_without_its_zookeeper_a_broker_is_not_started(run: RunDir) -> None:
+def test_without_its_zookeeper_a_broker_is_not_started(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=SHORT_SESSION), ProcessId.current(), 600)
     cluster.kill_broker(1)
     server = cluster.state.zookeeper
@@ -118,7 +118,7 @@ def test_without_its_zookeeper_a_broker_is_not_started(run: RunDir) -> None:
         cluster.start_broker(1)
 
 
-def test_a_release_that_could_do_without_runs_with_it_when_asked(run: RunDir) -> None:
+def test_a_release_that_could_do_without_runs_with_it_when_asked(run: Run) -> None:
     spec = ClusterSpec(1, "3.9.2", metadata="zookeeper")
     cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()

@@ -18,7 +18,7 @@ from chaos.faults import FAULTS, World
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import parse
 from chaos.wait import wait_until
 
@@ -51,7 +51,7 @@ RECORDS = 10
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     scenario = parse(SCENARIO, "admin.yaml")
-    run = RunDir.create(tmp_path_factory.mktemp("runs"), "admin-faults")
+    run = Run.create(tmp_path_factory.mktemp("runs"), "admin-faults")
     cluster = ProcessCluster.deploy(run, ClusterSpec(3), ProcessId.current(), 600)
     try:
         kafka = Kafka(cluster.bootstrap)

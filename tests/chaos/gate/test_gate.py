@@ -18,10 +18,10 @@ from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirErro
 from chaos.gate import baseline, matrix, ranks, running
 from chaos.gate.judge import Judged
 from chaos.gate.model import find, load, parse, passes_for, shipped
-from chaos.gate.result import Result, Run, Time
+from chaos.gate.result import CellRun, Result, Time
 from chaos.incident.lab import Trial
 from chaos.incident.outcome import Seen
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from tests.chaos.incident.test_bundle import a_run
 
 GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
@@ -41,11 +41,11 @@ def time(value_us: float, metric: str = "produce_unavailability", stat: str = "m
     return Time(metric=metric, scope="orders", fault="kill", stat=stat, value_us=round(value_us))
 
 
-def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 0.03, salt: str = "") -> list[Run]:
+def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 0.03, salt: str = "") -> list[CellRun]:
     """Runs that all have this verdict, and take about so long."""
     draw = random.Random(f"{us}{salt}")
     return [
-        Run(
+        CellRun(
             n=n,
             seed=n,
             verdict=verdict,  # type: ignore[arg-type]
@@ -56,7 +56,7 @@ def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 
     ]
 
 
-def judged(by_cell: dict[int, list[Run]], stored: Result | None = None, **changes: Any) -> Result:
+def judged(by_cell: dict[int, list[CellRun]], stored: Result | None = None, **changes: Any) -> Result:
     given = gate(**changes)
     found = matrix.cells(given, Path())
     pairs = baseline.pairs(given, found, stored)
@@ -456,7 +456,7 @@ class Fake:
         self.asked.append((run_id, seed))
         number = int(run_id.split("-")[1])
         verdict = self.answers.get(number, "pass")
-        trial = Trial(RunDir(self.home / run_id), seed, Seen(verdict=verdict, sentence="s", anomalies={}), 1.0)
+        trial = Trial(Run(self.home / run_id), seed, Seen(verdict=verdict, sentence="s", anomalies={}), 1.0)
 
         class Done:
             ready = True

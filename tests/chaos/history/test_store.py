@@ -23,7 +23,7 @@ from chaos.history.entries import Entry, Time, entry, found_in
 from chaos.history.recording import add, record
 from chaos.history.store import Store
 from chaos.history.tables import METADATA, RUN, VERSION_TABLE
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import parse, resolve, save
 
 SCENARIO = """
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password():
 
 def judged(folder, run_id="r-1", verdict="pass", scenario=SCENARIO, name="clean-run", **fields):
     """A run directory that ends where the history begins."""
-    run = RunDir.create(folder, run_id)
+    run = Run.create(folder, run_id)
     loaded = parse(scenario, "test")
     resolved = resolve(loaded, run_id=run_id, name=name, created_us=1, seed=7, overrides=[])
     save(run, resolved)
@@ -252,7 +252,7 @@ def test_a_run_that_broke_off_is_inconclusive_and_the_same_run_once_it_is_judged
 def test_a_run_that_never_began_is_not_in_the_history(url, tmp_path):
     run = judged(tmp_path)
     run.result.unlink()
-    assert add([run, RunDir(tmp_path / "none")], url) == {}
+    assert add([run, Run(tmp_path / "none")], url) == {}
 
 
 def test_text_that_no_database_takes_is_made_visible(url, tmp_path):
@@ -289,7 +289,7 @@ def test_a_history_out_of_reach_costs_a_line_and_no_result(tmp_path, monkeypatch
     assert len(said) == 1 and "unable to open" in said[0] and f"history import {tmp_path}" in said[0]
     assert run.result.read_bytes() == before
     monkeypatch.delenv("AFTERSHOCK_HISTORY")
-    record([run, RunDir(tmp_path / "never-judged")], tmp_path, said.append)
+    record([run, Run(tmp_path / "never-judged")], tmp_path, said.append)
     assert len(said) == 1 and len(Store(f"sqlite:///{tmp_path}/history.sqlite").entries()) == 1
     assert add([run], f"sqlite:///{tmp_path}/history.sqlite") == {"unchanged": 1}
 

@@ -10,7 +10,7 @@ import pytest
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.bundle import MANIFEST, open_bundle, pack, unpack
 from chaos.ledger import TableWriter, seal
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import load, resolve, save, shipped
 
 RESULT = {
@@ -26,7 +26,7 @@ RESULT = {
 
 
 def a_run(folder, run_id="orders-lost-1", variant="acks-1", name="acks1-leader-kill"):
-    run = RunDir.create(folder, run_id)
+    run = Run.create(folder, run_id)
     scenario = load(shipped()[name], variant=variant)
     save(run, resolve(scenario, run_id=run_id, name=name, created_us=1, seed=7, overrides=[], variant=variant))
     run.scenario.write_text(shipped()[name].read_text())

@@ -16,7 +16,7 @@ from chaos.incident.bundle import pack
 from chaos.incident.lab import Trial, make
 from chaos.incident.outcome import Seen
 from chaos.incident.subject import load_subject
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import load, parse, read, resolve, shipped
 from chaos.scenario.expect import Expect
 from tests.chaos.incident.test_bundle import RESULT, a_run
@@ -124,7 +124,7 @@ def test_a_replay_that_cannot_tell_is_neither_the_same_nor_another(tmp_path):
     subject = SimpleNamespace(scenario=SimpleNamespace(expect=EXPECT))
 
     def compared(now, before):
-        return replay.compared(Trial(RunDir(tmp_path), 1, now, 1.0), before, subject).same
+        return replay.compared(Trial(Run(tmp_path), 1, now, 1.0), before, subject).same
 
     assert compared(seen("inconclusive", lost_write=3), seen(lost_write=3)) is None
     assert compared(seen(lost_write=9), None) is None
@@ -184,7 +184,7 @@ def test_the_interval_of_a_rate(count, of, low, high):
 
 def test_rates_count_the_runs_that_could_tell_and_no_others(tmp_path):
     every = [seen(lost_write=3), seen("pass"), seen("inconclusive", corrupt_record=1), seen(lost_write=1)]
-    found = {r.name: r for r in again.rates([Trial(RunDir(tmp_path), 1, s, 1.0) for s in every])}
+    found = {r.name: r for r in again.rates([Trial(Run(tmp_path), 1, s, 1.0) for s in every])}
     assert (found["lost_write"].count, found["lost_write"].of) == (2, 3)
     assert found["a broken contract"].count == 2
     assert "corrupt_record" not in found
@@ -490,7 +490,7 @@ def test_an_older_client_is_not_given_a_setting_that_it_does_not_know(tmp_path, 
     asked = [f"clients.confluent_kafka='{release}'"] if release else []
     scenario = load(shipped()["clean-run"], asked)
     resolved = resolve(scenario, run_id="r", name="clean-run", created_us=1, seed=1, overrides=[])
-    builder = SpecBuilder(RunDir(tmp_path), resolved, "localhost:9092")
+    builder = SpecBuilder(Run(tmp_path), resolved, "localhost:9092")
     for entry in scenario.consumers:
         spec = builder.build(entry, f"{entry.name}/1", 1, 0)
         assert ("fetch.queue.backoff.ms" in spec.config) is known

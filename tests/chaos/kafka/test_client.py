@@ -8,7 +8,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -17,7 +17,7 @@ PARTITIONS = ["orders/0", "orders/1"]
 
 @pytest.fixture(scope="module", params=["4.3.1", "2.8.2"])
 def cluster(request, tmp_path_factory):
-    run = RunDir.create(tmp_path_factory.mktemp("runs"), "questions")
+    run = Run.create(tmp_path_factory.mktemp("runs"), "questions")
     cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)

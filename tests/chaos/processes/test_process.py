@@ -15,7 +15,7 @@ import pytest
 from chaos.errors import WaitTimeout
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 Start = Callable[..., Spawned]
@@ -72,7 +72,7 @@ def test_a_paused_process_stands_still_goes_on_and_can_be_killed(sleeper: Start)
     assert not child.identity.alive()
 
 
-def test_what_ignores_sigterm_is_named_when_the_time_is_up(run: RunDir) -> None:
+def test_what_ignores_sigterm_is_named_when_the_time_is_up(run: Run) -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
     child = spawn([sys.executable, "-c", code], run=run, role="deaf", owner=None, log=run.logs / "deaf.log")
     wait_until(lambda: "ready" in (run.logs / "deaf.log").read_text(), 10, "not started")
@@ -82,7 +82,7 @@ def test_what_ignores_sigterm_is_named_when_the_time_is_up(run: RunDir) -> None:
     child.popen.wait()
 
 
-def test_a_spawned_process_has_its_own_session_and_its_marks(run: RunDir) -> None:
+def test_a_spawned_process_has_its_own_session_and_its_marks(run: Run) -> None:
     owner = ProcessId.current()
     log = run.logs / "env.log"
     log.write_text("kept\n")
@@ -94,7 +94,7 @@ def test_a_spawned_process_has_its_own_session_and_its_marks(run: RunDir) -> Non
     assert log.read_text() == "kept\nTrue {'MARKED': '1'}\n"
 
 
-def test_stdout_can_be_read_while_stderr_goes_to_the_log(run: RunDir) -> None:
+def test_stdout_can_be_read_while_stderr_goes_to_the_log(run: Run) -> None:
     code = "import sys; print('out'); print('err', file=sys.stderr)"
     log = run.logs / "both.log"
     child = spawn([sys.executable, "-c", code], run=run, role="r", owner=None, log=log, stdout=subprocess.PIPE)

@@ -13,14 +13,14 @@ from chaos.cluster.lifecycle.gc import gc
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import end_run, find_marked
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
 
 Start = Callable[..., Spawned]
 
 
-def test_marked_processes_are_found_with_all_that_their_marks_say(run: RunDir, sleeper: Start) -> None:
+def test_marked_processes_are_found_with_all_that_their_marks_say(run: Run, sleeper: Start) -> None:
     owner = ProcessId.current()
     child = sleeper("broker-1", owner)
     [found] = [m for m in find_marked() if m.run_dir == run.path]
@@ -31,7 +31,7 @@ def test_marked_processes_are_found_with_all_that_their_marks_say(run: RunDir, s
     assert [m.state for m in find_marked() if m.run_dir == run.path] == ["stopped"]
 
 
-def test_children_of_marked_processes_are_found_and_ended(run: RunDir) -> None:
+def test_children_of_marked_processes_are_found_and_ended(run: Run) -> None:
     code = "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
     parent = spawn([sys.executable, "-c", code], run=run, role="parent", owner=None, log=None)
     wait_until(lambda: roles(run) == ["parent", "parent"], 10, "no child")
@@ -40,7 +40,7 @@ def test_children_of_marked_processes_are_found_and_ended(run: RunDir) -> None:
     parent.popen.wait()
 
 
-def test_a_run_of_a_platform_in_a_container_is_not_ours_to_judge(run: RunDir) -> None:
+def test_a_run_of_a_platform_in_a_container_is_not_ours_to_judge(run: Run) -> None:
     marks = process.marks_of(run, "broker-1", ProcessId(1, 1.0))
     for namespace, seen in ((process.pid_namespace(), ["broker-1"]), ("pid:[1]", [])):
         with subprocess.Popen(["sleep", "600"], env={**marks, process.PIDS: namespace}) as theirs:
@@ -49,8 +49,8 @@ def test_a_run_of_a_platform_in_a_container_is_not_ours_to_judge(run: RunDir) ->
             theirs.kill()
 
 
-def test_a_run_of_the_same_id_elsewhere_is_another_run(run: RunDir, sleeper: Start, tmp_path: Path) -> None:
-    twin = RunDir.create(tmp_path / "elsewhere", run.run_id)
+def test_a_run_of_the_same_id_elsewhere_is_another_run(run: Run, sleeper: Start, tmp_path: Path) -> None:
+    twin = Run.create(tmp_path / "elsewhere", run.run_id)
     sleeper("mine")
     other = sleeper("other", of=twin)
     assert [m.role for m in end_run(run.path)] == ["mine"]
@@ -61,18 +61,18 @@ def test_a_run_of_the_same_id_elsewhere_is_another_run(run: RunDir, sleeper: Sta
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep gc away from the runs of whoever else works on this machine."""
     everything = find_marked
-    for module in ("marked", "leftovers"):
+    for module in ("chaos.processes.process_table", "chaos.cluster.lifecycle.gc"):
         monkeypatch.setattr(
-            f"chaos.cluster.{module}.find_marked",
+            f"{module}.find_marked",
             lambda: [m for m in everything() if m.run_dir.is_relative_to(tmp_path)],
         )
     monkeypatch.setattr("chaos.cluster.docker.engine.find_everywhere", list)
 
 
 def test_gc_ends_what_lost_its_owner_and_nothing_else(
-    only: None, run: RunDir, sleeper: Start, other_owner: subprocess.Popen[bytes], tmp_path: Path
+    only: None, run: Run, sleeper: Start, other_owner: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    lost = RunDir.create(tmp_path, "lost")
+    lost = Run.create(tmp_path, "lost")
     lost.brokers.mkdir()
     run.brokers.mkdir()
     owner = ProcessId.of(other_owner.pid)
@@ -87,7 +87,7 @@ def test_gc_ends_what_lost_its_owner_and_nothing_else(
     assert not lost.brokers.exists() and lost.logs.exists() and run.brokers.exists()
 
 
-def test_gc_ends_an_ownerless_run_only_if_it_has_no_reaper(only: None, run: RunDir, sleeper: Start) -> None:
+def test_gc_ends_an_ownerless_run_only_if_it_has_no_reaper(only: None, run: Run, sleeper: Start) -> None:
     sleeper("broker-1")
     reaper = sleeper("reaper")
     assert gc() == []
@@ -95,8 +95,8 @@ def test_gc_ends_an_ownerless_run_only_if_it_has_no_reaper(only: None, run: RunD
     assert [one.split()[0] for one in gc()] == ["broker-1"]
 
 
-def test_gc_of_one_run_or_of_all(only: None, run: RunDir, sleeper: Start, tmp_path: Path) -> None:
-    second, third = RunDir.create(tmp_path, "second"), RunDir.create(tmp_path, "third")
+def test_gc_of_one_run_or_of_all(only: None, run: Run, sleeper: Start, tmp_path: Path) -> None:
+    second, third = Run.create(tmp_path, "second"), Run.create(tmp_path, "third")
     for one, role in ((run, "first"), (second, "second"), (third, "third")):
         sleeper(role, ProcessId.current(), of=one)
     assert [one.split()[0] for one in gc(run.run_id)] == ["first"]

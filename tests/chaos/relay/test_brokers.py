@@ -27,7 +27,7 @@ from chaos.processes.process_table import end_run, find_marked
 from chaos.relay import control
 from chaos.relay.control import Proxy
 from chaos.relay.rules import Rule
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import parse
 from chaos.wait import wait_until
 
@@ -39,7 +39,7 @@ ASK = MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    run = RunDir.create(tmp_path_factory.mktemp("a rather long path for a unix socket, as pytest makes them"), "r" * 80)
+    run = Run.create(tmp_path_factory.mktemp("a rather long path for a unix socket, as pytest makes them"), "r" * 80)
     try:
         deployed = ProcessCluster.deploy(run, ClusterSpec(2), ProcessId.current(), 900)
         admin = AdminClient({"bootstrap.servers": deployed.bootstrap})

@@ -18,7 +18,7 @@ from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run, find_marked
 from chaos.relay.control import Switch
 from chaos.relay.cuts import UNNAMED, Cut, named
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka
@@ -29,7 +29,7 @@ QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
 
 @pytest.fixture(scope="module", params=["4.3.1", "3.9.2"])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    run = RunDir.create(tmp_path_factory.mktemp("runs"), f"switch-{request.param}")
+    run = Run.create(tmp_path_factory.mktemp("runs"), f"switch-{request.param}")
     spec = ClusterSpec(3, request.param, config=QUICK, switch=True)
     try:
         deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), 900)

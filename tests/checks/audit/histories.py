@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario
 from checks.audit import audit
 from tests.checks.audit.oracle import Finding, Judgement, Row, judge
@@ -135,7 +135,7 @@ def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Ro
         run_id=RUN_ID, name="histories", seed=1, scenario=scenario_of(numbered), versions={}, created_us=1
     )
     with tempfile.TemporaryDirectory() as folder:
-        run = RunDir(Path(folder) / "run")
+        run = Run(Path(folder) / "run")
         write_ledger(run, *_files(rows_of(numbered)))
         audit(spark, run, resolved)
         tables = {table: read_audit(run, table) for table in ("summary", "anomalies")}

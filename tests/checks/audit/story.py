@@ -16,7 +16,7 @@ from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario
 
 RUN_ID = "audit-tests"
@@ -257,7 +257,7 @@ def rows_of(stories: Iterable[Story]) -> Rows:
     return rows
 
 
-def write_ledger(run: RunDir, *parts: Rows) -> None:
+def write_ledger(run: Run, *parts: Rows) -> None:
     """A sealed ledger with these rows, and the log: of each table a file for each part of the rows."""
     run.ledger.mkdir(parents=True, exist_ok=True)
     for table, schema in TABLES.items():
@@ -275,12 +275,12 @@ def write_ledger(run: RunDir, *parts: Rows) -> None:
     pq.write_table(pa.Table.from_pylist(ranges, LOG_RANGE), run.ledger / "log_range.parquet")
 
 
-def read_audit(run: RunDir, table: str) -> list[dict[str, Any]]:
+def read_audit(run: Run, table: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.read_table(run.audit / table).to_pylist()
     return rows
 
 
-def make_run(path: Path, stories: list[Story]) -> RunDir:
-    run = RunDir(path)
+def make_run(path: Path, stories: list[Story]) -> Run:
+    run = Run(path)
     write_ledger(run, rows_of(stories))
     return run

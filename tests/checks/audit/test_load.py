@@ -13,14 +13,14 @@ import pytest
 from chaos.errors import RunDirError
 from chaos.ledger import TABLES
 from chaos.ledger.seal import part_name
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from checks.audit import audit
 from checks.audit.load import load
 from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunDir:
+def run(tmp_path: Path) -> Run:
     return make_run(tmp_path / "run", [Story("orders", 1).wrote(0)])
 
 
@@ -28,30 +28,30 @@ def rewrite(path: Path, change: Any) -> None:
     pq.write_table(change(pq.read_table(path)), path)
 
 
-def part(run: RunDir, table: str, index: int = 0) -> Path:
+def part(run: Run, table: str, index: int = 0) -> Path:
     return run.ledger / f"{table}.parquet" / part_name(index)
 
 
-def test_a_missing_table(run: RunDir) -> None:
+def test_a_missing_table(run: Run) -> None:
     shutil.rmtree(run.ledger / "sends.parquet")
     with pytest.raises(RunDirError, match=r"sends\.parquet is missing: table sends"):
         load(run)
 
 
-def test_a_log_that_was_never_read_back(run: RunDir) -> None:
+def test_a_log_that_was_never_read_back(run: Run) -> None:
     (run.ledger / "log" / "part-0.parquet").unlink()
     (run.ledger / "log").rmdir()
     with pytest.raises(RunDirError, match="never read back"):
         load(run)
 
 
-def test_a_missing_range(run: RunDir) -> None:
+def test_a_missing_range(run: Run) -> None:
     (run.ledger / "log_range.parquet").unlink()
     with pytest.raises(RunDirError, match="log_range"):
         load(run)
 
 
-def test_a_damaged_file(run: RunDir) -> None:
+def test_a_damaged_file(run: Run) -> None:
     part(run, "commits").write_bytes(b"PAR1 no more")
     with pytest.raises(
         RunDirError, match=r"commits\.parquet/part-00000\.parquet is not readable Parquet.*table commits"
@@ -59,37 +59,37 @@ def test_a_damaged_file(run: RunDir) -> None:
         load(run)
 
 
-def test_a_missing_column(run: RunDir) -> None:
+def test_a_missing_column(run: Run) -> None:
     rewrite(part(run, "sends"), lambda t: t.drop_columns(["outcome"]))
     with pytest.raises(RunDirError, match=r"sends\.parquet/part-00000\.parquet: table sends has no column outcome"):
         load(run)
 
 
-def test_a_column_of_another_type(run: RunDir) -> None:
+def test_a_column_of_another_type(run: Run) -> None:
     rewrite(run.ledger / "log" / "part-0.parquet", lambda t: t.set_column(2, "offset", t["offset"].cast(pa.string())))
     with pytest.raises(RunDirError, match=r"column offset of table log is string, not int64"):
         load(run)
 
 
-def test_another_schema_version(run: RunDir) -> None:
+def test_another_schema_version(run: Run) -> None:
     rewrite(part(run, "faults"), lambda t: t.replace_schema_metadata({"aftershock.schema": "7"}))
     with pytest.raises(RunDirError, match="table faults has schema version 7"):
         load(run)
 
 
-def test_rows_that_the_seal_does_not_know(run: RunDir) -> None:
+def test_rows_that_the_seal_does_not_know(run: Run) -> None:
     rewrite(part(run, "sends"), lambda t: pa.concat_tables([t, t]))
     with pytest.raises(RunDirError, match=r"part-00000\.parquet has 2 rows, seal\.json says 1"):
         load(run)
 
 
-def test_a_part_that_the_seal_does_not_know(run: RunDir) -> None:
+def test_a_part_that_the_seal_does_not_know(run: Run) -> None:
     shutil.copy(part(run, "sends"), part(run, "sends", 1))
     with pytest.raises(RunDirError, match=r"sends\.parquet has 2 parts, seal\.json says 1"):
         load(run)
 
 
-def test_a_part_that_is_gone(run: RunDir) -> None:
+def test_a_part_that_is_gone(run: Run) -> None:
     part(run, "sends").unlink()
     with pytest.raises(RunDirError, match=r"sends\.parquet has 0 parts, seal\.json says 1"):
         load(run)
@@ -107,7 +107,7 @@ def test_rows_of_all_parts_are_loaded(spark: Any, tmp_path: Path) -> None:
     assert ledger.files["sends"] == [str(part(run, "sends")), str(part(run, "sends", 1))]
 
 
-def test_an_unsealed_ledger(run: RunDir) -> None:
+def test_an_unsealed_ledger(run: Run) -> None:
     (run.ledger / "seal.json").unlink()
     with pytest.raises(RunDirError, match="seal"):
         load(run)
@@ -126,7 +126,7 @@ def test_an_empty_ledger_is_audited_and_has_seen_nothing(spark: Any, tmp_path: P
     assert {r["check"] for r in summary} >= {"lost_write", "skipped_delivery", "double_ownership"}
 
 
-def damaged(run: RunDir, table: str) -> None:
+def damaged(run: Run, table: str) -> None:
     """Keep the footer, break the pages."""
     path = part(run, table)
     data = bytearray(path.read_bytes())
@@ -144,7 +144,7 @@ def test_damaged_pages_under_a_sound_footer(spark: Any, tmp_path: Path, table: s
         audit(spark, run, resolved_of([story]))
 
 
-def test_nulls_where_a_row_says_nothing_without_the_column(spark: Any, run: RunDir) -> None:
+def test_nulls_where_a_row_says_nothing_without_the_column(spark: Any, run: Run) -> None:
     rewrite(part(run, "sends"), lambda t: t.set_column(2, "seq", pa.array([None], pa.int64())))
     with pytest.raises(RunDirError, match=r"part-00000\.parquet: column seq of table sends is null in 1 rows"):
         audit(spark, run, resolved_of([Story("orders", 1)]))

@@ -11,7 +11,7 @@ import pytest
 
 from chaos.ledger import TABLES
 from chaos.ledger.record import run_token
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from checks.audit import audit
 from tests.bench.bench_audit import MEANT, meant
 from tests.bench.histories import Plan, make, resolved
@@ -23,7 +23,7 @@ RECORDS, PER_TICK, TICKS = 2_300, 12, 20
 """Five slices, so two rebalances."""
 
 
-def by_oracle(run: RunDir, plan: Plan) -> Judgement:
+def by_oracle(run: Run, plan: Plan) -> Judgement:
     rows = {table: pq.read_table(run.ledger / f"{table}.parquet").to_pylist() for table in (*TABLES, "log_range")}
     rows |= {"log": pq.read_table(run.ledger / "log").to_pylist()}
     return judge(rows, resolved(plan).scenario, run_token(plan.run_id))
@@ -31,7 +31,7 @@ def by_oracle(run: RunDir, plan: Plan) -> Judgement:
 
 @pytest.mark.parametrize("rich", [False, True], ids=["clean", "rich"])
 def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, rich: bool) -> None:
-    plan, run = Plan(RECORDS, rich, per_tick=PER_TICK, ticks=TICKS), RunDir(tmp_path / "run")
+    plan, run = Plan(RECORDS, rich, per_tick=PER_TICK, ticks=TICKS), Run(tmp_path / "run")
     planted = meant(asdict(make(run.path, plan)))
     assert set(planted) == (set(MEANT.keys()) if rich else {"duplicate_delivery.legal"})
     verdict = by_oracle(run, plan)

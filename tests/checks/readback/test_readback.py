@@ -21,7 +21,7 @@ from chaos.errors import ClusterError
 from chaos.ledger.record import CRC_AT, SEQ_AT, Identity, crc_ok, encode, parse, run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.processes.process import ProcessId as Owner
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario
 from checks.readback.source import Stretch, read
 from checks.readback.stage import log_ranges, read_back
@@ -48,7 +48,7 @@ RECORDS: list[tuple[bytes | None, bytes | None]] = [
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    run = RunDir.create(tmp_path_factory.mktemp("runs"), RUN_ID)
+    run = Run.create(tmp_path_factory.mktemp("runs"), RUN_ID)
     deployed = ProcessCluster.deploy(run, ClusterSpec(1), Owner.current(), 600)
     yield deployed
     deployed.destroy()
@@ -75,16 +75,16 @@ def make(cluster: ProcessCluster, *topics: str) -> None:
 READ = """
 import sys
 from pathlib import Path
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.scenario import Resolved
 from checks.readback.stage import read_back
 from checks.spark.session import spark_session
-run = RunDir(Path(sys.argv[1]))
+run = Run(Path(sys.argv[1]))
 read_back(spark_session(), run, Resolved.model_validate_json(sys.stdin.read()), sys.argv[2])
 """
 
 
-def read_back_elsewhere(run: RunDir, what: Resolved, bootstrap: str) -> None:
+def read_back_elsewhere(run: Run, what: Resolved, bootstrap: str) -> None:
     """In a process of its own, as the command line does it: the jars come into a session without them."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(run.path), bootstrap],
@@ -100,7 +100,7 @@ def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluste
     for key, value in RECORDS:
         producer.produce("orders", value, key, partition=1)
     producer.flush(30)
-    run = RunDir.create(tmp_path, RUN_ID)
+    run = Run.create(tmp_path, RUN_ID)
     began = time.time_ns() // 1000
     read_back_elsewhere(run, resolved("orders", "empty"), cluster.bootstrap)
 
@@ -137,7 +137,7 @@ def test_files_are_of_one_partition_each_in_the_order_of_names_and_offsets(
     if not small:
         monkeypatch.setattr("checks.readback.stage.SMALL", 0)
     monkeypatch.setattr("checks.readback.stage.ROWS_PER_FILE", 80)  # of a stretch; Spark's workers keep to their own
-    run = RunDir.create(tmp_path, RUN_ID)
+    run = Run.create(tmp_path, RUN_ID)
     read_back(spark, run, resolved(topic), cluster.bootstrap)
     read = [pq.read_table(path) for path in sorted((run.ledger / "log").iterdir())]
     assert [set(zip(*t.select(["topic", "partition"]).to_pydict().values(), strict=True)) for t in read] == [

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import Count, Counts, Finding, Result
 from chaos.scenario import Resolved
 from tests.checks.report.story import BEGAN, at
@@ -21,7 +21,7 @@ PARTITIONS = 900
 READERS = 14
 
 
-def crowded_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
+def crowded_run(directory: Path) -> tuple[Run, Result, Resolved]:
     """Everything there is too much of."""
     run, resolved = start(directory, "crowd", SCENARIO.replace("partitions: 6", f"partitions: {PARTITIONS}"))
     ledger(run, "cluster", leaders())
@@ -89,7 +89,7 @@ def owners() -> list[dict[str, Any]]:
     ]
 
 
-def buckets(run: RunDir) -> None:
+def buckets(run: Run) -> None:
     """Series and latency of every quarter of a second."""
     slots = HOURS * 3600 * 4
     when = BEGAN + np.arange(slots, dtype=np.int64) * 250_000

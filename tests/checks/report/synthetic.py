@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from chaos.anomalies import ANOMALIES
 from chaos.ledger import TABLES
 from chaos.ledger.seal import part_name
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import Count, Counts, Expectation, Finding, Metric, ReaderCount, Result
 from chaos.scenario import Resolved, parse, save
 from tests.checks.report.story import BEGAN, SECONDS, Story, at
@@ -50,7 +50,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
     (path / "_SUCCESS").touch()
 
 
-def ledger(run: RunDir, table: str, rows: list[dict[str, Any]]) -> None:
+def ledger(run: Run, table: str, rows: list[dict[str, Any]]) -> None:
     """One sealed table of the ledger."""
     whole = [{name: row.get(name) for name in TABLES[table].names} for row in rows]
     folder = run.ledger / f"{table}.parquet"
@@ -58,9 +58,9 @@ def ledger(run: RunDir, table: str, rows: list[dict[str, Any]]) -> None:
     pq.write_table(pa.Table.from_pylist(whole, schema=TABLES[table]), folder / part_name(0))
 
 
-def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[RunDir, Resolved]:
+def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[Run, Resolved]:
     """An empty run directory with its resolved scenario."""
-    run = RunDir.create(directory, f"{name}-20260203-140312-4f1c")
+    run = Run.create(directory, f"{name}-20260203-140312-4f1c")
     resolved = Resolved(
         run_id=run.run_id,
         name=name,
@@ -79,7 +79,7 @@ def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[RunDir,
     return run, resolved
 
 
-def result(run: RunDir, resolved: Resolved, **fields: Any) -> Result:
+def result(run: Run, resolved: Resolved, **fields: Any) -> Result:
     """A result with what every run has."""
     fields = {
         "stages_s": {"deploy": 8.4, "drive": 62.1, "readback": 3.2, "audit": 9.7, "validate": 4.9, "destroy": 1.1},
@@ -137,7 +137,7 @@ def expectations(lost: int) -> list[Expectation]:
     return found
 
 
-def failed_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
+def failed_run(directory: Path) -> tuple[Run, Result, Resolved]:
     """37 acked records lost with their leader, then a coordinator killed and a slow consumer evicted."""
     run, resolved = start(directory, "acks1-leader-kill")
     story = Story()
@@ -197,7 +197,7 @@ def metrics() -> list[Metric]:
     ]
 
 
-def fill(run: RunDir, story: Story, calm: bool = False) -> None:
+def fill(run: Run, story: Story, calm: bool = False) -> None:
     """Write every table that the report reads."""
     write(run.audit / "series", story.series())
     write(run.audit / "latency", story.latency())
@@ -239,7 +239,7 @@ def fill(run: RunDir, story: Story, calm: bool = False) -> None:
     ledger(run, "lifecycle", lives)
 
 
-def passed_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
+def passed_run(directory: Path) -> tuple[Run, Result, Resolved]:
     """Nothing broke and nothing was lost."""
     run, resolved = start(directory, "calm")
     fill(run, Story(calm=True), calm=True)
@@ -259,7 +259,7 @@ def passed_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
     return run, found, resolved
 
 
-def cut_short_run(directory: Path) -> tuple[RunDir, Result, Resolved]:
+def cut_short_run(directory: Path) -> tuple[Run, Result, Resolved]:
     """The fault showed no effect, and the audit never ran: most tables are missing."""
     run, resolved = start(directory, "cut-short")
     story = Story()

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.gate.result import Cell, Comparison, Key, Machine, Mark, Result, Run, Verdict
+from chaos.gate.result import Cell, CellRun, Comparison, Key, Machine, Mark, Result, Verdict
 from checks.report.gate import page
 from checks.report.gatefiles import MOST_CHARACTERS, junit, markdown
 from tests.checks.report.test_report_page import EVIL, Page
@@ -37,7 +37,9 @@ def comparison(cell: int, mark: Mark, label: str = "ack_latency") -> Comparison:
 
 
 def cell(number: int, verdict: Verdict, scenario: str = "leader-kill", kafka: str = "4.3.1", words: str = "S") -> Cell:
-    run = Run(n=1, seed=1, verdict=verdict, sentence=words, anomalies={"lost_write": 3}, report="cell 1#/report.html")
+    run = CellRun(
+        n=1, seed=1, verdict=verdict, sentence=words, anomalies={"lost_write": 3}, report="cell 1#/report.html"
+    )
     failing = verdict == "fail"
     run = run.model_copy(update={"bundle": f"bundles/{number}.tar.gz"}) if failing else run
     key = Key(scenario=scenario, kafka=kafka, client="2.16.1", settings="default")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import Expectation, FaultOutcome, Finding, Metric, ReaderCount, Result
 from chaos.scenario import Resolved
 from checks.report.html import render, write_report
@@ -54,7 +54,7 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[RunDir, Result, Resolved]]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Result, Resolved]]:
     directory = tmp_path_factory.mktemp("runs")
     return {build.__name__: build(directory) for build in synthetic.RUNS}
 
@@ -151,7 +151,7 @@ def test_foreign_text_stays_text(tmp_path: Path) -> None:
     assert path == run.report and path.read_text(encoding="utf-8") == text
 
 
-def hostile(directory: Path) -> tuple[RunDir, Result, Resolved]:
+def hostile(directory: Path) -> tuple[Run, Result, Resolved]:
     """Every place that foreign text can come from holds markup, control characters and a lone surrogate."""
     run, resolved = synthetic.start(directory, "hostile")
     written = EVIL.replace("\ud800", "")  # Arrow refuses a lone surrogate

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from chaos.errors import RunDirError
-from chaos.run.directory import RunDir
+from chaos.run.directory import Run
 from chaos.run.result import Count, Result
 from chaos.scenario import parse, resolve, save
 from checks.report.compare import page, write
@@ -15,7 +15,7 @@ BASE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orde
 
 
 def side(folder, name, *, acks="1", records=10, verdict="pass", lost=0, twice=0):
-    run = RunDir.create(folder, f"ab-{name}")
+    run = Run.create(folder, f"ab-{name}")
     scenario = parse(BASE % (acks, records), "t.yaml")
     resolved = resolve(scenario, run_id=run.run_id, name="t", created_us=0, seed=7, overrides=[], variant=name)
     save(run, resolved)
@@ -35,7 +35,7 @@ def side(folder, name, *, acks="1", records=10, verdict="pass", lost=0, twice=0)
 @pytest.fixture
 def whole(tmp_path):
     def made(**sides):
-        run = RunDir(tmp_path / "ab")
+        run = Run(tmp_path / "ab")
         folders = {name: side(run.path, name, **given) for name, given in sides.items()}
         index = {"scenario": "t", "title": "<b>t</b>", "command": "python -m chaos run t", "variants": folders}
         run.comparison.write_text(json.dumps(index))
