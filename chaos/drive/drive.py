@@ -20,7 +20,8 @@ from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka.client import Kafka
 from chaos.kafka.readable_offsets import Isolation, readable_ends
-from chaos.ledger import TableWriter, seal
+from chaos.ledger.seal import seal
+from chaos.ledger.writer import TableWriter
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog

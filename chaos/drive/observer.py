@@ -15,7 +15,7 @@ from typing import Any
 from chaos.kafka.client import Kafka
 from chaos.kafka.groups import GroupState
 from chaos.kafka.metadata_merge import Metadata, PartitionState
-from chaos.ledger import TableWriter
+from chaos.ledger.writer import TableWriter
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from chaos.errors import AftershockError
 from chaos.faults.fault import Fault
 from chaos.faults.world import World
-from chaos.ledger import TableWriter
+from chaos.ledger.writer import TableWriter
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.triggers import PHASES, Phase

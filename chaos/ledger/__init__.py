@@ -11,22 +11,3 @@ with an Arrow library can be a client of equal standing. After the drive, `seal`
 
 `schemas` names the tables and columns, `record` is the identity that travels inside each record's value.
 """
-
-from chaos.ledger.record import HEADER_BYTES, Identity, encode, parse
-from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
-from chaos.ledger.seal import Seal, SealedTable, read_seal, seal
-from chaos.ledger.writer import TableWriter
-
-__all__ = [
-    "HEADER_BYTES",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "Identity",
-    "Seal",
-    "SealedTable",
-    "TableWriter",
-    "encode",
-    "parse",
-    "read_seal",
-    "seal",
-]

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger import TABLES, Seal, SealedTable, read_seal
-from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
+from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.large.columns import check_schema
 from checks.spark.remote import LARGE, Mirror

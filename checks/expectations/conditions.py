@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
-from chaos.ledger import Seal, read_seal
+from chaos.ledger.seal import Seal, read_seal
 from chaos.ledger.writer import SUFFIX
 from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from chaos.errors import RunDirError
-from chaos.ledger import TABLES
+from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 
 LARGE = ("sends", "deliveries", "commits")

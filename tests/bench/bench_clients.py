@@ -41,9 +41,9 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.jars import resolve
 from chaos.install.java import find_java
-from chaos.ledger import TABLES
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import HEADER_BYTES
+from chaos.ledger.schemas import TABLES
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 

@@ -33,8 +33,10 @@ from rich.table import Table
 from chaos.clients.identity import ValueFactory
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.ledger import TABLES, TableWriter, seal
 from chaos.ledger.record import run_token
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.seal import seal
+from chaos.ledger.writer import TableWriter
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario

@@ -21,10 +21,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
-from chaos.ledger.schemas import LOG, LOG_RANGE
-from chaos.ledger.seal import SEAL, part_name
+from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
+from chaos.ledger.seal import SEAL, Seal, SealedTable, part_name
 from chaos.run.directory import Run, write_atomically
 from chaos.scenario import Resolved, Scenario
 from checks.readback.source import ROWS_PER_FILE

@@ -9,9 +9,10 @@ from confluent_kafka import KafkaError, Message
 
 from chaos.clients.columns import consumed
 from chaos.clients.deliveries import DeliveryLog
-from chaos.ledger import TABLES, TableWriter
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import Identity, encode
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.writer import TableWriter
 
 
 def message(topic: str, partition: int, offset: int, epoch: int = 3, value: bytes | None = None) -> Message:

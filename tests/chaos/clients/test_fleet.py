@@ -12,7 +12,7 @@ import pytest
 from chaos.clients.fleet import Fleet
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
-from chaos.ledger import read_seal, seal
+from chaos.ledger.seal import read_seal, seal
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.support.ledgers import rows, topic_name

@@ -6,7 +6,7 @@ import numpy as np
 
 from chaos.clients.checkpoint import first_unacked_of, next_seq_of
 from chaos.clients.partitioners import LIBRARY, chooser
-from chaos.ledger import TableWriter
+from chaos.ledger.writer import TableWriter
 
 
 def test_each_partitioner_chooses_as_it_says() -> None:

@@ -130,7 +130,7 @@ def test_a_failed_heal_is_on_record(rows):
 
 
 def test_rows_fit_the_ledger(rows):
-    from chaos.ledger import TABLES
+    from chaos.ledger.schemas import TABLES
 
     run = run_of(Scripted(proofs=["moved"]), rows)
     run.inject()

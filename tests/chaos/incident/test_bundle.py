@@ -9,7 +9,8 @@ import pytest
 
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.bundle import MANIFEST, open_bundle, pack, unpack
-from chaos.ledger import TableWriter, seal
+from chaos.ledger.seal import seal
+from chaos.ledger.writer import TableWriter
 from chaos.run.directory import Run
 from chaos.scenario import load, resolve, save, shipped
 

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import RunDirError
-from chaos.ledger import TABLES, TableWriter, read_seal, seal
 from chaos.ledger.reader import StreamEnd as End
 from chaos.ledger.reader import read_stream
 from chaos.ledger.record import HEADER_BYTES, Identity, crc_ok, encode, parse
 from chaos.ledger.runs import runs, same
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.seal import read_seal, seal
+from chaos.ledger.writer import TableWriter
 
 
 def fault(name="kill", at_us=1):

@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.ledger import TABLES, Seal, SealedTable
 from chaos.ledger.record import run_token
-from chaos.ledger.schemas import LOG, LOG_RANGE
-from chaos.ledger.seal import part_name
+from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
+from chaos.ledger.seal import Seal, SealedTable, part_name
 from chaos.run.directory import Run
 from chaos.scenario import Resolved, Scenario
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.errors import RunDirError
-from chaos.ledger import TABLES
+from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from checks.audit import audit

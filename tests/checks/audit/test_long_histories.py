@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.ledger import TABLES
 from chaos.ledger.record import run_token
+from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from checks.audit import audit
 from tests.bench.bench_audit import MEANT, meant

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from kafka.partitioner.default import murmur2
 
-from chaos.ledger import TABLES
+from chaos.ledger.schemas import TABLES
 from checks.audit.large.case import NO_TXN, Case
 from checks.audit.large.columns import NONE, Part
 from checks.audit.large.cut import FAIL, OK, UNKNOWN

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from chaos.anomalies import ANOMALIES
-from chaos.ledger import TABLES
+from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from chaos.run.result import Count, Counts, Expectation, Finding, Metric, ReaderCount, Result

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from chaos.ledger import TABLES
-from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
 from chaos.scenario import Scenario
 
 Row = dict[str, Any]
