@@ -22,11 +22,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos import scenario
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
 from chaos.run.result import Result
+from chaos.scenario.resolve import read as read_resolved
 from checks import pipeline
 from checks.spark import master, remote
 
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
             if options.spark_master:
                 master.check(options.spark_master)
             run = _open(options, wanted, stack)
-            scenario.read(run)
+            read_resolved(run)
         except AftershockError as e:
             sys.stderr.write(f"{e}\n")
             if remote.is_uri(options.run_dir):  # who started this could not look there
@@ -112,7 +112,7 @@ def _serve(wanted: list[str], spark_master: str | None, tell: pipeline.Listener)
         code = INCONCLUSIVE
         try:
             run = Run.open(Path(line.strip()))
-            scenario.read(run)
+            read_resolved(run)
             code = _run(run, wanted, spark_master, tell)
         except AftershockError as e:
             tell({"kind": "problem", "words": str(e)})

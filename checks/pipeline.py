@@ -17,11 +17,11 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from chaos import scenario
 from chaos.errors import AftershockError, ClusterError, RunDirError
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.run.events import Event, EventLog
 from chaos.run.result import Expectation, Result
+from chaos.scenario.resolve import read as read_resolved
 from checks.report.junit import junit
 from checks.spark import progress
 from checks.verdict.decision import collect
@@ -42,7 +42,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         bootstrap = _bootstrap(run)
         from checks.readback.stage import read_back
 
-        read_back(_spark(master), run, scenario.read(run), bootstrap)
+        read_back(_spark(master), run, read_resolved(run), bootstrap)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -53,7 +53,7 @@ def audit(run: Run, *, master: str | None = None, listener: Listener | None = No
 
         spark = _spark(master)
         with progress.told(spark, "audit", listener):
-            auditing.audit(spark, run, scenario.read(run))
+            auditing.audit(spark, run, read_resolved(run))
 
 
 def validate(run: Run, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
@@ -62,7 +62,7 @@ def validate(run: Run, *, master: str | None = None, listener: Listener | None =
         _forget(run, _validation(run))
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(_spark(master), run, scenario.read(run))
+        expectations = validating.validate(_spark(master), run, read_resolved(run))
         write_atomically(_validation(run), _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 
@@ -71,7 +71,7 @@ def report(run: Run, *, listener: Listener | None = None) -> Result:
     """Write result.json, junit.xml and report.html from whatever the earlier stages left."""
     with _stage(run, "report", listener):
         _forget(run)
-        resolved = scenario.read(run)
+        resolved = read_resolved(run)
         result = collect(run, resolved, _validated(run))
         _save(run, result)
         from checks.report.html import write_report
@@ -128,7 +128,7 @@ def _save_failure(run: Run) -> None:
     """An inconclusive result that names the stage, from whatever can be read of the run."""
     _forget(run)
     try:
-        _save(run, collect(run, scenario.read(run), []))
+        _save(run, collect(run, read_resolved(run), []))
     except Exception:  # noqa: BLE001 - the stage's own failure is what the caller has to see
         _log(run, "result of the failure")
 

@@ -46,8 +46,9 @@ from airflow.sdk import DAG, Metadata, Param, TaskGroup, get_parsing_context, ta
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
-from chaos.scenario import Scenario, load, shipped  # noqa: E402
-from chaos.scenario.load import folder_of_more  # noqa: E402
+from chaos.scenario.load import load  # noqa: E402
+from chaos.scenario.model import Scenario  # noqa: E402
+from chaos.scenario.shipped import folder_of_more, shipped  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
 OWNER = os.environ.get("AFTERSHOCK_OWNER")

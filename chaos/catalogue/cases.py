@@ -10,7 +10,9 @@ from typing import Any
 
 from chaos.errors import INCONCLUSIVE, UsageError
 from chaos.run.directory import Run, read_json
-from chaos.scenario import Scenario, load, shipped
+from chaos.scenario.load import load
+from chaos.scenario.model import Scenario
+from chaos.scenario.shipped import shipped
 
 NOTHING = "none"
 

@@ -16,7 +16,7 @@ from chaos.lab.judge import Judge
 from chaos.lab.lender import Lender
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
-from chaos.scenario import Resolved, read
+from chaos.scenario.resolve import Resolved, read
 
 
 class Told(Protocol):

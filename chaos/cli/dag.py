@@ -31,9 +31,9 @@ from chaos.errors import FAIL, INCONCLUSIVE, PASS, ClusterError, UsageError
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id, read_json
 from chaos.run.events import read_events
-from chaos.scenario import find, load, shipped
-from chaos.scenario.load import all_overrides
+from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.resolve import check_owner
+from chaos.scenario.shipped import shipped
 
 PROJECT = Path(__file__).resolve().parents[2]
 LOOK_EVERY_S = 0.2

@@ -19,7 +19,7 @@ from chaos.history.recording import record
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
-from chaos.scenario import read
+from chaos.scenario.resolve import read
 
 RUNS_DIR = Path("runs")
 

@@ -13,7 +13,10 @@ from rich.table import Table
 
 from chaos.gate.model import load as load_gate
 from chaos.gate.model import shipped as shipped_gates
-from chaos.scenario import Scenario, find, load, shipped, timeline
+from chaos.scenario import timeline
+from chaos.scenario.load import find, load
+from chaos.scenario.model import Scenario
+from chaos.scenario.shipped import shipped
 
 
 def register(app: typer.Typer) -> None:

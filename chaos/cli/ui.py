@@ -24,7 +24,7 @@ from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import ClusterError, MachineError
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import find_marked
-from chaos.scenario.load import folder_of_more
+from chaos.scenario.shipped import folder_of_more
 
 HOST = "127.0.0.1"
 POOL = "aftershock_clusters"

@@ -20,7 +20,8 @@ from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario import Processor, Producer, Resolved
+from chaos.scenario.producers import Processor, Producer
+from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0

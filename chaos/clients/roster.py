@@ -8,7 +8,9 @@ from chaos.clients.protocol import partition_name
 from chaos.clients.specs import Entry
 from chaos.clients.state import ClientState
 from chaos.errors import ClientError
-from chaos.scenario import Assign, Producer, Scenario, StartAt
+from chaos.scenario.consumers import Assign, StartAt
+from chaos.scenario.model import Scenario
+from chaos.scenario.producers import Producer
 from chaos.wait import wait_until
 
 

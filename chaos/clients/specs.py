@@ -21,9 +21,9 @@ from chaos.clients.protocol import (
 )
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.scenario import Assign, Processor, Producer, Resolved, Subscribe, Transactions
-from chaos.scenario.consumers import Workers
-from chaos.scenario.producers import OwnPartitioner
+from chaos.scenario.consumers import Assign, Subscribe, Workers
+from chaos.scenario.producers import OwnPartitioner, Processor, Producer, Transactions
+from chaos.scenario.resolve import Resolved
 
 ClientSpec = ProducerSpec | ProcessorSpec | GroupConsumerSpec | AssignConsumerSpec
 Entry = Producer | Processor | Subscribe | Assign

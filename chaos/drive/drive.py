@@ -25,8 +25,8 @@ from chaos.ledger.writer import TableWriter
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
-from chaos.scenario import Consumer, Resolved
-from chaos.scenario.consumers import reads_committed
+from chaos.scenario.consumers import Consumer, reads_committed
+from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, hopeless, is_due, steps
 from chaos.wait import wait_until
 

@@ -29,9 +29,10 @@ from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
-from chaos.scenario import Resolved, Scenario, Topic, find, load, read, resolve, save
-from chaos.scenario.load import SHIPPED, all_overrides
-from chaos.scenario.resolve import check_owner
+from chaos.scenario.load import all_overrides, find, load
+from chaos.scenario.model import Scenario, Topic
+from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
+from chaos.scenario.shipped import SHIPPED
 from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from chaos.drive import stages
 from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
-from chaos.scenario import find
+from chaos.scenario.load import find
 from chaos.scenario.resolve import new_seed
 
 

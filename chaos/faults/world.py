@@ -11,7 +11,7 @@ from chaos.drive.observer import Observer
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.relay.control import Proxy
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from chaos.incident.bisect import check_release
 from chaos.incident.subject import Subject, dump, raw_of
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
-from chaos.scenario import Scenario, find, load, parse, resolve
-from chaos.scenario.model import Clients, Variant
+from chaos.scenario.load import find, load, parse
+from chaos.scenario.model import Clients, Scenario, Variant
+from chaos.scenario.resolve import resolve
 
 
 @dataclass(frozen=True)

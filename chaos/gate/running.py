@@ -32,7 +32,7 @@ from chaos.incident.facts import versions
 from chaos.incident.lab import Trial
 from chaos.incident.subject import Subject
 from chaos.run.directory import Run, write_atomically
-from chaos.scenario import read
+from chaos.scenario.resolve import read
 
 KEPT, BUNDLES = "runs.d", "bundles"
 """Folders beside the run directories: what is kept of each run, and bundles of those that failed."""

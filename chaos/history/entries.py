@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from chaos.errors import RunDirError
 from chaos.run.directory import Run, read_json
 from chaos.run.events import read_events, stages_broken_off
-from chaos.scenario import Resolved, read
+from chaos.scenario.resolve import Resolved, read
 
 _DEEPEST = 3
 """How far below the folder of runs a run directory lies: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""

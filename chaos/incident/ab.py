@@ -13,7 +13,8 @@ from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.subject import Raw, Subject, dump, raw_of
 from chaos.run.directory import write_atomically
-from chaos.scenario import Scenario, parse
+from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
 
 AS_IT_WAS, CHANGED = "as-it-was", "with-the-change"
 

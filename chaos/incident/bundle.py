@@ -31,7 +31,7 @@ from chaos.errors import RunDirError, UsageError
 from chaos.incident.facts import versions
 from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, read
+from chaos.scenario.resolve import Resolved, read
 
 SUFFIX = ".aftershock.tar.gz"
 FORMAT = 1

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 
 _OF_CLIENTS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}
 

@@ -20,7 +20,7 @@ from chaos.lab.judge import Judge
 from chaos.lab.lender import Lender
 from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
 from chaos.run.events import Event, EventLog
-from chaos.scenario import read
+from chaos.scenario.resolve import read
 
 
 class Told(Protocol):

@@ -17,7 +17,9 @@ from chaos.incident.bundle import SUFFIX, open_bundle
 from chaos.incident.facts import versions
 from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, Scenario, find, load, parse, read
+from chaos.scenario.load import find, load, parse
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved, read
 
 Raw = dict[str, Any]
 """A scenario as plain data, without the values that are defaults."""

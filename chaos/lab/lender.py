@@ -13,7 +13,7 @@ from chaos.drive import stages
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 
 LENDER_S = 12 * 3600.0
 """When a cluster that is lent ends at the latest; it ends with this process before."""

@@ -12,7 +12,7 @@ from chaos.lab.lender import Lender
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from chaos.reference.faults import models
 from chaos.reference.markdown import anchor, code, sentence, table
 from chaos.reference.models import literal
 from chaos.reference.shipped import contracts, may, must, scenarios
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 
 _HEAD = """# The catalogue
 

@@ -7,8 +7,10 @@ from functools import cache
 
 from chaos.anomalies import ANOMALIES
 from chaos.reference.markdown import anchor
-from chaos.scenario import Expect, Scenario, load, shipped
-from chaos.scenario.expect import Bound
+from chaos.scenario.expect import Bound, Expect
+from chaos.scenario.load import load
+from chaos.scenario.model import Scenario
+from chaos.scenario.shipped import shipped
 from chaos.units import format_duration
 
 CATALOGUE = "../scenarios/CATALOGUE.md"

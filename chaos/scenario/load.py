@@ -16,20 +16,7 @@ from pydantic_core import ErrorDetails
 
 from chaos.errors import ScenarioError, UsageError
 from chaos.scenario.model import Scenario, Variant
-
-SHIPPED = Path(__file__).parent.parent / "scenarios"
-
-
-def shipped() -> dict[str, Path]:
-    """The scenarios that come with Aftershock, by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
-
-
-def folder_of_more(folder: Path) -> dict[str, Path]:
-    """The scenario files of a folder of one's own, by name. Raises `UsageError` if it is none."""
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder of scenarios; make it, and put YAML files into it")
-    return {path.stem: path for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])}
+from chaos.scenario.shipped import shipped
 
 
 def find(name_or_file: str) -> Path:

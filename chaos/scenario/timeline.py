@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 from chaos.scenario.triggers import PHASES, Acked, After, Phase, Trigger, parse_after
 from chaos.units import format_duration
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.kafka.settings import as_text
-from chaos.scenario import Producer, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.producers import Producer
 from checks.audit.epochs import Epoch, Epochs, Key
 from checks.audit.history import Faults, Leadership
 

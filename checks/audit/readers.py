@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from chaos.scenario import Scenario, StartAt
-from chaos.scenario.consumers import reads_committed
+from chaos.scenario.consumers import StartAt, reads_committed
+from chaos.scenario.model import Scenario
 
 LATEST = "latest"
 EARLIEST = "earliest"

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from chaos.scenario import Producer, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.producers import Producer
 from checks.audit.findings import CAP, finding
 from checks.audit.large.columns import NONE, Ints, Part, known
 from checks.audit.large.tally import Tally

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 from checks.audit import curves, groups, starts, times, totals
 from checks.audit.context import Context
 from checks.audit.epochs import Epochs, Life, Row, build, lives, ownership_table

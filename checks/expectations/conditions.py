@@ -11,7 +11,7 @@ from chaos.ledger.writer import SUFFIX
 from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.stage_times import DRIVING, notes
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.expectations.contract import Term, partitions, planned_sends, readers
 from checks.expectations.seen import Seen, unseen
 from checks.expectations.words import listed

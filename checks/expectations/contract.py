@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from chaos.scenario import Bound, Resolved, Scenario
+from chaos.scenario.expect import Bound
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 from checks.expectations.words import FINDINGS, TIMES, duration
 
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}

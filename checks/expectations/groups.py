@@ -7,7 +7,7 @@ from typing import Any
 
 from chaos.run.directory import Run
 from chaos.run.events import read_events
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.expectations.seen import Seen, unseen
 from checks.verdict.audit_rows import ledger_rows
 

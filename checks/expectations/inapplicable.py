@@ -6,8 +6,8 @@ Any other check that examined nothing proves nothing.
 from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES
-from chaos.scenario import Consumer, Scenario
-from chaos.scenario.consumers import reads_committed
+from chaos.scenario.consumers import Consumer, reads_committed
+from chaos.scenario.model import Scenario
 from checks.audit.routing import routes
 
 _OF_COMMITS = ("overcommit", "commit_rewind", "lost_processing")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chaos.run.directory import Run
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.expectations.clients import clients_that_reported
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term

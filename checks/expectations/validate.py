@@ -19,7 +19,7 @@ import great_expectations as gx
 
 from chaos.run.directory import Run
 from chaos.run.result import Expectation
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.expectations.classes import CLASSES
 from checks.expectations.contract import Term, terms
 from checks.expectations.datadocs import make_self_contained

@@ -29,7 +29,7 @@ from chaos.kafka.security import Security
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.readback.source import ROWS_PER_FILE, Stretch, read
 from checks.spark.master import is_here
 

@@ -20,7 +20,7 @@ from markupsafe import Markup
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.run.directory import Run, write_atomically
 from chaos.run.result import Result
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.report import words
 from checks.report.advice import advice, gaps, undecided
 from checks.report.evidence import evidence_link, measured, ordered

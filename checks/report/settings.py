@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from chaos.anomalies import ANOMALIES
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
-from chaos.scenario import Assign, Resolved, Scenario, Subscribe
+from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 from checks.report import defaults
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chaos.run.result import FaultOutcome, Result
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.report.curves import BUCKET_US, lag_lanes, rate_lanes
 from checks.report.dots import place_dots
 from checks.report.heatmap import latency_lanes

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from chaos.errors import RunDirError
 from chaos.run.directory import Run, read_json
 from chaos.run.result import Judged, Result, Verdict, merge
-from chaos.scenario import Resolved
-from chaos.scenario import read as resolved_of
+from chaos.scenario.resolve import Resolved
+from chaos.scenario.resolve import read as resolved_of
 from checks.expectations.words import FINDINGS
 
 _NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})

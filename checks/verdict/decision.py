@@ -20,7 +20,7 @@ from chaos.run.result import (
     merge,
 )
 from chaos.run.stage_times import CHECKING, DRIVING, stage_times
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.expectations.contract import readers
 from checks.verdict.audit_rows import audit_rows, json_object
 from checks.verdict.fault_outcomes import fault_outcomes, missing_proof

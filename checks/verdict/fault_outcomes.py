@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.run.directory import Run
 from chaos.run.result import FaultOutcome
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.verdict.audit_rows import Row, audit_rows, json_object, ledger_rows
 
 

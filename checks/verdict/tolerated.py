@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chaos.run.result import Count, Counts
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 
 REASONS = {
     ("duplicate_delivery", "legal"): "a group goes on at its committed offset, and what comes after that is delivered "

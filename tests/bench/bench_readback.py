@@ -39,7 +39,8 @@ from chaos.ledger.seal import seal
 from chaos.ledger.writer import TableWriter
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 
 RECORDS, SMALL, ROWS, VALUE_SIZE = 4_000_000, 20_000, 6_000_000, 150
 PARTITIONS, STREAMS, KEYS = 6, 2, 1000

@@ -25,7 +25,8 @@ from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
 from chaos.ledger.seal import SEAL, Seal, SealedTable, part_name
 from chaos.run.directory import Run, write_atomically
-from chaos.scenario import Resolved, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 from checks.readback.source import ROWS_PER_FILE
 from tests.bench.parts import Columns, Ints, Named, Parts
 from tests.bench.written import BEGIN_US, PARTITIONS, PRODUCERS, TICK_US, TOPIC, Plan, Planted, Slice, Writing

@@ -14,7 +14,8 @@ from chaos.ledger.schemas import LOG_RANGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, Torn, part_name
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
-from chaos.scenario import Resolved, parse, resolve, save
+from chaos.scenario.load import parse
+from chaos.scenario.resolve import Resolved, resolve, save
 
 SECOND = 1_000_000
 T0 = 1_700_000_000 * SECOND

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from chaos import scenario
 from chaos.run.directory import Run
+from chaos.scenario.resolve import read as read_resolved
 from checks.audit import audit
 from checks.spark.session import spark_session
 
@@ -27,7 +27,7 @@ def told(sc: Any) -> dict[str, Any]:
 def main(run_dir: str, master: str) -> None:
     run = Run.open(Path(run_dir))
     spark = spark_session(master)
-    audit(spark, run, scenario.read(run))
+    audit(spark, run, read_resolved(run))
     print(json.dumps(told(spark.sparkContext)))
     spark.stop()
 

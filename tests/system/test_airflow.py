@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from chaos.history.store import Store, default_url
-from chaos.scenario import load, shipped
+from chaos.scenario.load import load
+from chaos.scenario.shipped import shipped
 from tests.support.platform import ROOT, chaos, left_running
 
 pytestmark = pytest.mark.airflow

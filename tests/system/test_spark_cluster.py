@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.run.directory import Run
-from chaos.scenario import save
+from chaos.scenario.resolve import save
 from chaos.wait import wait_until
 from checks.audit.tables import AUDIT_TABLES
 from tests.bench.histories import Plan, make, resolved

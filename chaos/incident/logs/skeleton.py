@@ -19,7 +19,7 @@ from chaos.incident.logs.inventory import Inventory, Topic
 from chaos.incident.logs.plan import Plan
 from chaos.incident.logs.text import Page, name_for
 from chaos.incident.logs.timing import Planned
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 from chaos.scenario.model import DEFAULT_KAFKA
 
 MOST_BROKERS, MOST_TOPICS = 9, 5

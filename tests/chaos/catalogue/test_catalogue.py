@@ -12,7 +12,9 @@ from chaos.errors import UsageError
 from chaos.lab import judge, judge_process, lender
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
-from chaos.scenario import load, resolve, shipped
+from chaos.scenario.load import load
+from chaos.scenario.resolve import resolve
+from chaos.scenario.shipped import shipped
 
 
 def test_it_is_every_shipped_scenario_with_every_variant():

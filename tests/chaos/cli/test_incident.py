@@ -12,7 +12,7 @@ from chaos.incident import lab
 from chaos.incident.lab import Trial
 from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
-from chaos.scenario import load
+from chaos.scenario.load import load
 
 
 def seen(verdict, **anomalies):

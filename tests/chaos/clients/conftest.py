@@ -17,7 +17,8 @@ from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario import parse, resolve
+from chaos.scenario.load import parse
+from chaos.scenario.resolve import resolve
 
 BROKER = {
     "offsets.topic.num.partitions": 4,

@@ -7,7 +7,8 @@ import pytest
 from chaos.clients.pool import Tracking
 from chaos.clients.specs import process_mates
 from chaos.errors import ScenarioError
-from chaos.scenario import Scenario, parse
+from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
 from checks.audit.readers import readers_of
 
 HEAD = """

@@ -27,8 +27,9 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.security import Security
 from chaos.processes.process_table import find_marked
 from chaos.run.directory import Run
-from chaos.scenario import parse, resolve, save
+from chaos.scenario.load import parse
 from chaos.scenario.prefix import new_prefix
+from chaos.scenario.resolve import resolve, save
 from chaos.wait import wait_until
 from tests.chaos.conftest import roles
 from tests.support.certificates import Authority
@@ -112,13 +113,13 @@ def arguments(secured: Secured, file: Path, runs: Path, security: Security | Non
 READ_BACK = """
 import sys
 from pathlib import Path
-from chaos import scenario
+from chaos.scenario.resolve import read as read_resolved
 from chaos.run.directory import Run
 from checks import readback
 from checks.spark.session import spark_session
 readback.SMALL = 0  # so that Spark's Python workers read
 run = Run(Path(sys.argv[1]))
-readback.read_back(spark_session("local[2]"), run, scenario.read(run), sys.argv[2])
+readback.read_back(spark_session("local[2]"), run, read_resolved(run), sys.argv[2])
 """
 
 

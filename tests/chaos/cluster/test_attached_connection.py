@@ -12,8 +12,7 @@ from chaos.drive import stages
 from chaos.errors import ScenarioError, UsageError
 from chaos.kafka.access import Access, librdkafka
 from chaos.kafka.security import Security
-from chaos.scenario import parse
-from chaos.scenario.load import all_overrides
+from chaos.scenario.load import all_overrides, parse
 
 PLAIN = """
 title: t

@@ -6,7 +6,8 @@ import pytest
 
 from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
-from chaos.scenario import load, parse, read
+from chaos.scenario.load import load, parse
+from chaos.scenario.resolve import read
 
 BASE = """
 title: base

@@ -19,7 +19,7 @@ from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka

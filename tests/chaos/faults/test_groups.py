@@ -6,8 +6,8 @@ import pytest
 
 from chaos.faults.groups import DeleteOffsets, ResetOffsets, topics_of
 from chaos.kafka import admin
-from chaos.scenario import Scenario
 from chaos.scenario.faults import admin as specs
+from chaos.scenario.model import Scenario
 from chaos.scenario.triggers import Target, Trigger
 
 SCENARIO = Scenario.model_validate(

@@ -6,7 +6,7 @@ import pytest
 
 from chaos.errors import ClusterError, FaultError, ScenarioError
 from chaos.faults import FAULTS
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 
 SCENARIO = """
 title: t

@@ -24,7 +24,8 @@ from chaos.history.recording import add, record
 from chaos.history.store import Store
 from chaos.history.tables import METADATA, RUN, VERSION_TABLE
 from chaos.run.directory import Run
-from chaos.scenario import parse, resolve, save
+from chaos.scenario.load import parse
+from chaos.scenario.resolve import resolve, save
 
 SCENARIO = """
 title: nothing breaks

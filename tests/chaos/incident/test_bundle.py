@@ -12,7 +12,9 @@ from chaos.incident.bundle import MANIFEST, open_bundle, pack, unpack
 from chaos.ledger.seal import seal
 from chaos.ledger.writer import TableWriter
 from chaos.run.directory import Run
-from chaos.scenario import load, resolve, save, shipped
+from chaos.scenario.load import load
+from chaos.scenario.resolve import resolve, save
+from chaos.scenario.shipped import shipped
 
 RESULT = {
     "verdict": "fail",

@@ -17,8 +17,10 @@ from chaos.incident.lab import Trial, make
 from chaos.incident.outcome import Seen
 from chaos.incident.subject import load_subject
 from chaos.run.directory import Run
-from chaos.scenario import load, parse, read, resolve, shipped
 from chaos.scenario.expect import Expect
+from chaos.scenario.load import load, parse
+from chaos.scenario.resolve import read, resolve
+from chaos.scenario.shipped import shipped
 from tests.chaos.incident.test_bundle import RESULT, a_run
 
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from chaos.incident import reduce, shrink
 from chaos.incident.search import ddmin, first_change, smallest
 from chaos.incident.subject import Subject, load_subject, raw_of, scenario_of
-from chaos.scenario import load, shipped
+from chaos.scenario.load import load
+from chaos.scenario.shipped import shipped
 
 PLACES = st.integers(0, 9)
 

@@ -16,9 +16,9 @@ from chaos.reference import PAGES, Page, faults
 from chaos.reference.markdown import anchor, table
 from chaos.reference.models import rows
 from chaos.reference.shipped import scenarios, shows
-from chaos.scenario import parse
 from chaos.scenario.faults.consumer import ConsumerChurn
 from chaos.scenario.faults.resources import DiskFill
+from chaos.scenario.load import parse
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = ("chaos", "checks", "dags", "docker", "tests", ".github")

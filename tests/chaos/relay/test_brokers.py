@@ -28,7 +28,7 @@ from chaos.relay import control
 from chaos.relay.control import Proxy
 from chaos.relay.rules import Rule
 from chaos.run.directory import Run
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka

@@ -8,9 +8,11 @@ import pytest
 from pydantic import BaseModel
 
 from chaos.errors import ScenarioError
-from chaos.scenario import Scenario, parse, resolve
+from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
 from chaos.scenario.names import InCluster
 from chaos.scenario.prefix import new_prefix, prefixed
+from chaos.scenario.resolve import resolve
 
 EVERYWHERE = """
 title: everything that names something in the cluster

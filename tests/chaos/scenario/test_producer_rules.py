@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 
 TOPICS = "topics: [{name: orders, partitions: 3}, {name: invoices}, {name: other}]\n"
 BILLING = "processors: [{name: billing, group: g, topics: [orders], to: invoices, members: 2}]\n"

@@ -5,7 +5,10 @@ import yaml
 
 from chaos.anomalies import ANOMALIES
 from chaos.errors import ScenarioError
-from chaos.scenario import Bound, Scenario, find, load, parse, shipped
+from chaos.scenario.expect import Bound
+from chaos.scenario.load import find, load, parse
+from chaos.scenario.model import Scenario
+from chaos.scenario.shipped import shipped
 
 SMALL = """
 title: small

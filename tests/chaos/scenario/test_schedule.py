@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 
 SCENARIO = "{title: t, topics: [{name: orders}], producers: [{name: shop, topic: orders}], schedule: %s}"
 

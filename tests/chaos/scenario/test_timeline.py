@@ -1,4 +1,4 @@
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 from chaos.scenario.timeline import Progress, hopeless, is_due, steps
 
 TEXT = """

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 from checks.audit import audit
 from tests.checks.audit.oracle import Finding, Judgement, Row, judge
 from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, write_ledger

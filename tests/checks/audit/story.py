@@ -16,7 +16,8 @@ from chaos.ledger.record import run_token
 from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, part_name
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 
 RUN_ID = "audit-tests"
 TOKEN = run_token(RUN_ID)

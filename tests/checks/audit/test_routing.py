@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
-from chaos.scenario import Scenario, parse
+from chaos.scenario.load import parse
+from chaos.scenario.model import Scenario
 from checks.audit.routing import murmur2, promised, routes
 
 PRODUCERS = """

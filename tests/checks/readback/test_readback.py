@@ -22,7 +22,8 @@ from chaos.ledger.record import CRC_AT, SEQ_AT, Identity, crc_ok, encode, parse,
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.processes.process import ProcessId as Owner
 from chaos.run.directory import Run
-from chaos.scenario import Resolved, Scenario
+from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import Resolved
 from checks.readback.source import Stretch, read
 from checks.readback.stage import log_ranges, read_back
 
@@ -76,7 +77,7 @@ READ = """
 import sys
 from pathlib import Path
 from chaos.run.directory import Run
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.readback.stage import read_back
 from checks.spark.session import spark_session
 run = Run(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from chaos.run.directory import Run
 from chaos.run.result import Count, Counts, Finding, Result
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from tests.checks.report.story import BEGAN, at
 from tests.checks.report.synthetic import SCENARIO, expectations, ledger, result, start, write
 

@@ -18,7 +18,8 @@ from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from chaos.run.result import Count, Counts, Expectation, Finding, Metric, ReaderCount, Result
-from chaos.scenario import Resolved, parse, save
+from chaos.scenario.load import parse
+from chaos.scenario.resolve import Resolved, save
 from tests.checks.report.story import BEGAN, SECONDS, Story, at
 
 SCENARIO = """

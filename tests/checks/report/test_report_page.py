@@ -12,7 +12,7 @@ import pytest
 
 from chaos.run.directory import Run
 from chaos.run.result import Expectation, FaultOutcome, Finding, Metric, ReaderCount, Result
-from chaos.scenario import Resolved
+from chaos.scenario.resolve import Resolved
 from checks.report.html import render, write_report
 from tests.checks.report import synthetic
 from tests.checks.report.crowd import crowded_run

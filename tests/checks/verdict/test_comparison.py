@@ -7,7 +7,8 @@ import pytest
 from chaos.errors import RunDirError
 from chaos.run.directory import Run
 from chaos.run.result import Count, Result
-from chaos.scenario import parse, resolve, save
+from chaos.scenario.load import parse
+from chaos.scenario.resolve import resolve, save
 from checks.report.compare import page, write
 from checks.verdict import comparison
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from chaos.run.result import Count, Counts
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 from checks.verdict.tolerated import tolerated
 
 

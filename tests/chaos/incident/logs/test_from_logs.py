@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from chaos.cli import app
 from chaos.errors import UsageError
 from chaos.incident.logs.make import skeleton
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 
 LOGS = Path(__file__).parent / "data"
 VERSIONS = {"2.8-zookeeper": "2.8.2", "3.9": "3.9.2", "4.3": "4.3.1"}

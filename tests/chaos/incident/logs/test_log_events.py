@@ -12,7 +12,7 @@ from chaos.incident.logs.make import skeleton
 from chaos.incident.logs.outages import How
 from chaos.incident.logs.patterns import PATTERNS, events_of
 from chaos.incident.logs.reading import Clock, Entry, entries
-from chaos.scenario import parse
+from chaos.scenario.load import parse
 
 UTC = ZoneInfo("UTC")
 GC = "org.apache.kafka.coordinator.group.GroupMetadataManager"

@@ -7,7 +7,7 @@ is what goes in and comes out, `epochs` and `starts` who held what from where, `
 
 from __future__ import annotations
 
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 from tests.checks.audit.oracle.epochs import reading_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
 from tests.checks.audit.oracle.groups import judge_groups

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 
 Row = dict[str, Any]
 Rows = Mapping[str, list[Row]]

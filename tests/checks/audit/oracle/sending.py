@@ -6,7 +6,7 @@ import zlib
 
 from kafka.partitioner.default import murmur2
 
-from chaos.scenario import Scenario
+from chaos.scenario.model import Scenario
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
 
 
