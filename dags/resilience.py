@@ -214,9 +214,9 @@ def invalid(why: str) -> None:
 
 def given_by(scenario: str, params: dict[str, Any]) -> Any:
     """What a DAG run's params say of a scenario."""
-    from chaos.drive.stages import Given
+    from chaos.drive.stages import ScenarioRequest
 
-    return Given(
+    return ScenarioRequest(
         scenario,
         seed=params["seed"],
         kafka=params["kafka"],

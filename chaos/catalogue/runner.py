@@ -95,7 +95,7 @@ class Catalogue:
         """
         found = []
         for case in self.cases:
-            given = stages.Given(case.scenario, seed=self.seed)
+            given = stages.ScenarioRequest(case.scenario, seed=self.seed)
             run = stages.prepare(given, runs_dir=self.folder, variant=case.variant, run_id=case.run_id)
             resolved = read(run)
             found.append(_Ready(case, run, resolved, stages.cluster_spec(resolved)))

@@ -75,7 +75,9 @@ def run(
     from chaos.drive import stages, variants  # on use: `list` and `--help` need no Kafka client
 
     check_master(spark_master)
-    given = stages.Given(scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client)
+    given = stages.ScenarioRequest(
+        scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client
+    )
     if not variant and variants.of(given):
         whole = variants.prepare(given, runs_dir)
         with View() as view:

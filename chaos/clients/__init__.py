@@ -21,7 +21,7 @@ supervisor writes crashed. The detail of started names the client library and it
 
     {"do": "start"}                           begin to send (producers whose spec says `hold`)
     {"do": "stop"}                            finish, then exit with 0: a producer flushes, a consumer leaves its group
-    {"do": "deaf"}                            send on, but look at no delivery report any more (producers)
+    {"do": "ignore_reports"}                            send on, but look at no delivery report any more (producers)
     {"do": "slow", "per_record_s": 0.02}      take that much longer for each record; 0 is full speed again (consumers)
     {"do": "seek", "offsets": {"orders/0": 9}} go on there, on the partitions it holds; or "ago_s": 5.0 for what was
                                               written so long ago (consumers)
@@ -45,8 +45,8 @@ The end of stdin means that the owner died: the client ends at once. A crash is 
 
 Exit code 0 follows a clean stop, and nothing else.
 
-    python -m chaos.clients.producer SPEC
-    python -m chaos.clients.processor SPEC
-    python -m chaos.clients.group_consumer SPEC
-    python -m chaos.clients.assign_consumer SPEC
+    python -m chaos.clients.confluent.producer SPEC
+    python -m chaos.clients.confluent.processor SPEC
+    python -m chaos.clients.confluent.group_consumer SPEC
+    python -m chaos.clients.confluent.assign_consumer SPEC
 """

@@ -21,7 +21,7 @@ class Channel:
 
     `started` turns true with the order to start; `stopping` with the order to stop, and when the owner is gone,
     `orphaned` only with the latter.
-    `deaf` turns true with the order to look at no delivery reports any more.
+    `ignoring_reports` turns true with the order to look at no delivery reports any more.
     `per_record_s` is the extra time for each record that was last ordered, `seeks` are orders to seek that wait.
     """
 
@@ -31,7 +31,7 @@ class Channel:
         self.orphaned = False
         self.started = False
         self.per_record_s = 0.0
-        self.deaf = False
+        self.ignoring_reports = False
         self.seeks: deque[dict[str, Any]] = deque()
         self._client = client
         self._told: dict[str, Any] = {}
@@ -49,8 +49,8 @@ class Channel:
             self.stopping = True
         elif order["do"] == "start":
             self.started = True
-        elif order["do"] == "deaf":
-            self.deaf = True
+        elif order["do"] == "ignore_reports":
+            self.ignoring_reports = True
         elif order["do"] == "slow":
             self.per_record_s = float(order["per_record_s"])
         elif order["do"] == "seek":

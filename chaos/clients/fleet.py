@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.clients.roster import Roster
 from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState, UnexpectedExit

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
-from chaos.clients.environment import number
+from chaos.clients.confluent.environment import number
 from chaos.clients.protocol import (
     AssignConsumerSpec,
     CommitSpec,
@@ -29,10 +29,10 @@ ClientSpec = ProducerSpec | ProcessorSpec | GroupConsumerSpec | AssignConsumerSp
 Entry = Producer | Processor | Subscribe | Assign
 
 MODULES: dict[type[ClientSpec], str] = {
-    ProducerSpec: "chaos.clients.producer",
-    ProcessorSpec: "chaos.clients.processor",
-    GroupConsumerSpec: "chaos.clients.group_consumer",
-    AssignConsumerSpec: "chaos.clients.assign_consumer",
+    ProducerSpec: "chaos.clients.confluent.producer",
+    ProcessorSpec: "chaos.clients.confluent.processor",
+    GroupConsumerSpec: "chaos.clients.confluent.group_consumer",
+    AssignConsumerSpec: "chaos.clients.confluent.assign_consumer",
 }
 
 CONSUMER_DEFAULTS: Config = {

@@ -15,13 +15,13 @@ from functools import partial
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
-from chaos.drive.observer import OFFSETS_TOPIC, Observer
 from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka.client import Kafka
 from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.ledger.seal import seal
 from chaos.ledger.writer import TableWriter
+from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog

@@ -12,7 +12,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.cluster import state
 from chaos.cluster.api import Cluster
 from chaos.cluster.drivers import driver as driver_of
@@ -41,7 +41,7 @@ AUDIT_MARGIN_S = 1800.0
 
 
 @dataclass(frozen=True)
-class Given:
+class ScenarioRequest:
     """A scenario, by name or file, and what its user says otherwise."""
 
     scenario: str
@@ -59,7 +59,7 @@ class Given:
         return load(find(self.scenario), overrides, variant)
 
 
-def prepare(given: Given, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> Run:
+def prepare(given: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> Run:
     """Load and resolve a scenario, or one variant of it, and make its run directory; nothing is started."""
     path, loaded = find(given.scenario), given.load(variant)
     if loaded.variants:

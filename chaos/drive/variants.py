@@ -19,19 +19,19 @@ from chaos.scenario.resolve import new_seed
 
 
 @dataclass(frozen=True)
-class Whole:
+class VariantRuns:
     """The run directory of an A/B scenario, and those of its sides by variant."""
 
     run: Run
     sides: dict[str, Run]
 
 
-def of(given: stages.Given) -> list[str]:
+def of(given: stages.ScenarioRequest) -> list[str]:
     """The names of a scenario's variants; none for one that is a single run."""
     return list(given.load().variants)
 
 
-def prepare(given: stages.Given, runs_dir: Path, run_id: str | None = None) -> Whole:
+def prepare(given: stages.ScenarioRequest, runs_dir: Path, run_id: str | None = None) -> VariantRuns:
     """Make the run directories of the whole and of every side; nothing is started."""
     scenario = given.load()
     seed = given.seed if given.seed is not None else scenario.seed
@@ -43,7 +43,7 @@ def prepare(given: stages.Given, runs_dir: Path, run_id: str | None = None) -> W
         for name in scenario.variants
     }
     index(run, scenario.title, seeded, {name: side.run_id for name, side in sides.items()})
-    return Whole(run, sides)
+    return VariantRuns(run, sides)
 
 
 def side_id(run_id: str, variant: str) -> str:
@@ -51,7 +51,7 @@ def side_id(run_id: str, variant: str) -> str:
     return f"{run_id}-{variant}"
 
 
-def index(run: Run, title: str, given: stages.Given, folders: dict[str, str]) -> None:
+def index(run: Run, title: str, given: stages.ScenarioRequest, folders: dict[str, str]) -> None:
     """Write down which directory is that of which variant, for who compares them."""
     kafka = f" --kafka {given.kafka}" if given.kafka else ""
     kafka += f" --client {given.client}" if given.client else ""

@@ -45,7 +45,7 @@ class ProducerCrash:
             ends = world.kafka.end_offsets(partitions)
             return sum(ends.values()) if len(ends) == len(partitions) else 0
 
-        world.fleet.order(self.resolved, {"do": "deaf"})
+        world.fleet.order(self.resolved, {"do": "ignore_reports"})
         heard = 0
 
         def heard_the_order() -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
-from chaos.drive.observer import Observer
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
+from chaos.observer import Observer
 from chaos.relay.control import Proxy
 from chaos.scenario.model import Scenario
 

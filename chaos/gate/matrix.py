@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
 from chaos.gate.model import AXES, Gate

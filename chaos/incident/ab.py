@@ -29,11 +29,11 @@ def check(subject: Subject, sets: Sequence[str]) -> None:
     parse(dump(_with_sides(subject, sets)), subject.given)  # what a variant may not set is refused here
 
 
-def prepare(subject: Subject, sets: Sequence[str], folder: Path) -> variants.Whole:
+def prepare(subject: Subject, sets: Sequence[str], folder: Path) -> variants.VariantRuns:
     """Make the run directories of both sides of what `check` passed; nothing is started."""
     file = folder / f"{subject.name}.yaml"
     write_atomically(file, dump(_with_sides(subject, sets)))
-    return variants.prepare(stages.Given(str(file), seed=subject.seed), folder, f"{subject.name}-ab")
+    return variants.prepare(stages.ScenarioRequest(str(file), seed=subject.seed), folder, f"{subject.name}-ab")
 
 
 def _with_sides(subject: Subject, sets: Sequence[str]) -> Raw:

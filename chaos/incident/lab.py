@@ -123,7 +123,7 @@ def make(folder: Path, subject: Subject, run_id: str, seed: int | None = None, o
     """The run directory of a subject, with its scenario as a file beside it, so that its own command makes it again."""
     file = folder / f"{run_id}.yaml"
     write_atomically(file, dump(raw_of(subject.scenario)))
-    given = stages.Given(str(file), seed=subject.seed if seed is None else seed, i_own_this_cluster=owned)
+    given = stages.ScenarioRequest(str(file), seed=subject.seed if seed is None else seed, i_own_this_cluster=owned)
     return stages.prepare(given, runs_dir=folder, run_id=run_id)
 
 

@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 
 from chaos import __version__
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.errors import UsageError
 from chaos.incident.lab import Lab, Trial
 from chaos.incident.outcome import Seen, differences

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.cluster.metadata_mode import choose
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle

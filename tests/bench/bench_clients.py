@@ -83,21 +83,21 @@ class Bench:
 
     def fill(self) -> None:
         """Write what consumers read: records as our producer sends them."""
-        self._produce("chaos.clients.producer", self.topic)
+        self._produce("chaos.clients.confluent.producer", self.topic)
 
     def producers(self) -> dict[str, Attempt]:
         """Each run writes a topic of its own, which is gone afterwards."""
         return {
             "bare": lambda: self._produced(lambda t: self._produce(BARE, t, gc=True)),
             "bare_no_gc": lambda: self._produced(lambda t: self._produce(BARE, t, gc=False)),
-            "ledger": lambda: self._produced(lambda t: self._produce("chaos.clients.producer", t)),
+            "ledger": lambda: self._produced(lambda t: self._produce("chaos.clients.confluent.producer", t)),
             "java": lambda: self._produced(self._java_producer),
         }
 
     def consumers(self, size: int, commit: str) -> dict[str, Attempt]:
         runs: dict[str, Attempt] = {
             "bare": lambda: self._consume(BARE, size, commit, gc=True, look=True, records=self.records),
-            "ledger": lambda: self._consume("chaos.clients.group_consumer", size, commit),
+            "ledger": lambda: self._consume("chaos.clients.confluent.group_consumer", size, commit),
         }
         if commit == NEVER:
             runs["counting"] = lambda: self._consume(BARE, size, commit, gc=True, look=False, records=self.records)

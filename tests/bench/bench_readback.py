@@ -30,10 +30,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from chaos.clients.identity import ValueFactory
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.ledger.record import run_token
+from chaos.ledger.record_columns import ValueFactory
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import seal
 from chaos.ledger.writer import TableWriter

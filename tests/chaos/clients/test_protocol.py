@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from chaos.clients.group_consumer import membership
-from chaos.clients.producer import Pacer
+from chaos.clients.confluent.group_consumer import membership
+from chaos.clients.confluent.producer import Pacer
 from chaos.clients.protocol import AssignConsumerSpec, ProducerSpec, partition_name, partition_of
 from chaos.run.directory import Run
 from tests.support.ledgers import rows
@@ -29,7 +29,7 @@ def spec(run: Run, **fields: Any) -> Path:
 
 
 def producer(path: Path) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-m", "chaos.clients.producer", str(path)]
+    argv = [sys.executable, "-m", "chaos.clients.confluent.producer", str(path)]
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 

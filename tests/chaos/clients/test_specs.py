@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.clients.pool import Tracking
+from chaos.clients.confluent.pool import Tracking
 from chaos.clients.specs import process_mates
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse

@@ -142,7 +142,7 @@ producers: [{{name: shop, topic: {t}, records: 2000, rate: 1000/s, resend: true}
 """)
     f.start_producers()
     until(lambda: f.total_acked() > 300, "nothing is acknowledged")
-    f.order("shop/1", {"do": "deaf"})
+    f.order("shop/1", {"do": "ignore_reports"})
     heard = f.state("shop/1")
     until(lambda: heard.count("sent") > heard.count("acked") + 300, "it does not go on")
     f.crash("shop/1")

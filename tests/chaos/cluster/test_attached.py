@@ -342,7 +342,7 @@ def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own
     assert seen(secured) == theirs
     assert left_running(tmp_path) == [] and all(map(secured.alive, (1, 2, 3)))
     (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # beside it lies the history
-    assert len(list(run.rglob("*"))) > 40 and any(b"chaos.clients.producer" in line for line in watch.seen)
+    assert len(list(run.rglob("*"))) > 40 and any(b"chaos.clients.confluent.producer" in line for line in watch.seen)
     for password in PASSWORDS.values():
         assert files_with(run, password) == []
         assert [line for line in watch.seen if password.encode() in line] == []

@@ -96,10 +96,10 @@ def test_nobody_breaks_brokers_of_a_cluster_without_saying_that_it_is_theirs(tmp
     with pytest.raises(
         UsageError, match=r"kill would break brokers of the cluster at kafka-1:9092; .*--i-own-this-clu"
     ):
-        stages.prepare(stages.Given(str(file), sets=sets), runs_dir=tmp_path / "runs")
+        stages.prepare(stages.ScenarioRequest(str(file), sets=sets), runs_dir=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
-    stages.prepare(stages.Given(str(file), sets=sets, i_own_this_cluster=True), runs_dir=tmp_path / "runs")
-    stages.prepare(stages.Given(str(file), sets=(CRASH,)), runs_dir=tmp_path / "others")
+    stages.prepare(stages.ScenarioRequest(str(file), sets=sets, i_own_this_cluster=True), runs_dir=tmp_path / "runs")
+    stages.prepare(stages.ScenarioRequest(str(file), sets=(CRASH,)), runs_dir=tmp_path / "others")
 
 
 def test_bootstrap_makes_any_scenario_one_for_a_cluster_that_exists():

@@ -65,13 +65,13 @@ def test_a_variant_that_is_not_there_is_told_with_those_that_are(file):
 
 def test_a_run_is_of_one_variant(file, tmp_path):
     with pytest.raises(UsageError, match="a run is of one of them: --variant weak, safe"):
-        stages.prepare(stages.Given(str(file)), runs_dir=tmp_path / "runs")
-    run = stages.prepare(stages.Given(str(file), seed=3), runs_dir=tmp_path / "runs", variant="safe")
+        stages.prepare(stages.ScenarioRequest(str(file)), runs_dir=tmp_path / "runs")
+    run = stages.prepare(stages.ScenarioRequest(str(file), seed=3), runs_dir=tmp_path / "runs", variant="safe")
     assert read(run).command().endswith("--variant safe")
 
 
 def test_all_sides_share_a_seed_and_lie_below_the_whole(file, tmp_path):
-    whole = variants.prepare(stages.Given(str(file)), tmp_path / "runs", "ab-1")
+    whole = variants.prepare(stages.ScenarioRequest(str(file)), tmp_path / "runs", "ab-1")
     assert {name: run.path for name, run in whole.sides.items()} == {
         name: tmp_path / "runs" / "ab-1" / f"ab-1-{name}" for name in ("weak", "safe")
     }

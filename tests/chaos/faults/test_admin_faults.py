@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.drive.observer import Observer
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, World
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
+from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.scenario.load import parse

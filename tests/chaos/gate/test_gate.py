@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.gate import baseline, matrix, ranks, running
 from chaos.gate.judge import Judged

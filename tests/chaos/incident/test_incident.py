@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from chaos.clients import environment
+from chaos.clients.confluent import environment
 from chaos.clients.specs import SpecBuilder
 from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.incident import ab, again, bisect, outcome, replay, request, shrink

@@ -136,7 +136,7 @@ def test_a_stream_of_another_schema_is_unreadable_as_a_whole(tmp_path):
 
 def test_what_append_returned_from_survives_sigkill(tmp_path):
     program = (
-        "import os, signal, pathlib, sys; from chaos.ledger import TableWriter;"
+        "import os, signal, pathlib, sys; from chaos.ledger.writer import TableWriter;"
         "w = TableWriter(pathlib.Path(sys.argv[1]), 'faults', 'x');"
         "w.append_rows([{'fault': 'a'}, {'fault': 'b'}]); os.kill(os.getpid(), signal.SIGKILL)"
     )

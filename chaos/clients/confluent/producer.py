@@ -1,4 +1,4 @@
-"""The producer: `python -m chaos.clients.producer SPEC`. Its protocol is that of `chaos.clients`.
+"""The producer: `python -m chaos.clients.confluent.producer SPEC`. Its protocol is that of `chaos.clients`.
 
 It sends seq after seq, at a steady rate or as fast as it can, and writes a row for each when its delivery report is in.
 The time of a call is stamped once for the records of one tick, or at full speed for a chunk of them: it is off by less
@@ -26,13 +26,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from chaos.clients.channel import Channel
 from chaos.clients.checkpoint import next_seq_of
-from chaos.clients.identity import ValueFactory
-from chaos.clients.lifecycle import Lifecycle
-from chaos.clients.partitioners import chooser
+from chaos.clients.confluent.lifecycle import Lifecycle
+from chaos.clients.confluent.partitioners import chooser
+from chaos.clients.confluent.sender import Sender, run_sender
+from chaos.clients.confluent.sends import Keys
+from chaos.clients.confluent.transactions import Transactions
 from chaos.clients.protocol import ProducerSpec
-from chaos.clients.sender import Sender, run_sender
-from chaos.clients.sends import Keys
-from chaos.clients.transactions import Transactions
+from chaos.ledger.record_columns import ValueFactory
 from chaos.run.events import now_us
 
 TICK_S = 0.01

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from chaos.clients.lifecycle import log
-from chaos.clients.outcomes import NOT_A_COMMIT, commit_outcome
+from chaos.clients.confluent.lifecycle import log
+from chaos.clients.confluent.outcomes import NOT_A_COMMIT, commit_outcome
 from chaos.clients.protocol import CommitSpec, Config, Partition
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us

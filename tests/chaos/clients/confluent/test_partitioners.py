@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from chaos.clients.checkpoint import first_unacked_of, next_seq_of
-from chaos.clients.partitioners import LIBRARY, chooser
+from chaos.clients.confluent.partitioners import LIBRARY, chooser
 from chaos.ledger.writer import TableWriter
 
 

@@ -20,10 +20,10 @@ from typing import Literal
 from confluent_kafka import Consumer, Message
 
 from chaos.clients.channel import Channel
-from chaos.clients.columns import Columns, consumed
-from chaos.clients.lifecycle import Lifecycle
+from chaos.clients.confluent.columns import Columns, consumed
+from chaos.clients.confluent.lifecycle import Lifecycle
+from chaos.clients.confluent.reader import NAP_S, Reader
 from chaos.clients.protocol import GroupConsumerSpec, Partition, WorkersSpec
-from chaos.clients.reader import NAP_S, Reader
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Literal
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
-from chaos.clients.lifecycle import log
+from chaos.clients.confluent.lifecycle import log
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec, TransactionSpec
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from chaos.clients.identity import Headers, Ints, headers_of, own_headers
+from chaos.ledger.record_columns import Headers, Ints, headers_of, own_headers
 from chaos.ledger.runs import same
 
 NONE = -1

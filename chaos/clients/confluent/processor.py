@@ -1,4 +1,4 @@
-"""The processor: `python -m chaos.clients.processor SPEC`. Its protocol is that of `chaos.clients`.
+"""The processor: `python -m chaos.clients.confluent.processor SPEC`. Its protocol is that of `chaos.clients`.
 
 Read-process-write: it reads as a member of a group and writes one record for each one it reads. What it wrote and how
 far it read are of one transaction (`send_offsets_to_transaction`), so a reader of committed records sees both or none.
@@ -17,12 +17,12 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from chaos.clients.channel import Channel
 from chaos.clients.checkpoint import next_seq_of
-from chaos.clients.identity import ValueFactory
-from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.confluent.lifecycle import Lifecycle, log
+from chaos.clients.confluent.sender import Sender, run_sender
+from chaos.clients.confluent.source import TICK_S, Source
+from chaos.clients.confluent.transactions import CALL_S, Transactions
 from chaos.clients.protocol import ProcessorSpec
-from chaos.clients.sender import Sender, run_sender
-from chaos.clients.source import TICK_S, Source
-from chaos.clients.transactions import CALL_S, Transactions
+from chaos.ledger.record_columns import ValueFactory
 from chaos.run.events import now_us
 
 IDLE_S = 0.1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from chaos.clients.commits import Committer
+from chaos.clients.confluent.commits import Committer
 from chaos.clients.protocol import CommitSpec
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from chaos.clients.columns import consumed
-from chaos.clients.deliveries import DeliveryLog
+from chaos.clients.confluent.columns import consumed
+from chaos.clients.confluent.deliveries import DeliveryLog
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import Identity, encode
 from chaos.ledger.schemas import TABLES

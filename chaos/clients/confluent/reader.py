@@ -19,13 +19,13 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 
-from chaos.clients import seeking
-from chaos.clients.assignments import AssignmentLog, Beginning
 from chaos.clients.channel import Channel, listen_for
-from chaos.clients.columns import consumed
-from chaos.clients.commits import Committer
-from chaos.clients.deliveries import DeliveryLog
-from chaos.clients.lifecycle import Lifecycle, life, log
+from chaos.clients.confluent import seeking
+from chaos.clients.confluent.assignments import AssignmentLog, Beginning
+from chaos.clients.confluent.columns import consumed
+from chaos.clients.confluent.commits import Committer
+from chaos.clients.confluent.deliveries import DeliveryLog
+from chaos.clients.confluent.lifecycle import Lifecycle, life, log
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
 from chaos.ledger.writer import TableWriter

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
-from chaos.clients.columns import Columns, joined, nullable, sent
-from chaos.clients.identity import Identities, Ints, headers_of
-from chaos.clients.outcomes import send_outcome
+from chaos.clients.confluent.columns import Columns, joined, nullable, sent
+from chaos.clients.confluent.outcomes import send_outcome
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec
+from chaos.ledger.record_columns import Identities, Ints, headers_of
 from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from chaos.clients.lifecycle import log
+from chaos.clients.confluent.lifecycle import log
 from chaos.clients.protocol import Config, Partition
 
 EARLIEST = frozenset({"smallest", "earliest", "beginning"})

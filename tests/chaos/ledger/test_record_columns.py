@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.clients.identity import Identities, ValueFactory, headers_of
 from chaos.ledger import record
+from chaos.ledger.record_columns import Identities, ValueFactory, headers_of
 
 pa.array([""])  # the first call imports pandas, which takes longer than an example may
 

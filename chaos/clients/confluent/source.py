@@ -10,14 +10,14 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from chaos.clients.assignments import AssignmentLog, Beginning
-from chaos.clients.columns import consumed
-from chaos.clients.deliveries import DeliveryLog
-from chaos.clients.group_consumer import ASK_TIMEOUT_S, membership
-from chaos.clients.lifecycle import log
+from chaos.clients.confluent.assignments import AssignmentLog, Beginning
+from chaos.clients.confluent.columns import consumed
+from chaos.clients.confluent.deliveries import DeliveryLog
+from chaos.clients.confluent.group_consumer import ASK_TIMEOUT_S, membership
+from chaos.clients.confluent.lifecycle import log
+from chaos.clients.confluent.reset import reset_position
+from chaos.clients.confluent.transactions import End
 from chaos.clients.protocol import Partition, ProcessorSpec
-from chaos.clients.reset import reset_position
-from chaos.clients.transactions import End
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us
 

@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError
 from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.channel import Channel
-from chaos.clients.lifecycle import Lifecycle, life, log
-from chaos.clients.outcomes import single_attempt
+from chaos.clients.confluent.lifecycle import Lifecycle, life, log
+from chaos.clients.confluent.outcomes import single_attempt
+from chaos.clients.confluent.sends import Keys, SendLog
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec
-from chaos.clients.sends import Keys, SendLog
 from chaos.ledger.writer import TableWriter
 
 Spec = TypeVar("Spec", bound=ProducerSpec | ProcessorSpec)
@@ -50,7 +50,7 @@ class Sender(ABC):
 
     def _serve(self, timeout_s: float = 0.0) -> None:
         """Look at delivery reports, for so long at the most, and write and tell what is due."""
-        if self._channel.deaf:
+        if self._channel.ignoring_reports:
             time.sleep(timeout_s)
         else:
             self._kafka.poll(timeout_s)

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from chaos.clients.identity import Ints
+from chaos.ledger.record_columns import Ints
 
 LIBRARY = -1
 """In place of a partition: librdkafka's partitioner is to choose."""

@@ -12,8 +12,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
+from chaos.clients.confluent.reset import watermarks
 from chaos.clients.protocol import Partition, partition_of
-from chaos.clients.reset import watermarks
 
 ASK_TIMEOUT_S = 5.0
 

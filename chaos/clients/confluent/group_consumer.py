@@ -1,4 +1,4 @@
-"""The group consumer: `python -m chaos.clients.group_consumer SPEC`. Its protocol is that of `chaos.clients`.
+"""The group consumer: `python -m chaos.clients.confluent.group_consumer SPEC`. Its protocol is that of `chaos.clients`.
 
 It subscribes, and for each grant of partitions finds out where reading begins: it asks for the committed offset, or
 else for what auto.offset.reset means at that moment, and assigns exactly that, so that the position in the ledger is
@@ -17,13 +17,13 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from chaos.clients.assignments import Beginning
 from chaos.clients.channel import Channel
-from chaos.clients.lifecycle import Lifecycle, log
-from chaos.clients.pool import PooledReader
+from chaos.clients.confluent.assignments import Beginning
+from chaos.clients.confluent.lifecycle import Lifecycle, log
+from chaos.clients.confluent.pool import PooledReader
+from chaos.clients.confluent.reader import Reader, run_consumer, run_threads
+from chaos.clients.confluent.reset import reset_position
 from chaos.clients.protocol import GroupConsumerSpec, Partition
-from chaos.clients.reader import Reader, run_consumer, run_threads
-from chaos.clients.reset import reset_position
 
 ASK_TIMEOUT_S = 5.0
 

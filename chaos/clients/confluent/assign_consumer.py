@@ -1,4 +1,4 @@
-"""The assign consumer: `python -m chaos.clients.assign_consumer SPEC`. Its protocol is that of `chaos.clients`.
+"""The assign consumer: `python -m chaos.clients.confluent.assign_consumer SPEC`. See `chaos.clients` for its protocol.
 
 It reads every partition that its topics have when it starts, each from a position that it finds out first, as a
 number; those that are added later only where it is told to discover them, and then from their start. No group
@@ -18,12 +18,12 @@ from typing import Any, Literal, TypeVar
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from chaos.clients.assignments import Beginning
 from chaos.clients.channel import Channel
-from chaos.clients.lifecycle import Lifecycle, log
+from chaos.clients.confluent.assignments import Beginning
+from chaos.clients.confluent.lifecycle import Lifecycle, log
+from chaos.clients.confluent.reader import Reader, run_consumer
+from chaos.clients.confluent.reset import reset_position, watermarks
 from chaos.clients.protocol import AssignConsumerSpec, Partition, partition_name
-from chaos.clients.reader import Reader, run_consumer
-from chaos.clients.reset import reset_position, watermarks
 from chaos.errors import ClientError
 
 ASK_TIMEOUT_S = 5.0

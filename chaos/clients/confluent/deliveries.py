@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from chaos.clients.columns import Columns, joined, recurring
-from chaos.clients.identity import Identities, Ints
+from chaos.clients.confluent.columns import Columns, joined, recurring
 from chaos.clients.protocol import Partition
+from chaos.ledger.record_columns import Identities, Ints
 from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us

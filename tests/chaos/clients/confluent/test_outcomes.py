@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError
 
-from chaos.clients.outcomes import COMMITS, SENDS, commit_outcome, send_outcome, single_attempt
+from chaos.clients.confluent.outcomes import COMMITS, SENDS, commit_outcome, send_outcome, single_attempt
 
 
 def test_a_time_out_or_a_lost_connection_leaves_a_send_unknown_however_often_it_was_tried() -> None:
