@@ -1,4 +1,6 @@
-"""The command line: `python -m chaos`. Each command calls the stages that the DAGs call.
+"""The command line, `aftershock` or `python -m chaos`. Each command calls the functions that the DAGs call.
+
+A command's module is imported when the command runs or shows its own help, so that `--help` answers at once.
 
 Exit codes: 0 pass, 1 fail, 2 bad usage or invalid scenario, 3 inconclusive, 130 interrupted.
 """
@@ -6,70 +8,131 @@ Exit codes: 0 pass, 1 fail, 2 bad usage or invalid scenario, 3 inconclusive, 130
 from __future__ import annotations
 
 import errno
+import importlib
 import signal
 import sys
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperCommand, TyperGroup
 
-from chaos.cli import (
-    again,
-    bundle,
-    catalogue,
-    clusters,
-    dag,
-    gate,
-    history,
-    incident,
-    java,
-    reference,
-    run,
-    scenarios,
-    search,
-    ui,
-)
 from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
+    "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
+    "dag": ("dag", "Run the DAG of a shipped scenario through Airflow, and watch it."),
+    "ui": ("ui", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
+    "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
+    "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
+    "list": ("scenarios", "List the shipped scenarios and gates."),
+    "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
+    "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
+    "reference": ("reference", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
+    "bundle": ("bundle", "Pack a run into one file that `replay` runs again."),
+    "unbundle": ("bundle", "Unpack a bundle into a run directory."),
+    "replay": ("again", "Run an incident again, and compare its outcome."),
+    "repeat": ("again", "Run a scenario or bundle N times, and give the rate of each anomaly."),
+    "ab": ("again", "Run it twice with one seed, with and without changed settings, and compare."),
+    "shrink": ("search", "Reduce a scenario to the smallest one that still shows the anomaly."),
+    "bisect": ("search", "Find the first release with which the outcome changes."),
+    "up": ("clusters", "Start a cluster and leave it running; print its bootstrap servers."),
+    "down": ("clusters", "End the cluster of a run directory."),
+    "ps": ("clusters", "List the processes and containers of Aftershock on this machine."),
+    "gc": ("clusters", "End processes and containers of runs without an owner, and delete their brokers' data."),
+    "java": ("java", "Find Java 17 or newer, or install it."),
+    "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
+    "incident": ("incident", "Write a scenario from the logs of an incident."),
+}
+"""The commands in the order of the help: name, module in `chaos.cli`, summary."""
+
+
+class LazyGroup(TyperGroup):
+    """The group of all commands. It lists them by their summaries and imports only the command that is called."""
+
+    def __init__(self, **options: Any) -> None:
+        placeholders = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+        super().__init__(**{**options, "commands": placeholders})
+        self._listing = False
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return the command of this name, or a placeholder with its summary while the help is written."""
+        if self._listing or cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        return _load(COMMANDS[cmd_name][0], cmd_name)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of the group from the summaries."""
+        self._listing = True
+        try:
+            super().format_help(ctx, formatter)
+        finally:
+            self._listing = False
+
+
+def _load(module: str, name: str) -> Any:
+    """Import the module of a command and return the command."""
+    app = typer.Typer()
+    app.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group
+    importlib.import_module(f"chaos.cli.{module}").register(app)
+    return typer.main.get_group(app).commands[name]
+
+
 app = typer.Typer(
+    cls=LazyGroup,
     help="Break a real Apache Kafka cluster on purpose, and prove record by record what happened.\n\n"
     "Exit codes: 0 pass, 1 fail, 2 bad usage or invalid scenario, 3 inconclusive, 130 interrupted.",
+    epilog="Example: aftershock run leader-kill --kafka 3.9.2 --seed 7",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (
-    *(run, dag, ui, catalogue, gate, history, scenarios, reference),
-    *(bundle, again, search, incident, clusters, java),
-):
-    module.register(app)
+
+
+@app.callback()
+def _options() -> None:
+    """Take no options of its own: every option belongs to a command."""
 
 
 def main() -> None:
-    """Run the command line; a user's mistake or a run that cannot go on is one line, never a traceback."""
+    """Run the command line. A user's mistake, or a run that cannot continue, is one line and never a traceback."""
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app()
     except AftershockError as e:
-        Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold red]error:[/] {_plain(str(e))}")
+        _stderr().print(f"[bold red]error:[/] {_plain(str(e))}")
         sys.exit(e.exit_code)
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
         where = f" ({e.filename})" if e.filename else ""
-        Console(stderr=True, soft_wrap=True, highlight=False).print(
+        _stderr().print(
             f"[bold red]error:[/] {_plain(str(e.strerror))}{_plain(where)}; everything of the run was ended, "
             "make room or choose another --runs-dir and run again"
         )
         sys.exit(INCONCLUSIVE)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; everything of the run was ended")
+        _stderr().print("interrupted; everything of the run was ended")
         sys.exit(INTERRUPTED)
 
 
+def _stderr() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True, soft_wrap=True, highlight=False)
+
+
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """SIGTERM cleans up as Ctrl-C does."""
+    """Clean up after SIGTERM as after Ctrl-C."""
     raise KeyboardInterrupt
 
 

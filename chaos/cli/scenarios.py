@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-import yaml
-from rich.console import Console
-from rich.table import Table
 
-from chaos.gate.model import load as load_gate
-from chaos.gate.model import shipped as shipped_gates
-from chaos.scenario import timeline
-from chaos.scenario.load import find, load
-from chaos.scenario.model import Scenario
-from chaos.scenario.shipped import shipped
+from chaos.scenario.shipped import SHIPPED, titles
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+GATES = SHIPPED.parent / "gates"
 
 
 def register(app: typer.Typer) -> None:
@@ -27,25 +24,28 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Names and titles as JSON.")] = False) -> None:
-    """List the scenarios and the gates that come with Aftershock; as JSON, the scenarios."""
-    titles = {name: load(path).title for name, path in shipped().items()}
+    """List the shipped scenarios and gates; as JSON, the scenarios."""
+    scenarios = titles()
     if as_json:
-        sys.stdout.write(json.dumps(titles, indent=1) + "\n")
+        sys.stdout.write(json.dumps(scenarios, indent=1) + "\n")
         return
-    table = Table(box=None, header_style="bold")
-    table.add_column("scenario", style="bold", no_wrap=True)
-    table.add_column("what happens")
-    for name, title in titles.items():
-        table.add_row(name, title)
+    from rich.console import Console
+
     console = Console()
-    console.print(table)
-    gates = Table(box=None, header_style="bold")
-    gates.add_column("gate", style="bold", no_wrap=True)
-    gates.add_column("what is asked")
-    for name, path in shipped_gates().items():
-        gates.add_row(name, load_gate(path).title)
+    console.print(_table("scenario", "what happens", scenarios))
     console.print()
-    console.print(gates)
+    console.print(_table("gate", "what it answers", titles(GATES)))
+
+
+def _table(name: str, title: str, rows: dict[str, str]) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column(name, style="bold", no_wrap=True)
+    table.add_column(title)
+    for row in rows.items():
+        table.add_row(*row)
+    return table
 
 
 def show(
@@ -54,6 +54,11 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
 ) -> None:
     """Show a scenario with every default filled in, and its timeline."""
+    import yaml
+
+    from chaos.scenario import timeline
+    from chaos.scenario.load import find, load
+
     loaded = load(find(scenario), sets or [])
     data = loaded.model_dump(mode="json", exclude_none=True)
     if as_json:
@@ -67,4 +72,6 @@ def show(
 
 def schema() -> None:
     """Print the JSON Schema of a scenario, for editors."""
+    from chaos.scenario.model import Scenario
+
     sys.stdout.write(json.dumps(Scenario.model_json_schema(), indent=1) + "\n")
