@@ -15,6 +15,7 @@ from typing import Any
 from chaos.kafka.client import Kafka
 from chaos.kafka.groups import GroupState
 from chaos.kafka.metadata_merge import Metadata, PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.ledger.writer import TableWriter
 from chaos.run.directory import Run
 from chaos.run.events import now_us
@@ -32,7 +33,7 @@ class Observer:
         self,
         run: Run,
         connect: Callable[[], Kafka],
-        partitions: Sequence[str],
+        partitions: Sequence[TopicPartition],
         groups: Sequence[str],
         later: Collection[str] = (),
     ) -> None:
@@ -43,7 +44,7 @@ class Observer:
         """Why it can record no more, such as a full disk: the run is blind from then on."""
         self._connect = connect
         self._partitions = list(partitions)
-        self._topics = {name.rpartition("/")[0] for name in partitions} | set(later)
+        self._topics = {partition.topic for partition in partitions} | set(later)
         self._group_ids = list(groups)
         self._writer = TableWriter(run.ledger, "cluster", "observer")
         self._known: dict[tuple[str, str], str] = {}
@@ -75,13 +76,13 @@ class Observer:
         with self._lock:
             self._writer.close()
 
-    def partition(self, name: str) -> PartitionState | None:
+    def partition(self, name: TopicPartition) -> PartitionState | None:
         """A partition as last seen."""
         return self.metadata.partitions.get(name) if self.metadata else None
 
-    def partitions(self, topics: Collection[str] | None = None) -> list[str]:
+    def partitions(self, topics: Collection[str] | None = None) -> list[TopicPartition]:
         """All partitions of the run's topics, or of some of these, that have been seen: more may appear meanwhile."""
-        return [name for name in self._partitions if topics is None or name.rpartition("/")[0] in topics]
+        return [name for name in self._partitions if topics is None or name.topic in topics]
 
     def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
         kafka = self._connect()
@@ -103,12 +104,12 @@ class Observer:
             ("cluster", "brokers", list(metadata.brokers)),
         ]
         known = set(self._partitions)
-        new = [n for n in metadata.partitions if n not in known and n.rpartition("/")[0] in self._topics]
+        new = [n for n in metadata.partitions if n not in known and n.topic in self._topics]
         self._partitions = [*self._partitions, *new]  # a new list: the other threads go through the old one
         for name in self._partitions:
             if (state := metadata.partitions.get(name)) is not None:
-                seen += [(name, "leader", state.leader), (name, "isr", list(state.isr))]
-                seen.append((name, "leader_epoch", state.leader_epoch))
+                seen += [(str(name), "leader", state.leader), (str(name), "isr", list(state.isr))]
+                seen.append((str(name), "leader_epoch", state.leader_epoch))
         if self._group_ids:
             seen += _offsets_topic(metadata)
         self._record(seen)
@@ -120,7 +121,7 @@ class Observer:
             if state is None:
                 self._record([(f"group:{group}", "answers", False)])
                 continue
-            members = [{**asdict(m), "partitions": list(m.partitions)} for m in state.members]
+            members = [{**asdict(m), "partitions": list(map(str, m.partitions))} for m in state.members]
             seen: list[tuple[str, str, Any]] = [
                 (f"group:{group}", "answers", True),
                 (f"group:{group}", "state", state.state),
@@ -136,10 +137,10 @@ class Observer:
         found = kafka.stable_offsets(self._partitions)
         seen: list[tuple[str, str, Any]] = []
         for name in self._partitions:
-            seen.append((name, "offsets_answer", name in found))
+            seen.append((str(name), "offsets_answer", name in found))
             if name in found:
                 end, stable = found[name]
-                seen += [(name, "end_offset", end), (name, "last_stable_offset", stable)]
+                seen += [(str(name), "end_offset", end), (str(name), "last_stable_offset", stable)]
         self._record(seen)
 
     def _record(self, seen: list[tuple[str, str, Any]]) -> None:
@@ -157,7 +158,7 @@ class Observer:
 
 def _offsets_topic(metadata: Metadata) -> list[tuple[str, str, Any]]:
     """How many partitions `__consumer_offsets` has and who leads them: group coordinators hang on that."""
-    mine = {name: p for name, p in metadata.partitions.items() if name.rpartition("/")[0] == OFFSETS_TOPIC}
+    mine = {name: p for name, p in metadata.partitions.items() if name.topic == OFFSETS_TOPIC}
     if not mine:
         return []
-    return [(OFFSETS_TOPIC, "partitions", len(mine)), *((name, "leader", p.leader) for name, p in mine.items())]
+    return [(OFFSETS_TOPIC, "partitions", len(mine)), *((str(name), "leader", p.leader) for name, p in mine.items())]

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from chaos.cluster.settings import ClusterSpec
     from chaos.cluster.state import ClusterState
     from chaos.install.cache import Progress
+    from chaos.kafka.partition import TopicPartition
     from chaos.processes.process import ProcessId
     from chaos.relay.cuts import Cut
     from chaos.run.directory import Run
@@ -201,7 +202,7 @@ class Wipe(Protocol):
 class CutLog(Protocol):
     """The tail of a partition's log that was not flushed can be lost while its broker is down."""
 
-    def cut_log(self, broker: int, partition: str, records: int | None) -> Tail:
+    def cut_log(self, broker: int, partition: TopicPartition, records: int | None) -> Tail:
         """Cut off at least so many records, None: all that were not flushed; says which offsets went."""
 
 
@@ -209,7 +210,7 @@ class CutLog(Protocol):
 class LimitDisk(Protocol):
     """The files of a broker can be kept from growing."""
 
-    def limit_disk(self, broker: int, partition: str, free_bytes: int) -> int:
+    def limit_disk(self, broker: int, partition: TopicPartition, free_bytes: int) -> int:
         """Let no file grow beyond that partition's log and so many bytes; returns the limit in bytes."""
 
     def unlimit_disk(self, broker: int) -> None:

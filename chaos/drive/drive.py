@@ -18,6 +18,7 @@ from chaos.cluster.api import Cluster
 from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.faults import FAULTS, FaultRun, World
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.ledger.seal import seal
 from chaos.ledger.writer import TableWriter
@@ -34,7 +35,7 @@ TICK_S = 0.02
 REPORT_EVERY_S = 0.5
 HEAL_TIMEOUT_S = 60.0
 
-Ends = dict[Isolation, dict[str, int]]
+Ends = dict[Isolation, dict[TopicPartition, int]]
 
 
 class Drive:
@@ -55,7 +56,7 @@ class Drive:
         self._readers = self._scenario.readers
         # what is there from the start; the observer knows what has come since
         first = [t for t in self._scenario.topics if not t.later]
-        self._partitions = [f"{t.name}/{p}" for t in first for p in range(t.partitions)]
+        self._partitions = [TopicPartition(t.name, p) for t in first for p in range(t.partitions)]
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._deaths = 0
@@ -242,7 +243,7 @@ class Drive:
             doing = "was started again has not sent all" if all_sent else "was ordered to stop has not ended"
             self._events.emit("problem", words=f"a producer that {doing} within {HEAL_TIMEOUT_S:g} s")
 
-    def _drain(self, kafka: Kafka, fleet: Fleet, partitions: list[str]) -> None:
+    def _drain(self, kafka: Kafka, fleet: Fleet, partitions: list[TopicPartition]) -> None:
         """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail.
 
         What processors write is there to be read only when they are through themselves, one after another.
@@ -270,7 +271,7 @@ class Drive:
             time.sleep(TICK_S)
         return True
 
-    def _ends(self, kafka: Kafka, partitions: list[str], deadline: float) -> Ends:
+    def _ends(self, kafka: Kafka, partitions: list[TopicPartition], deadline: float) -> Ends:
         """Where reading ends, by isolation level. An open transaction is waited for: its records are nobody's yet."""
         asked = partial(_all_ends, kafka, partitions)
         ends = wait_until(asked, HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered")
@@ -291,19 +292,19 @@ class Drive:
         found = []
         for entry in entries:
             ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
-            topics = entry.topics_among({partition.rpartition("/")[0] for partition in ends})
-            own = {partition: end for partition, end in ends.items() if partition.rpartition("/")[0] in topics}
+            topics = entry.topics_among({partition.topic for partition in ends})
+            own = {partition: end for partition, end in ends.items() if partition.topic in topics}
             for reader in [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name):
                 positions = fleet.positions(reader)
                 for partition, end in own.items():
-                    if positions.get(partition, 0) < end:
+                    if positions.get(str(partition), 0) < end:
                         found.append(
-                            f"{reader} is at {positions.get(partition, 'no position')} of {end} in {partition}"
+                            f"{reader} is at {positions.get(str(partition), 'no position')} of {end} in {partition}"
                         )
         return found
 
 
-def _all_ends(kafka: Kafka, partitions: list[str]) -> dict[str, int]:
+def _all_ends(kafka: Kafka, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
     """The end offset of every partition, or nothing as long as one is not answered."""
     ends = kafka.end_offsets(partitions)
     return ends if len(ends) == len(partitions) else {}

@@ -24,6 +24,7 @@ from chaos.errors import ClusterError, UsageError
 from chaos.install.java import find_java
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
@@ -208,7 +209,7 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | Non
         except KafkaException as e:
             raise ClusterError(f"topic {name} could not be made: {e.args[0].str()}") from None
     kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
-    partitions = [f"{t.name}/{p}" for t in topics for p in range(t.partitions)]
+    partitions = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
     wait_until(
         lambda: not kafka.unhealthy(partitions),
         TOPICS_TIMEOUT_S,

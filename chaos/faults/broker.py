@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -13,6 +13,7 @@ from chaos.errors import AftershockError, FaultError, WaitTimeout
 from chaos.faults import probe, targets
 from chaos.faults.world import World
 from chaos.kafka.client import NO_LEADER
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.broker import BrokerPause as BrokerPauseSpec
 from chaos.scenario.faults.broker import Cycle
@@ -34,7 +35,7 @@ class BrokerKill:
     spec: FaultSpec
     resolved: str = ""
     brokers: list[int] = field(default_factory=list)
-    _led: dict[str, int] = field(default_factory=dict)
+    _led: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def broker(self) -> int:
@@ -59,7 +60,7 @@ class BrokerKill:
         if not self.brokers:
             return None
         named = self.spec.target.leader_of
-        for partition in [named] if named else list(self._led):
+        for partition in [TopicPartition.parse(named)] if named else list(self._led):
             before, now = self._led.get(partition), world.observer.partition(partition)
             if before is None or now is None or now.leader == NO_LEADER or now.leader_epoch <= before:
                 continue
@@ -216,7 +217,7 @@ class BrokerPause:
         return f"{self.resolved} goes on" if self._brokers else "nothing to heal"
 
 
-def led_by(broker: int, world: World) -> dict[str, int]:
+def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
     """The partitions of the scenario's topics that a broker leads now, with their leader epochs."""
     metadata = world.kafka.metadata()
     topics = {t.name for t in world.scenario.topics}
@@ -225,11 +226,11 @@ def led_by(broker: int, world: World) -> dict[str, int]:
     return {
         name: state.leader_epoch
         for name, state in sorted(metadata.partitions.items())
-        if state.leader == broker and name.rpartition("/")[0] in topics
+        if state.leader == broker and name.topic in topics
     }
 
 
-def stop_in_order(broker: int, world: World) -> list[str]:
+def stop_in_order(broker: int, world: World) -> list[TopicPartition]:
     """Stop a broker, and see that what it led has other leaders by then; returns that.
 
     Raises `FaultError` where it has not: the broker was not let go in order, and its session has to run out.
@@ -237,7 +238,7 @@ def stop_in_order(broker: int, world: World) -> list[str]:
     led = led_by(broker, world)
     able(world.cluster, Stop).stop_broker(broker)
 
-    def kept() -> list[str]:
+    def kept() -> list[TopicPartition]:
         metadata = world.kafka.metadata()
         states = metadata.partitions if metadata else {}
         return [name for name, epoch in led.items() if name not in states or states[name].leader_epoch <= epoch]
@@ -249,5 +250,5 @@ def stop_in_order(broker: int, world: World) -> list[str]:
     return sorted(led)
 
 
-def _some(names: list[str], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _some(names: Sequence[TopicPartition], most: int = 4) -> str:
+    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")

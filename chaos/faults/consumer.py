@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from chaos.faults import targets
 from chaos.faults.world import World
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.consumer import ConsumerChurn as ConsumerChurnSpec
 from chaos.scenario.faults.consumer import ConsumerSlow as ConsumerSlowSpec
@@ -26,7 +27,7 @@ class _OfAMember:
     resolved: str = ""
     _group: str | None = None
     _member_id: str = ""
-    _partitions: frozenset[str] = field(default_factory=frozenset)
+    _partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
 
     def _aim(self, world: World) -> None:
         self.resolved = targets.client(self.spec.target, world)
@@ -51,7 +52,7 @@ class _OfAMember:
         )
         if taken:
             owners = ", ".join(sorted({moved[p] for p in taken}))
-            words += f", {', '.join(taken)} moved to {owners}"
+            words += f", {', '.join(map(str, taken))} moved to {owners}"
         return words
 
 
@@ -206,7 +207,7 @@ class ConsumerJoin(_OfAMember):
         state = world.kafka.group(self._group)
         for member in state.members if state else ():
             if member.client_id == self.resolved and state and state.state == "Stable":
-                partitions = ", ".join(sorted(member.partitions)) or "no partition"
+                partitions = ", ".join(map(str, sorted(member.partitions))) or "no partition"
                 return f"{self.resolved} joined group {self._group} and holds {partitions}"
         return None
 

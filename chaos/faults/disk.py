@@ -11,6 +11,7 @@ from chaos.faults import targets
 from chaos.faults.broker import BrokerKill
 from chaos.faults.world import World
 from chaos.kafka.client import NO_LEADER
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.broker import DiskLimit as DiskLimitSpec
 from chaos.scenario.faults.broker import LogTruncate as LogTruncateSpec
@@ -58,7 +59,7 @@ class LogTruncate:
     resolved: str = ""
     _brokers: list[int] = field(default_factory=list)
     _tails: dict[int, Tail] = field(default_factory=dict)
-    _partition: str = ""
+    _partition: TopicPartition = field(init=False, repr=False)
     _whole_isr: bool = False
     _epoch: int = 0
     _end: int = 0
@@ -66,7 +67,8 @@ class LogTruncate:
     def inject(self, world: World) -> str:
         """Kill the targets at once, then cut."""
         assert isinstance(self.spec, LogTruncateSpec)
-        ((_, self._partition),) = self.spec.target.given().items()
+        ((_, name),) = self.spec.target.given().items()
+        self._partition = TopicPartition.parse(name)
         chosen = targets.brokers(self.spec.target, world)
         state = targets.partition(self._partition, world)
         self._whole_isr, self._epoch = set(chosen) >= set(state.isr), state.leader_epoch
@@ -115,12 +117,13 @@ class DiskLimit:
     spec: FaultSpec
     resolved: str = ""
     _broker: int = 0
-    _partition: str = ""
+    _partition: TopicPartition = field(init=False, repr=False)
 
     def inject(self, world: World) -> str:
         """Limit its files to what the partition's log has now, and a little."""
         assert isinstance(self.spec, DiskLimitSpec)
-        ((_, self._partition),) = self.spec.target.given().items()
+        ((_, name),) = self.spec.target.given().items()
+        self._partition = TopicPartition.parse(name)
         broker = targets.broker(self.spec.target, world)
         self.resolved = f"broker {broker}"
         disk = able(world.cluster, LimitDisk)

@@ -8,6 +8,7 @@ from chaos.errors import FaultError
 from chaos.faults.topics import Lasting
 from chaos.faults.world import World
 from chaos.kafka import admin
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults.admin import ResetOffsets as ResetOffsetsSpec
 
 
@@ -17,12 +18,12 @@ class DeleteOffsets(Lasting):
 
     stays = "its offsets stay deleted"
 
-    _had: dict[str, int] = field(default_factory=dict)
+    _had: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def told(self) -> dict[str, object]:
         """For the audit: which offsets are gone."""
-        return {"offsets": dict.fromkeys(self._had)}
+        return {"offsets": dict.fromkeys(map(str, self._had))}
 
     def inject(self, world: World) -> str:
         """Delete all that the group has."""
@@ -46,12 +47,12 @@ class ResetOffsets(Lasting):
 
     stays = "its offsets stay as they were reset"
 
-    _to: dict[str, int] = field(default_factory=dict)
+    _to: dict[TopicPartition, int] = field(default_factory=dict)
 
     @property
     def told(self) -> dict[str, object]:
         """For the audit: where each partition's offset is now."""
-        return {"offsets": self._to}
+        return {"offsets": {str(partition): offset for partition, offset in self._to.items()}}
 
     def inject(self, world: World) -> str:
         """Commit for every partition that the group reads."""
@@ -60,7 +61,7 @@ class ResetOffsets(Lasting):
         names = world.observer.partitions(topics_of(group, world))
         asked = world.kafka.start_offsets(names) if to == "earliest" else world.kafka.end_offsets(names)
         if set(asked) != set(names):
-            raise FaultError(f"not all of {', '.join(names)} tell their offsets")
+            raise FaultError(f"not all of {', '.join(map(str, names))} tell their offsets")
         self._to = {name: to if isinstance(to, int) else offset for name, offset in asked.items()}
         admin.commit(world.kafka, group, self._to)
         self.resolved = f"group {group}"
@@ -78,7 +79,7 @@ class DeleteGroup(Lasting):
 
     stays = "it stays deleted until its members come back"
 
-    _had: dict[str, int] = field(default_factory=dict)
+    _had: dict[TopicPartition, int] = field(default_factory=dict)
 
     def inject(self, world: World) -> str:
         """Delete it."""
@@ -105,7 +106,7 @@ def topics_of(group: str, world: World) -> set[str]:
     return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
 
 
-def _committed(group: str, world: World) -> dict[str, int]:
+def _committed(group: str, world: World) -> dict[TopicPartition, int]:
     found = world.kafka.committed(group, world.observer.partitions(topics_of(group, world)))
     if found is None:
         raise FaultError(f"the coordinator of {group} does not tell what it has committed")

@@ -11,6 +11,7 @@ from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.client import NO_LEADER
 from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults.admin import Reassign as ReassignSpec
 from chaos.wait import wait_until
 
@@ -23,16 +24,16 @@ class ElectPreferred(Lasting):
 
     stays = "who leads stays"
 
-    _before: dict[str, PartitionState] = field(default_factory=dict)
+    _before: dict[TopicPartition, PartitionState] = field(default_factory=dict)
 
     def inject(self, world: World) -> str:
         """Ask for it where another replica leads."""
         target = self.spec.target
         states = {name: targets.partition(name, world) for name in named(target.topic, target.partition, world)}
         self._before = {name: s for name, s in states.items() if s.leader != s.replicas[0]}
-        self.resolved = ", ".join(self._before)
+        self.resolved = ", ".join(map(str, self._before))
         if not self._before:
-            raise FaultError(f"the preferred replica leads {', '.join(states)} already")
+            raise FaultError(f"the preferred replica leads {', '.join(map(str, states))} already")
         admin.elect(world.kafka, self._before, unclean=False)
         return f"asked for the preferred leaders of {self.resolved}"
 
@@ -53,26 +54,26 @@ class ElectUnclean(Lasting):
 
     stays = "who leads stays"
 
-    _before: dict[str, PartitionState] = field(default_factory=dict)
+    _before: dict[TopicPartition, PartitionState] = field(default_factory=dict)
 
     def inject(self, world: World) -> str:
         """Ask for it where nobody leads."""
         target = self.spec.target
-        topic = target.topic or str(target.partition).rpartition("/")[0]
+        aim = TopicPartition.parse(target.partition) if target.partition else None
 
-        def leaderless() -> dict[str, PartitionState]:
+        def leaderless() -> dict[TopicPartition, PartitionState]:
             metadata = world.kafka.metadata()
             return {
                 name: state
                 for name, state in (metadata.partitions if metadata else {}).items()
-                if state.leader == NO_LEADER and (name == target.partition or name.rpartition("/")[0] == target.topic)
+                if state.leader == NO_LEADER and (name == aim or name.topic == target.topic)
             }
 
         try:
-            self._before = wait_until(leaderless, LEADERLESS_S, f"{target.partition or topic} has a leader")
+            self._before = wait_until(leaderless, LEADERLESS_S, f"{aim or target.topic} has a leader")
         except WaitTimeout as e:
             raise FaultError(f"{e}, so there is nothing to elect by force") from None
-        self.resolved = ", ".join(self._before)
+        self.resolved = ", ".join(map(str, self._before))
         admin.elect(world.kafka, self._before, unclean=True)
         return f"asked for any leader of {self.resolved}"
 
@@ -94,24 +95,25 @@ class Reassign(Lasting):
     stays = "its replicas stay where they are"
 
     _to: tuple[int, ...] = ()
+    _partition: TopicPartition | None = None
 
     def inject(self, world: World) -> str:
         """Begin the move; the brokers copy what is missing while the partition is written to."""
         assert isinstance(self.spec, ReassignSpec)
-        name = str(self.spec.target.partition)
+        name = TopicPartition.parse(str(self.spec.target.partition))
         was = targets.partition(name, world)
         brokers = sorted(world.cluster.broker_ids)
         further = [brokers[(brokers.index(b) + 1) % len(brokers)] for b in was.replicas]
         self._to = tuple(self.spec.to or further)
         if self._to == was.replicas:
             raise FaultError(f"{name} has the replicas {list(was.replicas)} already")
-        self.resolved = name
+        self.resolved, self._partition = str(name), name
         admin.reassign(world.kafka, name, list(self._to))
         return f"{name} moves from brokers {list(was.replicas)} to {list(self._to)}"
 
     def proof(self, world: World) -> str | None:
         """Look at the metadata."""
-        now = world.observer.partition(self.resolved) if self.resolved else None
+        now = world.observer.partition(self._partition) if self._partition else None
         if now is None or now.replicas != self._to or set(now.isr) != set(self._to):
             return None
         return f"{self.resolved} has the replicas {list(now.replicas)}, all in sync"

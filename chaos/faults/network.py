@@ -16,6 +16,7 @@ from chaos.errors import FaultError
 from chaos.faults import probe, targets
 from chaos.faults.world import World
 from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.relay.cuts import Cut
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.network import BrokerIsolate as BrokerIsolateSpec
@@ -30,7 +31,7 @@ class _Followed:
     """
 
     broker: int
-    before: dict[str, PartitionState]
+    before: dict[TopicPartition, PartitionState]
 
     @classmethod
     def now(cls, broker: int, world: World) -> _Followed:

@@ -8,6 +8,7 @@ from chaos.clients.state import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.world import World
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.producer import ProducerCrash as ProducerCrashSpec
 from chaos.wait import wait_until
@@ -39,7 +40,7 @@ class ProducerCrash:
     def _leave_unreported(self, world: World, records: int) -> str:
         """Wait until so many records are in the log behind the last that the producer may have been told of."""
         entry = next(p for p in world.scenario.producers if p.name == self.resolved.partition("/")[0])
-        partitions = [f"{entry.topic}/{n}" for n in range(world.scenario.topic(entry.topic).partitions)]
+        partitions = [TopicPartition(entry.topic, n) for n in range(world.scenario.topic(entry.topic).partitions)]
 
         def in_log() -> int:
             ends = world.kafka.end_offsets(partitions)

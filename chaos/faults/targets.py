@@ -9,6 +9,7 @@ from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.world import World
 from chaos.kafka.client import NO_LEADER
 from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.triggers import Target
 from chaos.wait import wait_until
 
@@ -32,7 +33,7 @@ def brokers(target: Target, world: World) -> list[int]:
         return [controller(world)[0]]
     if kind == "all_brokers":
         return list(world.cluster.broker_ids)
-    state = partition(value, world)
+    state = partition(TopicPartition.parse(value), world)
     followers = sorted(set(state.replicas) - {state.leader})
     if kind == "isr_of":
         return sorted(state.isr)
@@ -73,7 +74,7 @@ def controller(world: World) -> tuple[int, int]:
     return _answer(world.kafka.controller, "no broker names an active controller")
 
 
-def partition(name: str, world: World) -> PartitionState:
+def partition(name: TopicPartition, world: World) -> PartitionState:
     """A partition that has a leader, asked now."""
 
     def led() -> PartitionState | None:

@@ -9,6 +9,7 @@ from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.world import World
 from chaos.kafka import admin
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
 from chaos.scenario.faults import FaultSpec
 from chaos.scenario.faults.admin import AddPartitions as AddPartitionsSpec
@@ -108,7 +109,7 @@ class DeleteRecords(Lasting):
 
     stays = "what was deleted stays deleted"
 
-    _before: dict[str, int] = field(default_factory=dict)
+    _before: dict[TopicPartition, int] = field(default_factory=dict)
 
     def inject(self, world: World) -> str:
         """Ask for the ends, then delete below."""
@@ -116,8 +117,8 @@ class DeleteRecords(Lasting):
         names = named(self.spec.target.topic, self.spec.target.partition, world)
         ends, starts = world.kafka.end_offsets(names), world.kafka.start_offsets(names)
         if set(ends) != set(names) or set(starts) != set(names):
-            raise FaultError(f"not all of {', '.join(names)} tell where their logs begin and end")
-        self.resolved = ", ".join(names)
+            raise FaultError(f"not all of {', '.join(map(str, names))} tell where their logs begin and end")
+        self.resolved = ", ".join(map(str, names))
         wanted = {
             name: min(end, self.spec.before) if self.spec.before is not None else end - (self.spec.leave or 0)
             for name, end in ends.items()
@@ -181,19 +182,20 @@ def create(name: str, world: World) -> None:
     admin.create_topic(world.kafka, name, topic.partitions, topic.replication_factor, config)
 
 
-def named(topic: str | None, partition: str | None, world: World) -> list[str]:
+def named(topic: str | None, partition: str | None, world: World) -> list[TopicPartition]:
     """The partitions that a target of a topic or a partition means now."""
     if partition is not None:
-        targets.partition(partition, world)
-        return [partition]
+        named = TopicPartition.parse(partition)
+        targets.partition(named, world)
+        return [named]
     found = _partitions(str(topic), world)
     if not found:
         raise FaultError(f"{topic} has no partition that is led")
     return found
 
 
-def _partitions(topic: str, world: World) -> list[str]:
+def _partitions(topic: str, world: World) -> list[TopicPartition]:
     """The partitions of a topic that have a leader."""
     metadata = world.kafka.metadata()
     states = metadata.partitions if metadata else {}
-    return [name for name, state in states.items() if name.rpartition("/")[0] == topic and state.leader >= 0]
+    return [name for name, state in states.items() if name.topic == topic and state.leader >= 0]

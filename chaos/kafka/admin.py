@@ -26,6 +26,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition, by_topic
 from chaos.wait import wait_until
 
 TIMEOUT_S = 30.0
@@ -68,15 +69,14 @@ def delete_topic(kafka: Kafka, topic: str) -> None:
     _at_controller(kafka, request, errors, f"delete {topic}")
 
 
-def delete_records(kafka: Kafka, before: Mapping[str, int]) -> None:
+def delete_records(kafka: Kafka, before: Mapping[TopicPartition, int]) -> None:
     """Move the log start of each partition to an offset."""
     kind = DeleteRecordsRequest.DeleteRecordsTopic
     for name, offset in before.items():
-        topic, number = _split(name)
-        part = kind.DeleteRecordsPartition(partition_index=number, offset=offset)
-        request = DeleteRecordsRequest[1](topics=[kind(name=topic, partitions=[part])], timeout_ms=_TIMEOUT_MS)
+        part = kind.DeleteRecordsPartition(partition_index=name.number, offset=offset)
+        request = DeleteRecordsRequest[1](topics=[kind(name=name.topic, partitions=[part])], timeout_ms=_TIMEOUT_MS)
 
-        def ask(name: str = name, request: Any = request) -> Any:
+        def ask(name: TopicPartition = name, request: Any = request) -> Any:
             metadata = kafka.metadata()
             state = metadata.partitions.get(name) if metadata else None
             return kafka.ask(state.leader, request, _ANSWER_S) if state else None
@@ -108,19 +108,19 @@ def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> 
     _at_controller(kafka, request, lambda a: [(r.resource_name, r.error_code) for r in a.responses], words)
 
 
-def delete_offsets(kafka: Kafka, group: str, partitions: Iterable[str]) -> None:
+def delete_offsets(kafka: Kafka, group: str, partitions: Iterable[TopicPartition]) -> None:
     """Delete committed offsets of a group."""
     kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
     topics = [
         kind(name=topic, partitions=[kind.OffsetDeleteRequestPartition(partition_index=n) for n in numbers])
-        for topic, numbers in _by_topic(partitions).items()
+        for topic, numbers in by_topic(partitions).items()
     ]
     request = OffsetDeleteRequest[0](group_id=group, topics=topics)
     words = f"delete offsets of {group}"
     _at_coordinator(kafka, group, request, lambda a: [(group, a.error_code), *_parts(a.topics)], words)
 
 
-def commit(kafka: Kafka, group: str, offsets: Mapping[str, int]) -> None:
+def commit(kafka: Kafka, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Commit offsets for a group that has no members."""
     kind = OffsetCommitRequest.OffsetCommitRequestTopic
     topics = [
@@ -129,14 +129,14 @@ def commit(kafka: Kafka, group: str, offsets: Mapping[str, int]) -> None:
             partitions=[
                 kind.OffsetCommitRequestPartition(
                     partition_index=n,
-                    committed_offset=offsets[f"{topic}/{n}"],
+                    committed_offset=offsets[TopicPartition(topic, n)],
                     committed_leader_epoch=-1,
                     committed_metadata="",
                 )
                 for n in numbers
             ],
         )
-        for topic, numbers in _by_topic(offsets).items()
+        for topic, numbers in by_topic(offsets).items()
     ]
     request = OffsetCommitRequest[6](group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
     _at_coordinator(kafka, group, request, lambda a: _parts(a.topics), f"reset offsets of {group}")
@@ -148,10 +148,10 @@ def delete_group(kafka: Kafka, group: str) -> None:
     _at_coordinator(kafka, group, request, lambda a: [(r.group_id, r.error_code) for r in a.results], f"delete {group}")
 
 
-def elect(kafka: Kafka, partitions: Iterable[str], unclean: bool) -> None:
+def elect(kafka: Kafka, partitions: Iterable[TopicPartition], unclean: bool) -> None:
     """Elect the preferred replica, or any that lives where none is in sync; not needed counts as done."""
     kind = ElectLeadersRequest.TopicPartitions
-    topics = [kind(topic=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()]
+    topics = [kind(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
     request = ElectLeadersRequest[1](election_type=int(unclean), topic_partitions=topics, timeout_ms=_TIMEOUT_MS)
 
     def errors(answer: Any) -> list[tuple[str, int]]:
@@ -163,12 +163,11 @@ def elect(kafka: Kafka, partitions: Iterable[str], unclean: bool) -> None:
     _at_controller(kafka, request, errors, "elect leaders")
 
 
-def reassign(kafka: Kafka, partition: str, replicas: list[int]) -> None:
+def reassign(kafka: Kafka, partition: TopicPartition, replicas: list[int]) -> None:
     """Move a partition to these brokers; returns when that has begun."""
-    topic, number = _split(partition)
     kind = AlterPartitionReassignmentsRequest.ReassignableTopic
-    part = kind.ReassignablePartition(partition_index=number, replicas=replicas)
-    topics = [kind(name=topic, partitions=[part])]
+    part = kind.ReassignablePartition(partition_index=partition.number, replicas=replicas)
+    topics = [kind(name=partition.topic, partitions=[part])]
     request = AlterPartitionReassignmentsRequest[0](timeout_ms=_TIMEOUT_MS, topics=topics)
 
     def errors(answer: Any) -> list[tuple[str, int]]:
@@ -220,16 +219,3 @@ def _until_taken(ask: Callable[[], Any], errors: Errors, words: str) -> None:
 
 def _parts(topics: Any) -> list[tuple[str, int]]:
     return [(f"{t.name}/{p.partition_index}", p.error_code) for t in topics for p in t.partitions]
-
-
-def _split(partition: str) -> tuple[str, int]:
-    topic, _, number = partition.rpartition("/")
-    return topic, int(number)
-
-
-def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for name in partitions:
-        topic, number = _split(name)
-        topics.setdefault(topic, []).append(number)
-    return topics

@@ -12,6 +12,7 @@ from kafka.protocol.metadata import MetadataRequest
 from chaos.kafka.access import Access
 from chaos.kafka.connection import Link
 from chaos.kafka.metadata_merge import Metadata, PartitionState, Views
+from chaos.kafka.partition import TopicPartition
 
 METADATA = 8
 """Version of the request."""
@@ -53,7 +54,7 @@ class Brokers:
             return None
         brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
         partitions = {
-            f"{topic.name}/{p.partition_index}": PartitionState(
+            TopicPartition(topic.name, p.partition_index): PartitionState(
                 p.leader_id, p.leader_epoch, tuple(sorted(p.isr_nodes)), tuple(p.replica_nodes)
             )
             for topic in answer.topics
@@ -65,7 +66,7 @@ class Brokers:
         self._brokers.update(merged.brokers if merged else {})
         return merged
 
-    def unhealthy(self, partitions: Iterable[str]) -> list[str]:
+    def unhealthy(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Which partitions lack a leader or a replica in their ISR, in words; empty when all is well."""
         metadata = self.metadata()
         if metadata is None:

@@ -64,7 +64,7 @@ def _topics(kafka: Kafka, wanted: Wanted) -> list[str] | None:
     metadata = kafka.metadata()
     if metadata is None:
         return None
-    topics = {partition.rpartition("/")[0] for partition in metadata.partitions}
+    topics = {partition.topic for partition in metadata.partitions}
     return sorted(t for t in topics if wanted(t))
 
 

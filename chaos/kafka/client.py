@@ -17,6 +17,7 @@ from chaos.kafka.access import Access
 from chaos.kafka.brokers import NO_LEADER, Brokers, addresses
 from chaos.kafka.connection import ask_versions
 from chaos.kafka.groups import UNKNOWN_GROUP, GroupMember, GroupState, of_classic, of_kip_848
+from chaos.kafka.partition import TopicPartition, by_topic
 from chaos.kafka.schemas.groups import ConsumerGroupDescribeRequest
 
 __all__ = ["NO_LEADER", "GroupMember", "GroupState", "Kafka", "addresses"]
@@ -47,61 +48,60 @@ class Kafka(Brokers):
         self._kip_848: dict[int, bool] = {}
         self._kraft: bool | None = None  # not asked yet
 
-    def end_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of the partitions whose leaders answer."""
         return self._offsets(partitions, LATEST)
 
-    def start_offsets(self, partitions: Iterable[str]) -> dict[str, int]:
+    def start_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where the logs begin, of the partitions whose leaders answer."""
         return self._offsets(partitions, EARLIEST)
 
-    def stable_offsets(self, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+    def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """High watermark and last stable offset of the partitions whose leaders answer to both, asked in this order:
         where no transaction is open the second is not below the first."""
-        found: dict[str, tuple[int, int]] = {}
+        found: dict[TopicPartition, tuple[int, int]] = {}
         for leader, names in self._by_leader(partitions).items():
             ends = self._offsets_at(leader, names, LATEST)
             stable = self._offsets_at(leader, names, LATEST, READ_COMMITTED) if ends else {}
             found.update({name: (end, stable[name]) for name, end in ends.items() if name in stable})
         return found
 
-    def _offsets(self, partitions: Iterable[str], timestamp: int) -> dict[str, int]:
-        found: dict[str, int] = {}
+    def _offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
         for leader, names in self._by_leader(partitions).items():
             found.update(self._offsets_at(leader, names, timestamp))
         return found
 
-    def _by_leader(self, partitions: Iterable[str]) -> dict[int, list[str]]:
-        metadata, by_leader = self.metadata(), dict[int, list[str]]()
+    def _by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        metadata, by_leader = self.metadata(), dict[int, list[TopicPartition]]()
         for name in partitions:
             if metadata is not None and (state := metadata.partitions.get(name)) is not None:
                 by_leader.setdefault(state.leader, []).append(name)
         return by_leader
 
     def _offsets_at(
-        self, leader: int, names: list[str], timestamp: int, isolation: int = READ_UNCOMMITTED
-    ) -> dict[str, int]:
-        topics = [_offsets_of(topic, numbers, timestamp) for topic, numbers in _by_topic(names).items()]
+        self, leader: int, names: list[TopicPartition], timestamp: int, isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int]:
+        topics = [_offsets_of(topic, numbers, timestamp) for topic, numbers in by_topic(names).items()]
         request = ListOffsetsRequest[LIST_OFFSETS](replica_id=-1, isolation_level=isolation, topics=topics)
         answer = self.ask(leader, request)
         if answer is None:
             return {}
         return {
-            f"{topic.name}/{p.partition_index}": p.offset
+            TopicPartition(topic.name, p.partition_index): p.offset
             for topic in answer.topics
             for p in topic.partitions
             if p.error_code == NO_ERROR
         }
 
-    def epoch_end(self, partition: str, epoch: int) -> int | None:
+    def epoch_end(self, partition: TopicPartition, epoch: int) -> int | None:
         """Where a leader epoch ends in the log, as the partition's leader has it now; None where it gives no answer."""
         metadata = self.metadata()
         state = metadata.partitions.get(partition) if metadata else None
         if state is None:
             return None
-        topic, _, number = partition.rpartition("/")
-        one = _EpochOf.OffsetForLeaderPartition(partition=int(number), current_leader_epoch=-1, leader_epoch=epoch)
-        asked = [_EpochOf(topic=topic, partitions=[one])]
+        one = _EpochOf.OffsetForLeaderPartition(partition=partition.number, current_leader_epoch=-1, leader_epoch=epoch)
+        asked = [_EpochOf(topic=partition.topic, partitions=[one])]
         answer = self.ask(state.leader, OffsetForLeaderEpochRequest[EPOCH_END](replica_id=-1, topics=asked))
         found = answer.topics[0].partitions[0] if answer and answer.topics else None
         return int(found.end_offset) if found and found.error_code == NO_ERROR and found.end_offset >= 0 else None
@@ -173,29 +173,21 @@ class Kafka(Brokers):
             return None
         return of_kip_848(answer.groups[0], coordinator)
 
-    def committed(self, group: str, partitions: Iterable[str]) -> dict[str, int] | None:
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """Committed offsets of a group by partition; partitions without one are left out."""
         coordinator = self.coordinator(group)
         if coordinator is None:
             return None
-        topics = [_CommittedOf(name=topic, partition_indexes=n) for topic, n in _by_topic(partitions).items()]
+        topics = [_CommittedOf(name=topic, partition_indexes=n) for topic, n in by_topic(partitions).items()]
         answer = self.ask(coordinator, OffsetFetchRequest[OFFSET_FETCH](group_id=group, topics=topics))
         if answer is None or answer.error_code != NO_ERROR:
             return None
         return {
-            f"{topic.name}/{p.partition_index}": p.committed_offset
+            TopicPartition(topic.name, p.partition_index): p.committed_offset
             for topic in answer.topics
             for p in topic.partitions
             if p.error_code == NO_ERROR and p.committed_offset >= 0
         }
-
-
-def _by_topic(partitions: Iterable[str]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for name in partitions:
-        topic, _, number = name.rpartition("/")
-        topics.setdefault(topic, []).append(int(number))
-    return topics
 
 
 def _offsets_of(topic: str, numbers: list[int], timestamp: int) -> Any:

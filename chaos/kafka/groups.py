@@ -7,6 +7,8 @@ from typing import Any
 
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from chaos.kafka.partition import TopicPartition
+
 UNKNOWN_GROUP = "Dead"
 """The state of a group that nobody knows."""
 
@@ -18,7 +20,7 @@ class GroupMember:
     member_id: str
     client_id: str
     host: str
-    partitions: tuple[str, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True)
@@ -45,18 +47,18 @@ def of_kip_848(described: Any, coordinator: int) -> GroupState:
             m.member_id,
             m.client_id,
             m.client_host,
-            tuple(sorted(f"{t.topic_name}/{p}" for t in m.assignment.topic_partitions for p in t.partitions)),
+            tuple(sorted(TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions)),
         )
         for m in described.members
     )
     return GroupState(described.group_state, coordinator, members)
 
 
-def _assigned(data: Any) -> tuple[str, ...]:
+def _assigned(data: Any) -> tuple[TopicPartition, ...]:
     """The partitions in a member's assignment, which is empty while the group rebalances."""
     if not data:
         return ()
     assignment = (
         data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
     )
-    return tuple(sorted(f"{t.topic}/{p}" for t in assignment.assigned_partitions for p in t.partitions))
+    return tuple(sorted(TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions))

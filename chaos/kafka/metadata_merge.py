@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from chaos.kafka.partition import TopicPartition
+
 FRESH_S = 3.0
 """How long a view counts that its broker did not repeat."""
 
@@ -28,13 +30,13 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The brokers that are registered and unfenced, with their addresses, and the partitions by `topic/number`.
+    """The brokers that are registered and unfenced, with their addresses, and the partitions.
 
     `controller` is the broker to send a change of topics to: in KRaft any one, which passes it on.
     """
 
     brokers: Mapping[int, tuple[str, int]]
-    partitions: Mapping[str, PartitionState]
+    partitions: Mapping[TopicPartition, PartitionState]
     controller: int = -1
     cluster_id: str = ""
 
@@ -65,7 +67,7 @@ class Views:
         if not views:
             return None
         ids = {at: broker for view in views.values() for broker, at in view.brokers.items()}
-        partitions: dict[str, tuple[tuple[int, bool], PartitionState]] = {}
+        partitions: dict[TopicPartition, tuple[tuple[int, bool], PartitionState]] = {}
         for address, view in views.items():
             for name, state in view.partitions.items():
                 rank = (state.leader_epoch, ids.get(address) == state.leader)

@@ -10,10 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+import confluent_kafka
+from confluent_kafka import Consumer, KafkaError
 
 from chaos.errors import ClusterError
 from chaos.kafka.access import librdkafka
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -24,13 +26,13 @@ TIMEOUT_S = 30.0
 
 
 def readable_ends(
-    bootstrap: str, security: Security | None, ends: Mapping[str, int], isolation: Isolation
-) -> dict[str, int]:
+    bootstrap: str, security: Security | None, ends: Mapping[TopicPartition, int], isolation: Isolation
+) -> dict[TopicPartition, int]:
     """By `topic/partition`, the offset behind the last record that a reader gets; 0 where it gets none.
 
     ends: the end offsets. Raises `ClusterError` when the log cannot be read.
     """
-    found: dict[str, int] = {}
+    found: dict[TopicPartition, int] = {}
     window = FIRST_WINDOW
     while left := {name: end for name, end in ends.items() if name not in found}:
         begins = {name: max(0, end - window) for name, end in left.items()}
@@ -42,8 +44,8 @@ def readable_ends(
 
 
 def _last_records(
-    bootstrap: str, security: Security | None, begins: Mapping[str, int], isolation: Isolation
-) -> dict[str, int]:
+    bootstrap: str, security: Security | None, begins: Mapping[TopicPartition, int], isolation: Isolation
+) -> dict[TopicPartition, int]:
     """The last record of each partition from an offset on; none where there is none."""
     consumer = Consumer(
         {
@@ -57,22 +59,23 @@ def _last_records(
             **librdkafka(security),
         }
     )
-    places = {name: (name.rpartition("/")[0], int(name.rpartition("/")[2])) for name in begins}
-    last: dict[str, int] = {}
+    last: dict[TopicPartition, int] = {}
     waiting = set(begins)
     deadline = time.monotonic() + TIMEOUT_S
     try:
-        consumer.assign([TopicPartition(*places[name], begin) for name, begin in begins.items()])
+        consumer.assign([confluent_kafka.TopicPartition(p.topic, p.number, begin) for p, begin in begins.items()])
         while waiting:
             for message in consumer.consume(1000, 0.1):
-                name = f"{message.topic()}/{message.partition()}"
+                name = TopicPartition(message.topic(), message.partition())
                 error = message.error()
                 if error is None:
                     last[name] = max(last.get(name, -1), message.offset())
                 elif error.code() == KafkaError._PARTITION_EOF:
                     waiting.discard(name)
             if time.monotonic() > deadline:
-                raise ClusterError(f"the end of {', '.join(sorted(waiting))} cannot be read, after {TIMEOUT_S:g} s")
+                raise ClusterError(
+                    f"the end of {', '.join(map(str, sorted(waiting)))} cannot be read, after {TIMEOUT_S:g} s"
+                )
     finally:
         consumer.close()
     return last

@@ -8,9 +8,10 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from chaos.cluster.verbs import CAPABILITY_NEEDS
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import CLIENT_TARGETS, ONE_BROKER, WireFault, hits_brokers
 from chaos.scenario.producer_rules import producer_problems
-from chaos.scenario.triggers import Acked, Target, Trigger, parse_after, split_member, split_partition
+from chaos.scenario.triggers import Acked, Target, Trigger, parse_after, split_member
 
 if TYPE_CHECKING:
     from chaos.scenario.consumers import Subscribe
@@ -146,12 +147,12 @@ def _reserved(where: str, config: dict[str, bool | int | float | str], reserved:
 
 
 def _partition(s: Scenario, where: str, text: str) -> Iterator[str]:
-    name, number = split_partition(text)
-    topic = next((t for t in s.topics if t.name == name), None)
+    partition = TopicPartition.parse(text)
+    topic = next((t for t in s.topics if t.name == partition.topic), None)
     if topic is None:
-        yield f"{where}: there is no topic {name!r}"
-    elif number >= topic.partitions:
-        yield f"{where}: {name} has partitions 0 to {topic.partitions - 1}, not {number}"
+        yield f"{where}: there is no topic {partition.topic!r}"
+    elif partition.number >= topic.partitions:
+        yield f"{where}: {topic.name} has partitions 0 to {topic.partitions - 1}, not {partition.number}"
 
 
 def _faults(s: Scenario) -> Iterator[str]:
@@ -223,7 +224,7 @@ def _target(s: Scenario, where: str, target: Target) -> Iterator[str]:
     if kind in ("leader_of", "followers_of", "follower_of", "isr_of", "partition"):
         wrong = list(_partition(s, f"{where}.{kind}", value))
         yield from wrong
-        if not wrong and "follower" in kind and s.topic(split_partition(value)[0]).replication_factor == 1:
+        if not wrong and "follower" in kind and s.topic(TopicPartition.parse(value).topic).replication_factor == 1:
             yield f"{where}.{kind}: {value} has one replica, so it has no follower"
     elif kind == "topic" and value not in {t.name for t in s.topics}:
         yield f"{where}.topic: {value!r} is not one of the topics ({', '.join(t.name for t in s.topics)})"

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.names import GroupId, InCluster, TopicName, TransactionalId
 from chaos.units import Duration, parse_duration
 
@@ -107,17 +108,6 @@ class Heal(Strict):
         return self
 
 
-_PARTITION = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)/(?P<partition>\d+)")
-
-
-def split_partition(text: str) -> tuple[str, int]:
-    """`orders/0` as topic and partition."""
-    match = _PARTITION.fullmatch(text)
-    if not match:
-        raise ValueError(f"{text!r} is not a partition; write topic/number, such as orders/0")
-    return match["topic"], int(match["partition"])
-
-
 def split_member(text: str) -> tuple[str, int]:
     """`billing/1` as consumer entry and number of the member, counted from 1."""
     name, _, number = text.partition("/")
@@ -127,7 +117,7 @@ def split_member(text: str) -> tuple[str, int]:
 
 
 def _check_partition(text: str) -> str:
-    split_partition(text)
+    TopicPartition.parse(text)
     return text
 
 

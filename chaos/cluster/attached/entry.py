@@ -98,5 +98,5 @@ def _check(existing: Existing, metadata: Metadata) -> None:
     if unknown := existing.brokers - brokers.keys():
         has = ", ".join(map(str, brokers))
         raise UsageError(f"the cluster has no broker {', '.join(map(str, sorted(unknown)))}; it has {has}")
-    if strange := [p for p in metadata.partitions if p.startswith(existing.prefix)]:
+    if strange := [p for p in metadata.partitions if p.topic.startswith(existing.prefix)]:
         raise UsageError(f"the cluster has {strange[0]} already, which this run did not make; nothing was touched")

@@ -26,6 +26,7 @@ from chaos.cluster.settings import ClusterSpec, on_this_host
 from chaos.cluster.state import BrokerState, BrokerStatus, ClusterState, ProcessState
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress, silent
+from chaos.kafka.partition import TopicPartition
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned
 from chaos.processes.process_table import remove_data
@@ -157,11 +158,11 @@ class ProcessCluster(Switched):
         """How many replicas of partitions lie on its disk, running or not."""
         return sum(1 for path in self._data(broker).glob("*-*/partition.metadata"))
 
-    def cut_log(self, broker: int, partition: str, records: int | None) -> Tail:
+    def cut_log(self, broker: int, partition: TopicPartition, records: int | None) -> Tail:
         """See `chaos.cluster.process.log_files`. Raises `ClusterError` while the broker runs."""
         return log_files.cut_tail(self._data_at_rest(broker), partition, records)
 
-    def limit_disk(self, broker: int, partition: str, free_bytes: int) -> int:
+    def limit_disk(self, broker: int, partition: TopicPartition, free_bytes: int) -> int:
         """RLIMIT_FSIZE of the running process: a write beyond it fails, as on a full disk."""
         active = log_files.segments(log_files.log_dir(self._data(broker), partition))[-1]
         limit = active.stat().st_size + free_bytes

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import ClusterError
+from chaos.kafka.partition import TopicPartition
 
 _LEAD, _LAST_DELTA = struct.Struct(">qi"), struct.Struct(">i")
 _LAST_DELTA_AT, _SHORTEST = 23, 61
@@ -30,10 +31,9 @@ class Tail:
     end: int
 
 
-def log_dir(data: Path, partition: str) -> Path:
-    """The folder of a partition such as orders/0. Raises `ClusterError` where the broker has no replica of it."""
-    topic, _, number = partition.rpartition("/")
-    folder = data / f"{topic}-{number}"
+def log_dir(data: Path, partition: TopicPartition) -> Path:
+    """The folder of a partition. Raises `ClusterError` where the broker has no replica of it."""
+    folder = data / f"{partition.topic}-{partition.number}"
     if not folder.is_dir():
         raise ClusterError(f"{folder} is not there: the broker has no replica of {partition}")
     return folder
@@ -44,18 +44,17 @@ def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.log"))
 
 
-def recovery_point(data: Path, partition: str) -> int:
+def recovery_point(data: Path, partition: TopicPartition) -> int:
     """The offset up to which the partition was flushed for sure; 0 where nothing is on record."""
-    topic, _, number = partition.rpartition("/")
     path = data / "recovery-point-offset-checkpoint"
     for line in path.read_text(encoding="utf-8").splitlines()[2:] if path.exists() else []:
-        name, its_number, offset = line.rsplit(" ", 2)
-        if (name, its_number) == (topic, number):
+        name, number, offset = line.rsplit(" ", 2)
+        if (name, int(number)) == (partition.topic, partition.number):
             return int(offset)
     return 0
 
 
-def cut_tail(data: Path, partition: str, records: int | None) -> Tail:
+def cut_tail(data: Path, partition: TopicPartition, records: int | None) -> Tail:
     """Cut off at least so many records (None: all that were not flushed), in whole batches, from the end of the log.
 
     Never below the recovery point. The broker must be down, and must not have shut down in order.

@@ -11,6 +11,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from chaos.clients.fleet import Fleet
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 from tests.chaos.clients.conftest import admin
@@ -25,6 +26,12 @@ WAIT_S = 60
 
 def until(condition: Callable[[], object], why: str) -> None:
     wait_until(condition, WAIT_S, why)
+
+
+def committed(bootstrap: str, group: str, topic: str) -> dict[int, int] | None:
+    """The committed offset of the first partition of a topic, by its number."""
+    offsets = Kafka(bootstrap).committed(group, [TopicPartition(topic, 0)])
+    return None if offsets is None else {partition.number: offset for partition, offset in offsets.items()}
 
 
 def produced(f: Fleet) -> None:
@@ -77,11 +84,14 @@ consumers:
     produced(f)
     for name in ("late", "often", "revoke"):
         until(lambda name=name: f.delivered(name) == 200, "not everything is delivered")
-    until(lambda: Kafka(bootstrap).committed(f"often{t}", [f"{t}/0"]) == {f"{t}/0": 200}, "no commit as time passes")
-    assert Kafka(bootstrap).committed(f"revoke{t}", [f"{t}/0"]) == {}
+    until(
+        lambda: committed(bootstrap, f"often{t}", t) == {0: 200},
+        "no commit as time passes",
+    )
+    assert committed(bootstrap, f"revoke{t}", t) == {}
     assert f.stop_all(WAIT_S) == []
-    assert Kafka(bootstrap).committed(f"late{t}", [f"{t}/0"]) == {}
-    assert Kafka(bootstrap).committed(f"revoke{t}", [f"{t}/0"]) == {f"{t}/0": 200}
+    assert committed(bootstrap, f"late{t}", t) == {}
+    assert committed(bootstrap, f"revoke{t}", t) == {0: 200}
     (commit,) = rows(run, "commits", consumer="revoke/1")
     assert (commit["offset"], commit["kind"], commit["outcome"], commit["assignment"]) == (200, "sync", "ok", 1)
 
@@ -101,7 +111,10 @@ consumers:
 """)
     produced(f)
     f.start_consumers()
-    until(lambda: (Kafka(bootstrap).committed(f"ahead{t}", [f"{t}/0"]) or {}).get(f"{t}/0", 0) > 50, "not ahead")
+    until(
+        lambda: (committed(bootstrap, f"ahead{t}", t) or {}).get(0, 0) > 50,
+        "not ahead",
+    )
     assert len(rows(run, "deliveries", consumer="ahead/1")) < 50
     until(lambda: f.delivered("after") == 100, "not everything is delivered")
     f.crash("ahead/1")
@@ -129,8 +142,14 @@ consumers:
     produced(f)
     for name in ("window", "naive"):  # 9 and 19 take their time
         until(lambda name=name: f.delivered(name) == 18, "the others did not overtake")
-    until(lambda: Kafka(bootstrap).committed(f"window{t}", [f"{t}/0"]) == {f"{t}/0": 9}, "not the window's commit")
-    until(lambda: Kafka(bootstrap).committed(f"naive{t}", [f"{t}/0"]) == {f"{t}/0": 19}, "not the naive commit")
+    until(
+        lambda: committed(bootstrap, f"window{t}", t) == {0: 9},
+        "not the window's commit",
+    )
+    until(
+        lambda: committed(bootstrap, f"naive{t}", t) == {0: 19},
+        "not the naive commit",
+    )
     for name in ("window", "naive"):
         until(lambda name=name: f.positions(name) == {f"{t}/0": 9}, "told past a record that is not done")
     assert f.stop_all(WAIT_S) == []
@@ -190,7 +209,11 @@ consumers: [{{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [
 
     def seen() -> dict[str, tuple[str, ...]]:
         group = kafka.group(f"g{t}")
-        return {m.client_id: m.partitions for m in group.members} if group and group.state == "Stable" else {}
+        return (
+            {m.client_id: tuple(map(str, m.partitions)) for m in group.members}
+            if group and group.state == "Stable"
+            else {}
+        )
 
     until(lambda: seen() == {c: tuple(f.state(c).assigned()) for c in f.clients("billing")}, "not seen as it is")
     produced(f)
@@ -243,10 +266,10 @@ consumers:
         for made in a.create_partitions([NewPartitions(t, 2)]).values():
             made.result(30)
     produced(f)
-    ends = Kafka(bootstrap).end_offsets([f"{t}/0", f"{t}/1"])
-    assert ends[f"{t}/1"] > 0
-    until(lambda: f.positions("with/1") == ends, "the new partition was not read")
-    until(lambda: f.positions("without/1") == {f"{t}/0": ends[f"{t}/0"]}, "the old partition was not read")
+    ends = Kafka(bootstrap).end_offsets([TopicPartition(t, 0), TopicPartition(t, 1)])
+    assert ends[TopicPartition(t, 1)] > 0
+    until(lambda: f.positions("with/1") == {str(p): end for p, end in ends.items()}, "the new partition was not read")
+    until(lambda: f.positions("without/1") == {f"{t}/0": ends[TopicPartition(t, 0)]}, "the old partition was not read")
     assert f.stop_all(WAIT_S) == []
     begun = rows(run, "assignments", consumer="with/1", event="assigned")
     assert [(a["partition"], a["position"], a["source"], a["assignment"]) for a in begun] == [

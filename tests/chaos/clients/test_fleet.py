@@ -12,6 +12,7 @@ import pytest
 from chaos.clients.fleet import Fleet
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import read_seal, seal
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -69,7 +70,7 @@ consumers:
     assert {a["source"] for a in rows(run, "assignments", event="assigned", mode="subscribe")} <= {"reset", "committed"}
     assert all(a["generation"] and a["member_id"] for a in rows(run, "assignments", mode="subscribe"))
     assert {(c["kind"], c["outcome"]) for c in rows(run, "commits")} == {("sync", "ok")}
-    at_end = {f"{t}/{p}": n for (_, p), n in ends.items()}
+    at_end = {TopicPartition(t, p): n for (_, p), n in ends.items()}
     assert Kafka(bootstrap).committed(f"g{t}", at_end) == at_end
     assert Counter(e["event"] for e in rows(run, "lifecycle")) == {"started": 6, "stopped": 6}
     seal(run.ledger)

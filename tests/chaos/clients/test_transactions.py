@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.clients.fleet import Fleet
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import readable_ends
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -54,9 +55,9 @@ producers: [{{name: shop, topic: {t}, records: 450, keys: 20, transactions: {{re
     assert {(s["seq"], s["txn"], s["outcome"]) for s in sends} == {(n, n // 100 + 1, "ok") for n in range(450)}
     log = committed_rows(run, bootstrap, t)
     assert {(r["seq"], r["committed"]) for r in log} == {(n, (n // 100 + 1) % 2 == 1) for n in range(450)}
-    ends = {f"{t}/{p}": e for (_, p), (_, e) in log_ranges(bootstrap, [t]).items()}
+    ends = {TopicPartition(t, p): e for (_, p), (_, e) in log_ranges(bootstrap, [t]).items()}
     seen = readable_ends(bootstrap, None, ends, "read_committed")
-    assert seen == {f"{t}/{p}": max(r["offset"] for r in log if r["partition"] == p) + 1 for p in (0, 1)}
+    assert seen == {TopicPartition(t, p): max(r["offset"] for r in log if r["partition"] == p) + 1 for p in (0, 1)}
     assert all(seen[name] < end for name, end in ends.items())  # the marker of the last transaction is behind it
 
 
@@ -117,7 +118,7 @@ processors:
     f.crash("billing/1")
     f.restart("billing/1")
     until(f.producers_done, "the producer did not finish")
-    ends = {f"{t}/{p}": end for (_, p), (_, end) in log_ranges(bootstrap, [t]).items()}
+    ends = {TopicPartition(t, p): end for (_, p), (_, end) in log_ranges(bootstrap, [t]).items()}
     until(lambda: f.positions("billing") == ends, "the processor is not at the end")
     assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
     log = committed_rows(run, bootstrap, out)

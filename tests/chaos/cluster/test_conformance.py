@@ -34,6 +34,7 @@ from chaos.faults import probe
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
@@ -44,7 +45,7 @@ from tests.support.engines import needs_engine
 pytestmark = pytest.mark.kafka
 
 TOPIC = "orders"
-PARTITION = f"{TOPIC}/0"
+PARTITION = TopicPartition(TOPIC, 0)
 QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300, "replica.lag.time.max.ms": 2500}
 LIMITS = {
     "docker": {"memory_bytes": 640 * 2**20, "disk_bytes": 192 * 2**20, "cpus": 1.5},

@@ -14,6 +14,7 @@ from chaos.errors import ClusterError
 from chaos.faults import probe
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -24,8 +25,10 @@ pytestmark = pytest.mark.kafka
 
 SHORT_SESSION = {"zookeeper.session.timeout.ms": 3000}
 
+PARTITION = TopicPartition("orders", 0)
 
-def state_of(kafka: Kafka, partition: str) -> PartitionState:
+
+def state_of(kafka: Kafka, partition: TopicPartition) -> PartitionState:
     metadata = kafka.metadata()
     assert metadata is not None
     return metadata.partitions[partition]
@@ -45,14 +48,14 @@ def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: Ru
     assert zookeeper.registered(server) == {1, 2, 3}
     write(cluster, "orders")
     kafka = Kafka(cluster.bootstrap)
-    wait_until(lambda: not kafka.unhealthy(["orders/0"]), 60, lambda: f"{kafka.unhealthy(['orders/0'])}")
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), 60, lambda: f"{kafka.unhealthy([PARTITION])}")
 
-    before = state_of(kafka, "orders/0")
+    before = state_of(kafka, PARTITION)
     cluster.kill_broker(before.leader)
     cluster.start_broker(before.leader)
-    after = state_of(kafka, "orders/0")
+    after = state_of(kafka, PARTITION)
     assert after.leader != before.leader and after.leader_epoch > before.leader_epoch
-    wait_until(lambda: not kafka.unhealthy(["orders/0"]), 60, lambda: f"{kafka.unhealthy(['orders/0'])}")
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), 60, lambda: f"{kafka.unhealthy([PARTITION])}")
 
     cluster.pause_broker(2)
     with pytest.raises(TimeoutError):

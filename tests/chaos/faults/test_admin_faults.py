@@ -16,6 +16,7 @@ from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, World
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.observer import Observer
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
@@ -45,6 +46,7 @@ faults:
   - {name: force, kind: election.unclean, target: {partition: orders/0}, when: {at: 0s}}
   - {name: delete, kind: topic.delete, target: {topic: returns}, when: {at: 0s}}
 """
+PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 RECORDS = 10
 
 
@@ -62,7 +64,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             producer.produce("orders", b"x", partition=1)
         assert producer.flush(30) == 0
         (run.ledger).mkdir(exist_ok=True)
-        with Observer(run, lambda: Kafka(cluster.bootstrap), ["orders/0", "orders/1"], ["replay"], ["returns"]) as seen:
+        with Observer(run, lambda: Kafka(cluster.bootstrap), PARTITIONS, ["replay"], ["returns"]) as seen:
             wait_until(lambda: seen.metadata, 30, "nothing is observed")
             yield World(scenario, cluster, SimpleNamespace(), seen, kafka, random.Random(1))  # type: ignore[arg-type]
         kafka.close()
@@ -89,9 +91,10 @@ def go(world: World, name: str) -> str:
 
 def test_topics_change_while_they_are_used(world: World) -> None:
     assert go(world, "more") == "orders has 3 partitions, all led"
-    wait_until(lambda: "orders/2" in world.observer.partitions(), 10, "the observer does not follow it")
+    third, made = TopicPartition("orders", 2), TopicPartition("returns", 0)
+    wait_until(lambda: third in world.observer.partitions(), 10, "the observer does not follow it")
     assert go(world, "make") == "returns is there with 1 partitions"
-    wait_until(lambda: "returns/0" in world.observer.partitions(), 10, "the observer does not follow it")
+    wait_until(lambda: made in world.observer.partitions(), 10, "the observer does not follow it")
     assert go(world, "set") == "orders has retention.ms=3600000"
     assert admin.settings(world.kafka, "orders", ["retention.ms"])["retention.ms"] == ("604800000", False)
     with pytest.raises(ClusterError, match="InvalidPartitions"):
@@ -108,9 +111,9 @@ def test_offsets_of_a_group_are_reset_and_deleted(world: World) -> None:
     with pytest.raises(FaultError, match="nothing"):
         fault(world, "drop").inject(world)
     go(world, "reset")
-    assert world.kafka.committed("replay", ["orders/0", "orders/1"]) == {"orders/0": RECORDS, "orders/1": RECORDS}
+    assert world.kafka.committed("replay", PARTITIONS) == dict.fromkeys(PARTITIONS, RECORDS)
     go(world, "forget")
-    assert world.kafka.committed("replay", ["orders/0", "orders/1"]) == {}
+    assert world.kafka.committed("replay", PARTITIONS) == {}
     go(world, "again")
     assert "Dead" in go(world, "drop")
 
@@ -119,8 +122,8 @@ def test_a_partition_moves_and_its_preferred_replica_is_elected(world: World) ->
     before = world.kafka.metadata()
     assert before
     assert "all in sync" in go(world, "move")
-    moved = wait_until(lambda: world.observer.partition("orders/1"), 10, "orders/1 is not seen")
-    assert moved.replicas != before.partitions["orders/1"].replicas
+    moved = wait_until(lambda: world.observer.partition(PARTITIONS[1]), 10, "orders/1 is not seen")
+    assert moved.replicas != before.partitions[PARTITIONS[1]].replicas
     if moved.leader != moved.replicas[0]:
         assert "the preferred one" in go(world, "prefer")
     with pytest.raises(FaultError, match="already"):

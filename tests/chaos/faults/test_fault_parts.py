@@ -8,6 +8,7 @@ import pytest
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS, World
 from chaos.kafka.metadata_merge import Metadata, PartitionState
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import broker as specs
 from chaos.scenario.triggers import Target, Trigger
 from chaos.wait import wait_until
@@ -61,7 +62,7 @@ class Cluster:
 
 def world_of(cluster, leader=1, epoch=3, controllers=()):
     state = PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3))
-    metadata = Metadata({b: ("h", b) for b in (1, 2, 3)}, {"orders/0": state})
+    metadata = Metadata({b: ("h", b) for b in (1, 2, 3)}, {TopicPartition("orders", 0): state})
     asked = iter(controllers)
     kafka = SimpleNamespace(metadata=lambda: metadata, controller=lambda: next(asked, None))
     observer = SimpleNamespace(metadata=metadata, partition=lambda name: metadata.partitions.get(name))

@@ -6,6 +6,7 @@ import pytest
 
 from chaos.faults.groups import DeleteOffsets, ResetOffsets, topics_of
 from chaos.kafka import admin
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import admin as specs
 from chaos.scenario.model import Scenario
 from chaos.scenario.triggers import Target, Trigger
@@ -47,7 +48,7 @@ def test_the_audit_is_told_where_a_fault_put_the_offsets(monkeypatch):
     kafka = SimpleNamespace(
         start_offsets=lambda names: dict.fromkeys(names, 2), committed=lambda group, names: dict.fromkeys(names, 9)
     )
-    observer = SimpleNamespace(partitions=lambda topics: [f"{topic}/0" for topic in sorted(topics)])
+    observer = SimpleNamespace(partitions=lambda topics: [TopicPartition(topic, 0) for topic in sorted(topics)])
     world = SimpleNamespace(scenario=SCENARIO, kafka=kafka, observer=observer)
     common = {"name": "move", "target": Target(group="named"), "when": Trigger(at=0)}
     reset = ResetOffsets(specs.ResetOffsets(kind="group.reset_offsets", to="earliest", **common))

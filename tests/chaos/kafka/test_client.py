@@ -7,12 +7,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka
-PARTITIONS = ["orders/0", "orders/1"]
+PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+FIRST, SECOND = PARTITIONS
 
 
 @pytest.fixture(scope="module", params=["4.3.1", "2.8.2"])
@@ -40,9 +42,9 @@ def test_brokers_partitions_and_end_offsets_are_told(cluster, kafka):
     assert producer.flush(30) == 0
     metadata = kafka.metadata()
     assert sorted(metadata.brokers) == [1, 2, 3]
-    assert metadata.partitions["orders/0"].isr == (1, 2, 3)
-    assert metadata.partitions["orders/0"].leader_epoch >= 0
-    wait_until(lambda: kafka.end_offsets(PARTITIONS) == {"orders/0": 0, "orders/1": 7}, 30, "the ends are not told")
+    assert metadata.partitions[FIRST].isr == (1, 2, 3)
+    assert metadata.partitions[FIRST].leader_epoch >= 0
+    wait_until(lambda: kafka.end_offsets(PARTITIONS) == {FIRST: 0, SECOND: 7}, 30, "the ends are not told")
 
 
 def test_a_group_shows_its_members_and_what_it_committed(cluster, kafka):
@@ -52,9 +54,9 @@ def test_a_group_shows_its_members_and_what_it_committed(cluster, kafka):
     message = wait_until(lambda: consumer.poll(0.2), 60, "nothing is delivered")
     consumer.commit(message, asynchronous=False)
     group = kafka.group("billing")
-    assert [(m.client_id, m.partitions) for m in group.members] == [("billing/1", ("orders/0", "orders/1"))]
+    assert [(m.client_id, m.partitions) for m in group.members] == [("billing/1", (FIRST, SECOND))]
     assert group.coordinator == kafka.coordinator("billing")
-    assert kafka.committed("billing", PARTITIONS) == {"orders/1": message.offset() + 1}
+    assert kafka.committed("billing", PARTITIONS) == {SECOND: message.offset() + 1}
     consumer.close()
     wait_until(lambda: kafka.group("billing").members == (), 30, "the member is still shown")
 
@@ -66,13 +68,13 @@ def test_a_group_nobody_knows_is_dead_and_has_no_commits(kafka):
 
 
 def test_silent_brokers_do_not_silence_the_cluster(cluster, kafka):
-    leader = kafka.metadata().partitions["orders/0"].leader
+    leader = kafka.metadata().partitions[FIRST].leader
     others = [b for b in cluster.broker_ids if b != leader]
     for broker in others:
         cluster.pause_broker(broker)
     try:
-        assert kafka.metadata().partitions["orders/0"].leader == leader
-        assert "orders/0" in kafka.end_offsets(["orders/0"])
+        assert kafka.metadata().partitions[FIRST].leader == leader
+        assert FIRST in kafka.end_offsets([FIRST])
     finally:
         for broker in others:
             cluster.resume_broker(broker)

@@ -1,12 +1,15 @@
 """What several brokers say, put together: the newest leader epoch wins, and nobody vouches for himself alone."""
 
 from chaos.kafka.metadata_merge import Metadata, PartitionState, Views
+from chaos.kafka.partition import TopicPartition
 
 AT = {broker: ("127.0.0.1", 9000 + broker) for broker in (1, 2, 3)}
 
+PARTITION = TopicPartition("orders", 0)
+
 
 def view(brokers: tuple[int, ...], leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
-    return Metadata({b: AT[b] for b in brokers}, {"orders/0": PartitionState(leader, epoch, isr, (1, 2, 3))})
+    return Metadata({b: AT[b] for b in brokers}, {PARTITION: PartitionState(leader, epoch, isr, (1, 2, 3))})
 
 
 def merged(**views: Metadata) -> Metadata:
@@ -31,8 +34,8 @@ def test_before_it_is_fenced_it_is_one_of_them() -> None:
 
 def test_a_follower_that_was_cut_off_does_not_bring_back_the_old_isr() -> None:
     old, now = view((1, 2, 3), 1, 4, (1, 2, 3)), view((1, 2, 3), 1, 4, (1, 2))
-    assert merged(of_3=old, of_1=now, of_2=now).partitions["orders/0"].isr == (1, 2)
-    assert merged(of_1=now, of_2=now, of_3=old).partitions["orders/0"].isr == (1, 2)
+    assert merged(of_3=old, of_1=now, of_2=now).partitions[PARTITION].isr == (1, 2)
+    assert merged(of_1=now, of_2=now, of_3=old).partitions[PARTITION].isr == (1, 2)
 
 
 def test_a_view_counts_until_its_broker_stops_answering() -> None:
@@ -41,7 +44,7 @@ def test_a_view_counts_until_its_broker_stops_answering() -> None:
     found.note(AT[2], view((1, 2, 3), 2, 5, (2, 3)))
     found.forget(AT[2])
     together = found.merged()
-    assert together is not None and together.partitions["orders/0"].leader == 1
+    assert together is not None and together.partitions[PARTITION].leader == 1
     found.forget(AT[1])
     assert found.merged() is None
 

@@ -22,6 +22,7 @@ from chaos.faults import FAULTS
 from chaos.kafka.brokers import METADATA
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import Link
+from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run, find_marked
 from chaos.relay import control
@@ -34,6 +35,7 @@ from chaos.wait import wait_until
 pytestmark = pytest.mark.kafka
 
 TOPIC = "orders"
+FIRST = TopicPartition(TOPIC, 0)
 ASK = MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False)
 
 
@@ -74,7 +76,7 @@ def took_s(link: Link, timeout_s: float = 10) -> float:
     return time.monotonic() - began
 
 
-def end_offset(cluster: ProcessCluster, partition: str) -> int:
+def end_offset(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
     kafka = Kafka(cluster.bootstrap)
     try:
         return kafka.end_offsets([partition])[partition]
@@ -122,7 +124,7 @@ def test_the_new_leader_in_an_answer_to_produce_is_behind_the_proxy_too(cluster,
     move_to(cluster, "moving", 2)
     sending.produce("moving", b"second")
     assert sending.flush(20) == 0
-    assert end_offset(cluster, "moving/0") == 2
+    assert end_offset(cluster, TopicPartition("moving", 0)) == 2
     assert own_connections(cluster) == set()
 
 
@@ -136,7 +138,7 @@ def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
 
     def moved() -> bool:
         metadata = kafka.metadata()
-        return metadata is not None and metadata.partitions[f"{topic}/0"].leader == broker
+        return metadata is not None and metadata.partitions[TopicPartition(topic, 0)].leader == broker
 
     controller = kafka.metadata().controller
     assert kafka.ask(controller, asked).error_code == 0
@@ -145,7 +147,7 @@ def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
 
 
 def test_a_dropped_answer_is_written_and_never_told(cluster, proxy):
-    before = end_offset(cluster, "orders/0")
+    before = end_offset(cluster)
     rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "response", count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     began = time.monotonic()
@@ -153,17 +155,17 @@ def test_a_dropped_answer_is_written_and_never_told(cluster, proxy):
     assert sending.flush(20) == 0
     assert time.monotonic() - began > 0.9, "it waited for the answer"
     assert proxy.remove(rule) == 1
-    assert end_offset(cluster, "orders/0") == before + 2, "sent again, and written again"
+    assert end_offset(cluster) == before + 2, "sent again, and written again"
 
 
 def test_a_dropped_request_is_not_written(cluster, proxy):
-    before = end_offset(cluster, "orders/0")
+    before = end_offset(cluster)
     rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "request", count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     sending.produce(TOPIC, b"x", partition=0)
     assert sending.flush(20) == 0
     assert proxy.remove(rule) == 1
-    assert end_offset(cluster, "orders/0") == before + 1
+    assert end_offset(cluster) == before + 1
 
 
 def test_a_cut_answer_takes_its_connection_with_it_and_the_next_is_sound(cluster, proxy, link):
@@ -174,7 +176,7 @@ def test_a_cut_answer_takes_its_connection_with_it_and_the_next_is_sound(cluster
     assert proxy.matches(rule) == 1
 
 
-def leader(cluster: ProcessCluster, partition: str = "orders/0") -> int:
+def leader(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
     kafka = Kafka(cluster.bootstrap)
     try:
         return kafka.metadata().partitions[partition].leader

@@ -14,6 +14,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, UsageError
 from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run, find_marked
 from chaos.relay.control import Switch
@@ -23,7 +24,7 @@ from chaos.wait import wait_until
 
 pytestmark = pytest.mark.kafka
 
-PARTITIONS = [f"orders/{number}" for number in range(3)]
+PARTITIONS = [TopicPartition("orders", number) for number in range(3)]
 QUICK = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 300}
 
 
