@@ -186,10 +186,10 @@ def verdict(run_dir: str) -> None:
 @task(task_id="verdict", retries=0)
 def verdict_of_sides(whole: str) -> None:
     """Raise unless every variant keeps its own contract."""
+    from chaos.run.comparison import Comparison
     from chaos.run.directory import Run
-    from checks.verdict.comparison import read
 
-    found = read(Run(Path(whole)))
+    found = Comparison.read(Run(Path(whole)))
     if found.verdict != "pass":
         raise AirflowFailException(f"{found.verdict}: {found.sentence} See {whole}/report.html")
 

@@ -9,10 +9,9 @@ ROOT = Path(__file__).parents[1]
 ALLOWED_TO_CHECKS = {
     "anomalies",
     "errors",
-    "gate.result",
-    "history.trends",
     "install.jars",
     "kafka.access",
+    "kafka.partition",
     "kafka.security",
     "kafka.settings",
     "ledger",

@@ -6,10 +6,10 @@ import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from chaos.errors import INCONCLUSIVE, UsageError
-from chaos.run.directory import Run, read_json
+from chaos.run.directory import Run
+from chaos.run.result import RunOutcome, anomaly_name
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped
@@ -67,7 +67,9 @@ def cases(only: Iterable[str] = (), repeat: int = 1) -> list[Case]:
 def expected(scenario: Scenario) -> str:
     """The anomalies that have to appear, in the contract's own words; `none` where none has to."""
     counts = scenario.expect.counts()
-    demanded = [f"{_kind(kind, split)} {bound.words()}" for (kind, split), bound in counts.items() if bound.min > 0]
+    demanded = [
+        f"{anomaly_name(kind, split)} {bound.words()}" for (kind, split), bound in counts.items() if bound.min > 0
+    ]
     return ", ".join(demanded) or NOTHING
 
 
@@ -75,20 +77,5 @@ def outcome(case: Case, expects: str, run: Run, code: int, seconds: float, troub
     """What the run directory tells of a case."""
     if not run.result.exists():
         return Outcome(case, expects, "", "inconclusive", INCONCLUSIVE, seconds, run.path, trouble or "no result")
-    result: dict[str, Any] = read_json(run.result, "result")
-    return Outcome(
-        case, expects, seen(result["totals"]), result["verdict"], code, seconds, run.path, result["sentence"]
-    )
-
-
-def seen(totals: Iterable[dict[str, Any]]) -> str:
-    """The anomalies that were found, added up over scopes: `lost_write 812, duplicate_delivery legal 40`."""
-    sums: dict[str, int] = {}
-    for row in totals:
-        name = _kind(row["check"], row["split"])
-        sums[name] = sums.get(name, 0) + row["count"]
-    return ", ".join(f"{name} {count:,}" for name, count in sums.items() if count) or NOTHING
-
-
-def _kind(check: str, split: str) -> str:
-    return f"{check} {split}" if split else check
+    found = RunOutcome.read(run)
+    return Outcome(case, expects, found.describe(), found.verdict, code, seconds, run.path, found.sentence)

@@ -100,7 +100,7 @@ def replay(
     else:
         show_result(found.trial.run, as_json=False)
         Console(soft_wrap=True, highlight=False).print(f"replay:    {found.sentence}", markup=False)
-    raise typer.Exit(found.trial.seen.code)
+    raise typer.Exit(found.trial.seen.exit_code)
 
 
 def repeat(
@@ -134,7 +134,7 @@ def repeat(
             view.say(f"{runs} runs, in {folder}")
             for trial in again.repeat(lab, subject, [base] * runs if same_seed else again.seeds(base, runs)):
                 trials.append(trial)
-                shown = trial.seen.words() if trial.seen.conclusive else trial.seen.sentence
+                shown = trial.seen.describe() if trial.seen.conclusive else trial.seen.sentence
                 view.say(
                     f"{len(trials)} of {runs}, seed {trial.seed}: {trial.seen.verdict}, {escape(shown)} "
                     f"({trial.seconds:.0f} s)"

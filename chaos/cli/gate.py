@@ -17,18 +17,18 @@ from rich.table import Table
 
 from chaos.cli.again import Watch
 from chaos.cli.run import RUNS_DIR, RunsDir, Seed
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, AftershockError, RunDirError, UsageError
+from chaos.errors import AftershockError, RunDirError, UsageError
 from chaos.run.directory import make_folder, new_run_id, write_atomically
+from chaos.run.result import EXIT_CODES, describe_anomalies
 
 if TYPE_CHECKING:  # `--help` needs no Kafka client
     from chaos.gate.judge import Judged
     from chaos.gate.matrix import Planned
-    from chaos.gate.result import Result
     from chaos.gate.running import Kept
+    from chaos.run.gate_result import GateResult
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ FAIL[/]", "inconclusive": "[bold yellow]? INCONCLUSIVE[/]"}
-CODES = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
 PLAN = "plan.json"
 
 
@@ -111,7 +111,7 @@ def gate(
         sys.stdout.write(found.model_dump_json(indent=1) + "\n")
     else:
         show(found, folder, Console())
-    raise typer.Exit(CODES[found.verdict])
+    raise typer.Exit(EXIT_CODES[found.verdict])
 
 
 def _first(one: int | None, other: int | None) -> int | None:
@@ -157,7 +157,7 @@ def _note_plan(folder: Path, judged: Judged) -> None:
     write_atomically(path, json.dumps(noted, indent=1) + "\n")
 
 
-def _run(judged: Judged, kept: Kept, pages: bool = True) -> Result:
+def _run(judged: Judged, kept: Kept, pages: bool = True) -> GateResult:
     """Run what is not there yet; whatever happens, what is finished is kept, and judged if the pages are wanted."""
     from chaos.gate import matrix, running
     from chaos.incident.lab import Lab
@@ -173,7 +173,7 @@ def _run(judged: Judged, kept: Kept, pages: bool = True) -> Result:
             with Lab(kept.folder, view) as lab:
                 for one, run in running.run(lab, due, kept):
                     done += 1
-                    shown = run.sentence if not run.conclusive else _anomalies(run.anomalies)
+                    shown = run.sentence if not run.conclusive else describe_anomalies(run.anomalies, none="no anomaly")
                     view.say(
                         f"{done} of {len(due)}, {escape(_shown(one.cell.key.name))}, {one.n}: {run.verdict}, "
                         f"{escape(_shown(shown))} ({run.seconds:.0f} s)"
@@ -186,15 +186,11 @@ def _run(judged: Judged, kept: Kept, pages: bool = True) -> Result:
     return _finish(judged, kept) if pages else _judge(judged, kept)
 
 
-def _judge(judged: Judged, kept: Kept) -> Result:
+def _judge(judged: Judged, kept: Kept) -> GateResult:
     return judged.result({cell.number: kept.runs(cell) for cell in judged.cells})
 
 
-def _anomalies(found: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in found.items()) or "no anomaly"
-
-
-def _finish(judged: Judged, kept: Kept) -> Result:
+def _finish(judged: Judged, kept: Kept) -> GateResult:
     """Judge, write gate.json, and have the rest drawn by the half that draws reports."""
     found = _judge(judged, kept)
     write_atomically(kept.folder / "gate.json", found.model_dump_json(indent=1) + "\n")
@@ -228,7 +224,7 @@ def _shown(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-def show(found: Result, folder: Path, console: Console) -> None:
+def show(found: GateResult, folder: Path, console: Console) -> None:
     """Print it for a person."""
     console.print(f"{_SIGNS[found.verdict]}  [bold]{escape(_shown(found.title))}[/]", soft_wrap=True, highlight=False)
     console.print(_shown(found.sentence), soft_wrap=True, highlight=False, markup=False)

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from chaos.cli.run import RUNS_DIR
 from chaos.errors import AftershockError, HistoryError, RunDirError
-from chaos.history.trends import TimeTrend, Trend, Trends, label, trends, untold
+from chaos.history.trends import trends
 from chaos.run.events import now_us
+from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
 
 _ROOT = Path(__file__).resolve().parents[2]
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
@@ -136,7 +137,7 @@ def show(found: Trends, console: Console) -> None:
     for trend, words in worse:
         console.print(f"[bold red]▲[/] [bold]{escape(trend.name)}[/] {escape(words)}", soft_wrap=True, highlight=False)
     if not worse:
-        words = "; ".join([f"no regression in {_count(len(found.trends), 'trend')}", *untold(found.trends)])
+        words = "; ".join([f"no regression in {_count(len(found.trends), 'trend')}", *unjudged(found.trends)])
         console.print(words, soft_wrap=True, highlight=False)
     for trend in found.trends:
         console.print()
@@ -154,7 +155,7 @@ def _show_trend(trend: Trend, console: Console) -> None:
     for time in trend.times:
         words = f": {time.words}" if time.mark in ("regression", "slower", "not measured") else ""
         table.add_row(
-            escape(label(time)),
+            escape(time.label),
             _sparkline(time),
             *map(_seconds, (time.values_us[-1], time.median_us, time.bound_us)),
             _MARKS[time.mark] + escape(words),

@@ -62,7 +62,7 @@ def shrink(
     limits = shrinking.Budget.parse(budget)
     subject = load_subject(source, variant, tuple(sets or ()))
     if subject.seen is not None and not sets and not subject.seen.count(kind):
-        raise UsageError(f"{source} showed no {kind}: it showed {subject.seen.words()}")
+        raise UsageError(f"{source} showed no {kind}: it showed {subject.seen.describe()}")
     if seed is not None:
         subject = replace(subject, seed=seed)
     folder = new_folder(runs_dir, f"shrink-{subject.name}")
@@ -149,6 +149,6 @@ def _show_rows(rows: list[Row], console: Console) -> None:
     for column in ("release", "is", "verdict", "seen", "runs"):
         table.add_column(column, overflow="fold", no_wrap=column == "release")
     for row in rows:
-        seen = row.seen.words() if row.seen.conclusive else row.seen.sentence
+        seen = row.seen.describe() if row.seen.conclusive else row.seen.sentence
         table.add_row(row.release, row.state, row.seen.verdict, escape(seen), ", ".join(row.runs))
     console.print(table)

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import Planned, axes
 from chaos.gate.model import Gate, Part
-from chaos.gate.result import FORMAT, Cell, Key, Machine, Result
 from chaos.run.directory import read_json
+from chaos.run.gate_result import FORMAT, Cell, GateResult, Key, Machine
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Pair:
     words: str
 
 
-def read(path: Path) -> Result:
+def read(path: Path) -> GateResult:
     """A stored result. Raises `UsageError` and `RunDirError` for what is none."""
     if path.is_dir():
         path = path / "gate.json"
@@ -35,12 +35,12 @@ def read(path: Path) -> Result:
     if isinstance(raw, dict) and raw.get("format", FORMAT) != FORMAT:
         raise RunDirError(f"{path} is of format {raw['format']}, and this version of Aftershock reads {FORMAT}")
     try:
-        return Result.model_validate(raw)
+        return GateResult.model_validate(raw)
     except ValidationError as e:
         raise RunDirError(f"{path} is not the result of a gate ({e.error_count()} errors)") from None
 
 
-def pairs(gate: Gate, cells: Sequence[Planned], stored: Result | None) -> list[Pair]:
+def pairs(gate: Gate, cells: Sequence[Planned], stored: GateResult | None) -> list[Pair]:
     """Which cell is held against which. Raises `UsageError` for a baseline of another matrix."""
     found: list[Pair] = []
     missing: list[str] = []
@@ -99,7 +99,7 @@ def _not_there(against: Part, cells: Sequence[Planned]) -> str:
     return f"against {axis} {value}: the matrix has no such cell, and there is no baseline that has (it has {known})"
 
 
-def notes(stored: Result, machine: Machine) -> list[str]:
+def notes(stored: GateResult, machine: Machine) -> list[str]:
     """What is to be known of a baseline."""
     found = []
     if stored.machine != machine:

@@ -19,12 +19,14 @@ from chaos.gate import ranks
 from chaos.gate.baseline import Pair, notes
 from chaos.gate.matrix import Planned
 from chaos.gate.model import Gate, Times
-from chaos.gate.result import MARKS, Cell, CellRun, Comparison, Machine, Mark, Named, Result, Verdict
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
 from chaos.incident.again import interval
 from chaos.run.events import now_us
+from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, Machine, Mark, TimeComparison
+from chaos.run.result import WORST_FIRST, Verdict, merge
 
-_WORST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
+Named = tuple[str, str, str, str]
+"""Metric, scope, fault and statistic of a time."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,16 @@ class Judged:
     seed: int
     cells: Sequence[Planned]
     pairs: Sequence[Pair]
-    stored: Result | None = None
+    stored: GateResult | None = None
 
-    def result(self, runs: Mapping[int, Sequence[CellRun]]) -> Result:
+    def result(self, runs: Mapping[int, Sequence[CellRun]]) -> GateResult:
         """The result, from the runs of each cell by its number; some or all of them may be missing."""
         plain = [self._cell(cell, list(runs.get(cell.number, []))) for cell in self.cells]
         comparisons = _judged_times(self.gate.time, list(self._measured(plain)))
         cells = [self._with_times(cell, [c for c in comparisons if c.cell == cell.number]) for cell in plain]
-        verdict = min((cell.verdict for cell in cells), key=_WORST.index)
+        verdict = merge(cell.verdict for cell in cells)
         machine = Machine(platform=platform.platform(), cpus=os.cpu_count() or 1)
-        found = Result(
+        found = GateResult(
             gate=self.name,
             title=self.gate.title,
             verdict=verdict,
@@ -91,7 +93,7 @@ class Judged:
             reference=planned.number in references,
         )
 
-    def _with_times(self, cell: Cell, comparisons: list[Comparison]) -> Cell:
+    def _with_times(self, cell: Cell, comparisons: list[TimeComparison]) -> Cell:
         """The cell with what its times say in its verdict and its sentence."""
         by_mark = {mark: [c for c in comparisons if c.mark == mark] for mark in MARKS}
         verdict: Verdict = "pass"
@@ -111,7 +113,7 @@ class Judged:
         elif not comparisons and (pair := next((p for p in self._timed if p.number == cell.number), None)):
             verdict = "inconclusive"
             words = f" Not known: no time was measured in {pair.words} that this could be held against."
-        worst = min(cell.verdict, verdict, key=_WORST.index)
+        worst = merge([cell.verdict, verdict])
         return cell.model_copy(update={"verdict": worst, "sentence": cell.sentence + words})
 
     def _measured(self, cells: Sequence[Cell]) -> list[_Measured]:
@@ -177,11 +179,11 @@ def _values(cell: Cell, times: Times) -> dict[Named, list[int]]:
     for run in cell.runs:
         for time in run.times if run.conclusive else []:
             if time.metric in times.only:
-                found.setdefault(time.named, []).append(time.value_us)
+                found.setdefault(time.key, []).append(time.value_us)
     return found
 
 
-def _judged_times(times: Times, measured: list[_Measured]) -> list[Comparison]:
+def _judged_times(times: Times, measured: list[_Measured]) -> list[TimeComparison]:
     """Test every time, and say of each what is shown."""
     alpha = 1 - times.confidence
     tested = [_tested(one, times) for one in measured]
@@ -197,7 +199,7 @@ def _tested(one: _Measured, times: Times) -> _Measured:
     return replace(one, slower_p=slower, within_p=within)
 
 
-def _comparison(one: _Measured, times: Times, slower: bool, alpha: float, tests: int) -> Comparison:
+def _comparison(one: _Measured, times: Times, slower: bool, alpha: float, tests: int) -> TimeComparison:
     metric, scope, fault, stat = one.named
     margin = times.margin_of(metric)
     # a recovery that never came has no time: those that are left must not speak for it
@@ -209,7 +211,7 @@ def _comparison(one: _Measured, times: Times, slower: bool, alpha: float, tests:
         words += f": measured in {len(one.now)} of {one.told} runs, and {len(one.then)} times there"
     else:
         words += f": {MARKS[mark]} of {margin:g}"
-    return Comparison(
+    return TimeComparison(
         cell=one.cell,
         against=one.against,
         metric=metric,
@@ -240,7 +242,7 @@ def fewest(gate: Gate, pairs: Sequence[Pair]) -> str:
     return f"repeat is {gate.repeat}: too few to show of any time that it is slower, which takes {needed} at least"
 
 
-def _too_few(comparisons: list[Comparison], gate: Gate) -> list[str]:
+def _too_few(comparisons: list[TimeComparison], gate: Gate) -> list[str]:
     few = [c for c in comparisons if c.mark == "too few"]
     if not few:
         return []
@@ -251,9 +253,9 @@ def _too_few(comparisons: list[Comparison], gate: Gate) -> list[str]:
     ]
 
 
-def sentence(found: Result) -> str:
+def sentence(found: GateResult) -> str:
     """What a person reads first."""
-    by_verdict = {v: [cell for cell in found.cells if cell.verdict == v] for v in _WORST}
+    by_verdict = {v: [cell for cell in found.cells if cell.verdict == v] for v in WORST_FIRST}
     runs, told = sum(len(cell.runs) for cell in found.cells), sum(cell.told for cell in found.cells)
     words = [f"{_count(by_verdict['pass'], len(found.cells))} passed, in {runs} runs."]
     said_of: dict[Verdict, str] = {"fail": "failed", "inconclusive": "could not tell"}
@@ -265,7 +267,7 @@ def sentence(found: Result) -> str:
     return " ".join([*words, _of_times(found)])
 
 
-def _of_times(found: Result) -> str:
+def _of_times(found: GateResult) -> str:
     if not found.compared_with:
         return "Times were not judged: there was nothing to hold them against."
     marks = [c.mark for c in found.comparisons]

@@ -13,13 +13,13 @@ from chaos.clients.confluent import environment
 from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
 from chaos.gate.model import AXES, Gate
-from chaos.gate.result import Key
 from chaos.history.entries import setup
 from chaos.incident.ab import unknown_settings
 from chaos.incident.bisect import check_release
 from chaos.incident.subject import Subject, dump, raw_of
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
+from chaos.run.gate_result import Key
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Clients, Scenario, Variant
 from chaos.scenario.resolve import resolve

@@ -23,7 +23,6 @@ from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import USAGE, AftershockError, RunDirError
 from chaos.gate.matrix import Planned
 from chaos.gate.model import Gate
-from chaos.gate.result import CellRun, Time
 from chaos.history.entries import entry
 from chaos.history.trends import SHOWN
 from chaos.incident.again import seeds
@@ -32,6 +31,8 @@ from chaos.incident.facts import versions
 from chaos.incident.lab import Trial
 from chaos.incident.subject import Subject
 from chaos.run.directory import Run, write_atomically
+from chaos.run.gate_result import CellRun
+from chaos.run.result import Metric
 from chaos.scenario.resolve import read
 
 KEPT, BUNDLES = "runs.d", "bundles"
@@ -183,7 +184,7 @@ def seen(due: Due, trial: Trial, folder: Path) -> CellRun:
     found = CellRun(
         n=due.n,
         seed=trial.seed,
-        verdict=trial.seen.verdict if trial.seen.verdict in ("pass", "fail") else "inconclusive",
+        verdict=trial.seen.verdict,
         sentence=trial.seen.sentence,
         anomalies=trial.seen.anomalies,
         seconds=round(trial.seconds, 1),
@@ -193,7 +194,7 @@ def seen(due: Due, trial: Trial, folder: Path) -> CellRun:
     kept, told = entry(trial.run), versions(trial.run, read(trial.run))
     found = found.model_copy(
         update={
-            "times": [Time(**vars(t)) for t in kept.times if t.stat in SHOWN.get(t.metric, ())],
+            "times": [Metric(**vars(t)) for t in kept.times if t.stat in SHOWN.get(t.metric, ())],
             "kafka": told.get("kafka", ""),
             "client": told.get("confluent-kafka", ""),
             "report": os.path.relpath(trial.run.report, folder) if trial.run.report.exists() else "",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ValidationError
-
-from chaos.errors import RunDirError
-from chaos.run.directory import Run, read_json
+from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
+from chaos.run.result import RunSummary, count_anomalies, describe_anomalies
 from chaos.scenario.resolve import Resolved, read
 
 _DEEPEST = 3
@@ -55,43 +53,9 @@ class Entry:
     times: tuple[Time, ...] = field(default=(), repr=False)
 
 
-class _Metric(BaseModel):
-    metric: str
-    scope: str
-    fault: str = ""
-    stat: str
-    value_us: int
-
-
-class _Count(BaseModel):
-    check: str
-    split: str = ""
-    count: int
-
-
-class _Result(BaseModel):
-    """The part of `result.json` that is kept."""
-
-    run_id: str
-    scenario: str
-    title: str
-    verdict: str
-    sentence: str
-    seed: int
-    command: str
-    versions: dict[str, str]
-    began_us: int
-    ended_us: int
-    totals: list[_Count] = []
-    metrics: list[_Metric] = []
-
-
 def entry(run: Run) -> Entry:
     """What is kept of a run that was judged. Raises `RunDirError` where there is nothing that can be read."""
-    try:
-        result = _Result.model_validate(read_json(run.result, "result"))
-    except ValidationError as e:
-        raise RunDirError(f"{run.result} is not the result of a run ({e.error_count()} errors)") from None
+    result = RunSummary.read(run)
     resolved = read(run)
     prefix = resolved.prefix
     times = tuple(
@@ -109,7 +73,7 @@ def entry(run: Run) -> Entry:
         title=_plain(result.title),
         verdict=result.verdict,
         sentence=_plain(result.sentence),
-        seen=seen(result.totals),
+        seen=describe_anomalies(count_anomalies(result.totals)),
         seed=result.seed,
         kafka=result.versions.get("kafka", ""),
         client=result.versions.get("confluent-kafka", ""),
@@ -175,15 +139,6 @@ def setup(resolved: Resolved) -> str:
     if resolved.prefix:
         text = text.replace(resolved.prefix, "")
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def seen(totals: Iterable[_Count]) -> str:
-    """The anomalies that were found, added up over scopes: `lost_write 812, duplicate_delivery legal 40`; or `none`."""
-    sums: dict[str, int] = {}
-    for total in totals:
-        name = f"{total.check} {total.split}".strip()
-        sums[name] = sums.get(name, 0) + total.count
-    return ", ".join(f"{name} {count:,}" for name, count in sums.items() if count) or "none"
 
 
 def _key(run_id: str, scenario: str, seed: int, began_us: int) -> str:

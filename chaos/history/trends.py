@@ -30,20 +30,23 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from pydantic import BaseModel
 
 from chaos.history.entries import Entry
+from chaos.run.trend import (
+    DEVIATIONS,
+    LEAST,
+    LEAST_PASSES,
+    MARGIN,
+    WINDOW,
+    Mark,
+    TimeTrend,
+    Trend,
+    TrendRun,
+    VerdictMark,
+)
 
-WINDOW = 10
-"""How many runs a run is held against."""
-LEAST = 7
-"""Of how many a time is told from at least."""
-LEAST_PASSES = 3
-"""After how many passes another verdict is a regression."""
-MARGIN = 1.25
-DEVIATIONS = 3.0
 _MAD_TO_SIGMA = 1.4826
 
 SHOWN: dict[str, tuple[str, ...]] = {
@@ -60,95 +63,6 @@ SHOWN: dict[str, tuple[str, ...]] = {
 RESOLUTION_US = {"ack_latency": 2_000, "end_to_end_latency": 5_000, "commit_latency": 2_000}
 SAMPLED_US = 150_000
 """Resolution of all others: how often the observer looks."""
-
-Verdict = Literal["pass", "fail", "inconclusive"]
-Mark = Literal["steady", "slower", "regression", "too few runs", "not measured", "no judgement"]
-VerdictMark = Literal["pass", "regression", "unsteady", "too few runs"]
-
-
-class TrendRun(BaseModel):
-    """One run of a trend."""
-
-    run_id: str
-    began_us: int
-    verdict: Verdict
-    sentence: str
-    seen: str
-    kafka: str
-    client: str
-    run_dir: str
-
-
-class TimeTrend(BaseModel):
-    """One time over all runs of a trend. values_us and slower run parallel to the runs; None: not measured."""
-
-    metric: str
-    scope: str
-    fault: str
-    stat: str
-    values_us: list[int | None]
-    slower: list[bool]
-    mark: Mark
-    words: str
-    median_us: int | None = None
-    bound_us: int | None = None
-    """Beyond it the last run would have been slower; None where that cannot be said."""
-
-
-class Trend(BaseModel):
-    """Everything of one test: a scenario, a variant (or empty), and a set-up."""
-
-    scenario: str
-    variant: str
-    setup: str
-    title: str
-    runs: list[TrendRun]
-    mark: VerdictMark
-    words: str
-    times: list[TimeTrend]
-
-    @property
-    def name(self) -> str:
-        """As the catalogue writes it: `leader-kill`, `retry-duplicate/idempotent`."""
-        return f"{self.scenario}/{self.variant}" if self.variant else self.scenario
-
-    @property
-    def told(self) -> bool:
-        """Whether there were runs enough to tell of any time."""
-        return any(t.mark in ("steady", "slower", "regression") for t in self.times)
-
-    @property
-    def regressions(self) -> list[str]:
-        """What got worse, in words: the verdict first."""
-        found = [f"verdict: {self.words}"] if self.mark == "regression" else []
-        return found + [f"{label(t)}: {t.words}" for t in self.times if t.mark == "regression"]
-
-
-class Trends(BaseModel):
-    """What `history --json` prints, and the page is made from."""
-
-    database: str
-    made_us: int
-    window: int = WINDOW
-    least: int = LEAST
-    least_passes: int = LEAST_PASSES
-    trends: list[Trend]
-
-
-def untold(trends: Sequence[Trend]) -> list[str]:
-    """What "no regression" does not cover, in words: runs that did not pass, and trends that say nothing yet."""
-    broken = sum(trend.runs[-1].verdict != "pass" and trend.mark != "regression" for trend in trends)
-    silent = sum(not trend.told for trend in trends)
-    return [
-        *([f"the last run of {broken} was no pass all the same"] if broken else []),
-        *([f"{silent} of {len(trends)} have too few runs to tell of their times"] if silent else []),
-    ]
-
-
-def label(time: TimeTrend) -> str:
-    """`produce unavailability max of orders after leader-kill`."""
-    after = f" after {time.fault}" if time.fault else ""
-    return f"{time.metric.replace('_', ' ')} {time.stat} of {time.scope}{after}"
 
 
 def trends(entries: Iterable[Entry], limit: int) -> list[Trend]:

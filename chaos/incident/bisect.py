@@ -16,9 +16,10 @@ import yaml
 
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, ClusterError, UsageError
 from chaos.incident.lab import Lab
-from chaos.incident.outcome import Seen, merged, signature
+from chaos.incident.outcome import merged, signature
 from chaos.incident.search import Change, State, first_change
 from chaos.incident.subject import Subject
+from chaos.run.result import RunOutcome
 
 RELEASES = Path(__file__).with_name("releases.yaml")
 
@@ -33,7 +34,7 @@ class Row:
     """What was run with one release, and seen."""
 
     release: str
-    seen: Seen
+    seen: RunOutcome
     state: str
     runs: list[str] = field(default_factory=list)
 
@@ -137,19 +138,19 @@ class Bisection:
         self._mark(place, "skipped" if state == "skip" else state)
         return state
 
-    def _end(self, place: int) -> Callable[[], tuple[Seen, list[str]]]:
+    def _end(self, place: int) -> Callable[[], tuple[RunOutcome, list[str]]]:
         return lambda: self._trials(place, must_run=True)
 
-    def _look(self, place: int, run: Callable[[], tuple[Seen, list[str]]]) -> Seen:
+    def _look(self, place: int, run: Callable[[], tuple[RunOutcome, list[str]]]) -> RunOutcome:
         seen, runs = run()
         self._rows[place] = Row(self._span[place], seen, "", runs)
         words = seen.sentence if not seen.conclusive else self._words(seen)
         self._lab.told.say(f"{NAMES[self._what]} {self._span[place]}: {words}")
         return seen
 
-    def _trials(self, place: int, must_run: bool = False) -> tuple[Seen, list[str]]:
+    def _trials(self, place: int, must_run: bool = False) -> tuple[RunOutcome, list[str]]:
         release = self._span[place]
-        found: list[Seen] = []
+        found: list[RunOutcome] = []
         runs: list[str] = []
         try:
             subject = self._subject.set(f"{_PATHS[self._what]}={release!r}")
@@ -160,19 +161,19 @@ class Bisection:
         except AftershockError as e:
             if must_run or e.exit_code != USAGE:
                 raise
-            return Seen.nothing(str(e).replace("\n", " ")), runs
+            return RunOutcome.missing(str(e).replace("\n", " ")), runs
         return merged(found), runs
 
-    def _shown(self, seen: Seen) -> object:
+    def _shown(self, seen: RunOutcome) -> object:
         if self._anomaly is not None:
             return seen.count(self._anomaly) > 0
         return signature(seen, self._subject.scenario.expect)
 
-    def _words(self, seen: Seen) -> str:
+    def _words(self, seen: RunOutcome) -> str:
         if self._anomaly is not None:
             count = seen.count(self._anomaly)
             return f"{self._anomaly} {count:,}" if count else f"no {self._anomaly}"
-        return f"{seen.verdict} ({seen.words()})"
+        return f"{seen.verdict} ({seen.describe()})"
 
     def _mark(self, place: int, state: str) -> None:
         row = self._rows[place]

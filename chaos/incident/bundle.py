@@ -29,8 +29,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.facts import versions
-from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
 
 SUFFIX = ".aftershock.tar.gz"
@@ -72,7 +72,7 @@ class Manifest(BaseModel):
     scenario: str
     seed: int
     versions: dict[str, str]
-    seen: Seen | None
+    seen: RunOutcome | None
     """What the run showed; nothing where it has no result."""
     missing: list[str]
     files: dict[str, File]
@@ -97,7 +97,7 @@ def pack(run: Run, out: Path) -> Manifest:
         scenario=resolved.name,
         seed=resolved.seed,
         versions=versions(run, resolved),
-        seen=Seen.of(run) if run.result.exists() else None,
+        seen=RunOutcome.read(run) if run.result.exists() else None,
         missing=_missing(run, paths),
         files={name: _file(path) for name, path in sorted(paths.items())},
     )

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.drive import stages
-from chaos.incident.outcome import Seen
 from chaos.incident.subject import Subject, dump, raw_of
 from chaos.lab import turn
 from chaos.lab.judge import Judge
 from chaos.lab.lender import Lender
 from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
 from chaos.run.events import Event, EventLog
+from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import read
 
 
@@ -42,7 +42,7 @@ class Trial:
 
     run: Run
     seed: int
-    seen: Seen
+    seen: RunOutcome
     seconds: float
 
 
@@ -64,7 +64,7 @@ class Pending:
         self.turn.judging.done.wait()
         trouble = self.turn.trouble
         ended = "It has no result: what judges it ended before it could; see judge-N/logs/checks.log."
-        seen = Seen.of(self.run) if self.run.result.exists() else Seen.nothing(trouble or ended)
+        seen = RunOutcome.read(self.run) if self.run.result.exists() else RunOutcome.missing(trouble or ended)
         if trouble and not seen.conclusive:
             seen = seen.model_copy(update={"sentence": trouble})
         return Trial(self.run, self.seed, seen, self.turn.seconds)

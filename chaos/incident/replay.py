@@ -9,8 +9,9 @@ from chaos import __version__
 from chaos.clients.confluent import environment
 from chaos.errors import UsageError
 from chaos.incident.lab import Lab, Trial
-from chaos.incident.outcome import Seen, differences
+from chaos.incident.outcome import differences
 from chaos.incident.subject import Subject
+from chaos.run.result import RunOutcome
 
 
 @dataclass(frozen=True)
@@ -46,15 +47,15 @@ def replay(lab: Lab, subject: Subject) -> Replay:
     return compared(trial, subject.seen, subject)
 
 
-def compared(trial: Trial, before: Seen | None, subject: Subject) -> Replay:
+def compared(trial: Trial, before: RunOutcome | None, subject: Subject) -> Replay:
     """What a replay says about the incident."""
     now = trial.seen
     if not now.conclusive:
         return Replay(trial, None, f"The replay cannot tell: {now.sentence}")
     if before is None:
-        return Replay(trial, None, f"The incident had no result to compare with. Seen now: {now.words()}.")
+        return Replay(trial, None, f"The incident had no result to compare with. Seen now: {now.describe()}.")
     found = differences(before, now, subject.scenario.expect)
     if found:
         return Replay(trial, False, f"Not the same outcome: {'; '.join(found)}.")
-    counts = f"then {before.words()}; now {now.words()}"
+    counts = f"then {before.describe()}; now {now.describe()}"
     return Replay(trial, True, f"The same outcome: verdict {now.verdict}, the same kinds of anomalies ({counts}).")

@@ -15,8 +15,8 @@ from chaos.cluster.metadata_mode import choose
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle
 from chaos.incident.facts import versions
-from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, read
@@ -33,7 +33,7 @@ class Subject:
     given: str
     scenario: Scenario
     seed: int | None
-    seen: Seen | None = None
+    seen: RunOutcome | None = None
     versions: dict[str, str] | None = None
 
     def set(self, *overrides: str) -> Subject:
@@ -70,10 +70,10 @@ def _of_run(given: str, path: Path) -> Subject:
         raise UsageError(f"{given} is an A/B run; name one of its sides, a directory below it")
     run = Run.open(path)
     resolved = read(run)
-    return _resolved(given, resolved, Seen.of(run) if run.result.exists() else None, versions(run, resolved))
+    return _resolved(given, resolved, RunOutcome.read(run) if run.result.exists() else None, versions(run, resolved))
 
 
-def _resolved(given: str, resolved: Resolved, seen: Seen | None, told: dict[str, str]) -> Subject:
+def _resolved(given: str, resolved: Resolved, seen: RunOutcome | None, told: dict[str, str]) -> Subject:
     """The scenario as it was resolved, with the clients that it had run with."""
     scenario = resolved.scenario
     if resolved.prefix:  # names are given their prefix again when it is resolved again

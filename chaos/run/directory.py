@@ -21,9 +21,13 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from chaos.errors import RunDirError
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def new_run_id(scenario: str) -> str:
@@ -175,3 +179,15 @@ def read_json(path: Path, what: str) -> Any:
         raise RunDirError(f"{path} is missing: the {what} was never written") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as e:
         raise RunDirError(f"{path} is not readable JSON ({e}): the {what} is damaged") from None
+
+
+def read_model(path: Path, model: type[Model], what: str, next_step: str) -> Model:
+    """Read a JSON file of a run directory as a model.
+
+    what: names the content in the error; next_step: tells the user how to repair the file. Raises `RunDirError`.
+    """
+    raw = read_json(path, what)
+    try:
+        return model.model_validate(raw)
+    except ValidationError as e:
+        raise RunDirError(f"{path} is not a valid {what} ({e.error_count()} errors); {next_step}") from None

@@ -1,25 +1,60 @@
-"""The result of a run: one object, from which the report, JUnit and `result.json` are made."""
+"""Typed models of `result.json`, the order of verdicts, and the rendering of anomaly counts.
+
+`Result` is the whole file. `RunSummary` and `RunOutcome` are the parts that the history, the catalogue, the gate and
+replays read; they also accept the `result.json` of earlier versions.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel
 
+from chaos.errors import FAIL, INCONCLUSIVE, PASS
+from chaos.run.directory import Run, read_model
+
 Verdict = Literal["pass", "fail", "inconclusive"]
+WORST_FIRST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
+EXIT_CODES: dict[Verdict, int] = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
 
-_RANK: dict[Verdict, int] = {"pass": 0, "inconclusive": 1, "fail": 2}
+
+def merge(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst verdict (fail > inconclusive > pass); `inconclusive` if there is none."""
+    return min(verdicts, key=WORST_FIRST.index, default="inconclusive")
 
 
-def merge(verdicts: list[Verdict]) -> Verdict:
-    """fail > inconclusive > pass. Nothing to merge proves nothing, so it is inconclusive."""
-    return max(verdicts, key=_RANK.__getitem__, default="inconclusive")
+def anomaly_name(check: str, split: str) -> str:
+    """Return a kind of anomaly and its split as one name, such as `duplicate_delivery legal`."""
+    return f"{check} {split}" if split else check
+
+
+def describe_anomalies(counts: Mapping[str, int], none: str = "none") -> str:
+    """Return `lost_write 812, duplicate_delivery legal 40`, or `none` if there is no anomaly."""
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or none
+
+
+class AnomalyCount(BaseModel):
+    """Exact count of one kind of anomaly in one scope."""
+
+    check: str
+    split: str = ""
+    count: int
+
+
+def count_anomalies(totals: Iterable[AnomalyCount]) -> dict[str, int]:
+    """Return the anomalies that occurred, by name, summed over all scopes."""
+    sums: dict[str, int] = {}
+    for total in totals:
+        name = anomaly_name(total.check, total.split)
+        sums[name] = sums.get(name, 0) + total.count
+    return {name: count for name, count in sums.items() if count}
 
 
 class Expectation(BaseModel):
-    """One expectation: what was expected, what was seen, and where the evidence is.
+    """One expectation: the expected value, the observed value (`seen`), and the verdict.
 
-    check is an anomaly kind, a metric, `groups`, or one of the platform's own (`fault_proof`, `ledger_complete`,
+    check is an anomaly kind, a metric, `groups`, or a check of the platform (`fault_proof`, `ledger_complete`,
     `clients_lived`, `log_read_back`, `something_happened`); split and scope narrow it.
     """
 
@@ -34,7 +69,7 @@ class Expectation(BaseModel):
 
 
 class FaultOutcome(BaseModel):
-    """One fault as it went: target as written and as resolved, phases in us, the proof as a sentence."""
+    """One injected fault: target as written and as resolved, times of its phases in us, the proof as a sentence."""
 
     name: str
     kind: str
@@ -51,7 +86,7 @@ class FaultOutcome(BaseModel):
 
 
 class Finding(BaseModel):
-    """One anomaly with every coordinate that is known. Evidence is capped, the counts beside it are exact."""
+    """One anomaly with its coordinates. The number of findings is capped; the counts (`totals`) are exact."""
 
     check: str
     split: str = ""
@@ -69,7 +104,7 @@ class Finding(BaseModel):
 
 
 class ReaderCount(BaseModel):
-    """What one reader (a group, or an assign-mode consumer) got: rows, and distinct records."""
+    """Delivered rows and distinct records of one reader: a consumer group or an assign-mode consumer."""
 
     reader: str
     mode: str
@@ -78,7 +113,7 @@ class ReaderCount(BaseModel):
 
 
 class Counts(BaseModel):
-    """The numbers beside the verdict. rows_read = rows_audited + rows_unreadable, or the run is inconclusive."""
+    """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive."""
 
     sent: int = 0
     acked: int = 0
@@ -91,28 +126,44 @@ class Counts(BaseModel):
     torn_bytes: int = 0
 
 
-class Count(BaseModel):
-    """An exact count of one check in one scope, with the number of rows that were examined for it."""
+class Count(AnomalyCount):
+    """Exact count of one check in one scope, with the number of examined rows."""
 
-    check: str
-    split: str = ""
     scope: str
-    count: int
     examined: int
 
 
-class Metric(BaseModel):
-    """One measured time: statistic (count, p50, p95, p99, max) of a metric in a scope, for a fault where it has one."""
+class MetricKey(BaseModel):
+    """Identity of a measured time: a statistic (count, p50, p95, p99, max) of a metric in a scope.
+
+    fault: the fault after which the time was measured; empty for a time of the whole run.
+    """
 
     metric: str
     scope: str
     fault: str = ""
     stat: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Metric, scope, fault and statistic."""
+        return self.metric, self.scope, self.fault, self.stat
+
+    @property
+    def label(self) -> str:
+        """Text for people: `produce unavailability max of orders after leader-kill`."""
+        after = f" after {self.fault}" if self.fault else ""
+        return f"{self.metric.replace('_', ' ')} {self.stat} of {self.scope}{after}"
+
+
+class Metric(MetricKey):
+    """One measured time in microseconds; with the statistic `count`, the number of measurements."""
+
     value_us: int
 
 
 class Judged(BaseModel):
-    """What is judged, whether one run or several side by side: which, how it ended, and how it is run again."""
+    """Identity, verdict and reproducing command of a run or of a comparison of variants."""
 
     run_id: str
     run_dir: str
@@ -125,7 +176,7 @@ class Judged(BaseModel):
 
 
 class Result(Judged):
-    """`result.json` of a run: everything a person or a script wants to know of it."""
+    """`result.json` of a run."""
 
     versions: dict[str, str]
     began_us: int
@@ -139,3 +190,76 @@ class Result(Judged):
     metrics: list[Metric] = []
     tolerated: list[str] = []
     problems: list[str] = []
+
+    @classmethod
+    def read(cls, run: Run, what: str = "result of a run") -> Self:
+        """Read `result.json` of a run. Raises `RunDirError`, which calls it `what`, if it is missing or not valid."""
+        return read_model(run.result, cls, what, _NEXT_STEP.format(run.path))
+
+
+class RunSummary(BaseModel):
+    """The fields of `result.json` that the history stores."""
+
+    run_id: str
+    scenario: str
+    title: str
+    verdict: str
+    sentence: str
+    seed: int
+    command: str
+    versions: dict[str, str]
+    began_us: int
+    ended_us: int
+    totals: list[AnomalyCount] = []
+    metrics: list[Metric] = []
+
+    @classmethod
+    def read(cls, run: Run) -> Self:
+        """Read the summary of a run. Raises `RunDirError` if `result.json` is missing, damaged or not of a run."""
+        return read_model(run.result, cls, "result of a run", _NEXT_STEP.format(run.path))
+
+
+class RunOutcome(BaseModel):
+    """Verdict, sentence, and the count of each kind of anomaly by name; kinds that did not occur are left out."""
+
+    verdict: Verdict
+    sentence: str
+    anomalies: dict[str, int]
+
+    @classmethod
+    def read(cls, run: Run) -> RunOutcome:
+        """Read the outcome of a run. Raises `RunDirError` if `result.json` is missing, damaged or not of a run."""
+        raw = read_model(run.result, _Outcome, "result of a run", _NEXT_STEP.format(run.path))
+        return cls(verdict=raw.verdict, sentence=raw.sentence, anomalies=count_anomalies(raw.totals))
+
+    @classmethod
+    def missing(cls, reason: str) -> RunOutcome:
+        """Return the outcome of a run that has no `result.json`."""
+        return cls(verdict="inconclusive", sentence=reason, anomalies={})
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether the run has a verdict other than `inconclusive`."""
+        return self.verdict != "inconclusive"
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the verdict."""
+        return EXIT_CODES[self.verdict]
+
+    def count(self, kind: str) -> int:
+        """Return the count of a kind of anomaly; a kind without a split includes all its splits."""
+        return sum(n for name, n in self.anomalies.items() if name == kind or name.split(" ")[0] == kind)
+
+    def describe(self) -> str:
+        """Return the anomalies as text."""
+        return describe_anomalies(self.anomalies)
+
+
+class _Outcome(BaseModel):
+    verdict: Verdict
+    sentence: str
+    totals: list[AnomalyCount]
+
+
+_NEXT_STEP = "`python -m chaos audit {}` writes it again"

@@ -12,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.errors import AftershockError
+from chaos.run.comparison import Comparison
 from chaos.run.directory import Run, write_atomically
+from chaos.run.result import EXIT_CODES
 from checks.report.html import PAGE, environment
 from checks.report.terminal import SIGNS, STYLES
 from checks.report.words import Clock
-from checks.verdict.comparison import Comparison, compare
+from checks.verdict.comparison import compare
 
 
 def write(run: Run) -> Comparison:
@@ -75,7 +77,7 @@ def main(run_dir: str, *flags: str) -> int:
         sys.stdout.write(found.model_dump_json(indent=1) + "\n")
     else:
         show(found, Console())
-    return {"pass": 0, "fail": 1, "inconclusive": 3}[found.verdict]
+    return EXIT_CODES[found.verdict]
 
 
 if __name__ == "__main__":

@@ -18,8 +18,8 @@ from markupsafe import Markup
 from pydantic import ValidationError
 
 from chaos.errors import RunDirError
-from chaos.gate.result import Cell, Comparison, Key, Mark, Result
 from chaos.run.directory import read_json, write_atomically
+from chaos.run.gate_result import Cell, GateResult, Key, Mark, TimeComparison
 from checks.report.gatefiles import junit, markdown, median, share
 from checks.report.html import PAGE, environment
 from checks.report.words import Clock
@@ -54,7 +54,7 @@ def _column(key: Key) -> Column:
     return Column(key.kafka, key.client, key.settings)
 
 
-def lines(found: Result) -> list[Line]:
+def lines(found: GateResult) -> list[Line]:
     """The rows, in the order of the matrix."""
     by_key = {(cell.key.scenario, _column(cell.key)): cell for cell in found.cells}
     across = columns(found.cells)
@@ -62,7 +62,7 @@ def lines(found: Result) -> list[Line]:
     return [Line(name, [by_key.get((name, column)) for column in across]) for name in scenarios]
 
 
-def page(found: Result) -> str:
+def page(found: GateResult) -> str:
     """The page as text."""
     style = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("report.css", "trend.css", "gate.css"))
     script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "gate.js"))
@@ -76,8 +76,8 @@ def page(found: Result) -> str:
             cells=sorted(found.cells, key=lambda cell: ("fail", "inconclusive", "pass").index(cell.verdict)),
             share=share,
             median=median,
-            times=lambda cell: sorted(found.of(cell), key=lambda c: _ORDER.index(c.mark)),
-            counts=lambda cell: _counts(found.of(cell)),
+            times=lambda cell: sorted(found.comparisons_of(cell), key=lambda c: _ORDER.index(c.mark)),
+            counts=lambda cell: _counts(found.comparisons_of(cell)),
             link=quote,
             SIGNS=SIGNS,
             style=Markup(style),  # our own files, here and below
@@ -88,7 +88,7 @@ def page(found: Result) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _counts(comparisons: list[Comparison]) -> list[tuple[Mark, int]]:
+def _counts(comparisons: list[TimeComparison]) -> list[tuple[Mark, int]]:
     """How many times of a cell have each mark, the worst first."""
     return [(mark, n) for mark in _ORDER if (n := sum(c.mark == mark for c in comparisons))]
 
@@ -97,7 +97,7 @@ def main(target: str) -> int:
     """Write the files beside `gate.json`."""
     folder = Path(target)
     try:
-        found = Result.model_validate(read_json(folder / "gate.json", "result of the gate"))
+        found = GateResult.model_validate(read_json(folder / "gate.json", "result of the gate"))
         for name, text in (("report.html", page(found)), ("summary.md", markdown(found)), ("junit.xml", junit(found))):
             write_atomically(folder / name, text)
     except RunDirError as e:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
-from chaos.gate.result import Cell, Comparison, Result, Verdict
+from chaos.run.gate_result import Cell, GateResult, TimeComparison
+from chaos.run.result import WORST_FIRST, Verdict
 from checks.report.junit import clean
 from checks.report.words import duration
 
@@ -16,19 +17,18 @@ _LONGEST = (800, 250, 60)
 """How long what is known of a cell may be; less where the whole would not fit."""
 _SIGNS: dict[Verdict, str] = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive"}
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
-_WORST: tuple[Verdict, ...] = ("fail", "inconclusive", "pass")
 
 
-def junit(found: Result) -> str:
+def junit(found: GateResult) -> str:
     """One test case for the gate and one for each cell. Inconclusive is an error: CI servers show skipped as green."""
     suite = ET.Element("testsuite", name=clean(f"aftershock.gate.{found.gate}"))
     properties = ET.SubElement(suite, "properties")
     for name, value in {"seed": str(found.seed), "command": found.command, "repeat": str(found.repeat)}.items():
         ET.SubElement(properties, "property", name=name, value=clean(value))
-    _case(suite, found, "gate", found.title, found.verdict, found.sentence, 0.0)
+    _case(suite, "gate", found.title, found.verdict, found.sentence, 0.0)
     for cell in found.cells:
         seconds = sum(run.seconds for run in cell.runs)
-        _case(suite, found, "cells", cell.key.name, cell.verdict, cell.sentence, seconds)
+        _case(suite, "cells", cell.key.name, cell.verdict, cell.sentence, seconds)
     cases = list(suite.iter("testcase"))
     suite.set("tests", str(len(cases)))
     suite.set("time", f"{sum(run.seconds for cell in found.cells for run in cell.runs):.3f}")
@@ -40,16 +40,16 @@ def junit(found: Result) -> str:
     return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _case(suite: ET.Element, found: Result, part: str, name: str, verdict: Verdict, said: str, seconds: float) -> None:
-    classname = clean(f"aftershock.gate.{found.gate}.{part}")
+def _case(suite: ET.Element, part: str, name: str, verdict: Verdict, sentence: str, seconds: float) -> None:
+    classname = f"{suite.get('name')}.{part}"
     case = ET.SubElement(suite, "testcase", classname=classname, name=clean(name), time=f"{seconds:.3f}")
     if tag := _TAGS.get(verdict):
-        ET.SubElement(case, tag, message=clean(said), type=verdict).text = clean(said)
+        ET.SubElement(case, tag, message=clean(sentence), type=verdict).text = clean(sentence)
     else:
-        ET.SubElement(case, "system-out").text = clean(said)
+        ET.SubElement(case, "system-out").text = clean(sentence)
 
 
-def markdown(found: Result) -> str:
+def markdown(found: GateResult) -> str:
     """The summary for a pull request: what failed and what is not known first, and never more than fits."""
     for longest in _LONGEST:
         text = "\n".join([*_head(found), *_cells(found, longest), "", *_times(found), "", _again(found), ""])
@@ -59,17 +59,17 @@ def markdown(found: Result) -> str:
     return "\n".join([*_head(found), *_cells(found, _LONGEST[-1]), "", words, ""])[:MOST_CHARACTERS]
 
 
-def _head(found: Result) -> list[str]:
+def _head(found: GateResult) -> list[str]:
     notes = [f"> {_plain(note)}\n" for note in found.notes]
     return [f"## {_SIGNS[found.verdict]}: {_plain(found.title)}", "", _plain(found.sentence), "", *notes]
 
 
-def _again(found: Result) -> str:
+def _again(found: GateResult) -> str:
     return f"Again: `{_plain(found.command, code=True)}`"
 
 
-def _cells(found: Result, longest: int) -> list[str]:
-    cells = sorted(found.cells, key=lambda cell: _WORST.index(cell.verdict))
+def _cells(found: GateResult, longest: int) -> list[str]:
+    cells = sorted(found.cells, key=lambda cell: WORST_FIRST.index(cell.verdict))
     more = len(cells) - _MOST_CELLS
     return [
         "| verdict | scenario | Kafka | client | settings | runs | broke the contract, at 95 % | what is known |",
@@ -104,7 +104,7 @@ def share(cell: Cell) -> str:
     return f"{counted}: {100 * cell.low:.1f} to {100 * cell.high:.1f} %"
 
 
-def _times(found: Result) -> list[str]:
+def _times(found: GateResult) -> list[str]:
     """A table of the times that are not shown to be within the margin; the others are counted."""
     if not found.comparisons:
         return []
@@ -123,7 +123,7 @@ def _times(found: Result) -> list[str]:
     return [*lines, "", "</details>"]
 
 
-def _time(found: Result, c: Comparison) -> str:
+def _time(found: GateResult, c: TimeComparison) -> str:
     ratio = f"{c.ratio:.2f}" if c.ratio is not None else "-"
     words = [
         c.mark,

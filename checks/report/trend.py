@@ -18,8 +18,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 from pydantic import ValidationError
 
-from chaos.history.trends import DEVIATIONS, MARGIN, Mark, TimeTrend, Trend, TrendRun, Trends, VerdictMark, untold
 from chaos.run.directory import write_atomically
+from chaos.run.trend import DEVIATIONS, MARGIN, Mark, TimeTrend, Trend, TrendRun, Trends, VerdictMark, unjudged
 from checks.report.html import PAGE, environment
 from checks.report.words import Clock, duration
 
@@ -73,8 +73,8 @@ def page(found: Trends, path: Path) -> str:
             found=found,
             shown=shown,
             worse=[(one, words) for one in shown for words in one.trend.regressions],
-            untold=untold(found.trends),
-            nothing_told=not any(trend.told for trend in found.trends),
+            unjudged=unjudged(found.trends),
+            nothing_told=not any(trend.has_judged_times for trend in found.trends),
             runs=sum(len(one.runs) for one in shown),
             SIGNS=SIGNS,
             margin=MARGIN,

@@ -11,50 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from chaos.errors import RunDirError
+from chaos.run.comparison import Comparison, Difference, Row, Side
 from chaos.run.directory import Run, read_json
-from chaos.run.result import Judged, Result, Verdict, merge
+from chaos.run.result import Result, Verdict, anomaly_name, count_anomalies, merge
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
 from checks.expectations.words import FINDINGS
 
 _NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
-
-
-class Side(BaseModel):
-    """One variant: its run directory (relative), its verdict, and its sentence."""
-
-    name: str
-    run: str
-    verdict: Verdict
-    sentence: str
-
-
-class Difference(BaseModel):
-    """A value of the scenario that is not the same in all variants, by variant."""
-
-    path: str
-    values: dict[str, str]
-
-
-class Row(BaseModel):
-    """One anomaly, or one time, by variant."""
-
-    name: str
-    values: dict[str, str]
-    decides: bool = False
-    """Whether one variant has none and another has some."""
-
-
-class Comparison(Judged):
-    """`result.json` of an A/B scenario."""
-
-    sides: list[Side]
-    differences: list[Difference]
-    anomalies: list[Row]
-    times: list[Row]
 
 
 @dataclass(frozen=True)
@@ -92,17 +56,8 @@ def compare(run: Run) -> Comparison:
     )
 
 
-def read(run: Run) -> Comparison:
-    """The comparison that was written before. Raises `RunDirError` without one."""
-    try:
-        return Comparison.model_validate(read_json(run.result, "comparison of the variants"))
-    except ValidationError as e:
-        raise RunDirError(f"{run.result} is not one of this version ({e.error_count()} errors)") from None
-
-
 def _judged(name: str, run: Run) -> _Variant:
-    result = Result.model_validate(read_json(run.result, f"result of variant {name}"))
-    return _Variant(name, run, resolved_of(run), result)
+    return _Variant(name, run, resolved_of(run), Result.read(run, f"result of variant {name}"))
 
 
 def _flat(resolved: Resolved) -> dict[str, str]:
@@ -132,22 +87,15 @@ def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[Difference]:
 
 def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
     """Kinds of which any variant has one."""
-    counts = {name: _sums(result) for name, result in results.items()}
-    for kind in FINDINGS:
-        found = {name: sums.get(kind, 0) for name, sums in counts.items()}
+    counts = {name: count_anomalies(result.totals) for name, result in results.items()}
+    for anomaly in (anomaly_name(*kind) for kind in FINDINGS):
+        found = {name: sums.get(anomaly, 0) for name, sums in counts.items()}
         if any(found.values()):
             yield Row(
-                name=" ".join(filter(None, kind)),
+                name=anomaly,
                 values={name: f"{count:,}" for name, count in found.items()},
                 decides=not all(found.values()),
             )
-
-
-def _sums(result: Result) -> dict[tuple[str, str], int]:
-    sums: dict[tuple[str, str], int] = {}
-    for total in result.totals:
-        sums[total.check, total.split] = sums.get((total.check, total.split), 0) + total.count
-    return sums
 
 
 def _times(results: Mapping[str, Result]) -> Iterator[Row]:

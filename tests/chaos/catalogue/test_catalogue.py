@@ -6,12 +6,13 @@ import sys
 
 import pytest
 
-from chaos.catalogue.cases import Case, cases, expected, outcome, seen
+from chaos.catalogue.cases import Case, cases, expected, outcome
 from chaos.cli.catalogue import _exit_code
 from chaos.errors import UsageError
 from chaos.lab import judge, judge_process, lender
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
+from chaos.run.result import AnomalyCount, count_anomalies, describe_anomalies
 from chaos.scenario.load import load
 from chaos.scenario.resolve import resolve
 from chaos.scenario.shipped import shipped
@@ -44,8 +45,9 @@ def test_expected_is_what_must_appear():
 
 def test_seen_adds_scopes_up_and_leaves_out_what_is_not_there():
     rows = [("lost_write", "", 0), ("duplicate_delivery", "legal", 40), ("duplicate_delivery", "legal", 2)]
-    assert seen({"check": c, "split": s, "count": n} for c, s, n in rows) == "duplicate_delivery legal 42"
-    assert seen([]) == "none"
+    totals = [AnomalyCount(check=c, split=s, count=n) for c, s, n in rows]
+    assert describe_anomalies(count_anomalies(totals)) == "duplicate_delivery legal 42"
+    assert describe_anomalies(count_anomalies([])) == "none"
 
 
 def test_a_case_without_a_result_is_inconclusive_and_says_why(tmp_path):

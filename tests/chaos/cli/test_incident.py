@@ -10,13 +10,13 @@ from chaos.cli import app
 from chaos.errors import AftershockError
 from chaos.incident import lab
 from chaos.incident.lab import Trial
-from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
 from chaos.scenario.load import load
 
 
 def seen(verdict, **anomalies):
-    return Seen(verdict=verdict, sentence=f"it is {verdict}.", anomalies=anomalies)
+    return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=anomalies)
 
 
 @pytest.fixture

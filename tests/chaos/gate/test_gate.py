@@ -18,10 +18,10 @@ from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirErro
 from chaos.gate import baseline, matrix, ranks, running
 from chaos.gate.judge import Judged
 from chaos.gate.model import find, load, parse, passes_for, shipped
-from chaos.gate.result import CellRun, Result, Time
 from chaos.incident.lab import Trial
-from chaos.incident.outcome import Seen
 from chaos.run.directory import Run
+from chaos.run.gate_result import CellRun, GateResult
+from chaos.run.result import Metric, RunOutcome
 from tests.chaos.incident.test_bundle import a_run
 
 GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
@@ -37,8 +37,8 @@ def cells(**changes: Any):
     return matrix.cells(gate(**changes), Path())
 
 
-def time(value_us: float, metric: str = "produce_unavailability", stat: str = "max") -> Time:
-    return Time(metric=metric, scope="orders", fault="kill", stat=stat, value_us=round(value_us))
+def time(value_us: float, metric: str = "produce_unavailability", stat: str = "max") -> Metric:
+    return Metric(metric=metric, scope="orders", fault="kill", stat=stat, value_us=round(value_us))
 
 
 def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 0.03, salt: str = "") -> list[CellRun]:
@@ -56,7 +56,7 @@ def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 
     ]
 
 
-def judged(by_cell: dict[int, list[CellRun]], stored: Result | None = None, **changes: Any) -> Result:
+def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, **changes: Any) -> GateResult:
     given = gate(**changes)
     found = matrix.cells(given, Path())
     pairs = baseline.pairs(given, found, stored)
@@ -456,7 +456,7 @@ class Fake:
         self.asked.append((run_id, seed))
         number = int(run_id.split("-")[1])
         verdict = self.answers.get(number, "pass")
-        trial = Trial(Run(self.home / run_id), seed, Seen(verdict=verdict, sentence="s", anomalies={}), 1.0)
+        trial = Trial(Run(self.home / run_id), seed, RunOutcome(verdict=verdict, sentence="s", anomalies={}), 1.0)
 
         class Done:
             ready = True
@@ -556,7 +556,7 @@ def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp
     result = {**words, "verdict": "pass", "seed": 7, "versions": {}, "began_us": 1, "ended_us": 2}
     run.result.write_text(json.dumps({**result, "totals": [counted], "metrics": times}))
     given = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[asked])
-    trial = Trial(run, 7, Seen.of(run), 1.0)
+    trial = Trial(run, 7, RunOutcome.read(run), 1.0)
     found = running.seen(running.Due(given[0], 1, 7), trial, tmp_path)
     assert (found.verdict, found.client, found.kafka) == (verdict, "2.5.0", "4.3.1")
     assert [t.stat for t in found.times] == ["p99"] and found.anomalies == {"duplicate_delivery legal": 3}
@@ -588,4 +588,4 @@ def test_every_error_of_a_users_input_is_one_with_exit_code_2():
 
 def test_a_result_is_read_as_it_was_written():
     found = judged({1: runs(), 2: runs(us=8e6)}, **AGAINST)
-    assert Result.model_validate(json.loads(found.model_dump_json())) == found
+    assert GateResult.model_validate(json.loads(found.model_dump_json())) == found

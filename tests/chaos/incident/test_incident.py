@@ -14,9 +14,9 @@ from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.incident import ab, again, bisect, outcome, replay, request, shrink
 from chaos.incident.bundle import pack
 from chaos.incident.lab import Trial, make
-from chaos.incident.outcome import Seen
 from chaos.incident.subject import load_subject
 from chaos.run.directory import Run
+from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
 from chaos.scenario.load import load, parse
 from chaos.scenario.resolve import read, resolve
@@ -26,7 +26,7 @@ from tests.chaos.incident.test_bundle import RESULT, a_run
 
 def seen(verdict="fail", **anomalies):
     named = {name.replace("__", " "): n for name, n in anomalies.items()}
-    return Seen(verdict=verdict, sentence=f"it is {verdict}.", anomalies=named)
+    return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=named)
 
 
 # what is to be run again

@@ -9,15 +9,16 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.gate.result import Cell, CellRun, Comparison, Key, Machine, Mark, Result, Verdict
+from chaos.run.gate_result import Cell, CellRun, GateResult, Key, Machine, Mark, TimeComparison
+from chaos.run.result import Verdict
 from checks.report.gate import page
 from checks.report.gatefiles import MOST_CHARACTERS, junit, markdown
 from tests.checks.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits
 
 
-def comparison(cell: int, mark: Mark, label: str = "ack_latency") -> Comparison:
-    return Comparison(
+def comparison(cell: int, mark: Mark, label: str = "ack_latency") -> TimeComparison:
+    return TimeComparison(
         cell=cell,
         against="Kafka 3.9.2",
         metric=label,
@@ -58,9 +59,9 @@ def cell(number: int, verdict: Verdict, scenario: str = "leader-kill", kafka: st
     )
 
 
-def gate(*cells: Cell, comparisons: tuple[Comparison, ...] = (), words: str = "S") -> Result:
+def gate(*cells: Cell, comparisons: tuple[TimeComparison, ...] = (), words: str = "S") -> GateResult:
     worst = next(v for v in ("fail", "inconclusive", "pass") if any(c.verdict == v for c in cells))
-    return Result(
+    return GateResult(
         gate="upgrade",
         title=words,
         verdict=worst,  # type: ignore[arg-type]

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from chaos.history.entries import Entry, Time
-from chaos.history.trends import Trends, trends
+from chaos.history.trends import trends
+from chaos.run.trend import Trends
 from checks.report.trend import page
 from tests.checks.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits

@@ -5,12 +5,13 @@ import json
 import pytest
 
 from chaos.errors import RunDirError
+from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
 from chaos.run.result import Count, Result
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve, save
 from checks.report.compare import page, write
-from checks.verdict import comparison
+from checks.verdict.comparison import compare
 
 BASE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, config: {acks: %s}, records: %d}]"
 
@@ -46,7 +47,7 @@ def whole(tmp_path):
 
 
 def test_the_one_setting_that_differs_made_the_difference(whole):
-    found = comparison.compare(whole(weak={"acks": "1", "lost": 812}, safe={"acks": "all"}))
+    found = compare(whole(weak={"acks": "1", "lost": 812}, safe={"acks": "all"}))
     assert [d.path for d in found.differences] == ["producers.shop.config.acks"]
     assert found.sentence == (
         "Lost write: 812 with weak, none with safe. The one setting that differs is producers.shop.config.acks "
@@ -56,28 +57,28 @@ def test_the_one_setting_that_differs_made_the_difference(whole):
 
 
 def test_of_two_settings_nobody_can_tell_which(whole):
-    found = comparison.compare(whole(weak={"lost": 1}, safe={"acks": "all", "records": 11}))
+    found = compare(whole(weak={"lost": 1}, safe={"acks": "all", "records": 11}))
     assert "which of them made the difference is not determined" in found.sentence
 
 
 def test_a_setting_that_changed_nothing_is_told_as_that(whole):
-    found = comparison.compare(whole(weak={"lost": 3}, safe={"acks": "all", "lost": 2}))
+    found = compare(whole(weak={"lost": 3}, safe={"acks": "all", "lost": 2}))
     assert "show the same kinds of anomalies" in found.sentence
     assert "made no difference here" in found.sentence
 
 
 def test_without_any_difference_it_is_chance(whole):
-    assert "chance" in comparison.compare(whole(a={"lost": 1}, b={})).sentence
+    assert "chance" in compare(whole(a={"lost": 1}, b={})).sentence
 
 
 def test_an_inconclusive_side_leaves_nothing_to_compare(whole):
-    found = comparison.compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "inconclusive"}))
+    found = compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "inconclusive"}))
     assert found.verdict == "inconclusive"
     assert found.sentence == "Nothing can be compared: safe proved nothing. safe said."
 
 
 def test_a_broken_contract_of_one_side_fails_the_whole(whole):
-    found = comparison.compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "fail", "twice": 1}))
+    found = compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "fail", "twice": 1}))
     assert found.verdict == "fail"
     assert found.sentence.endswith("The contract of safe does not hold.")
 
@@ -86,13 +87,13 @@ def test_a_side_without_a_result_is_named(whole):
     run = whole(weak={}, safe={})
     (run.path / "ab-safe" / "result.json").unlink()
     with pytest.raises(RunDirError, match="result of variant safe"):
-        comparison.compare(run)
+        compare(run)
 
 
 def test_it_is_written_as_page_json_and_junit(whole):
     run = whole(weak={"lost": 812}, safe={"acks": "all"})
     found = write(run)
-    assert comparison.read(run) == found
+    assert Comparison.read(run) == found
     text = page(found)
     assert "ab-safe/report.html" in text and "812" in text and "<b>t</b>" not in text
     assert run.junit.read_text().count("<testsuite ") == 2

@@ -1,4 +1,7 @@
-"""What a gate found: `gate.json`. It is the baseline of later ones, and all that its pages are made from."""
+"""Typed model of `gate.json`: the cells of a gate, their runs, and the comparisons of their times.
+
+A later gate uses it as a baseline, and the pages of a gate are drawn from it alone.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from chaos.run.result import Metric, MetricKey, Verdict
+
 FORMAT = 1
-Verdict = Literal["pass", "fail", "inconclusive"]
 Mark = Literal["slower", "within", "undecided", "too few"]
-Named = tuple[str, str, str, str]
-"""Metric, scope, fault and statistic of a time."""
 
 MARKS: dict[Mark, str] = {
     "slower": "shown to be beyond the margin",
@@ -25,7 +27,7 @@ class _Data(BaseModel):
 
 
 class Key(_Data):
-    """Which cell: its value on each axis. scenario may be `name/variant`."""
+    """Coordinates of a cell on the axes of the matrix. scenario may be `name/variant`."""
 
     scenario: str
     kafka: str
@@ -39,49 +41,35 @@ class Key(_Data):
         return f"{self.scenario}, Kafka {self.kafka}, client {self.client}{settings}"
 
 
-class Time(_Data):
-    """One measured time of a run, in microseconds."""
-
-    metric: str
-    scope: str
-    fault: str
-    stat: str
-    value_us: int
-
-    @property
-    def named(self) -> Named:
-        """What it is the time of."""
-        return self.metric, self.scope, self.fault, self.stat
-
-
 class CellRun(_Data):
-    """One run of a cell: the how-manieth, from 1, and what it showed. report and bundle: relative to `gate.json`."""
+    """One run of a cell. n: number of the repetition, from 1; report, bundle: paths relative to `gate.json`."""
 
     n: int
     seed: int
     verdict: Verdict
     sentence: str
     anomalies: dict[str, int] = {}
-    times: list[Time] = []
+    times: list[Metric] = []
     kafka: str = ""
     client: str = ""
-    """As the clients themselves said."""
+    """Releases as the brokers and clients reported them."""
     seconds: float = 0
     report: str = ""
     bundle: str = ""
     ran: bool = True
-    """False where it could not even begin, for want of what it asks for."""
+    """False if the run could not start because the machine lacks a requirement of the cell."""
 
     @property
     def conclusive(self) -> bool:
-        """Whether it could tell."""
+        """Whether the run has a verdict other than `inconclusive`."""
         return self.verdict != "inconclusive"
 
 
 class Cell(_Data):
-    """One cell with its runs. setup: a digest of what is run, but for the releases.
+    """One cell with its runs.
 
-    low and high: the share of runs that break the contract, at 95 %, from those that could tell.
+    setup: a digest of the scenario without the releases; told: number of conclusive runs; failed: number of runs that
+    broke the contract; low, high: bounds of the share of runs that break the contract, at 95 % confidence.
     """
 
     number: int
@@ -95,18 +83,18 @@ class Cell(_Data):
     low: float
     high: float
     reference: bool = False
-    """Whether others of this matrix are held against it."""
+    """Whether other cells of this matrix are compared with it."""
 
 
-class Comparison(_Data):
-    """One time of a cell (by number) beside what it is held against; medians and resolution in microseconds."""
+class TimeComparison(MetricKey, _Data):
+    """One time of a cell compared with the baseline or a reference cell.
+
+    cell: number of the cell; against: name of the other side; now, then: number of values on each side; median_us,
+    was_us: medians; slower_p, within_p: p-values of the two tests in `chaos.gate.ranks`.
+    """
 
     cell: int
     against: str
-    metric: str
-    scope: str
-    fault: str
-    stat: str
     margin: float
     now: int
     then: int
@@ -118,26 +106,20 @@ class Comparison(_Data):
     words: str
 
     @property
-    def label(self) -> str:
-        """`produce unavailability max of orders after kill`."""
-        after = f" after {self.fault}" if self.fault else ""
-        return f"{self.metric.replace('_', ' ')} {self.stat} of {self.scope}{after}"
-
-    @property
     def ratio(self) -> float | None:
-        """How many times what it was."""
+        """The median now divided by the median then."""
         return self.median_us / self.was_us if self.median_us is not None and self.was_us else None
 
 
 class Machine(_Data):
-    """Where it was measured: times of another kind of machine say little."""
+    """The machine of the measurement. Times of different machines are hardly comparable."""
 
     platform: str
     cpus: int
 
 
-class Result(_Data):
-    """Everything."""
+class GateResult(_Data):
+    """`gate.json`."""
 
     format: int = FORMAT
     gate: str
@@ -152,15 +134,15 @@ class Result(_Data):
     margin: float
     confidence: float
     compared_with: str
-    """What times were held against, in words; empty if nothing."""
+    """Name of the baseline or reference; empty if times were not compared."""
     cells: list[Cell]
-    comparisons: list[Comparison]
+    comparisons: list[TimeComparison]
     notes: list[str]
 
     def cell(self, number: int) -> Cell:
-        """The cell of a number."""
+        """Return the cell with this number."""
         return next(cell for cell in self.cells if cell.number == number)
 
-    def of(self, cell: Cell) -> list[Comparison]:
-        """The comparisons of a cell."""
+    def comparisons_of(self, cell: Cell) -> list[TimeComparison]:
+        """Return the comparisons of a cell."""
         return [c for c in self.comparisons if c.cell == cell.number]

@@ -1,0 +1,49 @@
+"""Typed model of `result.json` of an A/B scenario: the results of the variants side by side."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import BaseModel
+
+from chaos.run.directory import Run, read_model
+from chaos.run.result import Judged, Verdict
+
+
+class Side(BaseModel):
+    """One variant: the name of its run directory, its verdict, and its sentence."""
+
+    name: str
+    run: str
+    verdict: Verdict
+    sentence: str
+
+
+class Difference(BaseModel):
+    """A value of the scenario that differs between variants, by name of the variant."""
+
+    path: str
+    values: dict[str, str]
+
+
+class Row(BaseModel):
+    """The counts of one kind of anomaly, or the values of one time, by name of the variant."""
+
+    name: str
+    values: dict[str, str]
+    decides: bool = False
+    """Whether the anomaly occurs in some variants and not in others."""
+
+
+class Comparison(Judged):
+    """`result.json` of an A/B scenario."""
+
+    sides: list[Side]
+    differences: list[Difference]
+    anomalies: list[Row]
+    times: list[Row]
+
+    @classmethod
+    def read(cls, run: Run) -> Self:
+        """Read the comparison in a run directory. Raises `RunDirError` if it is missing, damaged or not one."""
+        return read_model(run.result, cls, "comparison of variants", "run the scenario again")
