@@ -6,7 +6,7 @@ READY := .venv/.ready
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup ui airflow-up airflow-down demo test test-quick lint format bench bench-audit lock clean
+.PHONY: help setup ui airflow-up airflow-down demo test test-quick lint format bench bench-audit lock wheel clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -15,14 +15,14 @@ setup: $(READY) ## make .venv, install the pinned requirements, look for Java 17
 	@$(BIN)/python -m compileall -q chaos checks dags # a run starts dozens of Python processes: none should compile
 	@$(BIN)/python -m chaos java --install
 
-$(READY): requirements.txt
+$(READY): requirements.txt requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Aftershock needs Python 3.11 or newer; name one with make PYTHON=python3.11"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || \
 		{ echo "Python cannot make a virtual environment; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
 	@echo "installing the pinned requirements into .venv (once)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python -r requirements.txt -r requirements-dev.txt
 	@touch $@
 
 airflow-up: ## Airflow for a team, in containers, at 127.0.0.1:8080
@@ -59,8 +59,15 @@ format: setup ## rewrite the code in its style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: setup ## pin requirements.txt anew from requirements.in
-	$(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 requirements.in -o requirements.txt
+lock: setup ## pin requirements.txt and requirements-dev.txt again
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --python-version 3.11 requirements.in -o requirements.txt
+	sed -i '1i # Pinned runtime requirements, compiled by `make lock` from requirements.in.' requirements.txt
+	$(BIN)/uv pip compile --quiet --upgrade --no-header --python-version 3.11 --group pyproject.toml:dev \
+		-c requirements.txt -o requirements-dev.txt
+	sed -i '1i # Pinned development requirements, compiled by `make lock` from the group `dev` in pyproject.toml.' requirements-dev.txt
+
+wheel: setup ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --installer uv
 
 clean: ## remove what was made here, but for runs/
 	rm -rf .venv .airflow .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
