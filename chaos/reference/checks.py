@@ -48,7 +48,7 @@ def page() -> str:
     for path, (title, words) in _PATHS.items():
         kinds = [kind for kind, anomaly in ANOMALIES.items() if anomaly.path == path]
         parts += [f"\n## {title}\n", words + "\n", *(_section(kind) for kind in kinds)]
-    times = ((f"`{name}`", sentence(meaning)) for name, meaning in METRICS.items())
+    times = ((f"`{name}`", sentence(metric.meaning)) for name, metric in METRICS.items())
     parts += [_TIMES, table(["time", "meaning"], times), _MORE]
     return "\n".join(parts)
 

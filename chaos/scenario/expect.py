@@ -88,7 +88,7 @@ _anomaly_fields["duplicate_delivery"] = (
     Field(DuplicateDelivery(legal=ZERO, illegal=ZERO), description=ANOMALIES["duplicate_delivery"].meaning),
 )
 _metric_fields: dict[str, Any] = {
-    name: (TimeBound | None, Field(None, description=meaning)) for name, meaning in METRICS.items()
+    name: (TimeBound | None, Field(None, description=metric.meaning)) for name, metric in METRICS.items()
 }
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaos.run.directory import Run
+from checks.expectations.phrases import listed
 from checks.expectations.seen import Seen, unseen
-from checks.expectations.words import listed
 from checks.verdict.audit_rows import json_object, ledger_rows
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from chaos.anomalies import METRICS, PHRASES
 from chaos.scenario.expect import Bound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-from checks.expectations.words import FINDINGS, TIMES, duration
+from checks.expectations.phrases import duration
 
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 
@@ -70,19 +71,18 @@ def _counts(s: Scenario) -> Iterator[Term]:
     for (kind, split), bound in s.expect.counts().items():
         if bound.min == 0 and bound.max is None:
             continue  # any number is as good as another: nothing is expected
-        words = FINDINGS[kind, split]
-        name = words.none if bound.max == 0 else words.some
-        yield _bounded(bound, words.rule, f"{kind}_{split}" if split else kind, name, check=kind, split=split)
+        phrases = PHRASES[kind, split]
+        name = phrases.absent if bound.max == 0 else phrases.present
+        yield _bounded(bound, phrases.rule, f"{kind}_{split}" if split else kind, name, check=kind, split=split)
 
 
 def _times(s: Scenario) -> Iterator[Term]:
     for (metric, stat), limit_s in s.expect.times().items():
-        rule, name = TIMES[metric]
         limit_us = round(limit_s * 1_000_000)
         yield Term(
-            rule,
+            METRICS[metric].rule,
             f"{metric}_{stat}",
-            f"{name}, {PERCENTILES[stat]}",
+            f"{METRICS[metric].name}, {PERCENTILES[stat]}",
             check=metric,
             split=stat,
             expected=f"{stat} ≤ {duration(limit_us)}",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.expectations.clients import clients_that_reported
@@ -14,8 +15,8 @@ from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
 from checks.expectations.groups import members_at_most, rebalances
 from checks.expectations.inapplicable import nothing_to_examine
+from checks.expectations.phrases import count_of, duration, listed
 from checks.expectations.seen import Seen, unseen
-from checks.expectations.words import FINDINGS, duration, listed, of, tell
 from checks.verdict.audit_rows import audit_rows
 
 CLIENT_FAULTS = "consumer."
@@ -55,7 +56,7 @@ class Measure:
             return clients_that_reported(self._run, term.scope, term.split)
         if term.check == "groups":
             return rebalances(self._run, self._resolved, term.scope)
-        return self._count(term) if (term.check, term.split) in FINDINGS else self._time(term)
+        return self._count(term) if (term.check, term.split) in PHRASES else self._time(term)
 
     def _count(self, term: Term) -> Seen:
         if self._distrust:
@@ -72,8 +73,8 @@ class Measure:
             return unseen("not checked", why)
         if not (total.examined or total.count or total.undetermined):
             return self._nothing(term)
-        what = FINDINGS[term.check, term.split].of
-        words = of(total.count, total.examined, what)
+        what = PHRASES[term.check, term.split].examined
+        words = count_of(total.count, total.examined, what)
         if total.undetermined and not _settled(term, total):
             why = (
                 f"{total.undetermined:,} more could not be decided, and they may break the bound or meet it: "
@@ -81,7 +82,7 @@ class Measure:
             )
             return unseen(f"{words}, {total.undetermined:,} undecided", why)
         where = listed([f"{scope}: {count:,}" for scope, count in total.by_scope if count])
-        told = tell(term.check, term.split, total.count)
+        told = PHRASES[term.check, term.split].describe(total.count)
         return Seen(total.count, words, f"{told} ({where})" if where else f"none among {total.examined:,} {what}")
 
     def _nothing(self, term: Term) -> Seen:
@@ -93,7 +94,7 @@ class Measure:
             f"the check saw nothing: {reason or 'what it looks at did not happen'}; "
             "change the scenario so that it does, or leave this out of `expect`"
         )
-        return unseen(f"0 of 0 {FINDINGS[term.check, term.split].of}", why)
+        return unseen(f"0 of 0 {PHRASES[term.check, term.split].examined}", why)
 
     def _total(self, term: Term) -> _Total | None:
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.run.result import Counts, Expectation, FaultOutcome, Result, Verdict
-from checks.expectations.words import duration
+from checks.expectations.phrases import duration
 from checks.verdict.fault_outcomes import missing_proof
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.anomalies import PHRASES
 from chaos.run.comparison import Comparison, Difference, Row, Side
 from chaos.run.directory import Run, read_json
 from chaos.run.result import Result, Verdict, anomaly_name, count_anomalies, merge
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
-from checks.expectations.words import FINDINGS
 
 _NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
 
@@ -88,7 +88,7 @@ def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[Difference]:
 def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
     """Kinds of which any variant has one."""
     counts = {name: count_anomalies(result.totals) for name, result in results.items()}
-    for anomaly in (anomaly_name(*kind) for kind in FINDINGS):
+    for anomaly in (anomaly_name(*kind) for kind in PHRASES):
         found = {name: sums.get(anomaly, 0) for name, sums in counts.items()}
         if any(found.values()):
             yield Row(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from chaos.anomalies import PHRASES
 from chaos.run.result import Count, Expectation, FaultOutcome, Finding, Verdict
-from checks.expectations.words import FINDINGS, tell
 
 MOST = 3
 
@@ -31,7 +31,7 @@ def sentence(
         parts.append(f"No verdict: {reasons[0] if reasons else 'nothing was validated'}{more}.")
     passed = {(e.check, e.split): e for e in expectations if e.verdict == "pass"}
     if ("lost_write", "") in passed and sums.get(("lost_write", ""), 0) == 0:
-        parts.append(tell("lost_write", "", 0) + ".")
+        parts.append(PHRASES["lost_write", ""].describe(0) + ".")
     if faults:
         proven = sum(f.proven_us is not None for f in faults)
         parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
@@ -47,7 +47,7 @@ def sentence(
 def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
     """Counts over all scopes, in the order in which the kinds are told."""
     sums: dict[tuple[str, str], int] = {}
-    for kind in FINDINGS:
+    for kind in PHRASES:
         found = [t.count for t in totals if (t.check, t.split) == kind]
         if found:
             sums[kind] = sum(found)
@@ -56,10 +56,10 @@ def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
 
 def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[Finding]) -> str:
     """One broken expectation as a sentence."""
-    if (e.check, e.split) not in FINDINGS:
+    if (e.check, e.split) not in PHRASES:
         return f"{e.name}: {e.seen}, expected {e.expected}."
     count = sums.get((e.check, e.split), 0)
-    told = tell(e.check, e.split, count) + _cause(e.check, e.split, findings)
+    told = PHRASES[e.check, e.split].describe(count) + _cause(e.check, e.split, findings)
     return f"{told}." if e.expected == "0" else f"{told}; expected {e.expected}."
 
 
@@ -68,7 +68,7 @@ def _finding(kind: str, split: str, count: int, met: Expectation | None, finding
     allowed = ""
     if met is not None:
         allowed = ", as the scenario allows" if met.expected.startswith("at most") else ", as the scenario demands"
-    return f"{tell(kind, split, count)}{_cause(kind, split, findings)}{allowed}."
+    return f"{PHRASES[kind, split].describe(count)}{_cause(kind, split, findings)}{allowed}."
 
 
 def _cause(kind: str, split: str, findings: list[Finding]) -> str:

@@ -4,15 +4,18 @@ import re
 
 import pytest
 
-from chaos.anomalies import ANOMALIES, METRICS
+from chaos.anomalies import ANOMALIES, METRICS, PHRASES
 from checks.expectations.contract import terms
-from checks.expectations.words import FINDINGS, TIMES, duration, listed, tell
+from checks.expectations.phrases import duration, listed
 from tests.support.fake_runs import SCENARIO
 
 
-def test_every_kind_of_finding_and_every_time_has_its_words():
-    assert set(FINDINGS) == {(kind, split) for kind, a in ANOMALIES.items() for split in a.splits or ("",)}
-    assert set(TIMES) == set(METRICS)
+def test_every_anomaly_and_every_time_has_its_phrases():
+    assert set(PHRASES) == {(kind, split) for kind, a in ANOMALIES.items() for split in a.splits or ("",)}
+    assert all(all(vars(phrases).values()) for phrases in PHRASES.values())
+    assert all(all(vars(metric).values()) for metric in METRICS.values())
+    rules = [phrases.rule for phrases in PHRASES.values()] + [metric.rule for metric in METRICS.values()]
+    assert len(rules) == len(set(rules))
 
 
 def test_a_kind_that_is_not_named_must_not_appear(fake):
@@ -75,13 +78,13 @@ def test_durations(us, words):
     assert duration(us) == words
 
 
-def test_findings_are_told_in_number_and_person():
-    assert tell("lost_write", "", 0) == "No acknowledged record was lost"
-    assert tell("lost_write", "", 1) == "1 acknowledged record was lost"
-    assert tell("lost_write", "", 1234) == "1,234 acknowledged records were lost"
-    assert tell("double_ownership", "", 1) == "1 time a partition had two owners at once"
-    for kind, split in FINDINGS:
-        assert "{" not in tell(kind, split, 2)
+def test_a_description_agrees_in_number():
+    assert PHRASES["lost_write", ""].describe(0) == "No acknowledged record was lost"
+    assert PHRASES["lost_write", ""].describe(1) == "1 acknowledged record was lost"
+    assert PHRASES["lost_write", ""].describe(1234) == "1,234 acknowledged records were lost"
+    assert PHRASES["double_ownership", ""].describe(1) == "1 time a partition had two owners at once"
+    for phrases in PHRASES.values():
+        assert "{" not in phrases.describe(2)
 
 
 def test_long_lists_are_cut():

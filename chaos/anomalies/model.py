@@ -1,0 +1,67 @@
+"""The fields of a registered anomaly and of a registered time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Path = Literal["write", "read", "group"]
+
+
+@dataclass(frozen=True)
+class Phrases:
+    """The phrases that name one anomaly in a contract and in a report.
+
+    rule: stem of the name of its Great Expectations class. absent: name of the expectation that forbids it. present:
+    name of the expectation that allows or demands it. examined: noun phrase of the rows examined. found: sentence in
+    the past tense with {n} for the number; {records}, {commits}, {times} and {were} follow the number.
+    """
+
+    rule: str
+    absent: str
+    present: str
+    examined: str
+    found: str
+
+    def describe(self, count: int) -> str:
+        """Return a sentence such as `37 acknowledged records were lost` or `No acknowledged record was lost`."""
+        text = self.found.format(
+            n=f"{count:,}" if count else "no",
+            records="record" if count < 2 else "records",
+            commits="commit" if count < 2 else "commits",
+            times="time" if count == 1 else "times",
+            were="was" if count < 2 else "were",
+        )
+        return text[0].upper() + text[1:]
+
+
+@dataclass(frozen=True)
+class Anomaly:
+    """One kind of finding.
+
+    path: the part of the pipeline that it concerns. meaning: the rule in one sentence. prevents: the settings that
+    prevent it. phrases: by split; the key is empty if the anomaly is counted as a whole.
+    """
+
+    path: Path
+    meaning: str
+    prevents: str
+    phrases: Mapping[str, Phrases]
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The parts that are counted separately, such as `legal` and `illegal`; empty if it is counted as a whole."""
+        return tuple(split for split in self.phrases if split)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A time that a scenario may bound, measured in microseconds.
+
+    meaning: from which event to which event. rule: stem of the name of its Great Expectations class.
+    """
+
+    meaning: str
+    rule: str
+    name: str
