@@ -6,7 +6,7 @@ READY := .venv/.ready
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup ui airflow-up airflow-down demo test test-quick lint format bench bench-audit lock wheel clean
+.PHONY: help setup ui airflow-up airflow-down demo test test-quick test-all lint format bench bench-audit lock wheel clean
 
 help: ## show this
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -43,11 +43,16 @@ lint: setup ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint ## everything: units, ledgers, properties, every scenario on a real cluster, containers, Airflow, the browser
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 30
 
-test-quick: setup ## what needs no broker
-	$(BIN)/python -m pytest -m "not kafka and not airflow"
+test-quick: setup ## the quick lane: no broker, no Airflow, no container
+	$(PYTEST) -m "not kafka and not airflow and not spark_cluster and not nightly"
+
+test: lint ## the standard lane: each behaviour on real clusters, containers, Airflow and a browser
+	$(PYTEST) -m "not nightly"
+
+test-all: lint ## the nightly lane: the whole catalogue too, and each behaviour on other releases and drivers
+	$(PYTEST)
 
 bench: setup ## measure: cluster start, runs, clients with and without a ledger
 	$(BIN)/python -m tests.bench

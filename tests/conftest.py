@@ -1,7 +1,11 @@
-"""What all tests share: no property has a deadline, for time is for benchmarks; the longest files come first."""
+"""Settings of all tests: lanes, order, and no deadline for properties, because time belongs in benchmarks."""
+
+from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.lanes import NIGHTLY, is_nightly, matches
 
 settings.register_profile("aftershock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aftershock")
@@ -9,6 +13,21 @@ settings.load_profile("aftershock")
 LONGEST = ("test_scenarios.py", "test_compose.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take a quarter of an hour come first: of two workers one would wait for the other at the end."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark nightly tests, and put the longest files first, so that no worker waits for one of them at the end."""
+    for item in items:
+        if is_nightly(item.nodeid):
+            item.add_marker(pytest.mark.nightly)
     items.sort(key=lambda item: item.path.name not in LONGEST)
+    if config.getoption("collectonly", default=False) and len(config.args) == 1 and config.args[0].endswith("tests"):
+        _check_lanes([item.nodeid for item in items])
+
+
+def _check_lanes(node_ids: list[str]) -> None:
+    """Raise `UsageError` where `NIGHTLY` names a test that does not exist, or a twin that is nightly too."""
+    for key, twin in NIGHTLY.items():
+        if not any(matches(key, node) for node in node_ids):
+            raise pytest.UsageError(f"tests/lanes.py: no test matches {key}; correct the key, or delete it")
+        if not any(matches(twin, node) and not is_nightly(node) for node in node_ids):
+            raise pytest.UsageError(f"tests/lanes.py: {key} has no twin in the standard lane: nothing matches {twin}")

@@ -157,7 +157,7 @@ def test_notifiers_get_the_words_and_one_that_fails_silences_none_of_the_others(
     lines = [json.loads(line) for line in (tmp_path / "runs" / "notifications.jsonl").read_text().splitlines()]
     assert heard.read_text() == "inconclusive: clean-run|No verdict: &lt;b&gt; &amp; more.|scheduled__1"
     assert lines[0]["sentence"] == "No verdict: <b> & more." and lines[0]["run_dir"] == str(run)
-    assert all("broke off" in line["sentence"] for line in lines[1:])
+    assert len(lines) == len(given) and all("broke off" in line["sentence"] for line in lines[1:])
     assert {(line["verdict"], line["scenario"]) for line in lines} == {("inconclusive", "clean-run")}
     assert [len(line.get("failed_notifiers", [])) for line in lines] == [1, 0, 0, 1, 1]
 

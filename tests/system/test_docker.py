@@ -77,7 +77,7 @@ def run(runs_dir: Path, *arguments: object) -> dict:
 @pytest.mark.parametrize("name", ["leader-kill"])  # the others cost CI minutes, and are no different
 def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path: Path, name: str) -> None:
     result = run(tmp_path, name, "--driver", "docker")
-    assert all(f["proven_us"] for f in result["faults"])
+    assert result["faults"] and all(f["proven_us"] for f in result["faults"])
     assert "--driver docker" in result["command"]
     (directory,) = (path for path in tmp_path.iterdir() if path.is_dir())  # beside it lies the history
     assert "KafkaRaftServer" in (directory / "logs" / "broker-1.log").read_text()

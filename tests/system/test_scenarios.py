@@ -1,11 +1,10 @@
 """Every shipped scenario on a real cluster, from the command to the verdict.
 
-The catalogue takes 20 minutes and more, so a part of it stands for the whole unless AFTERSHOCK_CATALOGUE=all is set:
-each kind of client, each family of faults, and each anomaly that some scenario demands is in it.
+The whole catalogue takes 20 minutes. The standard lane runs the part that covers each kind of client, each family of
+faults, and each anomaly that a scenario demands; the nightly lane runs all of it.
 """
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -41,7 +40,6 @@ PART = {
     "worker-pool/naive",
 }
 ALL = {case.name for case in cases()}
-CHOSEN = ALL if os.environ.get("AFTERSHOCK_CATALOGUE") == "all" else PART
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +48,17 @@ def runs_dir(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def catalogue(runs_dir):
-    """One row of each case, by its name; with its result."""
-    patterns = [argument for name in sorted(CHOSEN) for argument in ("--only", name)]
+def chosen(request):
+    """The cases that this session runs: the selected ones, and those that other selected tests look at."""
+    here = [item for item in request.session.items if item.path == request.path]
+    selected = {item.callspec.params["name"] for item in here if item.originalname == CONTRACT.__name__}
+    return selected if len(selected) == len(here) else selected | PART
+
+
+@pytest.fixture(scope="module")
+def catalogue(runs_dir, chosen):
+    """Return the row of each case by its name, with its result."""
+    patterns = [argument for name in sorted(chosen) for argument in ("--only", name)]
     ended = chaos("catalogue", "--json", "--seed", 7, "--runs-dir", runs_dir, *patterns, timeout_s=2600)
     assert left_running(runs_dir) == []
     rows = {}
@@ -84,10 +90,10 @@ def total(result, check, split=""):
     return sum(t["count"] for t in result["totals"] if t["check"] == check and t["split"] == split)
 
 
-@pytest.mark.parametrize("name", sorted(ALL))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in PART else pytest.mark.nightly) for name in sorted(ALL)]
+)
 def test_a_shipped_scenario_meets_its_contract(results, name):
-    if name not in CHOSEN:
-        pytest.skip("not in the part of the catalogue that stands for the whole; AFTERSHOCK_CATALOGUE=all runs it")
     code, result = results(name)
     unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
     assert (code, result["verdict"], unmet) == (0, "pass", []), result["sentence"]
@@ -95,6 +101,9 @@ def test_a_shipped_scenario_meets_its_contract(results, name):
     counts = result["counts"]
     assert counts["acked"] > 0
     assert counts["rows_read"] == counts["rows_audited"] > 0
+
+
+CONTRACT = test_a_shipped_scenario_meets_its_contract
 
 
 def test_the_part_is_of_the_whole():
@@ -108,7 +117,7 @@ def test_acks1_names_the_lost_records_with_their_mechanism(results):
     for finding in lost:
         assert finding["producer"] == "shop/1"
         assert finding["seq"] is not None
-        assert finding["topic"], finding["partition"] == ("orders", 0)
+        assert (finding["topic"], finding["partition"]) == ("orders", 0)
     assert "acks=1" in lost[0]["mechanism"]
 
 

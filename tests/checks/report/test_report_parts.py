@@ -122,7 +122,7 @@ def test_heat_maps_take_the_width_of_the_audits_columns() -> None:
     assert column_us(found) == 500_000
     (lane,) = latency_lanes(found, "ack", AXIS)
     assert lane.numbers is not None
-    assert all(lane.numbers["texts"]), "no column between two others may be empty"
+    assert lane.numbers["texts"] and all(lane.numbers["texts"]), "no column between two others may be empty"
     assert lane.ticks == [(1.0, "1 ms"), (0.0, "10 ms")]
 
 

@@ -1,0 +1,41 @@
+"""The lanes of the tests, and what only the nightly lane runs.
+
+- quick: `make test-quick`. No broker, no Airflow, no container.
+- standard: `make test`. Each behaviour once, on real brokers, Airflow, containers and a browser.
+- nightly: `make test-all`. Also the whole catalogue, and tests that repeat a behaviour on another release or driver.
+
+`NIGHTLY` names each test that only the nightly lane runs, with its twin: the test of the standard lane that holds the
+same behaviour. A key is the beginning of a node id below `tests/`, or all of it; the twin is one of the same form.
+"""
+
+from __future__ import annotations
+
+NIGHTLY: dict[str, str] = {
+    "chaos/cluster/test_conformance.py[process-3.9.2]": "chaos/cluster/test_conformance.py[process-4.3.1]",
+    "chaos/cluster/test_conformance.py[docker-3.9.2]": "chaos/cluster/test_conformance.py[docker-4.3.1]",
+    "system/test_scenarios.py::test_another_kafka_release_runs_the_same_scenario": "system/test_gate.py",
+    "system/test_incident.py::test_the_logs_of_its_brokers_become_a_scenario_that_loses_records_too": (
+        "chaos/incident/logs/test_from_logs.py"
+    ),
+    "system/test_compose.py::test_a_contract_that_does_not_hold_is_a_failed_run": (
+        "system/test_airflow.py::test_a_dag_whose_contract_is_broken_is_not_green"
+    ),
+    "system/test_docker.py::test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes": (
+        "system/test_docker.py::test_every_fault_that_containers_give_is_proven_and_healed"
+    ),
+    "chaos/cluster/test_attached.py::test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own": (
+        "system/test_airflow_attached.py::test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password"
+    ),
+}
+
+
+def matches(key: str, node_id: str) -> bool:
+    """Return whether a key of `NIGHTLY` names this node id. A key with `[parameter]` needs that parameter."""
+    start, bracket, parameter = key.partition("[")
+    node = node_id.removeprefix("tests/")
+    return node.startswith(start) and (not bracket or node.endswith(f"[{parameter}"))
+
+
+def is_nightly(node_id: str) -> bool:
+    """Return whether only the nightly lane runs this test."""
+    return any(matches(key, node_id) for key in NIGHTLY)
