@@ -1,11 +1,11 @@
-"""`python -m checks RUN_DIR`: read back, audit, validate and report a run that was driven, offline if its log was read.
+"""`python -m checks RUN_DIR`: read back, audit, validate and report a run. Offline once its log is read back.
 
-RUN_DIR is a directory, or the URI of one on any file system that Hadoop knows (see `remote`). Standard output carries
-one JSON line per event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a stage that broke off, 2 not a
-run directory.
+RUN_DIR is a directory, or its URI on any file system that Hadoop supports (see `checks.spark.remote`). Standard output
+carries one JSON line for each event and nothing else. Exit codes: 0 pass, 1 fail, 3 inconclusive or a failed stage, 2
+not a run directory.
 
-Without RUN_DIR, run directories are read from standard input, a line each, and judged one after another by one Spark
-session; an event `judged` (run_dir, code) ends each.
+Without RUN_DIR, the command reads run directories from standard input, one a line, and judges them one after another
+in the same Spark session; an event `judged` (run_dir, code) follows each.
 """
 
 from __future__ import annotations
@@ -22,73 +22,70 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
+from chaos.errors import INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
-from chaos.run.result import Result
+from chaos.run.result import EXIT_CODES, Result
 from chaos.scenario.resolve import read as read_resolved
 from checks import pipeline
 from checks.spark import master, remote
 
 STAGES = ("readback", "audit", "validate", "report")
-EXIT = {"pass": PASS, "fail": FAIL, "inconclusive": INCONCLUSIVE}
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the stages and return the exit code."""
     options = _options(argv)
-    tell = _event_lines()
-    wanted = [stage for stage in STAGES if not options.only or stage in options.only]
+    emit = _event_lines()
+    stages = [stage for stage in STAGES if not options.only or stage in options.only]
     if options.run_dir is None:
-        return _serve(wanted, options.spark_master, tell)
+        return _serve(stages, options.spark_master, emit)
     with contextlib.ExitStack() as stack:
         try:
             if options.spark_master:
                 master.check(options.spark_master)
-            run = _open(options, wanted, stack)
+            run = _open(options, stages, stack)
             read_resolved(run)
         except AftershockError as e:
             sys.stderr.write(f"{e}\n")
-            if remote.is_uri(options.run_dir):  # who started this could not look there
-                tell({"kind": "problem", "words": str(e)})
+            if remote.is_uri(options.run_dir):  # the caller cannot check a remote file system
+                emit({"kind": "problem", "words": str(e)})
             return USAGE if isinstance(e, RunDirError) else e.exit_code
-        if "validate" in wanted:
+        if "validate" in stages:
             _import_ahead()
-        if options.when_told and not _told_to_begin(options.spark_master, tell):
+        if options.standby and not _stand_by(options.spark_master, emit):
             return INCONCLUSIVE
-        code = _run(run, wanted, options.spark_master, tell)
+        code = _run(run, stages, options.spark_master, emit)
         if isinstance(run, remote.Mirror):
             try:
                 run.publish()
             except AftershockError as e:
-                tell({"kind": "problem", "words": str(e)})
+                emit({"kind": "problem", "words": str(e)})
                 return INCONCLUSIVE
     return code
 
 
-def _open(options: argparse.Namespace, wanted: list[str], stack: contextlib.ExitStack) -> Run:
-    """The run directory, or the working copy of one that is elsewhere, without the results that are made anew."""
+def _open(options: argparse.Namespace, stages: list[str], stack: contextlib.ExitStack) -> Run:
+    """Open the run directory, or a working copy of a remote one after removing the results of the coming stages."""
     if not remote.is_uri(options.run_dir):
         return Run.open(Path(options.run_dir))
-    from checks.spark.session import spark_session
-
     work = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
-    run = remote.Mirror.fetch(spark_session(options.spark_master), options.run_dir, work)
-    run.forget(("result.json", "junit.xml", "report.html", *(["validation.json"] if wanted != ["report"] else [])))
+    run = remote.Mirror.fetch(pipeline.session(options.spark_master), options.run_dir, work)
+    run.forget(("result.json", "junit.xml", "report.html", *(["validation.json"] if stages != ["report"] else [])))
     return run
 
 
-def _run(run: Run, wanted: list[str], spark_master: str | None, tell: pipeline.Listener) -> int:
-    """Run the stages in order. After one that broke off only the report is made: it says what broke."""
+def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
+    """Run the stages in order and return the exit code. After a failed stage only the report runs, to explain it."""
     work: dict[str, Callable[[], Any]] = {
-        "readback": lambda: pipeline.readback(run, master=spark_master, listener=tell),
-        "audit": lambda: pipeline.audit(run, master=spark_master, listener=tell),
-        "validate": lambda: pipeline.validate(run, master=spark_master, listener=tell),
-        "report": lambda: pipeline.report(run, listener=tell),
+        "readback": lambda: pipeline.readback(run, master=spark_master, listener=emit),
+        "audit": lambda: pipeline.audit(run, master=spark_master, listener=emit),
+        "validate": lambda: pipeline.validate(run, master=spark_master, listener=emit),
+        "report": lambda: pipeline.report(run, listener=emit),
     }
     broken = False
     result: Result | None = None
-    for stage in wanted:
+    for stage in stages:
         if broken and stage != "report":
             continue
         try:
@@ -99,73 +96,72 @@ def _run(run: Run, wanted: list[str], spark_master: str | None, tell: pipeline.L
             broken = True
     if result is not None:
         report = f"{run.where}/{run.report.name}"
-        EventLog(run, tell).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=report)
-        return EXIT[result.verdict]
+        EventLog(run, emit).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=report)
+        return EXIT_CODES[result.verdict]
     return INCONCLUSIVE if broken else PASS
 
 
-def _serve(wanted: list[str], spark_master: str | None, tell: pipeline.Listener) -> int:
-    """Judge every run directory that is named on standard input, until that ends."""
+def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
+    """Judge each run directory that standard input names, until it ends."""
     _import_ahead()
-    _warm(spark_master, tell)
+    _warm_up(spark_master, emit)
     for line in sys.stdin:
         code = INCONCLUSIVE
         try:
             run = Run.open(Path(line.strip()))
             read_resolved(run)
-            code = _run(run, wanted, spark_master, tell)
+            code = _run(run, stages, spark_master, emit)
         except AftershockError as e:
-            tell({"kind": "problem", "words": str(e)})
-        tell({"kind": "judged", "run_dir": line.strip(), "code": code})
+            emit({"kind": "problem", "words": str(e)})
+        emit({"kind": "judged", "run_dir": line.strip(), "code": code})
     return PASS
 
 
-def _told_to_begin(spark_master: str | None, tell: pipeline.Listener) -> bool:
-    """Start Spark while others still work, say `ready`, and wait for the word; False if it never comes."""
-    _warm(spark_master, tell)
+def _stand_by(spark_master: str | None, emit: pipeline.Listener) -> bool:
+    """Start Spark, emit `ready`, and wait for a line on standard input. Return False if standard input ends first."""
+    _warm_up(spark_master, emit)
     return bool(sys.stdin.readline())
 
 
-def _warm(spark_master: str | None, tell: pipeline.Listener) -> None:
+def _warm_up(spark_master: str | None, emit: pipeline.Listener) -> None:
     from checks.audit.large.scan import warm
-    from checks.spark.session import spark_session
 
-    with contextlib.suppress(AftershockError):  # the first stage meets it again, and puts it on record
-        warm(spark_session(spark_master))
-    tell({"kind": "ready"})
+    with contextlib.suppress(AftershockError):  # the first stage meets the error again and records it
+        warm(pipeline.session(spark_master))
+    emit({"kind": "ready"})
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m checks", description="Audit a run directory and give its verdict.")
+    parser = argparse.ArgumentParser(prog="python -m checks", description="Audit a run directory.")
     parser.add_argument(
-        "run_dir", metavar="RUN_DIR", nargs="?", help="a directory, or the URI of one, such as hdfs://host/runs/x"
+        "run_dir", metavar="RUN_DIR", nargs="?", help="a directory, or its URI, such as hdfs://host/runs/x"
     )
-    parser.add_argument("--work", type=Path, metavar="DIR", help="where the working copy of a URI is made and left")
+    parser.add_argument("--work", type=Path, metavar="DIR", help="where to create and keep the working copy of a URI")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
-    parser.add_argument("--when-told", action="store_true", help="get ready, then wait for a line on standard input")
-    parser.add_argument("--spark-master", metavar="URL", help="as Spark writes it; local[*] when left out")
+    parser.add_argument("--standby", action="store_true", help="start Spark, then wait for a line on standard input")
+    parser.add_argument("--spark-master", metavar="URL", help="URL of a Spark master (default: local[*])")
     return parser.parse_args(argv)
 
 
 def _event_lines() -> Callable[[Event], None]:
-    """Keep standard output for events: whatever else writes there (Spark's JVM, a library) goes to standard error."""
+    """Reserve standard output for events: other output (of Spark's JVM, of a library) goes to standard error."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
-    def tell(event: Event) -> None:
+    def emit(event: Event) -> None:
         try:
             out.write(json.dumps(event) + "\n")
             out.flush()
         except BrokenPipeError:
-            pass  # nobody listens any more; events.jsonl has it, and the verdict is still wanted
+            pass  # the reader has gone: events.jsonl has the event, and the verdict is still due
 
-    return tell
+    return emit
 
 
 def _import_ahead() -> None:
     """Import Great Expectations (5 s) while Spark's JVM starts and works.
 
-    What both sides import comes first: two threads that import the same packages at once could block each other.
+    Shared packages are imported first: two threads that import the same package at once may block each other.
     """
     for module in ("pandas", "pyarrow.parquet", "pyspark.sql.functions"):
         importlib.import_module(module)

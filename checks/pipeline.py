@@ -1,9 +1,9 @@
-"""The stages of the checks, each callable on its own: the command line and the DAGs call the same ones.
+"""The stages of the checks. The command line and the DAGs call the same functions.
 
     readback -> audit -> validate -> report -> verdict
 
-Results pass from one to the next in the run directory only. A stage that begins removes what later ones had made of
-its old results, so that no verdict outlives what it was based on. In one process the stages share one Spark session.
+Each stage takes a `Run`, and reads and writes its run directory only. A starting stage removes the results of the
+stages after it, so that no verdict outlives the tables it is based on. The stages of a process share a Spark session.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError, ClusterError, RunDirError
 from chaos.run.directory import Run, read_json, write_atomically
@@ -29,48 +29,49 @@ from checks.verdict.decision import collect
 Listener = Callable[[Event], None]
 CONNECT_TIMEOUT_S = 3.0
 _EXPECTATIONS = TypeAdapter(list[Expectation])
+_TASK_MODULES = ("checks.audit.large.scan",)
 
 
 def readback(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
-    """Read the final log from the healed cluster into the ledger; nothing to do where that was done."""
+    """Read the final log from the healed cluster into the ledger, unless the ledger has it already."""
     with _stage(run, "readback", listener):
         if (run.ledger / "log_range.parquet").exists() and (run.ledger / "log").is_dir():
             return
         if run.where != str(run.path):
-            raise RunDirError(f"the log of {run.where} was never read back; that is done where the cluster runs")
-        _forget(run, _validation(run))
+            raise RunDirError(f"the log of {run.where} was never read back; read it back on the machine of the cluster")
+        _remove_results(run, _validation(run))
         bootstrap = _bootstrap(run)
         from checks.readback.stage import read_back
 
-        read_back(_spark(master), run, read_resolved(run), bootstrap)
+        read_back(session(master), run, read_resolved(run), bootstrap)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
-    """Derive the findings from the ledger."""
+    """Derive the findings and the measured times from the ledger."""
     with _stage(run, "audit", listener):
-        _forget(run, _validation(run))
+        _remove_results(run, _validation(run))
         from checks import audit as auditing
 
-        spark = _spark(master)
-        with progress.told(spark, "audit", listener):
+        spark = session(master)
+        with progress.reported(spark, "audit", listener):
             auditing.audit(spark, run, read_resolved(run))
 
 
 def validate(run: Run, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
-    """Hold the findings against the scenario's contract and keep the outcome in `validation.json`."""
+    """Compare the findings with the contract of the scenario, write `validation.json`, and return the outcome."""
     with _stage(run, "validate", listener):
-        _forget(run, _validation(run))
+        _remove_results(run, _validation(run))
         from checks.expectations import validate as validating
 
-        expectations = validating.validate(_spark(master), run, read_resolved(run))
+        expectations = validating.validate(session(master), run, read_resolved(run))
         write_atomically(_validation(run), _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 
 
 def report(run: Run, *, listener: Listener | None = None) -> Result:
-    """Write result.json, junit.xml and report.html from whatever the earlier stages left."""
+    """Write result.json, junit.xml and report.html from the results of the earlier stages, complete or not."""
     with _stage(run, "report", listener):
-        _forget(run)
+        _remove_results(run)
         resolved = read_resolved(run)
         result = collect(run, resolved, _validated(run))
         _save(run, result)
@@ -81,55 +82,51 @@ def report(run: Run, *, listener: Listener | None = None) -> Result:
 
 
 def verdict(run: Run) -> Result:
-    """The result that `report` wrote."""
-    raw = read_json(run.result, "result of the checks")
-    try:
-        return Result.model_validate(raw)
-    except ValidationError as e:
-        raise RunDirError(f"{run.result} is not one of this version ({e.error_count()} errors); report again") from None
+    """Return the result that `report` wrote. Raises `RunDirError` if there is none, or it is not valid."""
+    return Result.read(run, "result of the checks")
 
 
 @contextmanager
 def _stage(run: Run, name: str, listener: Listener | None) -> Iterator[None]:
-    """Record a stage. A failure becomes an inconclusive result.json and one line; its traceback is logged."""
+    """Record a stage in the events. A failure is logged, raised as one line, and recorded as an inconclusive result."""
     try:
         with EventLog(run, listener).stage(name):
             try:
                 yield
             except AftershockError as e:
                 _log(run, name)
-                raise type(e)(_where(run, str(e))) from e
+                raise type(e)(_with_remote_path(run, str(e))) from e
             except Exception as e:
                 _log(run, name)
-                if known := _cluster_trouble(run, e):
-                    raise ClusterError(known) from e
+                if cause := _cluster_trouble(run, e):
+                    raise ClusterError(cause) from e
                 first = (str(e).strip() or "no message").splitlines()[0][:300]
-                words = f"{name} crashed ({type(e).__name__}: {first}); the traceback is in {run.logs / 'checks.log'}"
-                raise AftershockError(words) from e
+                text = f"{name} crashed ({type(e).__name__}: {first}); the traceback is in {run.logs / 'checks.log'}"
+                raise AftershockError(text) from e
     except AftershockError:
         if name != "report":
             _save_failure(run)
         raise
 
 
-def _where(run: Run, words: str) -> str:
-    """Words of a run that is elsewhere name its place, not that of the working copy."""
-    return words.replace(str(run.path), run.where)
+def _with_remote_path(run: Run, text: str) -> str:
+    """Replace the path of the working copy by the location of the run."""
+    return text.replace(str(run.path), run.where)
 
 
 def _cluster_trouble(run: Run, error: Exception) -> str:
-    """What a Spark cluster can do to a stage, in one line; empty for anything else."""
+    """Return how the Spark cluster broke the stage, in one line; empty for any other cause."""
     from checks.spark import executors
 
     return executors.trouble(run, error)
 
 
 def _save_failure(run: Run) -> None:
-    """An inconclusive result that names the stage, from whatever can be read of the run."""
-    _forget(run)
+    """Write an inconclusive result that names the failed stage, from the readable part of the run."""
+    _remove_results(run)
     try:
         _save(run, collect(run, read_resolved(run), []))
-    except Exception:  # noqa: BLE001 - the stage's own failure is what the caller has to see
+    except Exception:  # noqa: BLE001 - the caller has to see the failure of the stage, not this one
         _log(run, "result of the failure")
 
 
@@ -138,7 +135,7 @@ def _save(run: Run, result: Result) -> None:
     write_atomically(run.junit, junit(result))
 
 
-def _forget(run: Run, *more: Path) -> None:
+def _remove_results(run: Run, *more: Path) -> None:
     for path in (run.result, run.junit, run.report, *more):
         path.unlink(missing_ok=True)
 
@@ -154,7 +151,7 @@ def _validated(run: Run) -> list[Expectation]:
 
 
 def _bootstrap(run: Run) -> str:
-    """Where the cluster answers. Raises `RunDirError` if it does not any more: the log cannot be had then."""
+    """Return the addresses of the cluster. Raises `RunDirError` if none accepts a connection."""
     cluster = read_json(run.cluster, "description of the cluster") if run.cluster.exists() else {}
     bootstrap = str(cluster.get("bootstrap") or "") if isinstance(cluster, dict) else ""
     if not any(_answers(address) for address in bootstrap.split(",")):
@@ -176,11 +173,11 @@ def _answers(address: str) -> bool:
         return False
 
 
-def _spark(master: str | None) -> Any:
-    """The one session of this process."""
+def session(master: str | None) -> Any:
+    """Return the Spark session of this process, started with the first call."""
     from checks.spark.session import spark_session
 
-    return spark_session(master)
+    return spark_session(master, task_modules=_TASK_MODULES)
 
 
 def _log(run: Run, stage: str) -> None:

@@ -39,7 +39,7 @@ class Checks:
         self._view, self._log, self._when_told = view, run.logs / judge_process.LOG, when_told
         what = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
         master_given = ["--spark-master", master] if master else []
-        self._child = judge_process.start(run, *what, *master_given, *(["--when-told"] if when_told else []))
+        self._child = judge_process.start(run, *what, *master_given, *(["--standby"] if when_told else []))
 
     def __enter__(self) -> Checks:
         return self

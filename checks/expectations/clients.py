@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from chaos.run.directory import Run
+from checks.evidence.tables import json_object, ledger_rows
 from checks.expectations.phrases import listed
 from checks.expectations.seen import Seen, unseen
-from checks.verdict.audit_rows import json_object, ledger_rows
 
 
 def clients_that_reported(run: Run, entry: str, words: str) -> Seen:

@@ -12,11 +12,11 @@ from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.stage_times import DRIVING, notes
 from chaos.scenario.resolve import Resolved
+from checks.evidence.faults import fault_outcomes, missing_proof
+from checks.evidence.tables import audit_rows, json_object, ledger_rows
 from checks.expectations.contract import Term, partitions, planned_sends, readers
 from checks.expectations.phrases import listed
 from checks.expectations.seen import Seen, unseen
-from checks.verdict.audit_rows import audit_rows, json_object, ledger_rows
-from checks.verdict.fault_outcomes import fault_outcomes, missing_proof
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """The tables that the audit has to take in to the last row."""

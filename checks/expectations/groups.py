@@ -8,8 +8,8 @@ from typing import Any
 from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
+from checks.evidence.tables import ledger_rows
 from checks.expectations.seen import Seen, unseen
-from checks.verdict.audit_rows import ledger_rows
 
 Window = tuple[int, int]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
+from checks.evidence.tables import audit_rows
 from checks.expectations.clients import clients_that_reported
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
@@ -17,7 +18,6 @@ from checks.expectations.groups import members_at_most, rebalances
 from checks.expectations.inapplicable import nothing_to_examine
 from checks.expectations.phrases import count_of, duration, listed
 from checks.expectations.seen import Seen, unseen
-from checks.verdict.audit_rows import audit_rows
 
 CLIENT_FAULTS = "consumer."
 

@@ -9,7 +9,7 @@ import re
 from xml.etree import ElementTree as ET
 
 from chaos.run.result import FaultOutcome, Result, Verdict
-from checks.verdict.fault_outcomes import missing_proof
+from checks.evidence.faults import missing_proof
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.run.result import Counts, Expectation, FaultOutcome, Result, Verdict
+from checks.evidence.faults import missing_proof
 from checks.expectations.phrases import duration
-from checks.verdict.fault_outcomes import missing_proof
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}

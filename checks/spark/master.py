@@ -1,10 +1,10 @@
-"""Which Spark the checks run on: a master's URL, from the command line or from an Airflow connection.
+"""URL of the Spark master, from the command line or from an Airflow connection.
 
-    local, local[4], local[*]           this process, which is the default
+    local, local[4], local[*]           this process (default)
     spark://host:7077[,host:7077...]    a standalone cluster
     yarn, k8s://https://host:443        with Spark's and Hadoop's own settings in SPARK_CONF_DIR and HADOOP_CONF_DIR
 
-`python -m checks.spark.master URL` prints what is wrong with the URL and exits with 2, before anything else starts.
+`python -m checks.spark.master URL` checks a URL: it prints what is wrong with it and exits with 2.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ _OTHER = re.compile(r"yarn|k8s://\S+")
 
 
 def is_local(master: str) -> bool:
-    """Whether executors are threads of the driver."""
+    """Return whether executors are threads of the driver."""
     return _LOCAL.fullmatch(master) is not None
 
 
 def is_here(master: str) -> bool:
-    """Whether executors are on this machine, because the master has a loopback address."""
+    """Return whether executors run on this machine: the master is local or has a loopback address."""
     return is_local(master) or (
         _SPARK.fullmatch(master) is not None and all(_loopback(host) for host, _ in _addresses(master))
     )
 
 
 def check(master: str) -> None:
-    """Raise `UsageError` for what is no master's URL, `MachineError` where no standalone master answers."""
+    """Raise `UsageError` if it is not the URL of a master, `MachineError` if no standalone master answers."""
     if is_local(master) or _OTHER.fullmatch(master):
         return
     if not _SPARK.fullmatch(master):
         raise UsageError(
             f"{master!r} is not a Spark master; write one like local[4], spark://host:{PORT}, yarn or k8s://https://host:443"
         )
-    refused = [words for address in _addresses(master) if (words := _refusal(*address))]
+    refused = [reason for address in _addresses(master) if (reason := _refusal(*address))]
     if len(refused) == len(_addresses(master)):
         raise MachineError(
             f"no Spark master answers at {master} ({'; '.join(refused)}); start it, or name another with --spark-master"
@@ -53,10 +53,10 @@ def check(master: str) -> None:
 
 
 def from_connection(host: str | None, port: int | None) -> str:
-    """The master that an Airflow connection of type spark names, as Airflow's own Spark provider reads it.
+    """Return the master of an Airflow connection of type spark, read as Airflow's Spark provider reads it.
 
-    `host` is a URL (`spark://h`, `yarn`, `local[*]`) or a bare host, which is then a standalone master's; `port` is
-    appended where there is one.
+    host: a URL (`spark://h`, `yarn`, `local[*]`), or the bare host of a standalone master; port: appended if there is
+    one. Raises `UsageError` if the connection has no host.
     """
     if not host:
         raise UsageError("the Airflow connection names no Spark master; set its host, such as spark://host or local[*]")
@@ -80,7 +80,7 @@ def _loopback(host: str) -> bool:
 
 
 def _refusal(host: str, port: int) -> str:
-    """Why nothing can be said to it; empty where something listens."""
+    """Return why the address does not accept a connection; empty if it does."""
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except (OSError, OverflowError) as e:
@@ -89,7 +89,7 @@ def _refusal(host: str, port: int) -> str:
 
 
 def main(master: str) -> int:
-    """Say what is wrong with it."""
+    """Check the URL and print what is wrong with it."""
     try:
         check(master)
     except AftershockError as e:

@@ -1,12 +1,12 @@
 """Run directories on any file system that Hadoop knows: `hdfs://host:port/runs/x`, `s3a://bucket/runs/x`, `file:///x`.
 
-A `Mirror` is a run directory on this machine with what is small of one elsewhere: scenario, events, seal, the ledger's
-small tables, earlier results. The large tables (sends, deliveries, commits, log) stay where they are, and Spark's
-executors read them there. Stages work on a mirror as on any run directory. `publish` then puts the results beside the
-ledger: each file or table whole or not at all, `result.json` last, so that who sees it sees what it stands on.
+A `Mirror` is a run directory on this machine that holds the small files of a remote one: scenario, events, seal, the
+small tables of the ledger, earlier results. The large tables (sends, deliveries, commits, log) stay remote, and Spark's
+executors read them there. Stages use a mirror like any other run directory. `publish` then copies the results to the
+remote directory: each file or table completely or not at all, and `result.json` last, after everything it refers to.
 
-Everything goes through Hadoop's FileSystem in the session's JVM, so whatever Spark can read works. Settings are
-Hadoop's own, in HADOOP_CONF_DIR; jars of a file system that PySpark does not ship are named by AFTERSHOCK_SPARK_JARS.
+All access goes through Hadoop's FileSystem in the JVM of the session, so every file system that Spark can read works.
+Configure it in HADOOP_CONF_DIR; AFTERSHOCK_SPARK_JARS names the jars of file systems that PySpark does not include.
 """
 
 from __future__ import annotations
@@ -24,97 +24,97 @@ from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 
 LARGE = ("sends", "deliveries", "commits")
-"""Tables of the ledger that are as large as the load, beside the log."""
-GIVEN = (
+"""Tables of the ledger that grow with the load, in addition to the log."""
+INPUTS = (
     *("scenario.yaml", "resolved.json", "cluster.json", "events.jsonl"),
     *("ledger/seal.json", "ledger/log_range.parquet"),
     *(f"ledger/{table}.parquet" for table in TABLES if table not in LARGE),
 )
 RESULTS = ("audit", "gx", "validation.json", "events.jsonl", "report.html", "junit.xml", "result.json")
-"""In the order in which they are put there."""
+"""In the order of publication."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _T = TypeVar("_T")
 
 
 def is_uri(text: str) -> bool:
-    """Whether it names a run directory by URI and not by a path."""
+    """Return whether the text is a URI and not a path."""
     return _URI.match(text) is not None
 
 
 @dataclass(frozen=True)
 class Mirror(Run):
-    """The working copy at `path` of the run directory at `uri`."""
+    """Working copy at `path` of the run directory at `uri`."""
 
     uri: str
     spark: Any
 
     @property
     def where(self) -> str:
-        """Where the run is, for a person."""
+        """Location of the run in messages."""
         return self.uri
 
     @classmethod
     def fetch(cls, spark: Any, uri: str, work: Path) -> Mirror:
-        """Copy what is small to a folder in `work`. Raises `RunDirError` for what cannot be reached or is no run."""
+        """Copy the small files to a folder in `work`. Raises `RunDirError` if `uri` is out of reach or not a run."""
         uri = uri.rstrip("/")
         run = cls(work.absolute() / uri.rsplit("/", 1)[-1], uri, spark)
-        if not _told(uri, lambda: run._fs.exists(run._there("resolved.json"))):
+        if not _call(uri, lambda: run._fs.exists(run._remote("resolved.json"))):
             raise RunDirError(f"{uri} has no resolved.json, so it is not (or not completely) a run directory")
         run.ledger.mkdir(parents=True, exist_ok=True)
         run.logs.mkdir(exist_ok=True)
-        for name in dict.fromkeys((*GIVEN, *RESULTS[:3])):
+        for name in dict.fromkeys((*INPUTS, *RESULTS[:3])):
             run._get(name)
         if run.exists("ledger/log"):
-            (run.ledger / "log").mkdir(exist_ok=True)  # says that it was read back; its files stay
+            (run.ledger / "log").mkdir(exist_ok=True)  # marks the log as read back; its files stay remote
         return run
 
     def parts(self, folder: str) -> list[str]:
-        """The Parquet files in a folder of the run, in the order of their names; none where there is no folder."""
+        """Return the URIs of the Parquet files in a folder of the run, by name; empty if there is no folder."""
         if not self.exists(folder):
             return []
-        statuses = _told(self.uri, lambda: self._fs.listStatus(self._there(folder)))
+        statuses = _call(self.uri, lambda: self._fs.listStatus(self._remote(folder)))
         return sorted(str(s.getPath().toString()) for s in statuses if s.getPath().getName().endswith(".parquet"))
 
     def exists(self, name: str) -> bool:
-        """Whether the run has a file or folder of this name."""
-        return bool(_told(self.uri, lambda: self._fs.exists(self._there(name))))
+        """Return whether the run has a file or folder of this name."""
+        return bool(_call(self.uri, lambda: self._fs.exists(self._remote(name))))
 
     def forget(self, names: Iterable[str]) -> None:
-        """Remove results: the stages that now begin make them anew, and no verdict outlives what it was based on."""
+        """Remove earlier results, so that no verdict outlives the tables it is based on."""
         for name in names:
-            _told(self.uri, partial(self._delete, name))
+            _call(self.uri, partial(self._delete, name))
 
     def publish(self) -> None:
-        """Put all results beside the ledger."""
+        """Copy all results to the remote run directory."""
         for name in RESULTS:
             if (self.path / name).exists():
-                _told(self.uri, partial(self._put, name))
+                _call(self.uri, partial(self._put, name))
 
     def _get(self, name: str) -> None:
         if self.exists(name):
             here = self._path(f"file:{self.path / name}")
-            _told(self.uri, lambda: self._fs.copyToLocalFile(False, self._there(name), here, True))
+            _call(self.uri, lambda: self._fs.copyToLocalFile(False, self._remote(name), here, True))
 
     def _delete(self, name: str) -> None:
-        self._fs.delete(self._there(name), True)
+        self._fs.delete(self._remote(name), True)
 
     def _put(self, name: str) -> None:
-        """Copy it to a name that nobody looks for, then give it its own."""
-        half = self._there(f".{name}.{secrets.token_hex(4)}")
+        """Copy a result to a temporary name, then rename it."""
+        half = self._remote(f".{name}.{secrets.token_hex(4)}")
         fs = self._fs
         try:
             fs.copyFromLocalFile(False, True, self._path(f"file:{self.path / name}"), half)
             if (self.path / name).is_dir():
-                fs.delete(self._there(name), True)
-                if not fs.rename(half, self._there(name)):
+                fs.delete(self._remote(name), True)
+                if not fs.rename(half, self._remote(name)):
                     raise RunDirError(f"{self.uri}/{name} could not be written: its file system refused to rename it")
             else:
                 jvm, gateway = self.spark._jvm, self.spark.sparkContext._gateway
                 options = gateway.new_array(jvm.org.apache.hadoop.fs.Options.Rename, 1)
                 options[0] = jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
                 jvm.org.apache.hadoop.fs.FileContext.getFileContext(half.toUri(), self._conf).rename(
-                    half, self._there(name), options
+                    half, self._remote(name), options
                 )
         finally:
             fs.delete(half, True)
@@ -132,20 +132,20 @@ class Mirror(Run):
     def _path(self, text: str) -> Any:
         return self.spark._jvm.org.apache.hadoop.fs.Path(text)
 
-    def _there(self, name: str) -> Any:
+    def _remote(self, name: str) -> Any:
         return self._path(f"{self.uri}/{name}")
 
 
-def _told(uri: str, ask: Callable[[], _T]) -> _T:
-    """Ask a file system; what it refuses in one line."""
+def _call(uri: str, operation: Callable[[], _T]) -> _T:
+    """Run an operation of a file system. Raises `RunDirError` with the first line of its error."""
     try:
-        return ask()
+        return operation()
     except RunDirError:
         raise
-    except Exception as e:  # noqa: BLE001 - whatever a file system raises in the JVM arrives as one type
+    except Exception as e:  # noqa: BLE001 - every error in the JVM arrives as the same type
         java = getattr(e, "java_exception", None)
-        words = str(java.toString() if java is not None else e).strip().splitlines()[0][:300]
+        reason = str(java.toString() if java is not None else e).strip().splitlines()[0][:300]
         raise RunDirError(
-            f"{uri} cannot be used ({words}); see that its file system is up and configured in HADOOP_CONF_DIR, and "
+            f"{uri} cannot be used ({reason}); check that its file system is up and configured in HADOOP_CONF_DIR, and "
             "name the jars it needs in AFTERSHOCK_SPARK_JARS"
         ) from None

@@ -1,7 +1,7 @@
-"""Where Spark's JVM on this machine puts its scratch files: one folder a process, those of ended processes removed.
+"""Scratch folder of Spark's JVM on this machine: one for each process; folders of ended processes are removed.
 
-Spark removes what it made when its JVM ends by itself. One that is killed leaves `blockmgr-*`, `spark-*` and
-`artifacts-*` behind, some 100 kB a time, which a schedule of runs would pile up for ever.
+Spark removes its scratch files when its JVM exits. A killed JVM leaves `blockmgr-*`, `spark-*` and `artifacts-*`
+behind, about 100 kB each time, which would pile up under a schedule of runs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 
 
-def own_folder() -> Path:
-    """This process's folder, made; those of processes that have ended are removed first."""
+def process_folder() -> Path:
+    """Create and return the folder of this process, after removing those of processes that have ended."""
     root = Path(tempfile.gettempdir()) / f"aftershock-spark-{os.getuid()}"
-    me = psutil.Process()
-    folder = root / _name(me)
+    this = psutil.Process()
+    folder = root / _name(this)
     folder.mkdir(parents=True, exist_ok=True)
     for other in root.iterdir():
         if other != folder and not _is_alive(other.name):
@@ -27,7 +27,7 @@ def own_folder() -> Path:
 
 
 def _name(process: psutil.Process) -> str:
-    # the pid alone is given to another process some day
+    # a pid alone may belong to another process later
     return f"{process.pid}-{round(process.create_time() * 1000)}"
 
 

@@ -21,9 +21,9 @@ from chaos.run.result import (
 )
 from chaos.run.stage_times import CHECKING, DRIVING, stage_times
 from chaos.scenario.resolve import Resolved
+from checks.evidence.faults import fault_outcomes, missing_proof
+from checks.evidence.tables import audit_rows, json_object
 from checks.expectations.contract import readers
-from checks.verdict.audit_rows import audit_rows, json_object
-from checks.verdict.fault_outcomes import fault_outcomes, missing_proof
 from checks.verdict.sentence import sentence
 from checks.verdict.tolerated import tolerated
 

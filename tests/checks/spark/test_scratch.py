@@ -15,7 +15,7 @@ from checks.spark import scratch
 
 def test_only_the_folders_of_ended_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    mine = scratch.own_folder()
+    mine = scratch.process_folder()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as living:
         theirs = mine.with_name(scratch._name(psutil.Process(living.pid)))
         reused = mine.with_name(f"{living.pid}-1")  # the process that had this pid before
@@ -23,8 +23,8 @@ def test_only_the_folders_of_ended_processes_are_removed(tmp_path: Path, monkeyp
         stray = mine.with_name("blockmgr-4711")
         for folder in (theirs, reused, ended, stray):
             (folder / "inside").mkdir(parents=True)
-        assert scratch.own_folder() == mine
+        assert scratch.process_folder() == mine
         assert sorted(mine.parent.iterdir()) == sorted([mine, theirs])
         living.communicate()
-    scratch.own_folder()
+    scratch.process_folder()
     assert list(mine.parent.iterdir()) == [mine]

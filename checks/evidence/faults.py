@@ -1,19 +1,22 @@
-"""How each fault of the scenario went, from its rows in the ledger."""
+"""Outcome of each fault of the scenario, from its rows in the ledger."""
 
 from __future__ import annotations
 
 from chaos.run.directory import Run
 from chaos.run.result import FaultOutcome
 from chaos.scenario.resolve import Resolved
-from checks.verdict.audit_rows import Row, audit_rows, json_object, ledger_rows
+from checks.evidence.tables import Row, audit_rows, json_object, ledger_rows
 
 
 def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
-    """One outcome for each fault of the scenario, also for one that never came."""
-    rows = sorted(
-        ledger_rows(run, "faults", ["fault", "kind", "target", "phase", "evidence", "at_us"]), key=lambda r: r["at_us"]
-    )
-    metrics = [r for r in audit_rows(run, "metrics") if r["stat"] == "max" and r["value_us"] is not None]
+    """Return one outcome for each fault of the scenario, including faults that were never injected."""
+    columns = ["fault", "kind", "target", "phase", "evidence", "at_us"]
+    rows = sorted(ledger_rows(run, "faults", columns), key=lambda r: r["at_us"])
+    longest: dict[tuple[str, str], int] = {}
+    for row in audit_rows(run, "metrics"):
+        if row["stat"] == "max" and row["value_us"] is not None:
+            key = row["metric"], row["fault"]
+            longest[key] = max(longest.get(key, 0), row["value_us"])
     outcomes = []
     for fault in resolved.scenario.faults:
         outcome = FaultOutcome(
@@ -22,17 +25,14 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
         for row in rows:
             if row["fault"] == fault.name:
                 _enter(outcome, row)
-        for metric in ("produce_unavailability", "consume_unavailability"):
-            worst = max(
-                (r["value_us"] for r in metrics if r["metric"] == metric and r["fault"] == fault.name), default=None
-            )
-            setattr(outcome, f"{metric}_us", worst)
+        outcome.produce_unavailability_us = longest.get(("produce_unavailability", fault.name))
+        outcome.consume_unavailability_us = longest.get(("consume_unavailability", fault.name))
         outcomes.append(outcome)
     return outcomes
 
 
 def missing_proof(fault: FaultOutcome) -> str:
-    """Why a fault proves nothing, and what to change; empty for one that took effect and was healed."""
+    """Return why a fault proves nothing and what to change; empty if the fault took effect."""
     if fault.error:
         return f"{fault.error}; look at logs/ and at the fault's target"
     if fault.injected_us is None:
@@ -50,17 +50,17 @@ def missing_proof(fault: FaultOutcome) -> str:
 
 
 def _enter(outcome: FaultOutcome, row: Row) -> None:
-    """Take over one row; the first of each phase counts, but an error of any."""
+    """Apply one row to the outcome. The first row of each phase counts; any row may add the error."""
     evidence = json_object(row["evidence"])
     outcome.resolved = str(evidence.get("resolved") or outcome.resolved)
-    words, at = str(evidence.get("words") or ""), row["at_us"]
+    text, at = str(evidence.get("words") or ""), row["at_us"]
     match row["phase"]:
         case "injected":
             outcome.injected_us = outcome.injected_us or at
         case "proven":
             if outcome.proven_us is None:
-                outcome.proven_us, outcome.proof = at, words
+                outcome.proven_us, outcome.proof = at, text
         case "healed":
             outcome.healed_us = outcome.healed_us or at
         case "failed":
-            outcome.error = outcome.error or words or "a step of the fault failed without a reason on record"
+            outcome.error = outcome.error or text or "a step of the fault failed without a recorded reason"

@@ -1,7 +1,7 @@
-"""The small tables of a run as plain rows: what the audit wrote, and the ledger's tables of events.
+"""Small tables of a run as plain rows: the output of the audit and the event tables of the ledger.
 
-A table that is missing reads as empty, so that a run that broke off early can still be told. The
-ledger's large tables (sends, deliveries, commits, log) are Spark's and are not read here.
+A missing table reads as empty, so that a run that broke off early still has a report. Spark reads the large tables of
+the ledger (sends, deliveries, commits, log).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Row = dict[str, Any]
 
 
 def audit_rows(run: Run, table: str) -> list[Row]:
-    """All rows of one of the audit's tables."""
+    """Return all rows of a table of the audit."""
     return _rows(run.audit / table, None)
 
 
 def ledger_rows(run: Run, table: str, columns: Sequence[str]) -> list[Row]:
-    """These columns of one of the ledger's sealed tables."""
+    """Return the given columns of a sealed table of the ledger."""
     return _rows(run.ledger / f"{table}.parquet", columns)
 
 
@@ -35,12 +35,12 @@ def _rows(path: Path, columns: Sequence[str] | None) -> list[Row]:
     try:
         rows: list[Row] = pq.read_table(path, columns=columns).to_pylist()
     except (pa.ArrowException, OSError):
-        return []  # what needs its rows then counts as not seen, never as zero
+        return []  # terms that need these rows are then inconclusive: nothing reads as zero
     return rows
 
 
 def json_object(text: Any) -> dict[str, Any]:
-    """A JSON object that someone else wrote; anything else counts as empty."""
+    """Parse a JSON object from a ledger column; anything else is an empty object."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError):
