@@ -84,7 +84,7 @@ class Drive:
             later = [t.name for t in self._scenario.topics if t.later]
             observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups, later))
             if self._scenario.proxied:
-                self._proxy = stack.enter_context(Proxy.attach(self._run))
+                self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap))
             kafka = connect()

@@ -104,7 +104,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 # the first question makes __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
             if scenario.proxied:
-                proxy.start(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
+                proxy.start_proxy(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
         except BaseException:
             if lender is None:
                 cluster.destroy()

@@ -67,7 +67,7 @@ class _OfFrames(_OfARule):
 
     def proof(self, world: World) -> str | None:
         """The proxy's own count."""
-        matches = proxy_of(world).matches(self._rule) if self._rule else 0
+        matches = proxy_of(world).hits(self._rule) if self._rule else 0
         return f"{matches} {self._frames()} were {self.done} so far" if matches else None
 
     def _frames(self) -> str:

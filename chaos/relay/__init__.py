@@ -1,46 +1,75 @@
-"""The wire proxy: one process between the clients of a run and its brokers, which breaks what passes.
+"""The relay: a process between clients and brokers, or between brokers, that breaks the traffic it passes on.
 
-It needs no root and no driver in particular: any plaintext listener will do, with or without SASL, of brokers that a
-driver made or of a cluster that exists. TLS cannot be read on its way, so a scenario with TLS is refused at load.
+A run starts the relay in one of two roles. Both use the same server, connections and control socket; they differ in
+the policy that decides about the traffic.
 
-**Who goes through it.** Clients get its bootstrap servers instead of the cluster's, and it puts its own addresses in
-place of the brokers' wherever an answer names them (Metadata, FindCoordinator, DescribeCluster, the new leader in an
-answer to Produce): so they never learn of another way. Advertising its ports instead would need a listener more on
-each broker and none of it would work on a cluster that exists. The observer, read-back and the faults' own questions
-go to the brokers directly, by the addresses that `cluster.json` holds: during a cut they have to see the truth.
+| role     | between                                         | policy               | faults                       |
+|----------|-------------------------------------------------|----------------------|------------------------------|
+| `proxy`  | the clients and the brokers' client listeners   | rules for frames     | `wire.*`                     |
+| `switch` | the brokers, and their clients (process driver) | cuts for connections | `broker.isolate`, `link.cut` |
 
-**What it changes although no rule is active.** Two things, both in the answer to ApiVersions, and both only so that no
-address escapes. Versions of the rewritten requests that kafka-python does not know are not offered. Fetch is offered up
-to version 15, without the hint at a new leader that version 16 added (KIP-951): an answer that may be 50 MiB would have
-to be held to its last byte to find it there. A consumer learns of a new leader by Metadata then, as all did before.
-Share groups are not offered.
+The relay needs no root. The proxy works with any driver, and with a cluster that the run did not start, over plaintext
+listeners with or without SASL. TLS hides the frames, so loading a scenario with TLS and `wire.*` faults fails.
 
-**What it reads.** Of each frame the length, and behind it api key, version, correlation id and client id, or the
-correlation id of an answer. The rest is passed on as it came, in the pieces in which it came. Only the answers above
-are held until they are whole, and decoded.
+## Connections
 
-**Rules.** A rule says which frames it means (broker, api, client id, requests or answers) and what becomes of them:
-`drop` (swallowed, the connection stays), `delay` (held, and all behind it on this connection too, for TCP keeps the
-order), `cut` (the connection is closed in its place). Of several rules the first decides that matches and is not used
-up. A rule counts what it hit; with `count` it is used up after so many. `slow` rules are of links: latency (half of it
-in each direction) and bandwidth, shared by all connections to the broker. What a rule holds when it is removed passes
-at once, in order.
+For each connection that it accepts the relay opens one to the broker. When a side closes, the relay closes the other
+side after everything that it still holds. If the broker refuses the connection, the client gets a reset. While a
+direction holds 1 MiB, or its receiver is that far behind, the relay stops reading from its sender.
 
-**Between brokers** stands another process, the switch, where a scenario cuts links (`broker.isolate`, `link.cut`) of
-the process driver. All listeners of the brokers (clients', peers', quorum's) are advertised at ports of its own, so
-nothing reaches a broker by another way. It reads the first request header of each connection that a broker makes,
-remembers whose it is, and then passes bytes on unread. What goes a way that is cut is held, not swallowed, and arrives
-after the cut: so does what TCP sends again after packets were lost, and a peer that waits need not run into its
-time-out. While one direction of a link is cut no new connection comes about, as with TCP's handshake. A connection to
-the brokers' own listeners that names no broker is held while anybody is cut off from the broker it goes to, and told
-of in the log: it might be the one that must not pass. (None was seen with 4.3.1 and 3.9.2; `chaos.relay.cuts` has the
-names.)
+## Proxy
 
-**Control.** JSON lines over the Unix socket `proxy.sock` in the run directory: `{"do": "add", "rule": {...}}` gives
-`{"id": 1}`, `{"do": "matches", "id": 1}` and `{"do": "remove", "id": 1}` give `{"matches": 7}`. A rule ends with the
-connection that made it, and all end with the proxy: nothing is left behind, whoever is killed. The proxy is one more
-process of the run, marked `proxy`, so that `ps`, `gc` and the reaper know it; the switch (`switch.sock`: `cut`, `mend`,
-`held`, `seen`) another.
+Clients get the proxy's bootstrap servers instead of the cluster's. The proxy replaces the brokers' addresses by its
+own in every answer that contains them: Metadata, FindCoordinator, DescribeCluster, and the new leader in Produce. So
+clients never connect to a broker directly. The observer, the read-back and the faults' own requests use the brokers'
+addresses in `cluster.json`, because they must see the true state during a cut.
 
-Where a broker is gone, so is what stands for it: a connection is closed as soon as the broker refuses it.
+The proxy changes two things without any rule, both in ApiVersions, so that no broker address reaches a client:
+
+- It does not offer versions of the rewritten requests that kafka-python cannot decode, nor the share group requests.
+- It offers Fetch up to version 15. Version 16 (KIP-951) adds the new leader to the answer, and the proxy would have to
+  hold answers of up to 50 MiB to replace it. Consumers find a new leader by Metadata instead.
+
+Of each frame the proxy reads the length, and then the API key, version, correlation id and client id of a request, or
+the correlation id of an answer. It passes the rest on in the pieces in which it arrives. It holds only the answers
+listed above until they are complete.
+
+A rule names frames (broker, API, client id, requests or answers) and an act:
+
+| act     | effect                                                                                                  |
+|---------|---------------------------------------------------------------------------------------------------------|
+| `drop`  | The frame disappears; the connection stays open.                                                        |
+| `delay` | The frame waits, with everything behind it on the same connection and direction (TCP keeps the order).  |
+| `cut`   | The connection closes instead of passing the frame on.                                                  |
+| `slow`  | Every byte on the link to the broker takes longer: half of `latency_s` in each direction, and a         |
+|         | bandwidth that all connections to the broker share.                                                     |
+
+The first rule that matches decides. Each rule counts the frames that it hits; after `count` hits it matches no more.
+When a rule is removed, the frames that it holds pass at once and in order.
+
+## Switch
+
+Every listener of the brokers (`clients`, `peers`, `quorum`) is advertised at a port of the switch, so all traffic
+passes through it. It reads the first request header of each connection to `peers` and `quorum`, which identifies the
+broker that connects (see `chaos.relay.cuts`), and passes all later bytes on unread.
+
+Bytes in a direction that is cut are held, and arrive after the cut. TCP behaves alike: it sends lost packets again. A
+new connection needs both directions for its handshake, so none comes about while either direction is cut. When a
+connection to `peers` or `quorum` names no broker, the switch logs it, and holds it during every cut that concerns its
+broker. (Kafka 4.3.1 and 3.9.2 make no such connections.)
+
+## Control
+
+The control socket `proxy.sock` or `switch.sock` in the run directory takes one JSON object per line:
+
+| order                                    | answer                                                     |
+|------------------------------------------|------------------------------------------------------------|
+| `{"do": "add", "item": {…}}`             | `{"id": 1}`; the item is a `Rule` or a `Cut`               |
+| `{"do": "hits", "id": 1}`                | `{"hits": 7}`: frames (rules), or pieces of data (cuts)    |
+| `{"do": "remove", "id": 1}`              | `{"hits": 7}`                                              |
+| `{"do": "status"}`                       | `{"active": […], "ports": […]}`                            |
+
+An invalid order gives `{"error": "…"}`. A rule or cut ends with the control connection that added it, so a process that
+dies leaves none behind. The process environment carries the role (`AFTERSHOCK_ROLE`), so that `ps`, `gc` and the reaper
+find the relay.
 """

@@ -1,4 +1,4 @@
-"""Proxy and switch as the platform sees them: started for a run, found again from any process, told what to do."""
+"""The relay as the rest of the platform uses it: start it for a run, and control it from any process."""
 
 from __future__ import annotations
 
@@ -14,44 +14,42 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.processes.process import ProcessId, Spawned, spawn
-from chaos.relay.cuts import LISTENERS, Cut, Listener
-from chaos.relay.rules import ADDRESSES, SOCKET, SWITCH_ADDRESSES, SWITCH_SOCKET, Rule
+from chaos.relay.cuts import Cut
+from chaos.relay.roles import LISTENERS, Address, Endpoints, Role, address_name, socket_name
+from chaos.relay.rules import Rule
 from chaos.run.directory import Run, read_json
 from chaos.wait import wait_until
-
-ROLE, SWITCH_ROLE = "proxy", "switch"
 
 READY_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
 
-Addresses = Mapping[int, tuple[str, int]]
-Places = Mapping[int, Mapping[Listener, tuple[str, int]]]
-"""Of each broker, where its listeners are."""
 
-
-def start(run: Run, brokers: Addresses, owner: ProcessId | None) -> None:
+def start_proxy(run: Run, brokers: Mapping[int, Address], owner: ProcessId | None) -> None:
     """Start the proxy of a run in front of these brokers. Raises `ClusterError`."""
-    _start(run, ROLE, ["chaos.relay.server", str(run.path), json.dumps(brokers)], (SOCKET, ADDRESSES), owner)
+    _start(run, "proxy", {broker: {"clients": address} for broker, address in brokers.items()}, owner)
 
 
-def start_switch(run: Run, brokers: Places, owner: ProcessId | None) -> tuple[Spawned, Places]:
-    """Start the switch of a cluster, for brokers that will listen there; where it stands for them. `ClusterError`."""
-    argv = ["chaos.relay.switch", str(run.path), json.dumps(brokers)]
-    spawned = _start(run, SWITCH_ROLE, argv, (SWITCH_SOCKET, SWITCH_ADDRESSES), owner)
-    raw: Any = read_json(run.path / SWITCH_ADDRESSES, "switch's addresses")
+def start_switch(run: Run, brokers: Endpoints, owner: ProcessId | None) -> tuple[Spawned, Endpoints]:
+    """Start the switch of a run, in front of brokers that may start later.
+
+    Returns the process and the addresses to advertise. Raises `ClusterError`.
+    """
+    spawned = _start(run, "switch", brokers, owner)
+    raw: Any = read_json(run.path / address_name("switch"), "switch's addresses")
     return spawned, {int(b): {name: (of[name][0], of[name][1]) for name in LISTENERS} for b, of in raw.items()}
 
 
-def _start(run: Run, role: str, argv: list[str], files: tuple[str, str], owner: ProcessId | None) -> Spawned:
-    for name in files:
+def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None) -> Spawned:
+    for name in (socket_name(role), address_name(role)):
         (run.path / name).unlink(missing_ok=True)
     log = run.logs / f"{role}.log"
-    spawned = spawn([sys.executable, "-m", *argv], run=run, role=role, owner=owner, log=log)
+    argv = [sys.executable, "-m", "chaos.relay.server", str(run.path), role, json.dumps(brokers)]
+    spawned = spawn(argv, run=run, role=role, owner=owner, log=log)
 
     def ready() -> bool:
         if spawned.popen.poll() is not None:
             raise ClusterError(f"the wire {role} did not start; see {log}")
-        return (run.path / files[1]).exists()
+        return (run.path / address_name(role)).exists()
 
     try:
         wait_until(ready, READY_TIMEOUT_S, f"the wire {role} is not ready; see {log}", every_s=0.02)
@@ -61,23 +59,22 @@ def _start(run: Run, role: str, argv: list[str], files: tuple[str, str], owner: 
 
 
 class Control:
-    """A control connection; what was made over it ends with it. For several threads."""
+    """A control connection to a relay. The rules or cuts that it adds end with it. Safe for several threads."""
 
-    role: ClassVar[str]
-    socket_name: ClassVar[str]
+    role: ClassVar[Role]
 
     def __init__(self, run: Run) -> None:
-        """Connect to what some process started for this run. Raises `ClusterError`."""
+        """Connect to the relay that any process started for this run. Raises `ClusterError`."""
         self._log = run.logs / f"{self.role}.log"
         self._lock = threading.Lock()
-        self._gone = ""
+        self._failure = ""
         self._connection = socket.socket(socket.AF_UNIX)
         self._connection.settimeout(ANSWER_TIMEOUT_S)
-        with tempfile.TemporaryDirectory() as short:  # the path of a Unix socket has room for some 100 characters
+        with tempfile.TemporaryDirectory() as short:  # the path of a Unix socket is limited to some 100 characters
             link = Path(short) / "run"
             link.symlink_to(run.path)
             try:
-                self._connection.connect(str(link / self.socket_name))
+                self._connection.connect(str(link / socket_name(self.role)))
             except OSError as e:
                 self._connection.close()
                 raise ClusterError(f"the wire {self.role} of {run.run_id} is gone ({e}); see {self._log}") from None
@@ -90,14 +87,30 @@ class Control:
         self.close()
 
     def close(self) -> None:
-        """End the connection, and what was made over it."""
+        """Close the connection, and so end the rules or cuts that it added."""
         self._answers.close()
         self._connection.close()
 
+    def add(self, item: Rule | Cut) -> int:
+        """Put a rule (proxy) or a cut (switch) in force. Returns its id."""
+        return int(self._ask({"do": "add", "item": asdict(item)})["id"])
+
+    def hits(self, number: int) -> int:
+        """Return how many frames a rule matched, or how many pieces of data a cut held."""
+        return int(self._ask({"do": "hits", "id": number})["hits"])
+
+    def remove(self, number: int) -> int:
+        """Take a rule or cut out of force, if it is still in force; what it held passes. Returns its hits."""
+        return int(self._ask({"do": "remove", "id": number})["hits"])
+
+    def status(self) -> dict[str, Any]:
+        """Return the rules or cuts in force (`active`), and the ids of the brokers' clients by port (`ports`)."""
+        return self._ask({"do": "status"})
+
     def check(self) -> None:
-        """Raise `ClusterError` if it has ended: nothing reaches the brokers any more."""
-        if self._gone:
-            raise ClusterError(self._gone)
+        """Raise `ClusterError` if the relay has ended: nothing reaches the brokers any more."""
+        if self._failure:
+            raise ClusterError(self._failure)
         with self._lock:
             self._connection.setblocking(False)
             try:
@@ -126,67 +139,34 @@ class Control:
         return answer
 
     def _fail(self, why: str) -> NoReturn:
-        self._gone = f"the wire {self.role} ended in the middle of the run ({why}); see {self._log}"
-        raise ClusterError(self._gone)
+        self._failure = f"the wire {self.role} ended in the middle of the run ({why}); see {self._log}"
+        raise ClusterError(self._failure)
 
 
 class Proxy(Control):
-    """A control connection to the proxy of a run, and the rules made over it."""
+    """A control connection to the proxy of a run."""
 
-    role, socket_name = ROLE, SOCKET
+    role = "proxy"
 
     def __init__(self, run: Run) -> None:
-        raw: Any = read_json(run.path / ADDRESSES, "wire proxy's addresses")
+        """Connect. Raises `ClusterError`, `RunDirError`."""
+        raw: Any = read_json(run.path / address_name("proxy"), "wire proxy's addresses")
         self._addresses = {int(broker): (host, port) for broker, (host, port) in raw.items()}
         super().__init__(run)
 
-    @classmethod
-    def attach(cls, run: Run) -> Self:
-        """Connect to the proxy that some process started for this run. Raises `ClusterError`, `RunDirError`."""
-        return cls(run)
-
     @property
     def bootstrap(self) -> str:
-        """The bootstrap servers of the clients that go through it."""
+        """The bootstrap servers for clients that connect through the proxy."""
         return ",".join(f"{host}:{port}" for host, port in self._addresses.values())
 
-    def address(self, broker: int) -> tuple[str, int]:
-        """Where it stands for a broker. Raises `ClusterError` for one that it does not know."""
+    def address(self, broker: int) -> Address:
+        """Return the proxy's address for a broker. Raises `ClusterError` for an unknown broker."""
         if broker not in self._addresses:
-            raise ClusterError(f"the wire proxy does not stand in front of broker {broker}")
+            raise ClusterError(f"the wire proxy has no port for broker {broker}")
         return self._addresses[broker]
-
-    def add(self, rule: Rule) -> int:
-        """Put a rule in force; its id."""
-        return int(self._ask({"do": "add", "rule": rule.to_json()})["id"])
-
-    def matches(self, rule: int) -> int:
-        """How many frames a rule has hit."""
-        return int(self._ask({"do": "matches", "id": rule})["matches"])
-
-    def remove(self, rule: int) -> int:
-        """Take a rule out of force, if it is not yet; how many frames it hit."""
-        return int(self._ask({"do": "remove", "id": rule})["matches"])
 
 
 class Switch(Control):
-    """A control connection to the switch of a cluster, and the cuts made over it."""
+    """A control connection to the switch of a run."""
 
-    role, socket_name = SWITCH_ROLE, SWITCH_SOCKET
-
-    def cut(self, cut: Cut) -> int:
-        """Put a cut in force; its id."""
-        return int(self._ask({"do": "cut", "cut": asdict(cut)})["id"])
-
-    def held(self, cut: int) -> int:
-        """How many pieces of data a cut has held back."""
-        return int(self._ask({"do": "held", "id": cut})["held"])
-
-    def mend(self, cut: int) -> None:
-        """Take a cut out of force, if it is not yet; what it held passes."""
-        self._ask({"do": "mend", "id": cut})
-
-    def seen(self) -> dict[tuple[int, str], list[str]]:
-        """The client ids that have come so far, by broker and listener; those of the cluster's clients are not read."""
-        found = self._ask({"do": "seen"})["seen"]
-        return {(one["broker"], one["listener"]): one["clients"] for one in found}
+    role = "switch"

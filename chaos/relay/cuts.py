@@ -1,18 +1,19 @@
-"""The links between brokers, and between them and their clients: who is at their ends, and which are cut. Pure.
+"""Cuts of the switch: the links between brokers, and between brokers and clients, that pass no data.
 
-A connection says who made it in the first request on it: each client inside a broker puts the broker's number in its
-client id. As seen with Kafka 4.3.1 and 3.9.2: `broker-2-fetcher-0` and `broker-2-txn-marker-sender` at other brokers'
-listener, `AddPartitionsManager-client-2`, `Persister-client-2` and others there too; `raft-client-2` in the quorum; and
-just `2` from a broker to the active controller (heartbeats, registration, changes of an ISR, requests of clients that
-it forwards, new producer ids).
+The first request on a connection identifies the broker that opened it, because every client inside a broker has the
+broker's number in its client id. Kafka 4.3.1 and 3.9.2 use `broker-2-fetcher-0` and `broker-2-txn-marker-sender` at
+the listener for other brokers, `AddPartitionsManager-client-2`, `Persister-client-2` and others there too,
+`raft-client-2` in the quorum, and `2` from a broker to the active controller (heartbeats, registration, ISR changes,
+forwarded requests, producer ids).
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Literal
 
+from chaos.relay.book import Active, Book
 from chaos.relay.rules import Side
 
 Direction = Literal["both", "in", "out"]
@@ -20,9 +21,9 @@ Direction = Literal["both", "in", "out"]
 
 @dataclass(frozen=True)
 class Cut:
-    """Packets that are dropped at a broker: between it and other brokers, its clients, or both.
+    """Dropped packets between a broker and other brokers, its clients, or both.
 
-    `direction` is as the broker sees it: `in` drops what comes to it, `out` what it sends.
+    `direction` is from the point of view of the broker: `in` drops what it receives, `out` what it sends.
     """
 
     broker: int
@@ -31,31 +32,28 @@ class Cut:
     direction: Direction = "both"
 
 
-Listener = Literal["clients", "peers", "quorum"]
-LISTENERS: tuple[Listener, ...] = ("clients", "peers", "quorum")
-
 CLIENTS: Final = "clients"
 UNNAMED: Final = "unnamed"
 Source = int | Literal["clients", "unnamed"]
-"""Who made a connection: a broker, a client of the cluster's, or somebody at a brokers' listener who does not say."""
+"""The side that opened a connection: a broker, a client of the cluster, or unknown at a listener for brokers."""
 
 _BROKER = re.compile(r"(?:broker-(\d+)-.+|[A-Za-z]+-client-(\d+)|(\d+))")
 
 
-def named(client: str) -> Source:
-    """The broker that a client id of the brokers' own clients names."""
+def identify(client: str) -> Source:
+    """Return the broker that a client id names at a listener for brokers, or `UNNAMED`."""
     match = _BROKER.fullmatch(client)
     return int(next(filter(None, match.groups()))) if match else UNNAMED
 
 
 def severs(cut: Cut, broker: int, source: Source, side: Side) -> bool:
-    """Whether a cut is in the way of what goes to (`request`) or comes from a broker on a connection made by `source`.
+    """Return whether a cut holds the requests to a broker, or its responses, on a connection that `source` opened.
 
-    Who does not say who it is, may be anybody that the cut parts from this broker: better one that is held wrongly than
-    one that passes wrongly.
+    An unnamed source may be any broker in the cut. Its connection is held, because one connection that is held by
+    mistake does less harm than one that passes a cut.
     """
     if source == UNNAMED:
-        return any(severs(cut, broker, one, side) for one in (cut.broker, *cut.others))
+        return any(severs(cut, broker, suspect, side) for suspect in (cut.broker, *cut.others))
     if source == CLIENTS:
         inwards = side == "request"
         return cut.clients and broker == cut.broker and cut.direction in ("both", "in" if inwards else "out")
@@ -66,32 +64,9 @@ def severs(cut: Cut, broker: int, source: Source, side: Side) -> bool:
     return sender == cut.broker and receiver in cut.others and cut.direction in ("both", "out")
 
 
-@dataclass
-class Active:
-    """A cut that is in force, and how many pieces of data it has held back."""
+class Cuts(Book[Cut]):
+    """The cuts in force."""
 
-    id: int
-    cut: Cut
-    held: int = 0
-
-
-@dataclass
-class Cuts:
-    """All cuts in force."""
-
-    active: dict[int, Active] = field(default_factory=dict)
-    _last_id: int = 0
-
-    def add(self, cut: Cut) -> Active:
-        """Put a cut in force."""
-        self._last_id += 1
-        self.active[self._last_id] = Active(self._last_id, cut)
-        return self.active[self._last_id]
-
-    def remove(self, cut_id: int) -> bool:
-        """Take it out of force; whether it was in force."""
-        return self.active.pop(cut_id, None) is not None
-
-    def severing(self, broker: int, source: Source, side: Side) -> list[Active]:
-        """Those that are in the way; empty where all may pass."""
-        return [one for one in self.active.values() if severs(one.cut, broker, source, side)]
+    def severing(self, broker: int, source: Source, side: Side) -> list[Active[Cut]]:
+        """Return the cuts that hold this direction of a connection; see `severs`."""
+        return [active for active in self.active.values() if severs(active.item, broker, source, side)]

@@ -1,40 +1,38 @@
-"""Rules: which frames are meant, and what becomes of them. Pure; see the package for what each act does."""
+"""Rules of the proxy: the frames that a rule matches, and what happens to them. See `chaos.relay` for each act."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 
 from kafka.protocol.api_key import ApiKey
 
-SOCKET, ADDRESSES = "proxy.sock", "proxy.json"
-"""In the run directory: where the proxy is controlled, and at which addresses it stands for which broker."""
-SWITCH_SOCKET, SWITCH_ADDRESSES = "switch.sock", "switch.json"
-"""The same of the switch between brokers."""
+from chaos.relay.book import Active, Book
 
 Act = Literal["drop", "delay", "cut", "slow"]
 Side = Literal["request", "response"]
 APIS: dict[str, int] = {key.name: int(key) for key in ApiKey}
-"""The names of Kafka's requests, as its protocol guide writes them, with their keys."""
+"""The API keys by the names in Kafka's protocol guide."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What is done to which frames. None and `*` mean any."""
+    """An act for the frames that match. None and `*` match every frame."""
 
     act: Act
     broker: int
     api: str | None = None
     client: str = "*"
-    """A shell pattern for the client id, such as `shop/*`."""
+    """Shell pattern for the client id, such as `shop/*`."""
     side: Side = "request"
     count: int | None = None
+    """Number of frames after which the rule matches no more."""
     delay_s: float = 0.0
     latency_s: float = 0.0
-    """Of a link, added to the round trip."""
+    """Latency of the link, added to a round trip."""
     bandwidth: float | None = None
-    """Of a link, bytes a second in each direction."""
+    """Bandwidth of the link in bytes per second, for each direction."""
 
     def __post_init__(self) -> None:
         if self.api is not None and self.api not in APIS:
@@ -42,57 +40,43 @@ class Rule:
         if min(self.delay_s, self.latency_s) < 0 or (self.bandwidth is not None and self.bandwidth <= 0):
             raise ValueError("a delay, latency or bandwidth is below zero")
 
-    def to_json(self) -> dict[str, Any]:
-        """As it goes over the control socket."""
-        return asdict(self)
-
 
 @dataclass
-class Active:
-    """A rule that is in force, and how many frames it hit."""
+class RuleBook(Book[Rule]):
+    """The rules in force, and the use of the links that they slow down."""
 
-    id: int
-    rule: Rule
-    matches: int = 0
+    _busy_until: dict[tuple[int, Side], float] = field(default_factory=dict)
+    """Time at which the last byte leaves a link with limited bandwidth, by rule and direction."""
 
-    @property
-    def used_up(self) -> bool:
-        """Whether it hit as many as it may."""
-        return self.rule.count is not None and self.matches >= self.rule.count
-
-
-@dataclass
-class RuleBook:
-    """All rules in force, in the order in which they were made."""
-
-    active: dict[int, Active] = field(default_factory=dict)
-    _last_id: int = 0
-
-    def add(self, rule: Rule) -> Active:
-        """Put a rule in force."""
-        self._last_id += 1
-        self.active[self._last_id] = Active(self._last_id, rule)
-        return self.active[self._last_id]
-
-    def remove(self, rule_id: int) -> Active | None:
-        """Take it out of force; None if it is not any more."""
-        return self.active.pop(rule_id, None)
-
-    def slowing(self, broker: int) -> list[Active]:
-        """The rules that make the link to a broker slow."""
-        if not self.active:
-            return []
-        return [one for one in self.active.values() if one.rule.act == "slow" and one.rule.broker == broker]
-
-    def hit(self, broker: int, side: Side, api: int, client: str) -> Active | None:
-        """The rule that decides about a frame, which counts it; None if it may pass."""
-        for one in self.active.values():
-            rule = one.rule
-            if rule.act == "slow" or rule.broker != broker or rule.side != side or one.used_up:
+    def hit(self, broker: int, side: Side, api: int, client: str) -> Active[Rule] | None:
+        """Return the rule that decides about a frame, and count the hit. None: the frame may pass."""
+        for active in self.active.values():
+            rule = active.item
+            if rule.act == "slow" or rule.broker != broker or rule.side != side:
+                continue
+            if rule.count is not None and active.hits >= rule.count:
                 continue
             if rule.api is not None and APIS[rule.api] != api:
                 continue
             if fnmatchcase(client, rule.client):
-                one.matches += 1
-                return one
+                active.hits += 1
+                return active
         return None
+
+    def transit(self, broker: int, side: Side, size: int, begin: float) -> tuple[float, int]:
+        """Send `size` bytes over the link to a broker at time `begin`, and count the hit of each `slow` rule.
+
+        Returns the time at which they leave the link, and the id of the last rule that slows it down (0: none).
+        """
+        slowed_by = 0
+        for active in self.active.values():
+            rule = active.item
+            if rule.act != "slow" or rule.broker != broker:
+                continue
+            active.hits += 1
+            slowed_by = active.id
+            if rule.bandwidth:
+                begin = max(begin, self._busy_until.get((active.id, side), 0.0)) + size / rule.bandwidth
+                self._busy_until[active.id, side] = begin
+            begin += rule.latency_s / 2
+        return begin, slowed_by

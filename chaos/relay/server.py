@@ -1,8 +1,8 @@
-"""The proxy's process: a port for each broker, and the control socket.
+"""The process of the relay: a port for each listener of each broker, and the control socket.
 
-    python -m chaos.relay.server RUN_DIR '{"1": ["127.0.0.1", 19092], ...}'
+    python -m chaos.relay.server RUN_DIR ROLE '{"1": {"clients": ["127.0.0.1", 19092]}, …}'
 
-It writes its own addresses to `proxy.json` when it is ready, in the same shape.
+When it is ready, it writes its own addresses: `switch.json` in the same form, `proxy.json` as `{"1": [HOST, PORT], …}`.
 """
 
 from __future__ import annotations
@@ -12,76 +12,104 @@ import json
 import os
 import socket
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import uvloop
 
 from chaos.processes.ports import HOST
-from chaos.relay.orders import obey_lines
-from chaos.relay.relay import Front, Relay
-from chaos.relay.rewrite import Addresses
-from chaos.relay.rules import ADDRESSES, SOCKET, Active, Rule, RuleBook
+from chaos.relay.book import Active
+from chaos.relay.pipe import Port
+from chaos.relay.policies import POLICIES
+from chaos.relay.roles import Address, Endpoints, Listener, Role, address_name, socket_name
 from chaos.run.directory import write_atomically
 
 
 class Server:
-    """All fronts and rules of one proxy."""
+    """The ports of a relay, with the rules or cuts that its control connections add."""
 
-    def __init__(self, brokers: dict[int, tuple[str, int]]) -> None:
-        self.book = RuleBook()
-        self._servers: list[asyncio.Server] = []  # one that nobody holds is closed by the garbage collector
-        self.addresses = Addresses({}, frozenset(host.encode() for host, _ in brokers.values()))
-        self._fronts = [Front(b, host, port, self.book, self.addresses) for b, (host, port) in brokers.items()]
+    def __init__(self, role: Role, brokers: Endpoints) -> None:
+        """Open a port for each listener. Connections wait until `listen`."""
+        self.ports = [Port(b, name, *at) for b, listeners in brokers.items() for name, at in listeners.items()]
+        self._sockets = [socket.create_server((HOST, 0), backlog=512) for _ in self.ports]
+        self.addresses: dict[int, dict[Listener, Address]] = {broker: {} for broker in brokers}
+        for port, listening in zip(self.ports, self._sockets, strict=True):
+            self.addresses[port.broker][port.listener] = (HOST, listening.getsockname()[1])
+        self._policy = POLICIES[role](brokers, self.addresses)
+        self._servers: list[asyncio.Server] = []  # keeps them from the garbage collector, which would close them
 
     async def listen(self) -> None:
-        """Open a port for each broker; `addresses` are complete when it returns."""
+        """Accept connections."""
         loop = asyncio.get_running_loop()
-        for front in self._fronts:
-            listening = socket.create_server((HOST, 0), backlog=512)
-            self.addresses.fronts[front.broker] = (HOST, listening.getsockname()[1])
-            server = await loop.create_server(lambda front=front: Relay(front).requests, sock=listening)  # type: ignore[misc]
+        for port, listening in zip(self.ports, self._sockets, strict=True):
+            server = await loop.create_server(lambda port=port: self._policy.open(port).requests, sock=listening)  # type: ignore[misc]
             self._servers.append(server)
 
     async def control(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one control connection; the rules that it made end with it."""
-        made: dict[int, Active] = {}
-        await obey_lines(reader, writer, lambda order: self._obey(order, made), lambda: self._remove(*made))
+        """Serve a control connection. What it added ends with it, however it ends."""
+        added: dict[int, Active[Any]] = {}
+        try:
+            while line := await reader.readline():
+                try:
+                    answer = self.obey(json.loads(line), added)
+                except (ValueError, TypeError, KeyError) as e:
+                    answer = {"error": f"{type(e).__name__}: {e}"}
+                writer.write(json.dumps(answer).encode() + b"\n")
+                await writer.drain()
+        finally:
+            self.remove(*added)
+            writer.close()
 
-    def _obey(self, order: dict[str, Any], made: dict[int, Active]) -> dict[str, Any]:
+    def obey(self, order: dict[str, Any], added: dict[int, Active[Any]]) -> dict[str, Any]:
+        """Carry out an order and return the answer. `added` holds what the control connection added so far.
+
+        Raises `ValueError`, `TypeError`, `KeyError` for an invalid order.
+        """
         if order["do"] == "add":
-            active = self.book.add(Rule(**order["rule"]))
-            made[active.id] = active
+            active = self._policy.book.add(self._policy.parse(order["item"]))
+            added[active.id] = active
+            self._apply(None)
             return {"id": active.id}
-        if order["do"] in ("matches", "remove"):
+        if order["do"] in ("hits", "remove"):
+            active = added[order["id"]]
             if order["do"] == "remove":
-                self._remove(order["id"])
-            return {"matches": made[order["id"]].matches}
+                self.remove(active.id)
+            return {"hits": active.hits}
+        if order["do"] == "status":
+            ports = [{"broker": p.broker, "listener": p.listener, "clients": sorted(p.clients)} for p in self.ports]
+            return {"active": [asdict(active.item) for active in self._policy.book.active.values()], "ports": ports}
         raise ValueError(f"unknown order {order['do']!r}")
 
-    def _remove(self, *rules: int) -> None:
-        for rule in rules:
-            if self.book.remove(rule) is None:
-                continue
-            for front in self._fronts:
-                for relay in list(front.relays):
-                    relay.let_go(rule)
+    def remove(self, *ids: int) -> None:
+        """Take rules or cuts out of force, if they are still in force."""
+        for number in ids:
+            if self._policy.book.remove(number):
+                self._apply(number)
+
+    def _apply(self, removed: int | None) -> None:
+        for port in self.ports:
+            for connection in list(port.connections):
+                connection.apply(removed)
 
 
-async def serve(run_dir: Path, brokers: dict[int, tuple[str, int]]) -> None:
-    """Serve for ever."""
-    os.chdir(run_dir)  # the path of a Unix socket has room for some 100 characters
-    server = Server(brokers)
+async def serve(run_dir: Path, role: Role, brokers: Endpoints) -> None:
+    """Serve until the process ends."""
+    os.chdir(run_dir)  # the path of a Unix socket is limited to some 100 characters
+    server = Server(role, brokers)
     await server.listen()
-    control = await asyncio.start_unix_server(server.control, SOCKET)
-    write_atomically(Path(ADDRESSES), json.dumps(server.addresses.fronts))
-    await control.serve_forever()  # and keeps it: a server that nobody holds is closed by the garbage collector
+    control = await asyncio.start_unix_server(server.control, socket_name(role))
+    own = {b: at["clients"] for b, at in server.addresses.items()} if role == "proxy" else server.addresses
+    write_atomically(Path(address_name(role)), json.dumps(own))
+    await control.serve_forever()
 
 
 def main(argv: list[str]) -> None:
-    """Run the proxy."""
-    given = json.loads(argv[2])
-    uvloop.run(serve(Path(argv[1]), {int(b): (host, port) for b, (host, port) in given.items()}))
+    """Run the relay."""
+    _, run_dir, role, brokers = argv
+    raw: dict[str, dict[Listener, list[Any]]] = json.loads(brokers)
+    endpoints = {int(b): {name: (at[0], at[1]) for name, at in of.items()} for b, of in raw.items()}
+    uvloop.run(serve(Path(run_dir), "proxy" if role == "proxy" else "switch", endpoints))
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
             clusters[name] = ProcessCluster.deploy(run, spec, ProcessId.current(), 900)
             stack.callback(clusters[name].destroy)
         plain = clusters["plain"]
-        control.start(runs["plain"], {b: plain.address(b) for b in plain.broker_ids}, ProcessId.current())
-        proxy = stack.enter_context(control.Proxy.attach(runs["plain"]))
+        control.start_proxy(runs["plain"], {b: plain.address(b) for b in plain.broker_ids}, ProcessId.current())
+        proxy = stack.enter_context(control.Proxy(runs["plain"]))
         ways = {"direct": plain.bootstrap, "proxy": proxy.bootstrap, "switch": clusters["switched"].bootstrap}
         relays = {m.role: psutil.Process(m.identity.pid) for m in find_marked() if m.run_dir.parent == Path(directory)}
         return _compare(ways, {way: relays[way] for way in ("proxy", "switch")}, Path(directory), records, rounds)

@@ -1,7 +1,7 @@
 """Cuts in the network of processes: brokers of one machine reach each other, and clients reach them, through a switch.
 
 All of them have one address, 127.0.0.1, and no packet can be dropped without root. So every listener of every broker is
-advertised at a port of the switch's (`chaos.relay.switch`), which passes on everything until a link is cut. It is there
+advertised at a port of the switch's (`chaos.relay`), which passes on everything until a link is cut. It is there
 only where the scenario cuts links: see `ClusterSpec.switch`.
 """
 
@@ -17,7 +17,8 @@ from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned
 from chaos.relay import control
 from chaos.relay.control import Switch
-from chaos.relay.cuts import LISTENERS, Cut, Listener
+from chaos.relay.cuts import Cut
+from chaos.relay.roles import LISTENERS, Endpoints, Listener
 from chaos.run.directory import Run
 
 _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": "CONTROLLER"}
@@ -40,19 +41,19 @@ class Switched(Deployed):
             if self._switch is None:
                 self._switch = Switch(self.run)
             if cut not in self._cuts:
-                self._cuts[cut] = self._switch.cut(cut)
+                self._cuts[cut] = self._switch.add(cut)
 
     def mend_network(self, cut: Cut) -> None:
         """Let it through again; nothing to do where the cut is not there any more."""
         with self._lock:
             if self._switch is not None and (known := self._cuts.pop(cut, None)) is not None:
-                self._switch.mend(known)
+                self._switch.remove(known)
 
     def dropped_packets(self, cut: Cut) -> int:
         """How many pieces of data, as they were read, this cut has held back so far."""
         with self._lock:
             known = self._cuts.get(cut)
-            return 0 if self._switch is None or known is None else self._switch.held(known)
+            return 0 if self._switch is None or known is None else self._switch.hits(known)
 
     def check(self) -> None:
         """Raise `ClusterError` if the switch has ended: nothing reaches the brokers any more."""
@@ -68,7 +69,7 @@ def start(run: Run, ports: Sequence[Sequence[int]], owner: ProcessId | None) -> 
 
     Those are, by broker from 1, for clients, for peers, and for the quorum. Raises `ClusterError`.
     """
-    asked: control.Places = {
+    asked: Endpoints = {
         broker: {name: (HOST, port) for name, port in zip(LISTENERS, own, strict=True)}
         for broker, own in enumerate(ports, start=1)
     }

@@ -25,7 +25,7 @@ class Proxy:
     """Keeps the rules that it is given; refuses them when it is told to."""
 
     def __init__(self, refuses=False):
-        self.rules, self.removed, self.hits, self.refuses = [], [], 0, refuses
+        self.rules, self.removed, self.matched, self.refuses = [], [], 0, refuses
 
     def add(self, rule):
         if self.refuses:
@@ -33,12 +33,12 @@ class Proxy:
         self.rules.append(rule)
         return len(self.rules)
 
-    def matches(self, rule):
-        return self.hits
+    def hits(self, rule):
+        return self.matched
 
     def remove(self, rule):
         self.removed.append(rule)
-        return self.hits
+        return self.matched
 
 
 def world(proxy):
@@ -68,7 +68,7 @@ def test_a_rule_that_hit_nothing_is_no_proof():
     late.inject(world(proxy))
     assert proxy.rules[0].delay_s == 0.25
     assert late.proof(world(proxy)) is None
-    proxy.hits = 4
+    proxy.matched = 4
     assert late.proof(world(proxy)) == "4 requests at broker 2 were delayed so far"
 
 

@@ -50,7 +50,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
             future.result(30)
         del admin  # its connections would look like ways around the proxy
         wait_until(lambda: not own_connections(deployed), 30, "a connection of the test's own stays open")
-        control.start(run, {b: deployed.address(b) for b in deployed.broker_ids}, ProcessId.current())
+        control.start_proxy(run, {b: deployed.address(b) for b in deployed.broker_ids}, ProcessId.current())
         yield deployed
     finally:
         end_run(run.path)
@@ -58,7 +58,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 @pytest.fixture
 def proxy(cluster: ProcessCluster) -> Iterator[Proxy]:
-    with Proxy.attach(cluster.run) as proxy:
+    with Proxy(cluster.run) as proxy:
         yield proxy
 
 
@@ -173,7 +173,7 @@ def test_a_cut_answer_takes_its_connection_with_it_and_the_next_is_sound(cluster
     with pytest.raises(ConnectionResetError):
         link.ask(ASK, 10)
     link.ask(ASK, 10)
-    assert proxy.matches(rule) == 1
+    assert proxy.hits(rule) == 1
 
 
 def leader(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
@@ -189,21 +189,21 @@ def test_a_delayed_frame_comes_late_and_everything_behind_it_too(proxy, link, si
     rule = proxy.add(Rule("delay", 1, "Metadata", side=side, count=1, delay_s=0.6))
     assert took_s(link) > 0.55
     assert took_s(link) < 0.3
-    assert proxy.matches(rule) == 1
+    assert proxy.hits(rule) == 1
 
 
 def test_what_a_rule_holds_passes_when_it_is_removed(proxy, link):
     rule = proxy.add(Rule("delay", 1, "Metadata", delay_s=600))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(link.ask, ASK, 20)
-        wait_until(lambda: proxy.matches(rule) == 1, 5, "the request did not reach the proxy")
+        wait_until(lambda: proxy.hits(rule) == 1, 5, "the request did not reach the proxy")
         assert not asked.done()
         proxy.remove(rule)
         asked.result(5)
 
 
 def test_rules_end_with_the_connection_that_made_them(cluster, link):
-    with Proxy.attach(cluster.run) as other:
+    with Proxy(cluster.run) as other:
         other.add(Rule("drop", 1))
         with pytest.raises(TimeoutError):
             link.ask(ASK, 0.5)
@@ -221,7 +221,7 @@ def answers(link: Link) -> bool:
 def test_a_rule_for_one_client_leaves_others_alone(proxy, link):
     rule = proxy.add(Rule("drop", 1, client="shop/*"))
     assert took_s(link) < 1
-    assert proxy.matches(rule) == 0
+    assert proxy.hits(rule) == 0
 
 
 def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link):
@@ -276,7 +276,7 @@ def test_a_broker_that_dies_takes_its_connections_with_it_and_is_reached_again_w
 
 
 def test_a_proxy_that_ends_in_the_middle_is_told(cluster):
-    with Proxy.attach(cluster.run) as proxy:
+    with Proxy(cluster.run) as proxy:
         proxy.check()
         (process,) = [m for m in find_marked() if m.run_dir == cluster.run.path and m.role == "proxy"]
         process.identity.signal(signal.SIGKILL)
@@ -286,4 +286,4 @@ def test_a_proxy_that_ends_in_the_middle_is_told(cluster):
         with pytest.raises(ClusterError, match="wire proxy ended"):
             proxy.add(Rule("drop", 1))
     with pytest.raises(ClusterError, match="is gone"):
-        Proxy.attach(cluster.run)
+        Proxy(cluster.run)

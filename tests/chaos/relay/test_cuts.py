@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from chaos.relay.cuts import CLIENTS, UNNAMED, Cut, Cuts, named, severs
-from chaos.relay.switch import Switch
+from chaos.relay.cuts import CLIENTS, UNNAMED, Cut, Cuts, identify, severs
+from chaos.relay.server import Server
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from chaos.relay.switch import Switch
     ],
 )
 def test_the_client_ids_of_brokers_name_them_and_nothing_else_does(client, source):
-    assert named(client) == source
+    assert identify(client) == source
 
 
 WAYS = {
@@ -97,7 +97,7 @@ class Echo:
 async def behind_a_switch(echo):
     server = await asyncio.start_server(echo.serve, "127.0.0.1", 0)
     at = server.sockets[0].getsockname()
-    switch = Switch({b: {"clients": at, "peers": at, "quorum": at} for b in (1, 2, 3)})
+    switch = Server("switch", {b: {"clients": at, "peers": at, "quorum": at} for b in (1, 2, 3)})
     await switch.listen()
     return switch
 
@@ -106,7 +106,7 @@ class Peer:
     """A broker's connection to another one's listener."""
 
     def __init__(self, switch, client, to, listener="peers"):
-        self.at, self.hello = switch.places[to][listener], request(client)
+        self.at, self.hello = switch.addresses[to][listener], request(client)
 
     async def __aenter__(self):
         self.reader, self.writer = await asyncio.open_connection(*self.at)
@@ -130,12 +130,12 @@ class Peer:
 
 
 def order(switch, made, **what):
-    return switch._obey(json.loads(json.dumps(what)), made)
+    return switch.obey(json.loads(json.dumps(what)), made)
 
 
 def cut(switch, made, broker, others=(), clients=False, direction="both"):
     spec = {"broker": broker, "others": others, "clients": clients, "direction": direction}
-    return order(switch, made, do="cut", cut=spec)["id"]
+    return order(switch, made, do="add", item=spec)["id"]
 
 
 def test_a_pair_is_parted_while_all_else_passes_and_what_was_held_arrives_in_order():
@@ -158,8 +158,8 @@ def test_a_pair_is_parted_while_all_else_passes_and_what_was_held_arrives_in_ord
             parted.say(b"one")
             parted.say(b"two")
             assert await parted.silent()
-            assert order(switch, made, do="held", id=number)["held"] >= 1
-            order(switch, made, do="mend", id=number)
+            assert order(switch, made, do="hits", id=number)["hits"] >= 1
+            order(switch, made, do="remove", id=number)
             assert await parted.hears(b"onetwo")
 
     asyncio.run(play())
@@ -177,7 +177,7 @@ def test_one_way_lets_a_request_arrive_or_not_and_its_answer_never(direction, ar
 
         server = await asyncio.start_server(broker, "127.0.0.1", 0)
         at = server.sockets[0].getsockname()
-        switch = Switch({b: {"clients": at, "peers": at, "quorum": at} for b in (1, 2)})
+        switch = Server("switch", {b: {"clients": at, "peers": at, "quorum": at} for b in (1, 2)})
         await switch.listen()
         async with Peer(switch, "broker-2-fetcher-0", 1) as peer:
             peer.say()
@@ -186,7 +186,7 @@ def test_one_way_lets_a_request_arrive_or_not_and_its_answer_never(direction, ar
             peer.say(b"more")
             assert await peer.silent()
             assert (heard[-1] == b"more") is arrives
-            switch._mend(*made)
+            switch.remove(*made)
             assert await peer.hears(b"more")
 
     asyncio.run(play())
@@ -203,7 +203,7 @@ def test_a_new_connection_needs_both_directions(direction):
             other.say()
             assert await other.hears()
             assert await parted.silent() and echo.opened == 1
-            switch._mend(*made)
+            switch.remove(*made)
             assert await parted.hears()
 
     asyncio.run(play())
@@ -249,11 +249,11 @@ def test_one_that_gave_up_while_it_was_held_is_forgotten():
         async with Peer(switch, "raft-client-2", 1) as peer:
             peer.say()
             assert await peer.silent()
-        port = next(p for p in switch._ports if (p.broker, p.listener) == (1, "peers"))
+        port = next(p for p in switch.ports if (p.broker, p.listener) == (1, "peers"))
         async with asyncio.timeout(5):
-            while port.through:
+            while port.connections:
                 await asyncio.sleep(0.01)
-        switch._mend(*made)
+        switch.remove(*made)
         assert echo.opened == 0
 
     asyncio.run(play())
@@ -265,8 +265,8 @@ def test_cuts_end_with_whoever_made_them():
         switch = await behind_a_switch(Echo())
         cut(switch, made, 1, (2,))
         cut(switch, made, 1, clients=True)
-        switch._mend(*made)
-        assert order(switch, made, do="seen")["cuts"] == []
+        switch.remove(*made)
+        assert order(switch, made, do="status")["active"] == []
         with pytest.raises(ValueError, match="unknown order"):
             order(switch, made, do="undo")
 

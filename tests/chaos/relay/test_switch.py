@@ -18,7 +18,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run, find_marked
 from chaos.relay.control import Switch
-from chaos.relay.cuts import UNNAMED, Cut, named
+from chaos.relay.cuts import UNNAMED, Cut, identify
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
@@ -59,12 +59,12 @@ def test_whatever_brokers_say_to_each_other_goes_through_it_and_names_who_says_i
             sending.produce("orders", b"x", partition=number % 3)
         sending.commit_transaction(30)
     with Switch(cluster.run) as switch:
-        seen = switch.seen()
-    of_brokers = {client for (_, listener), clients in seen.items() if listener != "clients" for client in clients}
-    assert {client for client in of_brokers if named(client) == UNNAMED} == set()
-    kinds = {client.replace(str(named(client)), "N", 1) for client in of_brokers}
+        ports = switch.status()["ports"]
+    of_brokers = {client for port in ports if port["listener"] != "clients" for client in port["clients"]}
+    assert {client for client in of_brokers if identify(client) == UNNAMED} == set()
+    kinds = {client.replace(str(identify(client)), "N", 1) for client in of_brokers}
     assert {"N", "raft-client-N", "broker-N-fetcher-0", "broker-N-txn-marker-sender"} <= kinds, kinds
-    assert {named(client) for client in of_brokers} == {1, 2, 3}
+    assert {identify(client) for client in of_brokers} == {1, 2, 3}
     assert direct(cluster) == set()
 
 
@@ -87,9 +87,9 @@ def test_a_cut_ends_with_whoever_made_it(cluster):
     mine.cut_network(cut)
     wait_until(lambda: mine.dropped_packets(cut) > 0, 20, "nothing was held")
     with Switch(cluster.run) as switch:
-        assert len(switch._ask({"do": "seen"})["cuts"]) == 1
+        assert len(switch.status()["active"]) == 1
         mine._switch.close()  # as when its process is killed
-        wait_until(lambda: not switch._ask({"do": "seen"})["cuts"], 5, "the cut is still there")
+        wait_until(lambda: not switch.status()["active"], 5, "the cut is still there")
     well(cluster)
 
 

@@ -1,0 +1,206 @@
+"""Connections through the relay: two pipes, one for each direction, with a queue for the data that may not pass yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import cast
+
+from chaos.relay.roles import Listener
+from chaos.relay.rules import Side
+
+QUEUE_BYTES = 2**20
+"""Bytes that a pipe queues, or that its receiver has not taken yet, before the pipe stops reading."""
+
+
+@dataclass
+class Port:
+    """A port of the relay, and the listener of the broker behind it."""
+
+    broker: int
+    listener: Listener
+    host: str
+    port: int
+    connections: set[Connection] = field(default_factory=set)
+    clients: set[str] = field(default_factory=set)
+    """Client ids of brokers that connected."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """Queued data, which passes at `release` (event loop time) or when the rule with the id `rule` is removed."""
+
+    release: float
+    data: bytes | memoryview
+    rule: int
+
+
+class Pipe(asyncio.Protocol):
+    """One direction of a connection. It reads from `source` and writes to the source of the opposite pipe."""
+
+    opposite: Pipe
+
+    def __init__(self, connection: Connection, side: Side) -> None:
+        self.side: Side = side
+        self.source: asyncio.Transport | None = None
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._ended = False
+        self._blocked = False
+        self._queue: deque[_Held] = deque()
+        self._queued_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._paused_by: set[str] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the source."""
+        self.source = cast(asyncio.Transport, transport)
+        self.source.set_write_buffer_limits(QUEUE_BYTES)
+        if self._paused_by:
+            self.source.pause_reading()
+        self._connection.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Let the policy decide about the data."""
+        self._connection.received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Close the connection, but after everything that this pipe still holds for the broker or the client."""
+        self._ended = True
+        if not self._connection.connecting or not (self._blocked or self._queue):
+            self._connection.close()
+
+    def send(self, data: bytes | memoryview, release: float = 0.0, rule: int = 0) -> None:
+        """Write data to the receiver: at `release` (event loop time), and behind everything that is queued."""
+        receiver = self.opposite.source
+        if receiver and not self._queue and not self._blocked and (not release or release <= self._loop.time()):
+            receiver.write(data)
+            return
+        self._queue.append(_Held(release, data, rule))
+        self._queued_bytes += len(data)
+        if self._queued_bytes > QUEUE_BYTES:
+            self._pause_reading("queue")
+        self.drain()
+
+    def block(self) -> None:
+        """Queue everything until `unblock`."""
+        self._blocked = True
+
+    def unblock(self) -> None:
+        """Write what is queued, and everything from now on."""
+        self._blocked = False
+        self.drain()
+
+    def release(self, rule: int) -> None:
+        """Write what a rule holds."""
+        for held in self._queue:
+            if held.rule == rule:
+                held.release = 0.0
+        self.drain()
+
+    def drain(self) -> None:
+        """Write the queued data that may pass now. Close the connection behind the last data of an ended source."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        receiver, now = self.opposite.source, self._loop.time()
+        if self._blocked or receiver is None:
+            return
+        while self._queue and self._queue[0].release <= now:
+            held = self._queue.popleft()
+            self._queued_bytes -= len(held.data)
+            if not receiver.is_closing():
+                receiver.write(held.data)
+        if self._queued_bytes <= QUEUE_BYTES:
+            self._resume_reading("queue")
+        if self._queue:
+            self._timer = self._loop.call_at(self._queue[0].release, self.drain)
+        elif self._ended:
+            self._connection.close()
+
+    def queued(self) -> list[bytes | memoryview]:
+        """Return the queued pieces of data."""
+        return [held.data for held in self._queue]
+
+    def discard(self) -> None:
+        """Empty the queue: there is no receiver any more."""
+        self._queue.clear()
+        self._queued_bytes = 0
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def pause_writing(self) -> None:
+        """Stop reading what is written to this source, which takes it too slowly."""
+        self.opposite._pause_reading("receiver")
+
+    def resume_writing(self) -> None:
+        """Read again what is written to this source."""
+        self.opposite._resume_reading("receiver")
+
+    def _pause_reading(self, reason: str) -> None:
+        if not self._paused_by and self.source is not None and not self._ended:
+            self.source.pause_reading()
+        self._paused_by.add(reason)
+
+    def _resume_reading(self, reason: str) -> None:
+        if reason not in self._paused_by:
+            return
+        self._paused_by.discard(reason)
+        if not self._paused_by and self.source is not None and not self._ended and not self.source.is_closing():
+            self.source.resume_reading()
+
+
+class Connection:
+    """An accepted connection, and the connection to the broker. Subclasses are the policies."""
+
+    def __init__(self, port: Port) -> None:
+        self.port = port
+        self.requests, self.responses = Pipe(self, "request"), Pipe(self, "response")
+        self.requests.opposite, self.responses.opposite = self.responses, self.requests
+        self.connecting: asyncio.Task[None] | None = None
+        """The task that connects to the broker, from its start on."""
+        self._closed = False
+
+    def accepted(self) -> None:
+        """Decide whether to `connect` to the broker now."""
+        raise NotImplementedError
+
+    def received(self, pipe: Pipe, data: bytes) -> None:
+        """Decide about data from one side."""
+        raise NotImplementedError
+
+    def apply(self, removed: int | None) -> None:
+        """Apply a change of the rules or cuts in force. `removed` is the id of the one that ended, if any."""
+        raise NotImplementedError
+
+    def connected(self, pipe: Pipe) -> None:
+        """Continue when a side is connected; the client's is the first."""
+        if pipe is self.requests:
+            self.port.connections.add(self)
+            self.accepted()
+        elif self._closed:
+            cast(asyncio.Transport, pipe.source).abort()
+        else:
+            self.responses.drain()
+            self.requests.drain()
+
+    def connect(self) -> None:
+        """Connect to the broker."""
+        self.connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: self.responses, self.port.host, self.port.port)
+        except OSError:
+            self.close(reset=True)  # the client is connected already: a reset is nearest to a refused connection
+
+    def close(self, reset: bool = False) -> None:
+        """Close both sides behind what is written already, or reset them."""
+        self._closed = True
+        self.port.connections.discard(self)
+        for pipe in (self.requests, self.responses):
+            pipe.discard()
+            if pipe.source is not None:
+                pipe.source.abort() if reset else pipe.source.close()
