@@ -68,7 +68,7 @@ def expected(scenario: Scenario) -> str:
     """The anomalies that have to appear, in the contract's own words; `none` where none has to."""
     counts = scenario.expect.counts()
     demanded = [
-        f"{anomaly_name(kind, split)} {bound.words()}" for (kind, split), bound in counts.items() if bound.min > 0
+        f"{anomaly_name(kind, split)} {bound.describe()}" for (kind, split), bound in counts.items() if bound.min > 0
     ]
     return ", ".join(demanded) or NOTHING
 

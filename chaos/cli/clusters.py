@@ -21,7 +21,7 @@ from chaos.errors import UsageError
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import Marked, find_marked
 from chaos.run.directory import Run, new_run_id
-from chaos.scenario.model import DEFAULT_KAFKA
+from chaos.scenario.setup import DEFAULT_KAFKA
 from chaos.units import parse_duration
 
 

@@ -67,7 +67,7 @@ def show(
     sys.stdout.write(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
     sys.stdout.write("# timeline:\n")
     for step in timeline.steps(loaded):
-        sys.stdout.write(f"#   {step.words()}\n")
+        sys.stdout.write(f"#   {step.describe()}\n")
 
 
 def schema() -> None:

@@ -22,7 +22,7 @@ from chaos.clients.protocol import (
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.consumers import Assign, Subscribe, Workers
-from chaos.scenario.producers import OwnPartitioner, Processor, Producer, Transactions
+from chaos.scenario.producers import ApplicationPartitioner, Processor, Producer, Transactions
 from chaos.scenario.resolve import Resolved
 
 ClientSpec = ProducerSpec | ProcessorSpec | GroupConsumerSpec | AssignConsumerSpec
@@ -93,7 +93,7 @@ class SpecBuilder:
         return AssignConsumerSpec.model_validate({**common, "start": "timestamp", "timestamp_ms": timestamp_ms})
 
     def _producer(self, entry: Producer, client: str, incarnation: int) -> ProducerSpec:
-        own = entry.partitioner if entry.partitioner in get_args(OwnPartitioner) else None
+        own = entry.partitioner if entry.partitioner in get_args(ApplicationPartitioner) else None
         settings: Config = {} if own or entry.partitioner is None else {"partitioner": entry.partitioner}
         if entry.partitioner == "sticky":  # librdkafka's for records without a key, whatever the hash
             settings = {"partitioner": "consistent_random"}

@@ -34,17 +34,31 @@ DRIVERS: dict[str, Callable[[], type[Cluster]]] = {"process": _process, "docker"
 def driver(name: str) -> type[Cluster]:
     """The class of a driver. Raises `UsageError` for an unknown name."""
     if name not in DRIVERS:
-        raise UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
+        raise _unknown(name)
     return DRIVERS[name]()
 
 
-def capabilities(driver_name: str, verbs: Collection[str] | None = None) -> frozenset[str]:
-    """What a driver can do to a broker, by the names in `CAPABILITIES`; starts nothing.
+def _unknown(name: str) -> UsageError:
+    return UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
 
-    `verbs` are those that commands are given for, where the driver goes by commands.
+
+_OF_PROCESSES = frozenset({"wipe", "cut_log", "limit_disk"})
+DRIVER_CAPABILITIES: dict[str, frozenset[str]] = {
+    "process": frozenset({"kill", "stop", "start", "pause", "isolate"}) | _OF_PROCESSES,
+    "docker": frozenset(CAPABILITIES) - _OF_PROCESSES,
+    "attached": frozenset(CAPABILITY_NEEDS),
+}
+"""The names in `CAPABILITIES` of the protocols that each driver class implements. A table: no driver is imported."""
+
+
+def capabilities(driver_name: str, verbs: Collection[str] | None = None) -> frozenset[str]:
+    """Return the capabilities of a driver. Raises `UsageError` if the name is unknown.
+
+    For the attached driver, `verbs` are the verbs that the scenario gives commands for.
     """
-    cls: type = driver(driver_name)
-    able_to = frozenset(name for name, protocol in CAPABILITIES.items() if issubclass(cls, protocol))
+    names = DRIVER_CAPABILITIES.get(driver_name)
+    if names is None:
+        raise _unknown(driver_name)
     if verbs is None:
-        return able_to
-    return frozenset(name for name in able_to if CAPABILITY_NEEDS[name] <= set(verbs))
+        return names
+    return frozenset(name for name in names if CAPABILITY_NEEDS[name] <= set(verbs))

@@ -16,7 +16,9 @@ from functools import partial
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
 from chaos.errors import ClientError, ClusterError, WaitTimeout
-from chaos.faults import FAULTS, FaultRun, World
+from chaos.faults import FAULTS
+from chaos.faults.runner import FaultRun
+from chaos.faults.world import World
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends
@@ -28,7 +30,7 @@ from chaos.run.directory import Run
 from chaos.run.events import EventLog
 from chaos.scenario.consumers import Consumer, reads_committed
 from chaos.scenario.resolve import Resolved
-from chaos.scenario.timeline import Progress, Step, hopeless, is_due, steps
+from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.wait import wait_until
 
 TICK_S = 0.02
@@ -96,7 +98,7 @@ class Drive:
                 return World(self._scenario, self._cluster, fleet, observer, asking, rng, access, self._proxy)
 
             faults = {
-                f.name: FaultRun(FAULTS[f.kind](f), f, f.kind, world(), writer, self._events, self._limits.proof)
+                f.name: FaultRun(FAULTS[f.kind](f), world(), writer, self._events, self._limits.proof)
                 for f in self._scenario.faults
             }
             for fault in faults.values():
@@ -147,9 +149,9 @@ class Drive:
             for step in [s for s in waiting if is_due(s, progress)]:
                 waiting.remove(step)
                 _fire(step, faults)
-            for step in hopeless(waiting, {phase for fault in faults.values() for phase in fault.lost}):
+            for step in unreachable(waiting, {phase for fault in faults.values() for phase in fault.lost}):
                 waiting.remove(step)
-                self._events.emit("problem", words=f"{step.words()}: left out, for that never came")
+                self._events.emit("problem", words=f"{step.describe()}: left out, for that never came")
             self._report(progress)
             if not waiting and not any(f.busy for f in faults.values()):
                 fleet.end_outlasting()
@@ -210,7 +212,7 @@ class Drive:
         self._last_report = (now, all_acked, all_delivered)
 
     def _give_up(self, waiting: list[Step], fleet: Fleet) -> None:
-        missing = [s.words() for s in waiting]
+        missing = [s.describe() for s in waiting]
         if not fleet.producers_done():
             missing.append(f"the producers ({fleet.total_acked():,} records acknowledged)")
         words = f"after {self._limits.drive:g} s (limits.drive) still waiting for: {'; '.join(missing) or 'a heal'}"

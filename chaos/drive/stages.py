@@ -31,8 +31,9 @@ from chaos.relay import control as proxy
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.load import all_overrides, find, load
-from chaos.scenario.model import Scenario, Topic
+from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
+from chaos.scenario.setup import Topic
 from chaos.scenario.shipped import SHIPPED
 from chaos.wait import wait_until
 

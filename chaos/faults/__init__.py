@@ -1,80 +1,29 @@
-"""Faults: what Aftershock breaks, how it heals it, and how it knows that it took effect.
+"""Faults: how Aftershock injects, proves and heals each kind of failure.
 
-A fault has three parts, and needs a driver that can do what its model in `chaos.scenario.faults` lists as `needs`:
+A fault needs a driver with the capabilities that its specification in `chaos.scenario.faults` lists as `needs`. It has
+three operations:
 
-- `inject` does the damage, at a target that is resolved at that moment, and says in words what it hit;
-- `proof` looks, from outside the injector, for the change that shows the damage took effect (another leader, a member
-  that left, a request that is not answered) and gives it as a sentence, or None while there is none;
-- `heal` undoes it. It may be called at any time, more than once, also for an injection that failed half-way.
+- `inject` resolves the target, does the damage and describes it;
+- `proof` looks from outside the injector for a change that only the damage explains (another leader, a member that
+  left, a request without an answer) and describes it, or returns None;
+- `heal` undoes the damage. Call it at any time and any number of times, also after an injection that failed half-way.
 
-A fault without proof makes a run inconclusive: a test that passes although its fault never happened proves nothing.
+A run is inconclusive if a fault has no proof: a test that passes although its fault never happened proves nothing.
+
+To add a fault to a family, write its specification in `chaos/scenario/faults/<family>.py` (class, and entry in the
+union) and the fault in `chaos/faults/<family>.py` (class, and entry in `FAULTS`).
 """
 
 from __future__ import annotations
 
-from chaos.faults.broker import BrokerKill, BrokerPause, BrokerStop, ControllerKill, CoordinatorKill
-from chaos.faults.consumer import (
-    ConsumerChurn,
-    ConsumerCrash,
-    ConsumerJoin,
-    ConsumerLeave,
-    ConsumerPause,
-    ConsumerSlow,
-)
-from chaos.faults.consumer_seek import ConsumerSeek
-from chaos.faults.disk import BrokerWipe, DiskLimit, LogTruncate
-from chaos.faults.fault import Fault
-from chaos.faults.groups import DeleteGroup, DeleteOffsets, ResetOffsets
-from chaos.faults.leaders import ElectPreferred, ElectUnclean, Reassign
-from chaos.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
-from chaos.faults.producer import ProducerCrash, ProducerFence
-from chaos.faults.resources import BrokerOom, BrokerThrottle, DiskFill
-from chaos.faults.restart import RollingRestart
-from chaos.faults.runner import FaultRun
-from chaos.faults.topics import AddPartitions, CreateTopic, DeleteRecords, DeleteTopic, TopicConfig
-from chaos.faults.wire import WireCut, WireDelay, WireDrop, WireSlow
-from chaos.faults.world import World
+from typing import Any
 
-FAULTS: dict[str, type[Fault]] = {
-    "broker.kill": BrokerKill,
-    "broker.pause": BrokerPause,
-    "coordinator.kill": CoordinatorKill,
-    "controller.kill": ControllerKill,
-    "broker.stop": BrokerStop,
-    "cluster.rolling_restart": RollingRestart,
-    "broker.wipe": BrokerWipe,
-    "log.truncate": LogTruncate,
-    "disk.limit": DiskLimit,
-    "broker.isolate": BrokerIsolate,
-    "broker.disconnect": BrokerDisconnect,
-    "link.cut": LinkCut,
-    "broker.throttle": BrokerThrottle,
-    "broker.oom": BrokerOom,
-    "disk.fill": DiskFill,
-    "consumer.slow": ConsumerSlow,
-    "consumer.crash": ConsumerCrash,
-    "consumer.seek": ConsumerSeek,
-    "consumer.pause": ConsumerPause,
-    "consumer.leave": ConsumerLeave,
-    "consumer.join": ConsumerJoin,
-    "consumer.churn": ConsumerChurn,
-    "topic.add_partitions": AddPartitions,
-    "topic.create": CreateTopic,
-    "topic.delete": DeleteTopic,
-    "topic.delete_records": DeleteRecords,
-    "topic.config": TopicConfig,
-    "group.delete_offsets": DeleteOffsets,
-    "group.reset_offsets": ResetOffsets,
-    "group.delete": DeleteGroup,
-    "election.preferred": ElectPreferred,
-    "election.unclean": ElectUnclean,
-    "partition.reassign": Reassign,
-    "wire.drop": WireDrop,
-    "wire.delay": WireDelay,
-    "wire.cut": WireCut,
-    "wire.slow": WireSlow,
-    "producer.crash": ProducerCrash,
-    "producer.fence": ProducerFence,
+from chaos.faults import broker, consumer, disk, groups, leaders, network, producer, resources, topics, wire
+from chaos.faults.base import Fault
+
+FAULTS: dict[str, type[Fault[Any]]] = {
+    spec.kind_name(): fault
+    for family in (broker, disk, network, resources, consumer, topics, groups, leaders, wire, producer)
+    for spec, fault in family.FAULTS.items()
 }
-
-__all__ = ["FAULTS", "Fault", "FaultRun", "World"]
+"""Every fault by the `kind` of its specification."""

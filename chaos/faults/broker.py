@@ -1,64 +1,66 @@
-"""Faults of brokers: death, an orderly end, and silence."""
+"""Faults of broker processes: kill, controlled stop, pause and restart."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from functools import partial
 
-from chaos.cluster.api import Kill, Pause, Start, Stop, able
+from chaos.cluster.api import Kill, Pause, Start, able
 from chaos.errors import AftershockError, FaultError, WaitTimeout
 from chaos.faults import probe, targets
+from chaos.faults.base import Family, Fault
+from chaos.faults.brokers import abbreviate, led_by, start_down, stop_controlled
 from chaos.faults.world import World
 from chaos.kafka.client import NO_LEADER
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults.broker import BrokerPause as BrokerPauseSpec
-from chaos.scenario.faults.broker import Cycle
+from chaos.scenario.faults import broker as specs
+from chaos.scenario.faults.base import FaultSpec
 from chaos.wait import wait_until
 
-HANDED_OVER_S = 2.0
-"""How soon after its exit the metadata shows what a stopped broker had handed over: far less than a session lasts."""
-WAITED_SHARE, WAITED_AT_LEAST_S = 0.3, 0.1
-"""How long a request to a broker that pauses in turns must have waited: a part of the pause, and no mere hiccup."""
+MIN_WAIT_SHARE, MIN_WAIT_S = 0.3, 0.1
+"""Minimum wait of a request to a broker with alternate pauses: a share of the pause, and in seconds."""
+IN_SYNC_TIMEOUT_S = 60.0
 
 
-@dataclass
-class BrokerKill:
+class BrokerKill(Fault[FaultSpec]):
     """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
 
-    Brokers that led nothing, or that are several, prove their death by vanishing from the metadata.
+    If the target led no partition, the proof is that it is no longer in the metadata.
     """
 
-    spec: FaultSpec
-    resolved: str = ""
-    brokers: list[int] = field(default_factory=list)
-    _led: dict[TopicPartition, int] = field(default_factory=dict)
+    def __init__(self, spec: FaultSpec) -> None:
+        super().__init__(spec)
+        self.brokers: list[int] = []
+        self._led: dict[TopicPartition, int] = {}
 
     @property
     def broker(self) -> int:
-        """The broker that was hit, or the first of them; 0 before the injection."""
-        return self.brokers[0] if self.brokers else 0
+        """The id of the first target."""
+        return self.brokers[0]
 
     def inject(self, world: World) -> str:
-        """Kill the target; what it led, with the epochs then, is kept for the proof."""
+        """Kill the targets. Keep the partitions that they led, with their epochs, for the proof."""
         self.brokers = targets.brokers(self.spec.target, world)
-        self.resolved = ", ".join(f"broker {b}" for b in self.brokers)
-        self._led = {name: epoch for b in self.brokers for name, epoch in led_by(b, world).items()}
+        self.resolved = targets.broker_names(self.brokers)
+        self._led = {name: epoch for broker in self.brokers for name, epoch in led_by(broker, world).items()}
+        self.begun = True
         self.take_down(world)
-        return f"killed {self.resolved}, the leader of {_some(list(self._led)) or 'no partition'}"
+        return f"killed {self.resolved}, {self.describe_role()}"
 
     def take_down(self, world: World) -> None:
-        """How it dies."""
+        """Kill the target brokers."""
         for broker in self.brokers:
             able(world.cluster, Kill).kill_broker(broker)
 
-    def proof(self, world: World) -> str | None:
-        """Wait for the target's own partition where it names one, else for any that the broker led."""
-        if not self.brokers:
-            return None
+    def describe_role(self) -> str:
+        """Return the role that the target had."""
+        return f"the leader of {abbreviate(list(self._led)) or 'no partition'}"
+
+    def effect(self, world: World) -> str | None:
+        """Look at the partition that the target names, or else at all that the brokers led."""
         named = self.spec.target.leader_of
         for partition in [TopicPartition.parse(named)] if named else list(self._led):
             before, now = self._led.get(partition), world.observer.partition(partition)
@@ -68,45 +70,42 @@ class BrokerKill:
             return f"{partition} went from leader {self.broker} to {now.leader}, {epochs}"
         metadata = world.observer.metadata
         if not self._led and metadata and not set(self.brokers) & set(metadata.brokers):
-            return f"{self.resolved} {'is' if len(self.brokers) == 1 else 'are'} gone from the metadata"
+            return f"{self.resolved} {self._verb()} gone from the metadata"
         return None
 
-    def heal(self, world: World) -> str:
-        """Start the brokers again on their old disks; all at once, for alone they may be no quorum."""
-        if not self.brokers:
-            return "nothing to heal"
-        if down := [b for b in self.brokers if not world.cluster.broker_alive(b)]:
-            able(world.cluster, Start).start_brokers(down)
-        return f"{self.resolved} {'is' if len(self.brokers) == 1 else 'are'} back"
+    def undo(self, world: World) -> str:
+        """Start the brokers on their old disks."""
+        start_down(self.brokers, world)
+        return f"{self.resolved} {self._verb()} back"
+
+    def _verb(self) -> str:
+        return "is" if len(self.brokers) == 1 else "are"
 
 
-@dataclass
 class BrokerStop(BrokerKill):
-    """SIGTERM: controlled shutdown. Proof: what it led had other leaders when it was gone, with no session run out."""
+    """Controlled shutdown. Proof: the broker's partitions had other leaders at its exit, before its session expired."""
 
     def inject(self, world: World) -> str:
-        """Stop the target."""
+        """Stop the targets."""
         super().inject(world)
-        return f"stopped {self.resolved}, the leader of {_some(list(self._led)) or 'no partition'}"
+        return f"stopped {self.resolved}, {self.describe_role()}"
 
     def take_down(self, world: World) -> None:
-        """In order."""
+        """Stop the target brokers one by one."""
         for broker in self.brokers:
-            stop_in_order(broker, world)
+            stop_controlled(broker, world)
 
 
-@dataclass
 class CoordinatorKill(BrokerKill):
     """SIGKILL the group's coordinator. Proof: FindCoordinator names another broker, or the same one after a refusal."""
 
-    _refused: bool = False
+    _refused = False
 
-    def inject(self, world: World) -> str:
-        """Kill the coordinator."""
-        super().inject(world)
-        return f"killed {self.resolved}, the coordinator of group {self.spec.target.coordinator_of}"
+    def describe_role(self) -> str:
+        """Return the group that the broker coordinated."""
+        return f"the coordinator of group {self.spec.target.coordinator_of}"
 
-    def proof(self, world: World) -> str | None:
+    def effect(self, world: World) -> str | None:
         """Ask for the coordinator, as a client would."""
         group = str(self.spec.target.coordinator_of)
         coordinator = world.kafka.coordinator(group)
@@ -118,137 +117,171 @@ class CoordinatorKill(BrokerKill):
         return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
 
 
-@dataclass
 class ControllerKill(BrokerKill):
-    """SIGKILL the active controller. Proof: another broker is the active controller, or the epoch is higher."""
+    """SIGKILL the active controller. Proof: another broker is the active controller, or its epoch is higher."""
 
-    _epoch: int = 0
+    _epoch = 0
 
     def inject(self, world: World) -> str:
         """Kill the controller."""
         _, self._epoch = targets.controller(world)
-        super().inject(world)
-        return f"killed {self.resolved}, the active controller in epoch {self._epoch}"
+        return super().inject(world)
 
-    def proof(self, world: World) -> str | None:
-        """Ask the quorum."""
-        found = world.kafka.controller() if self.brokers else None
-        if found is None or (found[0] == self.broker and found[1] <= self._epoch):
+    def describe_role(self) -> str:
+        """Return the epoch of the controller."""
+        return f"the active controller in epoch {self._epoch}"
+
+    def effect(self, world: World) -> str | None:
+        """Ask for the active controller."""
+        answer = world.kafka.controller()
+        if answer is None:
             return None
-        epochs = f", epoch {self._epoch} to {found[1]}" if found[1] else ""
-        return f"the active controller went from {self.broker} to {found[0]}{epochs}"
+        controller, epoch = answer
+        if controller == self.broker and epoch <= self._epoch:
+            return None
+        epochs = f", epoch {self._epoch} to {epoch}" if epoch else ""
+        return f"the active controller went from {self.broker} to {controller}{epochs}"
 
 
-@dataclass
-class BrokerPause:
+class BrokerPause(Fault[specs.BrokerPause]):
     """SIGSTOP. Proof: brokers that answered before accept a connection and leave a request unanswered.
 
-    One that pauses in turns answers in between: there the proof is a request that waited for a good part of a pause.
+    With alternate pauses, the broker answers in between: the proof is a request that waited for much of a pause.
     """
 
-    spec: FaultSpec
-    resolved: str = ""
-    _brokers: list[int] = field(default_factory=list)
-    _answered: dict[int, float] = field(default_factory=dict)
-    _over: threading.Event = field(default_factory=threading.Event)
-    _turns: threading.Thread | None = None
+    def __init__(self, spec: specs.BrokerPause) -> None:
+        super().__init__(spec)
+        self._answer_s: dict[int, float] = {}
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def inject(self, world: World) -> str:
-        """Ask each target once, then stop it."""
-        assert isinstance(self.spec, BrokerPauseSpec)
-        chosen = targets.brokers(self.spec.target, world)
-        self.resolved = ", ".join(f"broker {b}" for b in chosen)
-        self._answered = {b: probe.answered(b, world) for b in chosen}
-        for broker in chosen:
-            self._brokers.append(broker)
+        """Measure the answer time of each target, then pause it."""
+        brokers = targets.brokers(self.spec.target, world)
+        self.resolved = targets.broker_names(brokers)
+        self._answer_s = {broker: probe.answered(broker, world) for broker in brokers}
+        self.begun = True
+        for broker in brokers:
             able(world.cluster, Pause).pause_broker(broker)
-        if self.spec.cycle is None:
-            return f"stopped {self.resolved}"
-        self._turns = threading.Thread(target=self._take_turns, args=(world, self.spec.cycle), daemon=True)
-        self._turns.start()
         cycle = self.spec.cycle
+        if cycle is None:
+            return f"stopped {self.resolved}"
+        self._thread = threading.Thread(target=self._alternate, args=(world, cycle), daemon=True)
+        self._thread.start()
         return f"stopped {self.resolved} for {cycle.paused:g} s, then again after every {cycle.running:g} s"
 
-    def _take_turns(self, world: World, cycle: Cycle) -> None:
-        """Until it is over; a broker that was killed meanwhile by another fault is left alone."""
-        can = able(world.cluster, Pause)
-        while not self._over.wait(cycle.paused):
-            self._each(can.resume_broker)
-            if self._over.wait(cycle.running):
+    def _alternate(self, world: World, cycle: specs.Cycle) -> None:
+        cluster = able(world.cluster, Pause)
+        while not self._ended.wait(cycle.paused):
+            self._for_each(cluster.resume_broker)
+            if self._ended.wait(cycle.running):
                 return
-            self._each(can.pause_broker)
+            self._for_each(cluster.pause_broker)
 
-    def _each(self, act: Callable[[int], None]) -> None:
-        for broker in self._brokers:
+    def _for_each(self, act: Callable[[int], None]) -> None:
+        """Act on each target. Ignore a broker that another fault has killed: the heal of that fault starts it."""
+        for broker in self._answer_s:
             with contextlib.suppress(AftershockError):
                 act(broker)
 
-    def proof(self, world: World) -> str | None:
-        """Every target leaves a request unanswered; all are asked at once, for the silence may be short."""
-        assert isinstance(self.spec, BrokerPauseSpec)
-        if not self._brokers:
-            return None
+    def effect(self, world: World) -> str | None:
+        """Send a request to all targets at once: the silence may be short."""
+        before = f"(before: answered in {max(self._answer_s.values()) * 1000:.0f} ms)"
         if self.spec.cycle is not None:
-            return self._waited(world, self.spec.cycle)
-        with ThreadPoolExecutor(len(self._brokers)) as pool:
-            if not all(pool.map(lambda b: probe.is_silent(b, world.cluster, world.access), self._brokers)):
+            return self._delay(world, self.spec.cycle, before)
+        with ThreadPoolExecutor(len(self._answer_s)) as pool:
+            silent = pool.map(lambda broker: probe.is_silent(broker, world.cluster, world.access), self._answer_s)
+            if not all(silent):
                 return None
-        before = max(self._answered.values()) * 1000
-        return (
-            f"{self.resolved} left a request unanswered for {probe.SILENCE_S:g} s (before: answered in {before:.0f} ms)"
-        )
+        return f"{self.resolved} left a request unanswered for {probe.SILENCE_S:g} s {before}"
 
-    def _waited(self, world: World, cycle: Cycle) -> str | None:
-        least = max(WAITED_AT_LEAST_S, WAITED_SHARE * cycle.paused)
-        took = {b: probe.waited_s(b, cycle.paused + 5.0, world) for b in self._brokers}
-        if any(seconds is None or seconds < max(least, self._answered[b]) for b, seconds in took.items()):
+    def _delay(self, world: World, cycle: specs.Cycle, before: str) -> str | None:
+        limit = max(MIN_WAIT_S, MIN_WAIT_SHARE * cycle.paused)
+        waits = [
+            (probe.waited_s(broker, cycle.paused + 5.0, world) or 0.0, max(limit, answer_s))
+            for broker, answer_s in self._answer_s.items()
+        ]
+        if any(wait_s < limit_s for wait_s, limit_s in waits):
             return None
-        waited = max(seconds for seconds in took.values() if seconds is not None)
-        before = max(self._answered.values()) * 1000
-        return f"a request to {self.resolved} waited {waited:.1f} s (before: answered in {before:.0f} ms)"
+        return f"a request to {self.resolved} waited {max(waits)[0]:.1f} s {before}"
 
-    def heal(self, world: World) -> str:
-        """Continue whatever was stopped."""
-        self._over.set()
-        if self._turns is not None:
-            self._turns.join()
-        # one that was killed meanwhile by another fault: its heal starts it
-        self._each(able(world.cluster, Pause).resume_broker)
-        return f"{self.resolved} goes on" if self._brokers else "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Resume every target."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._for_each(able(world.cluster, Pause).resume_broker)
+        return f"{self.resolved} goes on"
 
 
-def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
-    """The partitions of the scenario's topics that a broker leads now, with their leader epochs."""
-    metadata = world.kafka.metadata()
-    topics = {t.name for t in world.scenario.topics}
-    if metadata is None:
-        raise FaultError("no broker answers, so it is not known what the target leads")
-    return {
-        name: state.leader_epoch
-        for name, state in sorted(metadata.partitions.items())
-        if state.leader == broker and name.topic in topics
-    }
+class RollingRestart(Fault[specs.RollingRestart]):
+    """Stop each broker, start it, wait for full ISRs, then continue with the next one.
 
-
-def stop_in_order(broker: int, world: World) -> list[TopicPartition]:
-    """Stop a broker, and see that what it led has other leaders by then; returns that.
-
-    Raises `FaultError` where it has not: the broker was not let go in order, and its session has to run out.
+    Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again.
     """
-    led = led_by(broker, world)
-    able(world.cluster, Stop).stop_broker(broker)
 
-    def kept() -> list[TopicPartition]:
+    def __init__(self, spec: specs.RollingRestart) -> None:
+        super().__init__(spec)
+        self._stopped: list[int] = []
+        self._handed_over: dict[int, int] = {}
+        """Number of partitions that each restarted broker handed over."""
+
+    def inject(self, world: World) -> str:
+        """Restart all brokers. Raises `FaultError` if one does not hand over, or replicas do not get in sync."""
+        brokers = list(world.cluster.broker_ids)
+        self.resolved = f"brokers {', '.join(map(str, brokers))}"
+        self._wait_in_sync("before the restart", world)
+        self.begun = True
+        for broker in brokers:
+            self._stopped.append(broker)
+            partitions = stop_controlled(broker, world)
+            _wait(partial(_is_gone, broker, world), f"broker {broker} is still listed")
+            able(world.cluster, Start).start_broker(broker)
+            self._wait_in_sync(f"after the restart of broker {broker}", world)
+            self._handed_over[broker] = len(partitions)
+        return f"restarted {self.resolved} one after another"
+
+    def effect(self, world: World) -> str | None:
+        """Check that all brokers were restarted, are listed, and are in sync."""
+        metadata, brokers = world.observer.metadata, set(world.cluster.broker_ids)
+        if metadata is None or not set(metadata.brokers) >= brokers:
+            return None
+        if set(self._handed_over) != brokers or self._out_of_sync(world):
+            return None
+        shares = ", ".join(f"broker {broker} handed over {count}" for broker, count in self._handed_over.items())
+        return f"each broker left the metadata after its handover and came back in sync; {shares} partitions"
+
+    def undo(self, world: World) -> str:
+        """Start the broker that a failed restart left down."""
+        start_down(self._stopped, world)
+        return f"{self.resolved} are up"
+
+    def _wait_in_sync(self, when: str, world: World) -> None:
+        _wait(lambda: not self._out_of_sync(world), lambda: f"{when}: {'; '.join(self._out_of_sync(world)[:4])}")
+
+    def _out_of_sync(self, world: World) -> list[str]:
+        """Return the problems of all partitions, also those of internal topics: coordinators move with them."""
         metadata = world.kafka.metadata()
-        states = metadata.partitions if metadata else {}
-        return [name for name, epoch in led.items() if name not in states or states[name].leader_epoch <= epoch]
+        return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
 
+
+def _is_gone(broker: int, world: World) -> bool:
+    metadata = world.kafka.metadata()
+    return metadata is not None and broker not in metadata.brokers
+
+
+def _wait(condition: Callable[[], bool], why: Callable[[], str] | str) -> None:
     try:
-        wait_until(lambda: not kept(), HANDED_OVER_S, lambda: _some(kept()))
+        wait_until(condition, IN_SYNC_TIMEOUT_S, why, every_s=0.2)
     except WaitTimeout as e:
-        raise FaultError(f"broker {broker} ended, but still leads {e}: that was no controlled shutdown") from None
-    return sorted(led)
+        raise FaultError(str(e)) from None
 
 
-def _some(names: Sequence[TopicPartition], most: int = 4) -> str:
-    return ", ".join(map(str, names[:most])) + (f" and {len(names) - most} more" if len(names) > most else "")
+FAULTS: Family = {
+    specs.BrokerKill: BrokerKill,
+    specs.BrokerStop: BrokerStop,
+    specs.CoordinatorKill: CoordinatorKill,
+    specs.ControllerKill: ControllerKill,
+    specs.BrokerPause: BrokerPause,
+    specs.RollingRestart: RollingRestart,
+}

@@ -1,257 +1,293 @@
-"""Faults of consumers: slowness, death, standing still, and coming and going."""
+"""Faults of consumers: slow processing, crash, pause, leave, join, churn and seek."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from chaos.faults import targets
+from chaos.faults.base import NOTHING_TO_HEAL, Family, Fault
 from chaos.faults.world import World
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults.consumer import ConsumerChurn as ConsumerChurnSpec
-from chaos.scenario.faults.consumer import ConsumerSlow as ConsumerSlowSpec
+from chaos.scenario.faults import consumer as specs
 
-STILL_S = 2.0
-"""How long a consumer in assign mode that had something to do must have done nothing to count as paused."""
+S = TypeVar("S", bound=specs.ConsumerFault)
+
+IDLE_S = 2.0
+"""Time without progress after which a consumer in assign mode counts as paused."""
 
 
-@dataclass
-class _OfAMember:
-    """What both have: a client, and its place in its group at the injection.
+class MemberFault(Fault[S], Generic[S]):
+    """A fault of one consumer, with its membership at the injection.
 
-    Proof for a subscribe member: its member id left the group, or partitions it had belong to another member.
+    Proof for a subscribe consumer: its member id left the group, or its partitions belong to another member.
     """
 
-    spec: FaultSpec
-    resolved: str = ""
-    _group: str | None = None
-    _member_id: str = ""
-    _partitions: frozenset[TopicPartition] = field(default_factory=frozenset)
+    def __init__(self, spec: S) -> None:
+        super().__init__(spec)
+        self._group: str | None = None
+        self._member_id = ""
+        self._partitions: frozenset[TopicPartition] = frozenset()
 
-    def _aim(self, world: World) -> None:
+    def resolve(self, world: World) -> None:
+        """Resolve the target and read its membership."""
         self.resolved = targets.client(self.spec.target, world)
-        entry = next(c for c in world.scenario.consumers if c.name == self.resolved.partition("/")[0])
-        self._group = entry.group if entry.mode == "subscribe" else None
+        name = self.resolved.partition("/")[0]
+        consumer = next(c for c in world.scenario.consumers if c.name == name)
+        self._group = consumer.group if consumer.mode == "subscribe" else None
         state = world.kafka.group(self._group) if self._group else None
         for member in state.members if state else ():
             if member.client_id == self.resolved:
                 self._member_id, self._partitions = member.member_id, frozenset(member.partitions)
 
-    def _left_group(self, world: World) -> str | None:
-        state = world.kafka.group(self._group) if self._group and self._member_id else None
+    def effect(self, world: World) -> str | None:
+        """Ask the coordinator; in assign mode look at the process."""
+        return self.group_effect(world, self._group) if self._group else self.assign_effect(world)
+
+    def group_effect(self, world: World, group: str) -> str | None:
+        """Describe how the group goes on without the member; return None before that."""
+        state = world.kafka.group(group) if self._member_id else None
         if state is None:
             return None
-        moved = {p: m.client_id for m in state.members if m.member_id != self._member_id for p in m.partitions}
-        taken = sorted(self._partitions & set(moved))
+        owners = {p: m.client_id for m in state.members if m.member_id != self._member_id for p in m.partitions}
+        moved = sorted(self._partitions & set(owners))
         left = self._member_id not in {m.member_id for m in state.members}
-        if not left and not taken:
+        if not left and not moved:
             return None
-        words = (
-            f"{self.resolved} left group {self._group}" if left else f"{self.resolved} is still in group {self._group}"
-        )
-        if taken:
-            owners = ", ".join(sorted({moved[p] for p in taken}))
-            words += f", {', '.join(map(str, taken))} moved to {owners}"
-        return words
+        membership = f"{self.resolved} {'left' if left else 'is still in'} group {group}"
+        if not moved:
+            return membership
+        receivers = ", ".join(sorted({owners[partition] for partition in moved}))
+        return f"{membership}, {', '.join(map(str, moved))} moved to {receivers}"
+
+    def assign_effect(self, world: World) -> str | None:
+        """Describe the effect on a consumer in assign mode, which has no group that notices."""
+        return None
 
 
-@dataclass
-class ConsumerSlow(_OfAMember):
-    """A consumer that takes longer for each record than its poll interval allows for a batch.
+class ConsumerSlow(MemberFault[specs.ConsumerSlow]):
+    """A consumer that processes a batch for longer than its poll interval.
 
-    Proof: its member id left the group, or partitions that it had belong to another member.
+    Proof: its member id left the group, or its partitions belong to another member.
     """
 
     def inject(self, world: World) -> str:
-        """Order it to be slow."""
-        assert isinstance(self.spec, ConsumerSlowSpec)
-        self._aim(world)
+        """Order the consumer to be slow."""
+        self.resolve(world)
+        self.begun = True
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": self.spec.per_record})
         return f"{self.resolved} takes {self.spec.per_record:g} s longer for each record"
 
-    def proof(self, world: World) -> str | None:
-        """The group goes on without it."""
-        return self._left_group(world)
-
-    def heal(self, world: World) -> str:
-        """Back to full speed."""
-        if not self.resolved:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Order full speed."""
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": 0.0})
         return f"{self.resolved} works at full speed"
 
 
-@dataclass
-class ConsumerCrash(_OfAMember):
-    """A consumer that dies without a word.
+class ConsumerCrash(MemberFault[specs.ConsumerCrash]):
+    """A consumer that crashes.
 
-    Proof: its member id left the group, or partitions that it had belong to another member. In assign mode, where no
-    group notices, its exit itself is the proof.
+    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
+    exit of its process.
     """
 
-    _restarted: bool = False
+    _restarted = False
 
     def inject(self, world: World) -> str:
-        """SIGKILL it."""
-        self._aim(world)
+        """Kill the process."""
+        self.resolve(world)
+        self.begun = True
         world.fleet.crash(self.resolved)
         return f"killed {self.resolved}"
 
-    def proof(self, world: World) -> str | None:
-        """The group goes on without it."""
-        if self._group:
-            return self._left_group(world)
-        return (
-            f"the process of {self.resolved} is gone"
-            if not world.fleet.state(self.resolved).alive or self._restarted
-            else None
-        )
+    def assign_effect(self, world: World) -> str | None:
+        """Check that the process is gone."""
+        gone = self._restarted or not world.fleet.state(self.resolved).alive
+        return f"the process of {self.resolved} is gone" if gone else None
 
-    def heal(self, world: World) -> str:
-        """Start its next incarnation."""
-        if not self.resolved or self._restarted:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Start the next incarnation."""
+        if self._restarted:
+            return NOTHING_TO_HEAL
         world.fleet.restart(self.resolved)
         self._restarted = True
         return f"{self.resolved} started again"
 
 
-@dataclass
-class ConsumerPause(_OfAMember):
-    """A consumer that stands still.
+class ConsumerPause(MemberFault[specs.ConsumerPause]):
+    """A consumer process that is stopped by SIGSTOP.
 
-    Proof: its member id left the group, or partitions that it had belong to another member. In assign mode, where no
-    group notices, what it does not deliver is the proof.
+    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is that it
+    delivers nothing.
     """
 
-    _paused: bool = False
-    _delivered: int = 0
-    _since: float = 0.0
+    _delivered = 0
+    _since = 0.0
 
     def inject(self, world: World) -> str:
-        """SIGSTOP it."""
-        self._aim(world)
-        self._paused = True
+        """Pause the process."""
+        self.resolve(world)
+        self.begun = True
         world.fleet.pause(self.resolved)
         self._delivered, self._since = world.fleet.state(self.resolved).count("delivered"), time.monotonic()
         return f"stopped {self.resolved}"
 
-    def proof(self, world: World) -> str | None:
-        """The group goes on without it."""
-        if self._group:
-            return self._left_group(world)
-        state = world.fleet.state(self.resolved) if self._paused else None
-        if state is None or time.monotonic() - self._since < STILL_S or state.count("delivered") != self._delivered:
+    def assign_effect(self, world: World) -> str | None:
+        """Check that it has delivered nothing since the pause."""
+        delivered = world.fleet.state(self.resolved).count("delivered")
+        if time.monotonic() - self._since < IDLE_S or delivered != self._delivered:
             return None
-        return f"{self.resolved} has processed nothing for {STILL_S:g} s"
+        return f"{self.resolved} has processed nothing for {IDLE_S:g} s"
 
-    def heal(self, world: World) -> str:
-        """SIGCONT."""
-        if not self._paused:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Resume the process."""
         world.fleet.resume(self.resolved)
         return f"{self.resolved} goes on"
 
 
-@dataclass
-class ConsumerLeave(_OfAMember):
-    """A consumer that leaves in good order.
+class ConsumerLeave(MemberFault[specs.ConsumerLeave]):
+    """A consumer that leaves its group and stops.
 
-    Proof: its member id left the group, or partitions that it had belong to another member. In assign mode its exit
-    itself is the proof.
+    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
+    exit of its process.
     """
 
-    _left: bool = False
-    _back: bool = False
+    _restarted = False
 
     def inject(self, world: World) -> str:
-        """Order it to stop."""
-        self._aim(world)
-        self._left = True
+        """Order the consumer to stop."""
+        self.resolve(world)
+        self.begun = True
         world.fleet.leave(self.resolved, world.scenario.limits.clients)
-        return f"{self.resolved} stopped in good order"
+        return f"{self.resolved} stopped in a controlled way"
 
-    def proof(self, world: World) -> str | None:
-        """The group goes on without it."""
-        if self._group or not self._left:
-            return self._left_group(world)
-        gone = self._back or not world.fleet.state(self.resolved).alive
+    def assign_effect(self, world: World) -> str | None:
+        """Check that the process is gone."""
+        gone = self._restarted or not world.fleet.state(self.resolved).alive
         return f"the process of {self.resolved} is gone" if gone else None
 
-    def heal(self, world: World) -> str:
-        """Start its next incarnation."""
-        if not self._left or self._back:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Start the next incarnation."""
+        if self._restarted:
+            return NOTHING_TO_HEAL
         if not world.fleet.state(self.resolved).alive:
             world.fleet.restart(self.resolved)
-        self._back = True
+        self._restarted = True
         return f"{self.resolved} joined again"
 
 
-@dataclass
-class ConsumerJoin(_OfAMember):
-    """One more consumer. Proof: it is a member of the group and holds partitions; in assign mode, it holds them."""
+class ConsumerJoin(MemberFault[specs.ConsumerJoin]):
+    """One more consumer. Proof: it is a member of the group and has partitions; in assign mode, it has partitions."""
+
+    lasting = "the member stays"
 
     def inject(self, world: World) -> str:
-        """Start it."""
-        self._aim(world)
+        """Start the member."""
+        self.resolve(world)
+        self.begun = True
         world.fleet.join(self.resolved)
         return f"{self.resolved} started"
 
-    def proof(self, world: World) -> str | None:
-        """Ask the coordinator."""
-        if not self._group:
-            held = world.fleet.state(self.resolved).assigned() if self.resolved else []
-            return f"{self.resolved} reads {', '.join(sorted(held))}" if held else None
-        state = world.kafka.group(self._group)
-        for member in state.members if state else ():
-            if member.client_id == self.resolved and state and state.state == "Stable":
+    def group_effect(self, world: World, group: str) -> str | None:
+        """Find the member in the stable group."""
+        state = world.kafka.group(group)
+        for member in state.members if state and state.state == "Stable" else ():
+            if member.client_id == self.resolved:
                 partitions = ", ".join(map(str, sorted(member.partitions))) or "no partition"
-                return f"{self.resolved} joined group {self._group} and holds {partitions}"
+                return f"{self.resolved} joined group {group} and has {partitions}"
         return None
 
-    def heal(self, world: World) -> str:
-        """It stays."""
-        return f"{self.resolved} stays" if self.resolved else "nothing to heal"
+    def assign_effect(self, world: World) -> str | None:
+        """Ask the consumer for its assignment."""
+        assigned = world.fleet.state(self.resolved).assigned()
+        return f"{self.resolved} reads {', '.join(sorted(assigned))}" if assigned else None
 
 
-@dataclass
-class ConsumerChurn(_OfAMember):
-    """A consumer that leaves and joins, again and again.
+class ConsumerChurn(MemberFault[specs.ConsumerChurn]):
+    """A consumer that leaves and rejoins repeatedly.
 
-    Proof: the coordinator lists it under another member id. In assign mode, where there is none, its next incarnation
-    itself is the proof.
+    Proof: the coordinator lists it with another member id. In assign mode the proof is its next incarnation.
     """
 
-    _begun: bool = False
-
     def inject(self, world: World) -> str:
-        """All the times, one after another."""
-        assert isinstance(self.spec, ConsumerChurnSpec)
-        self._aim(world)
+        """Stop and restart the consumer `times` times."""
+        self.resolve(world)
+        self.begun = True
         for _ in range(self.spec.times):
-            self._begun = True
             world.fleet.leave(self.resolved, world.scenario.limits.clients)
             time.sleep(self.spec.every)
             world.fleet.restart(self.resolved)
             time.sleep(self.spec.every)
         return f"{self.resolved} left and joined {self.spec.times} times"
 
-    def proof(self, world: World) -> str | None:
-        """Ask the coordinator; in assign mode there is none."""
-        if not self._group:
-            return f"{self.resolved} is in another incarnation" if self._begun else None
-        state = world.kafka.group(self._group)
+    def group_effect(self, world: World, group: str) -> str | None:
+        """Find the member with another member id."""
+        state = world.kafka.group(group)
         for member in state.members if state else ():
             if member.client_id == self.resolved and member.member_id != self._member_id:
-                return f"{self.resolved} is another member of {self._group} than before ({member.member_id})"
+                return f"{self.resolved} is another member of {group} than before ({member.member_id})"
         return None
 
-    def heal(self, world: World) -> str:
-        """It is there, whatever came between."""
-        if not self._begun:
-            return "nothing to heal"
+    def assign_effect(self, world: World) -> str | None:
+        """Return the effect that the injection itself proves."""
+        return f"{self.resolved} runs in another incarnation"
+
+    def undo(self, world: World) -> str:
+        """Start the consumer if it is down."""
         if not world.fleet.state(self.resolved).alive:
             world.fleet.restart(self.resolved)
         return f"{self.resolved} is in its group"
+
+
+class ConsumerSeek(Fault[specs.ConsumerSeek]):
+    """A consumer that seeks. Proof: the position of a partition changed, and the consumer has delivered from there."""
+
+    def __init__(self, spec: specs.ConsumerSeek) -> None:
+        super().__init__(spec)
+        self._seeks_before = 0
+        self._moves: dict[str, tuple[int, int]] = {}
+        """Positions before and after the seek by partition."""
+
+    def inject(self, world: World) -> str:
+        """Order the seek."""
+        self.resolved = targets.client(self.spec.target, world)
+        self._seeks_before = len(self._seeks(world))
+        if self.spec.offsets:
+            order: dict[str, object] = {"offsets": self.spec.offsets}
+            destination = f"{self.spec.offsets}"
+        else:
+            order = {"ago_s": self.spec.ago}
+            destination = f"the records written {self.spec.ago:g} s ago"
+        self.begun = True
+        world.fleet.order(self.resolved, {"do": "seek", **order})
+        return f"ordered {self.resolved} to seek to {destination}"
+
+    def effect(self, world: World) -> str | None:
+        """Compare the positions that the consumer reports."""
+        for partition, before, after in self._seeks(world)[self._seeks_before :]:
+            if before is not None and before != after:
+                self._moves[partition] = before, after
+        positions = world.fleet.state(self.resolved).positions()
+        if not self._moves or any(positions.get(name, after) <= after for name, (_, after) in self._moves.items()):
+            return None
+        moves = [
+            f"{name} from {before} to {after}, by now {positions[name]}"
+            for name, (before, after) in sorted(self._moves.items())
+        ]
+        return f"{self.resolved} went {'; '.join(moves)}"
+
+    def _seeks(self, world: World) -> list[tuple[str, int | None, int]]:
+        """Return the seeks that the consumer has reported: partition, position before, position after."""
+        seeks: list[tuple[str, int | None, int]] = world.fleet.state(self.resolved).progress().get("sought", [])
+        return seeks
+
+
+FAULTS: Family = {
+    specs.ConsumerSlow: ConsumerSlow,
+    specs.ConsumerCrash: ConsumerCrash,
+    specs.ConsumerSeek: ConsumerSeek,
+    specs.ConsumerPause: ConsumerPause,
+    specs.ConsumerLeave: ConsumerLeave,
+    specs.ConsumerJoin: ConsumerJoin,
+    specs.ConsumerChurn: ConsumerChurn,
+}

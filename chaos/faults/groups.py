@@ -1,113 +1,114 @@
-"""Faults of consumer groups: committed offsets deleted or reset, groups deleted."""
+"""Faults of consumer groups: delete or reset committed offsets, delete a group."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import TypeVar
 
 from chaos.errors import FaultError
-from chaos.faults.topics import Lasting
+from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults.admin import ResetOffsets as ResetOffsetsSpec
+from chaos.scenario.faults import groups as specs
+from chaos.scenario.faults.base import FaultSpec
+
+S = TypeVar("S", bound=FaultSpec)
 
 
-@dataclass
-class DeleteOffsets(Lasting):
-    """Committed offsets deleted. Proof: the coordinator has none of them."""
+class GroupFault(Fault[S]):
+    """A fault of the committed offsets of a group."""
 
-    stays = "its offsets stay deleted"
+    def __init__(self, spec: S) -> None:
+        super().__init__(spec)
+        self._group = str(spec.target.group)
+        self._offsets: dict[TopicPartition, int] = {}
+        """The offsets that were deleted, or that were committed."""
 
-    _had: dict[TopicPartition, int] = field(default_factory=dict)
+    def record(self, offsets: dict[TopicPartition, int]) -> None:
+        """Record the target and its offsets."""
+        self.resolved, self._offsets, self.begun = f"group {self._group}", offsets, True
 
-    @property
-    def told(self) -> dict[str, object]:
-        """For the audit: which offsets are gone."""
-        return {"offsets": dict.fromkeys(map(str, self._had))}
-
-    def inject(self, world: World) -> str:
-        """Delete all that the group has."""
-        group = str(self.spec.target.group)
-        self._had = _committed(group, world)
-        if not self._had:
-            raise FaultError(f"group {group} has no committed offset that could be deleted")
-        admin.delete_offsets(world.kafka, group, self._had)
-        self.resolved = f"group {group}"
-        return f"deleted {len(self._had)} committed offsets of {group}"
-
-    def proof(self, world: World) -> str | None:
-        """Ask for them."""
-        found = world.kafka.committed(str(self.spec.target.group), self._had) if self._had else None
-        return f"{self.resolved} has no committed offset any more" if found == {} else None
+    def committed(self, world: World) -> dict[TopicPartition, int]:
+        """Return the committed offsets of the group. Raises `FaultError` if it has none, or nobody answers."""
+        offsets = world.kafka.committed(self._group, world.observer.partitions(topics_of(self._group, world)))
+        if offsets is None:
+            raise FaultError(f"the coordinator of group {self._group} does not return its committed offsets")
+        if not offsets:
+            raise FaultError(f"group {self._group} has no committed offset, so nothing can be deleted")
+        return offsets
 
 
-@dataclass
-class ResetOffsets(Lasting):
-    """Other offsets committed. Proof: the coordinator gives them back."""
+class DeleteOffsets(GroupFault[specs.DeleteOffsets]):
+    """Committed offsets deleted. Proof: the coordinator returns none of them."""
 
-    stays = "its offsets stay as they were reset"
-
-    _to: dict[TopicPartition, int] = field(default_factory=dict)
-
-    @property
-    def told(self) -> dict[str, object]:
-        """For the audit: where each partition's offset is now."""
-        return {"offsets": {str(partition): offset for partition, offset in self._to.items()}}
+    lasting = "its offsets stay deleted"
 
     def inject(self, world: World) -> str:
-        """Commit for every partition that the group reads."""
-        assert isinstance(self.spec, ResetOffsetsSpec)
-        group, to = str(self.spec.target.group), self.spec.to
-        names = world.observer.partitions(topics_of(group, world))
-        asked = world.kafka.start_offsets(names) if to == "earliest" else world.kafka.end_offsets(names)
-        if set(asked) != set(names):
-            raise FaultError(f"not all of {', '.join(map(str, names))} tell their offsets")
-        self._to = {name: to if isinstance(to, int) else offset for name, offset in asked.items()}
-        admin.commit(world.kafka, group, self._to)
-        self.resolved = f"group {group}"
-        return f"reset {group} to {', '.join(f'{name}: {offset}' for name, offset in self._to.items())}"
+        """Delete all offsets of the group."""
+        offsets = self.committed(world)
+        admin.delete_offsets(world.kafka, self._group, offsets)
+        self.record(offsets)
+        self.evidence["offsets"] = dict.fromkeys(map(str, offsets))
+        return f"deleted {len(offsets)} committed offsets of {self._group}"
 
-    def proof(self, world: World) -> str | None:
-        """Ask for them."""
-        found = world.kafka.committed(str(self.spec.target.group), self._to) if self._to else None
-        return f"{self.resolved} has the offsets that it was reset to" if found and found == self._to else None
+    def effect(self, world: World) -> str | None:
+        """Read the offsets."""
+        gone = world.kafka.committed(self._group, self._offsets) == {}
+        return f"{self.resolved} has no committed offset any more" if gone else None
 
 
-@dataclass
-class DeleteGroup(Lasting):
-    """A group deleted. Proof: its coordinator knows no such group, and no offset of it."""
+class ResetOffsets(GroupFault[specs.ResetOffsets]):
+    """Other offsets committed. Proof: the coordinator returns them."""
 
-    stays = "it stays deleted until its members come back"
-
-    _had: dict[TopicPartition, int] = field(default_factory=dict)
+    lasting = "its offsets stay as they were reset"
 
     def inject(self, world: World) -> str:
-        """Delete it."""
-        group = str(self.spec.target.group)
-        self._had = _committed(group, world)
-        if not self._had:
-            raise FaultError(f"group {group} has committed nothing, so nothing would go with it")
-        admin.delete_group(world.kafka, group)
-        self.resolved = f"group {group}"
-        return f"deleted {self.resolved} with {len(self._had)} committed offsets"
+        """Commit an offset for every partition that the group reads."""
+        to, names = self.spec.to, world.observer.partitions(topics_of(self._group, world))
+        offsets = world.kafka.start_offsets(names) if to == "earliest" else world.kafka.end_offsets(names)
+        if set(offsets) != set(names):
+            raise FaultError(f"not all of {', '.join(map(str, names))} return their offsets")
+        if isinstance(to, int):
+            offsets = dict.fromkeys(offsets, to)
+        admin.commit(world.kafka, self._group, offsets)
+        self.record(offsets)
+        self.evidence["offsets"] = {str(name): offset for name, offset in offsets.items()}
+        return f"reset {self._group} to {', '.join(f'{name}: {offset}' for name, offset in offsets.items())}"
 
-    def proof(self, world: World) -> str | None:
-        """Ask for it."""
-        group = str(self.spec.target.group)
-        if not self._had or world.kafka.committed(group, self._had) != {}:
+    def effect(self, world: World) -> str | None:
+        """Read the offsets."""
+        reset = world.kafka.committed(self._group, self._offsets) == self._offsets
+        return f"{self.resolved} has the offsets that it was reset to" if reset else None
+
+
+class DeleteGroup(GroupFault[specs.DeleteGroup]):
+    """A group deleted. Proof: its coordinator reports no such group, and no offset of it."""
+
+    lasting = "it stays deleted until its members come back"
+
+    def inject(self, world: World) -> str:
+        """Delete the group."""
+        offsets = self.committed(world)
+        admin.delete_group(world.kafka, self._group)
+        self.record(offsets)
+        return f"deleted {self.resolved} with {len(offsets)} committed offsets"
+
+    def effect(self, world: World) -> str | None:
+        """Read the offsets and the state of the group."""
+        if world.kafka.committed(self._group, self._offsets) != {}:
             return None
-        state = world.kafka.group(group)
+        state = world.kafka.group(self._group)
         return f"{self.resolved} is {state.state} and has no committed offset" if state else None
 
 
 def topics_of(group: str, world: World) -> set[str]:
-    """The topics that the readers of a group read: consumers by name or pattern, and processors."""
+    """Return the topics that the consumers and processors of a group read."""
     names = [topic.name for topic in world.scenario.topics]
     return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
 
 
-def _committed(group: str, world: World) -> dict[TopicPartition, int]:
-    found = world.kafka.committed(group, world.observer.partitions(topics_of(group, world)))
-    if found is None:
-        raise FaultError(f"the coordinator of {group} does not tell what it has committed")
-    return found
+FAULTS: Family = {
+    specs.DeleteOffsets: DeleteOffsets,
+    specs.ResetOffsets: ResetOffsets,
+    specs.DeleteGroup: DeleteGroup,
+}

@@ -1,63 +1,81 @@
-"""Faults of leadership: elections that are asked for, and partitions that move to other brokers."""
+"""Faults of leadership: elections, and the reassignment of partitions to other brokers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.topics import Lasting, named
+from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.client import NO_LEADER
 from chaos.kafka.metadata_merge import PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults.admin import Reassign as ReassignSpec
+from chaos.scenario.faults import leaders as specs
+from chaos.scenario.faults.base import FaultSpec
 from chaos.wait import wait_until
 
-LEADERLESS_S = 20.0
+S = TypeVar("S", bound=FaultSpec)
+
+LEADERLESS_TIMEOUT_S = 20.0
 
 
-@dataclass
-class ElectPreferred(Lasting):
-    """The preferred replica elected. Proof: it leads, in a higher leader epoch."""
+class Election(Fault[S]):
+    """An election of the leaders of some partitions."""
 
-    stays = "who leads stays"
+    lasting = "the leaders stay"
 
-    _before: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    def __init__(self, spec: S) -> None:
+        super().__init__(spec)
+        self._before: dict[TopicPartition, PartitionState] = {}
 
-    def inject(self, world: World) -> str:
-        """Ask for it where another replica leads."""
-        target = self.spec.target
-        states = {name: targets.partition(name, world) for name in named(target.topic, target.partition, world)}
-        self._before = {name: s for name, s in states.items() if s.leader != s.replicas[0]}
-        self.resolved = ", ".join(map(str, self._before))
-        if not self._before:
-            raise FaultError(f"the preferred replica leads {', '.join(map(str, states))} already")
-        admin.elect(world.kafka, self._before, unclean=False)
-        return f"asked for the preferred leaders of {self.resolved}"
+    def elect(self, partitions: dict[TopicPartition, PartitionState], world: World, unclean: bool) -> None:
+        """Request the election."""
+        self.resolved, self._before, self.begun = ", ".join(map(str, partitions)), partitions, True
+        admin.elect(world.kafka, partitions, unclean=unclean)
 
-    def proof(self, world: World) -> str | None:
-        """Look at the metadata."""
-        words = []
-        for name, was in self._before.items():
+    def effect(self, world: World) -> str | None:
+        """Look for a new leader of every partition in a higher leader epoch."""
+        changes = []
+        for name, before in self._before.items():
             now = world.observer.partition(name)
-            if now is None or now.leader != was.replicas[0] or now.leader_epoch <= was.leader_epoch:
+            if now is None or now.leader == NO_LEADER or now.leader_epoch <= before.leader_epoch:
                 return None
-            words.append(f"{name} went from leader {was.leader} to {now.leader}, the preferred one")
-        return "; ".join(words) or None
+            if (change := self.describe_change(name, before, now)) is None:
+                return None
+            changes.append(change)
+        return "; ".join(changes)
+
+    def describe_change(self, name: TopicPartition, before: PartitionState, now: PartitionState) -> str | None:
+        """Describe a new leader; return None if it is not the expected one."""
+        raise NotImplementedError
 
 
-@dataclass
-class ElectUnclean(Lasting):
-    """A replica elected that was not in sync. Proof: what had no leader has one, in a higher leader epoch."""
-
-    stays = "who leads stays"
-
-    _before: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+class ElectPreferred(Election[specs.ElectPreferred]):
+    """Election of the preferred replica. Proof: it is the leader, in a higher leader epoch."""
 
     def inject(self, world: World) -> str:
-        """Ask for it where nobody leads."""
+        """Request it for the partitions that another replica leads."""
+        states = {name: targets.partition(name, world) for name in targets.partitions(self.spec.target, world)}
+        partitions = {name: state for name, state in states.items() if state.leader != state.replicas[0]}
+        if not partitions:
+            raise FaultError(f"the preferred replica leads {', '.join(map(str, states))} already")
+        self.elect(partitions, world, unclean=False)
+        return f"requested the preferred leaders of {self.resolved}"
+
+    def describe_change(self, name: TopicPartition, before: PartitionState, now: PartitionState) -> str | None:
+        """Return the change to the preferred leader."""
+        if now.leader != before.replicas[0]:
+            return None
+        return f"{name} went from leader {before.leader} to {now.leader}, the preferred one"
+
+
+class ElectUnclean(Election[specs.ElectUnclean]):
+    """Election of a replica outside the ISR. Proof: a partition without a leader has one, in a higher leader epoch."""
+
+    def inject(self, world: World) -> str:
+        """Request it for the partitions without a leader."""
         target = self.spec.target
         aim = TopicPartition.parse(target.partition) if target.partition else None
 
@@ -70,50 +88,49 @@ class ElectUnclean(Lasting):
             }
 
         try:
-            self._before = wait_until(leaderless, LEADERLESS_S, f"{aim or target.topic} has a leader")
+            partitions = wait_until(leaderless, LEADERLESS_TIMEOUT_S, f"{aim or target.topic} has a leader")
         except WaitTimeout as e:
             raise FaultError(f"{e}, so there is nothing to elect by force") from None
-        self.resolved = ", ".join(map(str, self._before))
-        admin.elect(world.kafka, self._before, unclean=True)
-        return f"asked for any leader of {self.resolved}"
+        self.elect(partitions, world, unclean=True)
+        return f"requested any leader of {self.resolved}"
 
-    def proof(self, world: World) -> str | None:
-        """Look at the metadata."""
-        words = []
-        for name, was in self._before.items():
-            now = world.observer.partition(name)
-            if now is None or now.leader == NO_LEADER or now.leader_epoch <= was.leader_epoch:
-                return None
-            words.append(f"{name} is led by {now.leader}, which was not in the ISR {list(was.isr)}")
-        return "; ".join(words) or None
+    def describe_change(self, name: TopicPartition, before: PartitionState, now: PartitionState) -> str | None:
+        """Return the new leader."""
+        return f"{name} is led by {now.leader}, which was not in the ISR {list(before.isr)}"
 
 
-@dataclass
-class Reassign(Lasting):
-    """A partition moved. Proof: its replicas are those that were asked for, and all of them are in sync."""
+class Reassign(Fault[specs.Reassign]):
+    """A reassigned partition. Proof: it has the requested replicas, and all of them are in sync."""
 
-    stays = "its replicas stay where they are"
+    lasting = "its replicas stay where they are"
 
-    _to: tuple[int, ...] = ()
-    _partition: TopicPartition | None = None
+    def __init__(self, spec: specs.Reassign) -> None:
+        super().__init__(spec)
+        self._partition = TopicPartition.parse(str(spec.target.partition))
+        self._to: tuple[int, ...] = ()
 
     def inject(self, world: World) -> str:
-        """Begin the move; the brokers copy what is missing while the partition is written to."""
-        assert isinstance(self.spec, ReassignSpec)
-        name = TopicPartition.parse(str(self.spec.target.partition))
-        was = targets.partition(name, world)
+        """Start the reassignment; the brokers copy the data while clients write to the partition."""
+        before = targets.partition(self._partition, world).replicas
         brokers = sorted(world.cluster.broker_ids)
-        further = [brokers[(brokers.index(b) + 1) % len(brokers)] for b in was.replicas]
-        self._to = tuple(self.spec.to or further)
-        if self._to == was.replicas:
-            raise FaultError(f"{name} has the replicas {list(was.replicas)} already")
-        self.resolved, self._partition = str(name), name
-        admin.reassign(world.kafka, name, list(self._to))
-        return f"{name} moves from brokers {list(was.replicas)} to {list(self._to)}"
+        next_brokers = [brokers[(brokers.index(broker) + 1) % len(brokers)] for broker in before]
+        self._to = tuple(self.spec.to or next_brokers)
+        if self._to == before:
+            raise FaultError(f"{self._partition} has the replicas {list(before)} already")
+        self.resolved, self.begun = str(self._partition), True
+        admin.reassign(world.kafka, self._partition, list(self._to))
+        return f"{self.resolved} moves from brokers {list(before)} to {list(self._to)}"
 
-    def proof(self, world: World) -> str | None:
-        """Look at the metadata."""
-        now = world.observer.partition(self._partition) if self._partition else None
+    def effect(self, world: World) -> str | None:
+        """Read the replicas and the ISR."""
+        now = world.observer.partition(self._partition)
         if now is None or now.replicas != self._to or set(now.isr) != set(self._to):
             return None
         return f"{self.resolved} has the replicas {list(now.replicas)}, all in sync"
+
+
+FAULTS: Family = {
+    specs.ElectPreferred: ElectPreferred,
+    specs.ElectUnclean: ElectUnclean,
+    specs.Reassign: Reassign,
+}

@@ -1,4 +1,4 @@
-"""One request to one broker, over a connection of its own: does it answer, and how soon?"""
+"""Probes of a broker: one request over a separate connection, and the time until its answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from chaos.kafka.access import Access
 from chaos.kafka.connection import connect, left
 
 SILENCE_S = 1.0
-"""How long a broker that answered before must stay silent to count as stopped."""
+"""Time without an answer after which a broker that answered before counts as paused."""
+ANSWER_TIMEOUT_S = 5.0
 
 _API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
 """ApiVersions v0 with correlation id 1 and no client id: every Kafka since 0.10 answers it (KIP-35)."""
 
 
 def answer_s(host: str, port: int, timeout_s: float, access: Access | None = None) -> float:
-    """Seconds until the broker answered; TimeoutError where it did not, another OSError where it is not there.
+    """Return the seconds until a broker answers, including a TLS handshake if connections are encrypted.
 
-    This question needs no login. Where connections are encrypted, the time of that is part of it.
+    The request needs no login. Raises `TimeoutError` without an answer, another `OSError` if the broker is gone.
     """
     began = time.monotonic()
     deadline = began + timeout_s
@@ -34,15 +35,15 @@ def answer_s(host: str, port: int, timeout_s: float, access: Access | None = Non
 
 
 def answered(broker: int, world: World) -> float:
-    """Seconds that a broker takes for an answer before a fault. Raises `FaultError` where it gives none."""
+    """Return the seconds until a broker answers before a fault. Raises `FaultError` if it does not answer."""
     try:
-        return answer_s(*world.cluster.address(broker), 5.0, world.access)
+        return answer_s(*world.cluster.address(broker), ANSWER_TIMEOUT_S, world.access)
     except OSError as e:
         raise FaultError(f"broker {broker} did not answer even before the fault: {e or type(e).__name__}") from None
 
 
 def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
-    """Whether a broker takes a connection and leaves a request unanswered; one that refuses is gone, not silent."""
+    """Return whether a broker accepts a connection but does not answer. A broker that refuses is gone, not silent."""
     try:
         answer_s(*cluster.address(broker), SILENCE_S, access)
     except TimeoutError:
@@ -53,7 +54,7 @@ def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
 
 
 def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
-    """Seconds that a request to the broker waited for its answer; None where none came, for whatever reason."""
+    """Return the seconds until a broker answers; None if it does not answer."""
     try:
         return answer_s(*world.cluster.address(broker), timeout_s, world.access)
     except OSError:

@@ -1,109 +1,102 @@
-"""Faults of producers and processors: death, and a successor that takes over while they still run."""
+"""Faults of producers and processors: crash, and fencing by the next incarnation."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from chaos.clients.state import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
+from chaos.faults.base import NOTHING_TO_HEAL, Family, Fault
 from chaos.faults.world import World
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults.producer import ProducerCrash as ProducerCrashSpec
+from chaos.scenario.faults import producer as specs
 from chaos.wait import wait_until
 
 UNREPORTED_TIMEOUT_S = 30.0
 
 
-@dataclass
-class ProducerCrash:
-    """A producer that dies without a word, at will with records in the log of which it was never told.
+class ProducerCrash(Fault[specs.ProducerCrash]):
+    """A producer that crashes, on request with records in the log that were not reported to it.
 
     Proof: its process is gone.
     """
 
-    spec: FaultSpec
-    resolved: str = ""
-    _dead: ClientState | None = None
-    _restarted: bool = False
+    _killed: ClientState
+    _restarted = False
 
     def inject(self, world: World) -> str:
-        """SIGKILL it."""
-        assert isinstance(self.spec, ProducerCrashSpec)
+        """Kill the process."""
         self.resolved = targets.client(self.spec.target, world)
-        words = self._leave_unreported(world, self.spec.unreported) if self.spec.unreported else ""
-        self._dead = world.fleet.state(self.resolved)
+        unreported = self._leave_unreported(world, self.spec.unreported) if self.spec.unreported else ""
+        self._killed = world.fleet.state(self.resolved)
+        self.begun = True
         world.fleet.crash(self.resolved)
-        return f"killed {self.resolved}{words}"
+        return f"killed {self.resolved}{unreported}"
 
     def _leave_unreported(self, world: World, records: int) -> str:
-        """Wait until so many records are in the log behind the last that the producer may have been told of."""
-        entry = next(p for p in world.scenario.producers if p.name == self.resolved.partition("/")[0])
-        partitions = [TopicPartition(entry.topic, n) for n in range(world.scenario.topic(entry.topic).partitions)]
+        """Wait until the log has this many records more than the producer has reports for."""
+        name = self.resolved.partition("/")[0]
+        topic = next(p.topic for p in world.scenario.producers if p.name == name)
+        partitions = [TopicPartition(topic, number) for number in range(world.scenario.topic(topic).partitions)]
+        acked = 0
 
-        def in_log() -> int:
+        def ignores_reports() -> bool:
+            # the producer still reports its progress: it ignores reports once two counts in a row are equal
+            nonlocal acked
+            before, acked = acked, world.fleet.state(self.resolved).count("acked")
+            return before == acked and acked > 0
+
+        def surplus() -> int:
             ends = world.kafka.end_offsets(partitions)
-            return sum(ends.values()) if len(ends) == len(partitions) else 0
+            return max(0, sum(ends.values()) - acked) if len(ends) == len(partitions) else 0
+
+        def enough() -> int:
+            unreported = surplus()
+            return unreported if unreported >= records else 0
 
         world.fleet.order(self.resolved, {"do": "ignore_reports"})
-        heard = 0
-
-        def heard_the_order() -> bool:
-            # it goes on to tell how far it is: no report is looked at any more once two of them in turn count the same
-            nonlocal heard
-            before, heard = heard, world.fleet.state(self.resolved).count("acked")
-            return before == heard and heard > 0
-
         try:
-            wait_until(heard_the_order, UNREPORTED_TIMEOUT_S, "it still looks at reports", every_s=0.3)
-            more = wait_until(
-                lambda: max(0, in_log() - heard - records + 1), UNREPORTED_TIMEOUT_S, "nothing is written"
-            )
+            wait_until(ignores_reports, UNREPORTED_TIMEOUT_S, "it still processes reports", every_s=0.3)
+            unreported = wait_until(enough, UNREPORTED_TIMEOUT_S, "nothing is written")
         except WaitTimeout as e:
             raise FaultError(f"{self.resolved} does not get {records} records into the log: {e}") from None
-        return f", which had not been told of at least {records + more - 1} records in the log"
+        return f", which had no report of at least {unreported} records in the log"
 
-    def proof(self, world: World) -> str | None:
-        """Its process is gone."""
-        dead = self._dead
-        return f"the process of {self.resolved} is gone" if dead is not None and not dead.alive else None
+    def effect(self, world: World) -> str | None:
+        """Check that the process is gone."""
+        return None if self._killed.alive else f"the process of {self.resolved} is gone"
 
-    def heal(self, world: World) -> str:
-        """Start its next incarnation."""
-        if self._dead is None or self._restarted or self._dead.alive:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Start the next incarnation."""
+        if self._restarted or self._killed.alive:
+            return NOTHING_TO_HEAL
         world.fleet.restart(self.resolved)
         self._restarted = True
         return f"{self.resolved} started again"
 
 
-@dataclass
-class ProducerFence:
-    """Two processes with one transactional.id: the later one is let in, and the earlier one shut out.
+class ProducerFence(Fault[specs.ProducerFence]):
+    """Two processes with one transactional.id: the broker accepts the later one and fences the earlier one.
 
-    Proof: the earlier one ended, and said that it was fenced.
+    Proof: the earlier one ended with an error that says that it was fenced.
     """
 
-    spec: FaultSpec
-    resolved: str = ""
-    _fenced: ClientState | None = None
+    _fenced: ClientState
 
     def inject(self, world: World) -> str:
-        """Start the next incarnation beside the one that runs."""
+        """Start the next incarnation while the current one runs."""
         self.resolved = targets.client(self.spec.target, world)
         self._fenced = world.fleet.state(self.resolved)
+        self.begun = True
         world.fleet.take_over(self.resolved)
         return f"started the next incarnation of {self.resolved} while it runs"
 
-    def proof(self, world: World) -> str | None:
-        """The earlier one ended because it was fenced."""
-        state = self._fenced
-        if state is None or state.alive:
+    def effect(self, world: World) -> str | None:
+        """Look for the error of the earlier process."""
+        if self._fenced.alive:
             return None
-        why = next((e for e in state.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper()), None)
-        return f"incarnation {state.incarnation} of {self.resolved} was fenced: {why}" if why else None
+        errors = (e for e in self._fenced.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper())
+        error = next(errors, None)
+        return f"incarnation {self._fenced.incarnation} of {self.resolved} was fenced: {error}" if error else None
 
-    def heal(self, world: World) -> str:
-        """The next incarnation is there already."""
-        return "nothing to heal"
+
+FAULTS: Family = {specs.ProducerCrash: ProducerCrash, specs.ProducerFence: ProducerFence}

@@ -1,98 +1,86 @@
-"""Faults of what a broker lives on: CPU, memory, disk."""
+"""Faults of a broker's resources: CPU, memory, disk space."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from chaos.cluster.api import ExhaustMemory, FillDisk, Start, Throttle, able
+from chaos.cluster.api import ExhaustMemory, FillDisk, Throttle, able
 from chaos.faults import targets
+from chaos.faults.base import Family, Fault
 from chaos.faults.broker import BrokerKill
+from chaos.faults.brokers import start_down
 from chaos.faults.world import World
-from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults.resources import BrokerThrottle as BrokerThrottleSpec
-from chaos.scenario.faults.resources import DiskFill as DiskFillSpec
+from chaos.scenario.faults import resources as specs
 
-WAITED_S = 0.5
-"""How much longer a throttled broker must have waited for the CPU to count as slow."""
+MIN_WAIT_S = 0.5
+"""Minimum additional time that a throttled broker must have waited for the CPU."""
 
 
-@dataclass
-class BrokerThrottle:
-    """Leave a broker a part of a CPU. Proof: the kernel counts the time that it had to wait."""
+class BrokerThrottle(Fault[specs.BrokerThrottle]):
+    """Limit a broker to a part of a CPU. Proof: the kernel counts the time that the broker waited for the CPU."""
 
-    spec: FaultSpec
-    resolved: str = ""
-    _broker: int = 0
-    _waited_s: float = 0.0
+    _broker = 0
+    _waited_s = 0.0
 
     def inject(self, world: World) -> str:
-        """Lower its limit."""
-        assert isinstance(self.spec, BrokerThrottleSpec)
-        broker = targets.broker(self.spec.target, world)
-        self.resolved, cluster = f"broker {broker}", able(world.cluster, Throttle)
-        self._waited_s = cluster.throttled_s(broker)
-        self._broker = broker
-        cluster.throttle_broker(broker, self.spec.cpus)
-        return f"left {self.resolved} {self.spec.cpus:g} of a CPU"
+        """Lower the CPU limit."""
+        self._broker = targets.broker(self.spec.target, world)
+        self.resolved, cluster = f"broker {self._broker}", able(world.cluster, Throttle)
+        self._waited_s = cluster.throttled_s(self._broker)
+        self.begun = True
+        cluster.throttle_broker(self._broker, self.spec.cpus)
+        return f"limited {self.resolved} to {self.spec.cpus:g} of a CPU"
 
-    def proof(self, world: World) -> str | None:
-        """It waits."""
-        if not self._broker:
-            return None
-        waited = able(world.cluster, Throttle).throttled_s(self._broker) - self._waited_s
-        return f"{self.resolved} waited {waited:.1f} s for the CPU" if waited >= WAITED_S else None
+    def effect(self, world: World) -> str | None:
+        """Read the waiting time since the injection."""
+        waited_s = able(world.cluster, Throttle).throttled_s(self._broker) - self._waited_s
+        return f"{self.resolved} waited {waited_s:.1f} s for the CPU" if waited_s >= MIN_WAIT_S else None
 
-    def heal(self, world: World) -> str:
-        """Give it back what it had."""
-        if not self._broker:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Restore the former limit."""
         able(world.cluster, Throttle).unthrottle_broker(self._broker)
         return f"{self.resolved} has its CPU back"
 
 
-@dataclass
 class BrokerOom(BrokerKill):
-    """Let a broker run out of memory. Proof: the kernel says that it killed it for that."""
+    """Exhaust the memory of a broker. Proof: the kernel reports that it killed the broker for lack of memory."""
 
     def take_down(self, world: World) -> None:
-        """Use up its memory."""
+        """Use up the memory of the broker."""
         able(world.cluster, ExhaustMemory).exhaust_memory(self.broker)
 
-    def proof(self, world: World) -> str | None:
-        """Ask the engine, which has it from the kernel."""
-        if not self.broker or not able(world.cluster, ExhaustMemory).killed_for_memory(self.broker):
-            return None
-        return f"the kernel killed {self.resolved} for want of memory"
+    def effect(self, world: World) -> str | None:
+        """Ask the container engine, which has the exit reason from the kernel."""
+        killed = able(world.cluster, ExhaustMemory).killed_for_memory(self.broker)
+        return f"the kernel killed {self.resolved} for lack of memory" if killed else None
 
 
-@dataclass
-class DiskFill:
-    """Fill a broker's disk. Proof: the broker went down on an append that failed."""
+class DiskFill(Fault[specs.DiskFill]):
+    """Fill a broker's disk. Proof: the broker ended at a failed append."""
 
-    spec: FaultSpec
-    resolved: str = ""
-    _broker: int = 0
+    _broker = 0
 
     def inject(self, world: World) -> str:
-        """Leave it no room, or a little."""
-        assert isinstance(self.spec, DiskFillSpec)
-        broker = targets.broker(self.spec.target, world)
-        self.resolved, cluster = f"broker {broker}", able(world.cluster, FillDisk)
-        self._broker = broker
-        cluster.fill_disk(broker, self.spec.free)
-        return f"filled the disk of {self.resolved}; {cluster.disk_room(broker)} bytes are free"
+        """Fill the disk up to `free` bytes."""
+        self._broker = targets.broker(self.spec.target, world)
+        self.resolved, cluster = f"broker {self._broker}", able(world.cluster, FillDisk)
+        self.begun = True
+        cluster.fill_disk(self._broker, self.spec.free)
+        return f"filled the disk of {self.resolved}; {cluster.disk_room(self._broker)} bytes are free"
 
-    def proof(self, world: World) -> str | None:
-        """Kafka takes a log directory that cannot be written out of service, and ends where it has no other."""
-        if not self._broker or world.cluster.broker_alive(self._broker):
+    def effect(self, world: World) -> str | None:
+        """Check that the broker ended: Kafka exits when its last log directory has a write error."""
+        if world.cluster.broker_alive(self._broker):
             return None
         return f"{self.resolved} ended: it could not append to its log"
 
-    def heal(self, world: World) -> str:
-        """Make room, and start it again if it went down."""
-        if not self._broker:
-            return "nothing to heal"
+    def undo(self, world: World) -> str:
+        """Free the disk, and start the broker if it is down."""
         able(world.cluster, FillDisk).free_disk(self._broker)
-        if not world.cluster.broker_alive(self._broker):
-            able(world.cluster, Start).start_broker(self._broker)
-        return f"{self.resolved} has room again"
+        start_down([self._broker], world)
+        return f"{self.resolved} has space again"
+
+
+FAULTS: Family = {
+    specs.BrokerThrottle: BrokerThrottle,
+    specs.BrokerOom: BrokerOom,
+    specs.DiskFill: DiskFill,
+}

@@ -1,4 +1,4 @@
-"""Running one fault: intent on record before the act, the outcome after it, proof as soon as it shows."""
+"""The run of one fault: intent on record before the act, the outcome after it, and the proof when it appears."""
 
 from __future__ import annotations
 
@@ -6,39 +6,36 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 from chaos.errors import AftershockError
-from chaos.faults.fault import Fault
+from chaos.faults.base import Fault
 from chaos.faults.world import World
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import EventLog, now_us
-from chaos.scenario.faults import FaultSpec
 from chaos.scenario.triggers import PHASES, Phase
 
-PROOF_EVERY_S = 0.1
+PROOF_INTERVAL_S = 0.1
 
 
 class FaultRun:
-    """One fault of a run. `inject` and `heal` return at once; `phases` tells what has come to pass, and when.
+    """One fault of a run. `inject` and `heal` return at once; `phases` holds the phases that have come, and when.
 
-    Times in `phases` are `time.monotonic()`. The proof is looked for in a thread of its own from the injection until it
-    is found, the time-out passes, or the run ends; healing does not stop the search.
+    Times in `phases` are `time.monotonic()`. A separate thread looks for the proof from the injection until the proof
+    is found, the time-out passes, or the run ends. A heal does not stop the search.
     """
 
     def __init__(
         self,
-        fault: Fault,
-        spec: FaultSpec,
-        kind: str,
+        fault: Fault[Any],
         world: World,
         writer: TableWriter,
         events: EventLog,
         proof_timeout_s: float,
     ) -> None:
-        self.spec = spec
         self.phases: dict[str, float] = {}
         self.errors: list[str] = []
-        self._fault, self._kind, self._world = fault, kind, world
+        self._fault, self._spec, self._world = fault, fault.spec, world
         self._writer, self._events = writer, events
         self._proof_timeout_s = proof_timeout_s
         self._acting = threading.Lock()
@@ -47,27 +44,27 @@ class FaultRun:
 
     @property
     def busy(self) -> bool:
-        """Whether an injection, a heal or a search for proof is under way."""
+        """Whether an injection, a heal or a search for proof is running."""
         return any(thread.is_alive() for thread in self._threads)
 
     @property
     def lost(self) -> set[tuple[str, Phase]]:
-        """The phases that were to come and cannot any more: an act failed, or no proof was found in time."""
+        """The phases that cannot come any more: the injection or heal failed, or no proof was found in time."""
         if self.busy or "injecting" not in self.phases:
             return set()
         attempted = PHASES if "healing" in self.phases else PHASES[:2]
-        return {(self.spec.name, phase) for phase in attempted if phase not in self.phases}
+        return {(self._spec.name, phase) for phase in attempted if phase not in self.phases}
 
     def inject(self) -> None:
-        """Begin the injection."""
+        """Start the injection."""
         self._start(self._inject)
 
     def heal(self) -> None:
-        """Begin the heal."""
+        """Start the heal."""
         self._start(self._heal)
 
     def finish(self, timeout_s: float) -> None:
-        """Heal what is not healed and wait for it; called once, before the drain and at every way out."""
+        """Heal the fault if it is not healed, and wait for it. Call it before the drain and whenever a run ends."""
         self._ending.set()
         self._join(timeout_s)
         if "injecting" in self.phases and "healed" not in self.phases:
@@ -77,10 +74,10 @@ class FaultRun:
         def guarded() -> None:
             try:
                 act()
-            except Exception as e:  # noqa: BLE001 - a bug in a fault must show in its row, not die with its thread
+            except Exception as e:  # noqa: BLE001 - a bug in a fault must appear in its row
                 self._fail(act.__name__.strip("_"), e)
 
-        thread = threading.Thread(target=guarded, daemon=True, name=f"fault-{self.spec.name}-{act.__name__}")
+        thread = threading.Thread(target=guarded, daemon=True, name=f"fault-{self._spec.name}-{act.__name__}")
         self._threads.append(thread)
         thread.start()
 
@@ -91,23 +88,22 @@ class FaultRun:
 
     def _inject(self) -> None:
         with self._acting:
-            self._enter("injecting", self.spec.target.words())
+            self._enter("injecting", self._spec.target.describe())
             try:
-                words = self._fault.inject(self._world)
+                outcome = self._fault.inject(self._world)
             except AftershockError as e:
                 self._fail("injection", e)
                 return
-            self._enter("injected", words)
+            self._enter("injected", outcome)
         self._search_proof()
 
     def _search_proof(self) -> None:
         deadline = time.monotonic() + self._proof_timeout_s
         while time.monotonic() < deadline and not self._ending.is_set():
-            words = self._fault.proof(self._world)
-            if words:
-                self._enter("proven", words)
+            if proof := self._fault.proof(self._world):
+                self._enter("proven", proof)
                 return
-            time.sleep(PROOF_EVERY_S)
+            time.sleep(PROOF_INTERVAL_S)
 
     def _heal(self) -> None:
         with self._acting:
@@ -115,29 +111,29 @@ class FaultRun:
                 return
             self._enter("healing", "")
             try:
-                words = self._fault.heal(self._world)
+                outcome = self._fault.heal(self._world)
             except AftershockError as e:
                 self._fail("heal", e)
                 return
-            self._enter("healed", words)
+            self._enter("healed", outcome)
 
-    def _fail(self, what: str, error: Exception) -> None:
-        self.errors.append(f"{what} of {self.spec.name} failed: {error or type(error).__name__}")
+    def _fail(self, act: str, error: Exception) -> None:
+        self.errors.append(f"{act} of {self._spec.name} failed: {error or type(error).__name__}")
         self._enter("failed", self.errors[-1])
 
-    def _enter(self, phase: str, words: str) -> None:
+    def _enter(self, phase: str, outcome: str) -> None:
         self.phases[phase] = time.monotonic()
-        evidence = {"words": words, "resolved": self._fault.resolved, **getattr(self._fault, "told", {})}
+        evidence = {"words": outcome, "resolved": self._fault.resolved, **self._fault.evidence}
         row = {
-            "fault": self.spec.name,
-            "kind": self._kind,
-            "target": self.spec.target.words(),
+            "fault": self._spec.name,
+            "kind": self._spec.kind,
+            "target": self._spec.target.describe(),
             "phase": phase,
             "evidence": json.dumps(evidence),
             "at_us": now_us(),
         }
         try:
             self._writer.append_rows([row])
-        except OSError as e:  # a full disk must not keep a fault from being healed; without its row it has no proof
-            self.errors.append(f"{phase} of {self.spec.name} is not on record: {e}")
-        self._events.emit("fault", fault=self.spec.name, phase=phase, words=words)
+        except OSError as e:  # a full disk must not prevent the heal; without its row the fault has no proof
+            self.errors.append(f"{phase} of {self._spec.name} was not recorded: {e}")
+        self._events.emit("fault", fault=self._spec.name, phase=phase, words=outcome)

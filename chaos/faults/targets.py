@@ -1,8 +1,8 @@
-"""From a target as written to brokers or clients, at the moment of injection."""
+"""Resolution of a target to brokers, partitions or clients, at the moment of injection."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
@@ -19,70 +19,82 @@ ANSWER_TIMEOUT_S = 20.0
 
 
 def brokers(target: Target, world: World) -> list[int]:
-    """The brokers that a target means now."""
-    ((kind, value),) = target.given().items()
-    if kind == "broker":
+    """Return the ids of the targeted brokers. Raises `FaultError` if no broker answers or there is no follower."""
+    selector, value = target.selector
+    if selector == "broker":
         return [value]
-    if kind == "random_broker":
+    if selector == "random_broker":
         return [world.rng.choice(world.cluster.broker_ids)]
-    if kind == "coordinator_of":
-        return [coordinator(value, world)]
-    if kind == "transaction_coordinator_of":
-        return [transaction_coordinator(value, world)]
-    if kind == "controller":
+    if selector == "coordinator_of":
+        return [_answer(lambda: world.kafka.coordinator(value), f"no broker names a coordinator of {value}")]
+    if selector == "transaction_coordinator_of":
+        why = f"no broker names a transaction coordinator of {value}"
+        return [_answer(lambda: world.kafka.transaction_coordinator(value), why)]
+    if selector == "controller":
         return [controller(world)[0]]
-    if kind == "all_brokers":
+    if selector == "all_brokers":
         return list(world.cluster.broker_ids)
     state = partition(TopicPartition.parse(value), world)
     followers = sorted(set(state.replicas) - {state.leader})
-    if kind == "isr_of":
+    if selector == "isr_of":
         return sorted(state.isr)
-    if kind == "leader_of":
+    if selector == "leader_of":
         return [state.leader]
     if not followers:
         raise FaultError(f"{value} has no follower")
-    return followers if kind == "followers_of" else [world.rng.choice(followers)]
+    return followers if selector == "followers_of" else [world.rng.choice(followers)]
 
 
 def broker(target: Target, world: World) -> int:
-    """The broker that a target of one broker means now."""
-    (one,) = brokers(target, world)
-    return one
+    """Return the id of the targeted broker, for a target that means one broker."""
+    (broker_id,) = brokers(target, world)
+    return broker_id
+
+
+def broker_names(broker_ids: Iterable[int]) -> str:
+    """Return `broker 1, broker 2`."""
+    return ", ".join(f"broker {broker_id}" for broker_id in broker_ids)
 
 
 def client(target: Target, world: World) -> str:
-    """The client that a target means, such as `billing/1`."""
-    ((kind, value),) = target.given().items()
-    if kind == "member":
-        return str(value)
-    return str(world.rng.choice(world.fleet.clients(value)))
-
-
-def coordinator(group: str, world: World) -> int:
-    """The broker that coordinates a group, asked now."""
-    return _answer(lambda: world.kafka.coordinator(group), f"no broker names a coordinator of {group}")
-
-
-def transaction_coordinator(transactional_id: str, world: World) -> int:
-    """The broker that coordinates an id's transactions, asked now."""
-    why = f"no broker names a transaction coordinator of {transactional_id}"
-    return _answer(lambda: world.kafka.transaction_coordinator(transactional_id), why)
+    """Return the targeted client, such as `billing/1`."""
+    selector, value = target.selector
+    return str(value if selector == "member" else world.rng.choice(world.fleet.clients(value)))
 
 
 def controller(world: World) -> tuple[int, int]:
-    """The active controller and its epoch, asked now."""
+    """Return the active controller and its epoch. Raises `FaultError` if no broker names one."""
     return _answer(world.kafka.controller, "no broker names an active controller")
 
 
 def partition(name: TopicPartition, world: World) -> PartitionState:
-    """A partition that has a leader, asked now."""
+    """Return the state of a partition that has a leader. Raises `FaultError` if it gets none in time."""
 
     def led() -> PartitionState | None:
         metadata = world.kafka.metadata()
         state = metadata.partitions.get(name) if metadata else None
         return state if state and state.leader != NO_LEADER else None
 
-    return _answer(led, f"{name} has no leader to aim at")
+    return _answer(led, f"{name} has no leader")
+
+
+def partitions(target: Target, world: World) -> list[TopicPartition]:
+    """Return the partitions of a target that is a topic or a partition. Raises `FaultError` if none has a leader."""
+    if target.partition is not None:
+        name = TopicPartition.parse(target.partition)
+        partition(name, world)
+        return [name]
+    names = led_partitions(str(target.topic), world)
+    if not names:
+        raise FaultError(f"{target.topic} has no partition with a leader")
+    return names
+
+
+def led_partitions(topic: str, world: World) -> list[TopicPartition]:
+    """Return the partitions of a topic that have a leader."""
+    metadata = world.kafka.metadata()
+    states = metadata.partitions if metadata else {}
+    return [name for name, state in states.items() if name.topic == topic and state.leader != NO_LEADER]
 
 
 def _answer(question: Callable[[], T | None], why: str) -> T:
@@ -90,5 +102,5 @@ def _answer(question: Callable[[], T | None], why: str) -> T:
         answer = wait_until(question, ANSWER_TIMEOUT_S, why)
     except WaitTimeout as e:
         raise FaultError(str(e)) from None
-    assert answer is not None  # wait_until returns only what is true
+    assert answer is not None  # wait_until returns only truthy values
     return answer

@@ -1,201 +1,162 @@
-"""Faults of topics: partitions added, made and deleted while clients run, records deleted, settings changed."""
+"""Faults of topics: add partitions, create, delete, delete records, change settings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
-
 from chaos.errors import FaultError
 from chaos.faults import targets
+from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text
-from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults.admin import AddPartitions as AddPartitionsSpec
-from chaos.scenario.faults.admin import DeleteRecords as DeleteRecordsSpec
-from chaos.scenario.faults.admin import TopicConfig as TopicConfigSpec
+from chaos.scenario.faults import topics as specs
 
 
-@dataclass
-class Lasting:
-    """What an administrator does for good: there is nothing to heal."""
+class AddPartitions(Fault[specs.AddPartitions]):
+    """More partitions. Proof: the metadata lists all of them, each with a leader."""
 
-    stays: ClassVar[str]
-
-    spec: FaultSpec
-    resolved: str = ""
-
-    def heal(self, world: World) -> str:
-        """It stays as it is."""
-        return f"{self.resolved}: {self.stays}" if self.resolved else "nothing to heal"
-
-
-@dataclass
-class AddPartitions(Lasting):
-    """More partitions. Proof: metadata lists them all, each with a leader."""
-
-    stays = "its partitions stay"
+    lasting = "its partitions stay"
 
     def inject(self, world: World) -> str:
-        """Ask the controller."""
-        assert isinstance(self.spec, AddPartitionsSpec)
+        """Add the partitions."""
         self.resolved = str(self.spec.target.topic)
-        before = len(_partitions(self.resolved, world))
+        before = len(targets.led_partitions(self.resolved, world))
         admin.add_partitions(world.kafka, self.resolved, self.spec.to)
+        self.begun = True
         return f"{self.resolved} goes from {before} to {self.spec.to} partitions"
 
-    def proof(self, world: World) -> str | None:
-        """Look at the metadata."""
-        assert isinstance(self.spec, AddPartitionsSpec)
-        there = _partitions(self.resolved, world) if self.resolved else []
-        return f"{self.resolved} has {len(there)} partitions, all led" if len(there) == self.spec.to else None
+    def effect(self, world: World) -> str | None:
+        """Count the partitions with a leader."""
+        count = len(targets.led_partitions(self.resolved, world))
+        return f"{self.resolved} has {count} partitions, all with a leader" if count == self.spec.to else None
 
 
-@dataclass
-class CreateTopic(Lasting):
-    """A topic made while clients run. Proof: metadata lists its partitions, each with a leader."""
+class CreateTopic(Fault[specs.CreateTopic]):
+    """A topic created while clients run. Proof: the metadata lists its partitions, each with a leader."""
 
-    stays = "it stays"
+    lasting = "the topic stays"
 
     def inject(self, world: World) -> str:
-        """Make it as the scenario describes it."""
-        name = str(self.spec.target.topic)
-        if _partitions(name, world):
-            raise FaultError(f"{name} is there already")
-        create(name, world)
-        self.resolved = name
-        return f"made {name}"
+        """Create the topic as the scenario describes it."""
+        topic = str(self.spec.target.topic)
+        if targets.led_partitions(topic, world):
+            raise FaultError(f"{topic} exists already")
+        create(topic, world)
+        self.resolved, self.begun = topic, True
+        return f"created {topic}"
 
-    def proof(self, world: World) -> str | None:
-        """Look at the metadata."""
-        there = _partitions(self.resolved, world) if self.resolved else []
-        wanted = world.scenario.topic(self.resolved).partitions if self.resolved else 0
-        return f"{self.resolved} is there with {len(there)} partitions" if there and len(there) == wanted else None
+    def effect(self, world: World) -> str | None:
+        """Count the partitions with a leader."""
+        count = len(targets.led_partitions(self.resolved, world))
+        expected = world.scenario.topic(self.resolved).partitions
+        return f"{self.resolved} exists with {count} partitions" if count == expected else None
 
 
-@dataclass
-class DeleteTopic:
-    """A topic deleted while clients run. Proof: metadata does not list it any more."""
-
-    spec: FaultSpec
-    resolved: str = ""
+class DeleteTopic(Fault[specs.DeleteTopic]):
+    """A topic deleted while clients run. Proof: the metadata no longer lists it."""
 
     def inject(self, world: World) -> str:
-        """Delete it."""
-        self.resolved = str(self.spec.target.topic)
+        """Delete the topic."""
+        self.resolved, self.begun = str(self.spec.target.topic), True
         admin.delete_topic(world.kafka, self.resolved)
         return f"deleted {self.resolved}"
 
-    def proof(self, world: World) -> str | None:
-        """Look at the metadata."""
-        metadata = world.observer.metadata
-        if metadata is None or not self.resolved or _partitions(self.resolved, world):
+    def effect(self, world: World) -> str | None:
+        """Check that the metadata has no partition of it."""
+        if world.observer.metadata is None or targets.led_partitions(self.resolved, world):
             return None
         return f"{self.resolved} is gone from the metadata"
 
-    def heal(self, world: World) -> str:
-        """Make it again, empty."""
-        if not self.resolved:
-            return "nothing to heal"
-        if not _partitions(self.resolved, world):
+    def undo(self, world: World) -> str:
+        """Create the topic again, empty."""
+        if not targets.led_partitions(self.resolved, world):
             create(self.resolved, world)
-        return f"{self.resolved} is there again, empty"
+        return f"{self.resolved} exists again, empty"
 
 
-@dataclass
-class DeleteRecords(Lasting):
-    """Records deleted from the log's start. Proof: the leaders tell a log start that is as high as asked."""
+class DeleteRecords(Fault[specs.DeleteRecords]):
+    """Records deleted from the start of logs. Proof: leaders report a log start at or above the requested offset."""
 
-    stays = "what was deleted stays deleted"
+    lasting = "the records stay deleted"
 
-    _before: dict[TopicPartition, int] = field(default_factory=dict)
+    def __init__(self, spec: specs.DeleteRecords) -> None:
+        super().__init__(spec)
+        self._starts: dict[TopicPartition, int] = {}
+        """The requested log start by partition."""
 
     def inject(self, world: World) -> str:
-        """Ask for the ends, then delete below."""
-        assert isinstance(self.spec, DeleteRecordsSpec)
-        names = named(self.spec.target.topic, self.spec.target.partition, world)
+        """Read start and end of each log, then delete the records."""
+        names = targets.partitions(self.spec.target, world)
         ends, starts = world.kafka.end_offsets(names), world.kafka.start_offsets(names)
-        if set(ends) != set(names) or set(starts) != set(names):
-            raise FaultError(f"not all of {', '.join(map(str, names))} tell where their logs begin and end")
         self.resolved = ", ".join(map(str, names))
-        wanted = {
+        if set(ends) != set(names) or set(starts) != set(names):
+            raise FaultError(f"not all of {self.resolved} report where their logs start and end")
+        requested = {
             name: min(end, self.spec.before) if self.spec.before is not None else end - (self.spec.leave or 0)
             for name, end in ends.items()
         }
-        self._before = {name: offset for name, offset in wanted.items() if offset > starts[name]}
-        if not self._before:
-            raise FaultError(f"{self.resolved} hold no record below what is to be deleted")
-        admin.delete_records(world.kafka, self._before)
-        return "; ".join(f"deleted {starts[name]} to {offset - 1} of {name}" for name, offset in self._before.items())
+        self._starts = {name: offset for name, offset in requested.items() if offset > starts[name]}
+        if not self._starts:
+            raise FaultError(f"{self.resolved} have no record below the offset to delete to")
+        self.begun = True
+        admin.delete_records(world.kafka, self._starts)
+        return "; ".join(f"deleted {starts[name]} to {offset - 1} of {name}" for name, offset in self._starts.items())
 
-    def proof(self, world: World) -> str | None:
-        """Ask where the logs begin."""
-        starts = world.kafka.start_offsets(self._before)
-        if not self._before or any(starts.get(name, -1) < offset for name, offset in self._before.items()):
+    def effect(self, world: World) -> str | None:
+        """Read the log starts."""
+        starts = world.kafka.start_offsets(self._starts)
+        if any(starts.get(name, -1) < offset for name, offset in self._starts.items()):
             return None
         return "; ".join(f"{name} begins at offset {start}" for name, start in starts.items())
 
 
-@dataclass
-class TopicConfig:
-    """Settings of a topic changed. Proof: they read back as asked."""
+class TopicConfig(Fault[specs.TopicConfig]):
+    """Changed settings of a topic. Proof: a read returns the new values."""
 
-    spec: FaultSpec
-    resolved: str = ""
-    _was: dict[str, str | None] = field(default_factory=dict)
+    def __init__(self, spec: specs.TopicConfig) -> None:
+        super().__init__(spec)
+        self._settings = {key: as_text(value) for key, value in spec.settings.items()}
+        self._before: dict[str, str | None] = {}
+        """The former values; None for a setting that had its default."""
 
     def inject(self, world: World) -> str:
-        """Keep what they were, and set them."""
-        topic = str(self.spec.target.topic)
-        before = admin.settings(world.kafka, topic, self._wanted())
-        if missing := self._wanted().keys() - before.keys():
-            raise FaultError(f"{topic} has no settings {', '.join(sorted(missing))}")
-        self._was = {key: value if own else None for key, (value, own) in before.items()}
-        self.resolved = topic
-        admin.set_settings(world.kafka, topic, self._wanted())
-        return "; ".join(f"{key} of {topic} from {before[key][0]} to {value}" for key, value in self._wanted().items())
+        """Read the former values, and set the new ones."""
+        self.resolved = str(self.spec.target.topic)
+        before = admin.settings(world.kafka, self.resolved, self._settings)
+        if missing := self._settings.keys() - before.keys():
+            raise FaultError(f"{self.resolved} has no settings {', '.join(sorted(missing))}")
+        self._before = {key: value if is_set else None for key, (value, is_set) in before.items()}
+        self.begun = True
+        admin.set_settings(world.kafka, self.resolved, self._settings)
+        changes = (
+            f"{key} of {self.resolved} from {before[key][0]} to {value}" for key, value in self._settings.items()
+        )
+        return "; ".join(changes)
 
-    def proof(self, world: World) -> str | None:
-        """Read them back."""
-        now = admin.settings(world.kafka, self.resolved, self._wanted()) if self.resolved else {}
-        if not now or any(now.get(key, ("", False))[0] != value for key, value in self._wanted().items()):
+    def effect(self, world: World) -> str | None:
+        """Read the settings."""
+        now = admin.settings(world.kafka, self.resolved, self._settings)
+        if any(now.get(key, ("", False))[0] != value for key, value in self._settings.items()):
             return None
-        return f"{self.resolved} has {', '.join(f'{key}={value}' for key, value in self._wanted().items())}"
+        return f"{self.resolved} has {', '.join(f'{key}={value}' for key, value in self._settings.items())}"
 
-    def heal(self, world: World) -> str:
-        """What they were."""
-        if not self.resolved:
-            return "nothing to heal"
-        admin.set_settings(world.kafka, self.resolved, self._was)
-        return f"{self.resolved} has its settings back"
-
-    def _wanted(self) -> dict[str, str]:
-        assert isinstance(self.spec, TopicConfigSpec)
-        return {k: as_text(v) for k, v in self.spec.settings.items()}
+    def undo(self, world: World) -> str:
+        """Restore the former values."""
+        admin.set_settings(world.kafka, self.resolved, self._before)
+        return f"{self.resolved} has its former settings"
 
 
 def create(name: str, world: World) -> None:
-    """Make a topic as the scenario describes it."""
+    """Create a topic as the scenario describes it."""
     topic = world.scenario.topic(name)
-    config = {k: as_text(v) for k, v in topic.config.items()}
+    config = {key: as_text(value) for key, value in topic.config.items()}
     admin.create_topic(world.kafka, name, topic.partitions, topic.replication_factor, config)
 
 
-def named(topic: str | None, partition: str | None, world: World) -> list[TopicPartition]:
-    """The partitions that a target of a topic or a partition means now."""
-    if partition is not None:
-        named = TopicPartition.parse(partition)
-        targets.partition(named, world)
-        return [named]
-    found = _partitions(str(topic), world)
-    if not found:
-        raise FaultError(f"{topic} has no partition that is led")
-    return found
-
-
-def _partitions(topic: str, world: World) -> list[TopicPartition]:
-    """The partitions of a topic that have a leader."""
-    metadata = world.kafka.metadata()
-    states = metadata.partitions if metadata else {}
-    return [name for name, state in states.items() if name.topic == topic and state.leader >= 0]
+FAULTS: Family = {
+    specs.AddPartitions: AddPartitions,
+    specs.CreateTopic: CreateTopic,
+    specs.DeleteTopic: DeleteTopic,
+    specs.DeleteRecords: DeleteRecords,
+    specs.TopicConfig: TopicConfig,
+}

@@ -1,152 +1,148 @@
-"""Faults on the wire between clients and a broker: rules of the proxy, see `chaos.relay`."""
+"""Faults of the connections between clients and a broker: rules of the wire proxy (`chaos.relay`)."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from kafka.protocol.metadata import MetadataRequest
 
 from chaos.errors import FaultError
 from chaos.faults import targets
+from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
 from chaos.kafka.brokers import METADATA
 from chaos.kafka.connection import Link
 from chaos.relay.control import Proxy
 from chaos.relay.rules import Act, Rule
-from chaos.scenario.faults import FaultSpec
-from chaos.scenario.faults.wire import FrameFault as FrameFaultSpec
-from chaos.scenario.faults.wire import WireDelay as WireDelaySpec
-from chaos.scenario.faults.wire import WireSlow as WireSlowSpec
+from chaos.scenario.faults import wire as specs
 
-ROSE_BY = 0.8
-"""Of what a link was slowed by, the part by which a round trip has to rise at least."""
+W = TypeVar("W", bound=specs.WireFault)
+F = TypeVar("F", bound=specs.FrameFault)
+
+MIN_RISE_SHARE = 0.8
+"""Minimum rise of a round trip, as a share of the delay that was added."""
 PROBE_S = 0.5
-"""So long a probe is to take on a link of limited bandwidth."""
-PROBE_NAME, MOST_NAMES = "x" * 240, 4000
+"""Time that a probe takes on a link of limited bandwidth."""
+PROBE_NAME, MAX_NAMES = "x" * 240, 4000
 PROBE_TIMEOUT_S = 15.0
 
 
-@dataclass
-class _OfARule:
-    """What all have: one rule of the proxy, and its end."""
+class RuleFault(Fault[W]):
+    """A fault that is one rule of the wire proxy."""
 
-    spec: FaultSpec
-    resolved: str = ""
-    _rule: int = 0
+    _rule = 0
 
-    def heal(self, world: World) -> str:
-        """Take the rule out of force; what it holds passes."""
-        if not self._rule:
-            return "nothing to heal"
-        matches = proxy_of(world).remove(self._rule)
-        return f"the wire of {self.resolved} is sound again; {matches} frames were hit in all"
+    def add(self, rule: Rule, world: World) -> None:
+        """Put a rule in force."""
+        self._rule = proxy_of(world).add(rule)
+        self.begun = True
+
+    def undo(self, world: World) -> str:
+        """Remove the rule; the proxy sends on the frames that it holds."""
+        hits = proxy_of(world).remove(self._rule)
+        return f"the wire of {self.resolved} is whole again; {hits} frames were hit in all"
 
 
-@dataclass
-class _OfFrames(_OfARule):
-    """Requests or answers that are picked one by one. Proof: the proxy counted at least one that it hit.
+class FrameFault(RuleFault[F]):
+    """A fault of single requests or responses. Proof: the proxy counted at least one frame that it hit.
 
-    It counts a frame as it decides about it, which is the damage itself; what clients made of it is for the audit.
+    The proxy counts a frame when it applies the rule, which is the damage itself. The audit judges the reaction of
+    clients.
     """
 
     act: ClassVar[Act]
-    done: ClassVar[str]
+    result: ClassVar[str]
 
     def inject(self, world: World) -> str:
         """Resolve the target, and put the rule in force."""
-        assert isinstance(self.spec, FrameFaultSpec)
-        broker = targets.broker(self.spec.target, world)
+        spec, broker = self.spec, targets.broker(self.spec.target, world)
         self.resolved = f"broker {broker}"
-        delay_s = self.spec.delay if isinstance(self.spec, WireDelaySpec) else 0.0
-        rule = Rule(self.act, broker, self.spec.api, self.spec.client, self.spec.side, self.spec.count, delay_s)
-        self._rule = proxy_of(world).add(rule)
-        first = f"the first {self.spec.count} " if self.spec.count else ""
-        return f"from now on {first}{self._frames()} are {self.done}"
+        self.add(Rule(self.act, broker, spec.api, spec.client, spec.side, spec.count, self.delay_s()), world)
+        first = f"the first {spec.count} " if spec.count else ""
+        return f"from now on {first}{self._frames()} are {self.result}"
 
-    def proof(self, world: World) -> str | None:
-        """The proxy's own count."""
-        matches = proxy_of(world).hits(self._rule) if self._rule else 0
-        return f"{matches} {self._frames()} were {self.done} so far" if matches else None
+    def delay_s(self) -> float:
+        """Return the delay of each frame in seconds."""
+        return 0.0
+
+    def effect(self, world: World) -> str | None:
+        """Read the proxy's counter."""
+        hits = proxy_of(world).hits(self._rule)
+        return f"{hits} {self._frames()} were {self.result} so far" if hits else None
 
     def _frames(self) -> str:
-        assert isinstance(self.spec, FrameFaultSpec)
-        frames = "requests" if self.spec.side == "request" else "answers"
-        kind = f"{self.spec.api} {frames}" if self.spec.api else frames
-        whose = "" if self.spec.client == "*" else f" of {self.spec.client}"
-        return f"{kind}{whose} at {self.resolved}"
+        frames = f"{self.spec.api} {self.spec.side}s" if self.spec.api else f"{self.spec.side}s"
+        clients = "" if self.spec.client == "*" else f" of {self.spec.client}"
+        return f"{frames}{clients} at {self.resolved}"
 
 
-class WireDrop(_OfFrames):
-    """Swallow frames. Proof: the proxy counted at least one that it hit."""
+class WireDrop(FrameFault[specs.WireDrop]):
+    """Drop frames. Proof: the proxy counted at least one frame that it dropped."""
 
-    act, done = "drop", "dropped"
-
-
-class WireDelay(_OfFrames):
-    """Hold frames back. Proof: the proxy counted at least one that it hit."""
-
-    act, done = "delay", "delayed"
+    act, result = "drop", "dropped"
 
 
-class WireCut(_OfFrames):
-    """Close the connection in place of a frame. Proof: the proxy counted at least one that it hit."""
+class WireDelay(FrameFault[specs.WireDelay]):
+    """Delay frames. Proof: the proxy counted at least one frame that it delayed."""
 
-    act, done = "cut", "lost with their connection"
+    act, result = "delay", "delayed"
+
+    def delay_s(self) -> float:
+        """Return the delay of each frame in seconds."""
+        return self.spec.delay
 
 
-@dataclass
-class WireSlow(_OfARule):
-    """Slow link. Proof: a round trip through the proxy rose by (nearly) what was asked for."""
+class WireCut(FrameFault[specs.WireCut]):
+    """Close the connection instead of sending a frame on. Proof: the proxy counted at least one such frame."""
 
-    _broker: int = 0
-    _before_s: float = 0.0
+    act, result = "cut", "lost with their connection"
+
+
+class WireSlow(RuleFault[specs.WireSlow]):
+    """Slow link. Proof: a round trip through the proxy takes longer by at least 80 % of the added delay."""
+
+    _broker = 0
+    _before_s = 0.0
 
     def inject(self, world: World) -> str:
-        """Measure, then put the rule in force."""
-        assert isinstance(self.spec, WireSlowSpec)
+        """Measure the round trip, then put the rule in force."""
         self._broker = targets.broker(self.spec.target, world)
         self.resolved = f"broker {self._broker}"
         try:
             self._before_s = max(self._round_trip_s(world) for _ in range(3))
         except OSError as e:
             raise FaultError(f"{self.resolved} did not answer even before the fault: {e or type(e).__name__}") from None
-        rule = Rule("slow", self._broker, latency_s=self.spec.latency, bandwidth=self.spec.bandwidth)
-        self._rule = proxy_of(world).add(rule)
+        self.add(Rule("slow", self._broker, latency_s=self.spec.latency, bandwidth=self.spec.bandwidth), world)
         latency = [f"{self.spec.latency * 1000:g} ms more for a round trip"] if self.spec.latency else []
         bandwidth = [f"{self.spec.bandwidth:,} bytes/s at most"] if self.spec.bandwidth else []
-        return f"made the link of clients with {self.resolved} slow: {', '.join(latency + bandwidth)}"
+        return f"slowed the link between clients and {self.resolved}: {', '.join(latency + bandwidth)}"
 
-    def proof(self, world: World) -> str | None:
-        """Measure again, as a client would."""
-        assert isinstance(self.spec, WireSlowSpec)
-        if not self._rule:
-            return None
+    def effect(self, world: World) -> str | None:
+        """Measure the round trip again."""
         try:
             now_s = self._round_trip_s(world)
         except TimeoutError:
             now_s = PROBE_TIMEOUT_S
         except OSError:
             return None
-        if now_s < self._before_s + ROSE_BY * (self.spec.latency + self._transfer_s()):
+        if now_s < self._before_s + MIN_RISE_SHARE * (self.spec.latency + self._transfer_s()):
             return None
         return f"a round trip with {self.resolved} rose from {self._before_s * 1000:.0f} to {now_s * 1000:.0f} ms"
 
-    def _names(self) -> int:
-        """Topic names in a probe: enough bytes to fill a link of limited bandwidth for a while, in both directions."""
-        assert isinstance(self.spec, WireSlowSpec)
+    def _name_count(self) -> int:
+        """Return the number of topic names in a probe: enough bytes to fill a limited link in both directions."""
         bandwidth = self.spec.bandwidth
-        return min(MOST_NAMES, max(1, round(bandwidth * PROBE_S / 2 / len(PROBE_NAME)))) if bandwidth else 0
+        return min(MAX_NAMES, max(1, round(bandwidth * PROBE_S / 2 / len(PROBE_NAME)))) if bandwidth else 0
 
     def _transfer_s(self) -> float:
-        """How long the names of a probe take there and back, at least."""
-        assert isinstance(self.spec, WireSlowSpec)
-        return 2 * self._names() * len(PROBE_NAME) / self.spec.bandwidth if self.spec.bandwidth else 0.0
+        """Return the minimum time that the names of a probe take in both directions."""
+        return 2 * self._name_count() * len(PROBE_NAME) / self.spec.bandwidth if self.spec.bandwidth else 0.0
 
     def _round_trip_s(self, world: World) -> float:
-        """Seconds for a request about topics that nobody has. Raises `OSError`."""
-        topics = [MetadataRequest.MetadataRequestTopic(name=f"{PROBE_NAME}{number}") for number in range(self._names())]
+        """Return the seconds of a request for topics that do not exist. Raises `OSError`."""
+        names = [f"{PROBE_NAME}{number}" for number in range(self._name_count())]
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         link = Link(*proxy_of(world).address(self._broker), world.access)
         try:
             link.ask(MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False), PROBE_TIMEOUT_S)
@@ -158,7 +154,15 @@ class WireSlow(_OfARule):
 
 
 def proxy_of(world: World) -> Proxy:
-    """The proxy of this run. Raises `FaultError` without one, `ClusterError` where it ended."""
+    """Return the wire proxy of the run. Raises `FaultError` if it has none."""
     if world.proxy is None:
         raise FaultError("this run has no wire proxy")
     return world.proxy
+
+
+FAULTS: Family = {
+    specs.WireDrop: WireDrop,
+    specs.WireDelay: WireDelay,
+    specs.WireCut: WireCut,
+    specs.WireSlow: WireSlow,
+}

@@ -1,4 +1,4 @@
-"""What a fault acts on and looks at."""
+"""The world of a fault: everything that it acts on and observes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from chaos.scenario.model import Scenario
 
 @dataclass(frozen=True)
 class World:
-    """The cluster, the clients, the observer, a connection of the fault's own, its random choices, and the way in.
+    """The scenario, the cluster, the clients, the observer, and a separate Kafka connection for one fault.
 
-    `proxy` is the wire proxy, which only some runs have.
+    `rng` makes the random choices of all faults. `access` is the way to log in, `proxy` the wire proxy; both are None
+    for runs without them.
     """
 
     scenario: Scenario

@@ -21,8 +21,9 @@ from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
 from chaos.run.gate_result import Key
 from chaos.scenario.load import find, load, parse
-from chaos.scenario.model import Clients, Scenario, Variant
+from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
+from chaos.scenario.setup import Clients
 
 
 @dataclass(frozen=True)

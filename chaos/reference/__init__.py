@@ -1,7 +1,7 @@
-"""References written from the code: what can be broken, what can be found, what ships, what a scenario may say.
+"""Reference pages in Markdown, generated from the code: faults, checks, shipped scenarios, scenario fields.
 
-Each page lies beside what it explains and is committed, for people read it where there is no Python; a test fails when
-a page is not what the code says. `python -m chaos reference --write` writes them all anew.
+Each page is in the folder that it documents and is committed, so that people can read it without Python. A test fails
+if a page differs from the code. `python -m chaos reference --write` writes all pages.
 """
 
 from __future__ import annotations
@@ -11,26 +11,28 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.errors import UsageError
 from chaos.reference import checks, faults, fields, scenarios
 
 PROJECT = Path(__file__).resolve().parents[2]
-WRITTEN = "<!-- Written by `python -m chaos reference --write` from the code. Change the code, not this page. -->\n\n"
+"""The root of the checkout. In an installed package there is none, and pages can only be printed."""
+HEADER = "<!-- Written by `python -m chaos reference --write` from the code. Change the code, not this page. -->\n\n"
 
 
 @dataclass(frozen=True)
 class Page:
-    """One reference: where it lies in the project, and what makes it."""
+    """A reference page: its path in the project, and the function that generates it."""
 
     path: str
     make: Callable[[], str]
 
     def text(self) -> str:
-        """The whole page in Markdown."""
-        return WRITTEN + re.sub(r"\n{3,}", "\n\n", self.make()).strip("\n") + "\n"
+        """Return the whole page in Markdown."""
+        return HEADER + re.sub(r"\n{3,}", "\n\n", self.make()).strip("\n") + "\n"
 
     @property
     def file(self) -> Path:
-        """Where it is written."""
+        """The file of the page in the checkout."""
         return PROJECT / self.path
 
 
@@ -43,9 +45,14 @@ PAGES: dict[str, Page] = {
 
 
 def write() -> list[Path]:
-    """Write every page; returns those that have changed."""
+    """Write every page and return the files that changed. Raises `UsageError` outside a checkout."""
+    if not (PROJECT / "pyproject.toml").is_file():
+        raise UsageError(
+            f"reference --write needs a checkout of Aftershock, and {PROJECT} is an installed package; "
+            "print a page instead, such as `reference faults`"
+        )
     texts = {page.file: page.text() for page in PAGES.values()}
-    changed = [f for f, text in texts.items() if not f.is_file() or f.read_text(encoding="utf-8") != text]
+    changed = [file for file, text in texts.items() if not file.is_file() or file.read_text(encoding="utf-8") != text]
     for file in changed:
         file.write_text(texts[file], encoding="utf-8")
     return changed

@@ -1,4 +1,4 @@
-"""The check reference: each anomaly with its rule, what prevents it, and the scenarios that must show it."""
+"""The check reference: the rule of each anomaly, the settings that prevent it, and the scenarios that must show it."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from chaos.reference.shipped import link, shows
 _CATALOGUE = "../../chaos/scenarios/CATALOGUE.md"
 _HEAD = """# Checks
 
-What the audit finds, and the words in which a scenario states its contract (`expect:`). The contract is closed: a kind
-that it does not name must not appear at all. `lost_write: {min: 1}` demands one, `{max: 5}` allows some,
-`duplicate_delivery: {illegal: 0}` speaks of one part of a kind.
+The anomalies that the audit finds. A scenario names them in its contract (`expect:`). The contract is closed: a kind
+that it does not name must not appear. `lost_write: {min: 1}` requires at least one, `{max: 5}` allows up to five,
+`duplicate_delivery: {illegal: 0}` limits one part of a kind.
 
-Each kind has one rule. It stands twice, in this folder and as plain dicts and loops in `tests/audit/oracle`, with a
-violating, a clean and a near-miss ledger. A check that examined nothing, though the scenario gave it something to look
-at, is inconclusive. How the audit works: [`checks`](../README.md).
+Each kind has one rule. The rule is implemented twice, in this folder and as plain dicts and loops in the test oracle,
+and tested on a violating, a clean and a near-miss ledger. A check that examined nothing, although the scenario contains
+something to examine, is inconclusive. How the audit works: [`checks`](../README.md).
 """
 _PATHS: dict[Path, tuple[str, str]] = {
-    "write": ("The write path", "Counted per topic. A record is (producer, seq), whatever incarnation sent it."),
+    "write": ("The write path", "Counted per topic. A record is (producer, seq), whichever incarnation sent it."),
     "read": (
         "The read path",
         "Counted per reader: a group of subscribe consumers, or one assign-mode consumer over all its incarnations.",
@@ -28,26 +28,26 @@ _PATHS: dict[Path, tuple[str, str]] = {
 _TIMES = """
 ## Times
 
-A contract bounds any of them by `p50`, `p95`, `p99` or `max`: `produce_unavailability: {max: 30s}`. A time that could
-not be measured is inconclusive where it is bounded.
+A contract limits each of them by `p50`, `p95`, `p99` or `max`: `produce_unavailability: {max: 30s}`. If a limited time
+could not be measured, the run is inconclusive.
 """
 _MORE = """
-## What else a contract may say
+## Other limits of a contract
 
-- `groups: {billing: {members: 2, rebalances: {max: 3}}}`: what the coordinator showed of a group, sampled.
-- `client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}`: how many clients of an entry reported such an error.
+- `groups: {billing: {members: 2, rebalances: {max: 3}}}`: members and rebalances of a group, from its coordinator.
+- `client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}`: number of clients of an entry that reported such an error.
 
-Not of the contract, and demanded of every run: each fault has its proof, each client lived unless it was killed on
-purpose, the ledger is whole, the log was read back, and records moved while faults were in force.
+Every run must meet these conditions, whatever its contract: each fault has its proof, no client ended unless a fault
+killed it, the ledger is complete, the log was read back, and records moved while faults were in force.
 """
 
 
 def page() -> str:
-    """The page."""
+    """Return the page in Markdown."""
     parts = [_HEAD]
-    for path, (title, words) in _PATHS.items():
+    for path, (title, scope) in _PATHS.items():
         kinds = [kind for kind, anomaly in ANOMALIES.items() if anomaly.path == path]
-        parts += [f"\n## {title}\n", words + "\n", *(_section(kind) for kind in kinds)]
+        parts += [f"\n## {title}\n", scope + "\n", *(_section(kind) for kind in kinds)]
     times = ((f"`{name}`", sentence(metric.meaning)) for name, metric in METRICS.items())
     parts += [_TIMES, table(["time", "meaning"], times), _MORE]
     return "\n".join(parts)
@@ -58,18 +58,14 @@ def _section(kind: str) -> str:
     facts = [f"- **What prevents it**: {_prevents(anomaly.prevents)}"]
     if anomaly.splits:
         facts += [f"- **Counted apart**: {code(anomaly.splits)}"]
-    shown = [link(name.partition("/")[0], _CATALOGUE).replace(_plain(name), name, 1) for name in shows(kind)]
+    shown = [link(name, _CATALOGUE) for name in shows(kind)]
     facts += [f"- **Must appear in**: {', '.join(shown) or 'no shipped scenario; tests plant it in ledgers'}"]
     return f"### {kind}\n\n{sentence(anomaly.meaning)}\n\n" + "\n".join(facts) + "\n"
 
 
-def _plain(name: str) -> str:
-    return name.partition("/")[0]
-
-
-def _prevents(words: str) -> str:
-    """Settings as code: what has a dot or an equals sign in it."""
-    return " ".join(_setting(word) for word in words.split())
+def _prevents(text: str) -> str:
+    """Return text with settings as code: words that contain a dot or an equals sign."""
+    return " ".join(_setting(word) for word in text.split())
 
 
 def _setting(word: str) -> str:

@@ -1,4 +1,4 @@
-"""The fields of a scenario, model by model."""
+"""The field reference: every field of a scenario, model by model."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from chaos.reference.markdown import anchor, table
 from chaos.reference.models import rows
 from chaos.scenario.consumers import Assign, Commit, StartAt, Subscribe, Workers
 from chaos.scenario.expect import Bound, DuplicateDelivery, GroupBound, TimeBound
-from chaos.scenario.model import Clients, Cluster, Limits, Scenario, Topic, Variant
+from chaos.scenario.model import Limits, Scenario, Variant
 from chaos.scenario.producers import Processor, Producer, Transactions
+from chaos.scenario.setup import Clients, Cluster, Topic
 
 _HEAD = """# The fields of a scenario
 
-One YAML file says what to deploy, who writes and reads, what breaks when, and what must hold. How to write one:
-[`chaos/scenarios`](../scenarios/README.md). Unknown keys are refused, with the nearest known one. `python -m chaos show
-FILE` fills in every default, `python -m chaos schema` prints the JSON Schema. Names in *italics* are parts with fields
-of their own, further down. What `faults:` takes: [faults](../faults/README.md); what `expect:` takes, beside the parts
-here: [checks](../../checks/audit/README.md).
+A scenario is one YAML file: what to deploy, which clients run, which faults occur when, and what must hold. How to
+write one: [`chaos/scenarios`](../scenarios/README.md). Unknown keys are refused, with the nearest valid key. `python -m
+chaos show FILE` prints a scenario with every default, `python -m chaos schema` the JSON Schema. Names in *italics* are
+parts with a section below. Values of `faults:`: [faults](../faults/README.md). Values of `expect:`:
+[checks](../../checks/audit/README.md), and the parts below.
 """
 PARTS: dict[str, type[BaseModel]] = {
     "Scenario": Scenario,
@@ -45,23 +46,23 @@ PARTS: dict[str, type[BaseModel]] = {
     "Limits": Limits,
     "Variant": Variant,
 }
-"""The parts that have a section, in the order in which a reader meets them."""
+"""The parts that have a section, in reading order."""
 EXPECT = "[Expect](../../checks/audit/README.md)"
 FAULTS = "a list of [faults](../faults/README.md)"
 
 
 def page() -> str:
-    """The page."""
+    """Return the page in Markdown."""
     return "\n".join([_HEAD, *(_section(name, model) for name, model in PARTS.items())])
 
 
 def _section(name: str, model: type[BaseModel]) -> str:
-    words = " ".join((inspect.getdoc(model) or "").split())
+    meaning = " ".join((inspect.getdoc(model) or "").split())
     lines = [
-        [field, FAULTS if field == "`faults`" else _linked(takes), default, meaning]
-        for field, takes, default, meaning in rows(model)
+        [field, FAULTS if field == "`faults`" else _linked(takes), default, description]
+        for field, takes, default, description in rows(model)
     ]
-    return f"## {name}\n\n{words}\n\n" + table(["field", "takes", "default", "meaning"], lines)
+    return f"## {name}\n\n{meaning}\n\n" + table(["field", "takes", "default", "meaning"], lines)
 
 
 def _linked(takes: str) -> str:

@@ -1,4 +1,4 @@
-"""What a model of a scenario takes, read from its JSON Schema: names, kinds of values, defaults, meanings."""
+"""The fields of a model, read from its JSON Schema: names, kinds of values, defaults, meanings."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from chaos.reference.markdown import code
 from chaos.units import Duration, Rate, Size, format_duration, format_size
 
 _UNITS = {
-    TypeAdapter(unit).json_schema()["pattern"]: (word, shown)
-    for unit, word, shown in (
+    TypeAdapter(unit).json_schema()["pattern"]: (text, shown)
+    for unit, text, shown in (
         (Duration, "a duration, such as `5s`", format_duration),
         (Size, "a size, such as `64MiB`", format_size),
         (Rate, "a rate, such as `500/s`", lambda rate: f"{rate:g}/s"),
@@ -24,10 +24,10 @@ _PLAIN = {"string": "text", "integer": "a whole number", "number": "a number", "
 
 
 def rows(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[tuple[str, str, str, str]]:
-    """Of each field: its name, what it takes, its default, and what it means."""
+    """Return the fields of a model: name, kind of value, default and meaning, each as Markdown."""
     schema = model.model_json_schema()
     definitions = schema.get("$defs", {})
-    if "$ref" in schema:  # a model that holds itself
+    if "$ref" in schema:  # the model refers to itself
         schema = definitions[schema["$ref"].rpartition("/")[2]]
     return [
         (f"`{name}`", _takes(part, definitions), _default(model, name, part), part.get("description", ""))
@@ -46,14 +46,14 @@ def _takes(part: dict[str, Any], definitions: dict[str, Any]) -> str:
         return literal(part["const"])
     if "enum" in part:
         return ", ".join(literal(value) for value in part["enum"] if value is not None)
-    if several := part.get("anyOf") or part.get("oneOf"):
-        arms = [_takes(p, definitions) for p in several if p.get("type") != "null"]
+    if options := part.get("anyOf") or part.get("oneOf"):
+        arms = [_takes(p, definitions) for p in options if p.get("type") != "null"]
         return " or ".join(dict.fromkeys(arms))
     if part.get("type") == "array":
         return f"a list of {_takes(part.get('items', {}), definitions)}"
     if part.get("type") == "object":
-        of = part.get("additionalProperties")
-        each = _takes(of, definitions) if isinstance(of, dict) else _SCALAR
+        value = part.get("additionalProperties")
+        each = _takes(value, definitions) if isinstance(value, dict) else _SCALAR
         return f"by name: {each}" if each != _SCALAR else "values by name"
     kind: Any = part.get("type")
     kinds: list[str] = kind if isinstance(kind, list) else [str(kind)]
@@ -76,24 +76,24 @@ def _unit(part: dict[str, Any]) -> tuple[str, Any] | None:
 
 
 def _default(model: type[BaseModel], name: str, part: dict[str, Any]) -> str:
-    """What holds when the field is left out."""
-    found = model.model_fields[name]
-    if found.is_required():
+    """Return the value that holds if the field is left out."""
+    field = model.model_fields[name]
+    if field.is_required():
         return "**required**"
-    value = found.default
+    value = field.default
     if value is PydanticUndefined or value is None or value in ([], {}, ""):
         return ""
     if isinstance(value, BaseModel):
-        given = value.model_dump(mode="json", exclude_unset=True)
-        return literal(given) if given else "its defaults"
-    for one in [part, *part.get("anyOf", [])]:
-        if (unit := _unit(one)) is not None:
+        explicit = value.model_dump(mode="json", exclude_unset=True)
+        return literal(explicit) if explicit else "its defaults"
+    for option in [part, *part.get("anyOf", [])]:
+        if (unit := _unit(option)) is not None:
             return f"`{unit[1](value)}`"
     return literal(value)
 
 
 def literal(value: Any) -> str:
-    """A value as it is written in YAML, as code."""
+    """Return a value as inline code, as YAML writes it."""
     if isinstance(value, bool):
         return f"`{str(value).lower()}`"
     if isinstance(value, dict):

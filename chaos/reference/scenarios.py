@@ -1,4 +1,4 @@
-"""The catalogue of shipped scenarios: what happens in each, its variants, and what it must show."""
+"""The catalogue of shipped scenarios: description, faults, variants and contract of each."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from chaos.scenario.model import Scenario
 
 _HEAD = """# The catalogue
 
-The scenarios that come with Aftershock. One that *must* show something fails if it does not: so each check is known to
-be able to see. What is named neither under *must* nor under *may* must not appear at all. How to run them all, and how
-to write your own: [README.md](README.md).
+The scenarios that ship with Aftershock. A scenario that *must* show an anomaly fails without it, which proves that the
+check can detect it. An anomaly that is named neither under *must* nor under *may* must not appear. How to run all of
+them, and how to write one: [README.md](README.md).
 """
 
 
 def page() -> str:
-    """The page."""
-    found = scenarios()
-    overview = ([f"[`{name}`](#{anchor(name)})", s.title, _all_must(s)] for name, s in found.items())
+    """Return the page in Markdown."""
+    shipped = scenarios()
+    overview = ([f"[`{name}`](#{anchor(name)})", s.title, _all_must(s)] for name, s in shipped.items())
     parts = [_HEAD, table(["scenario", "what happens", "must show"], overview)]
-    parts += [_section(name, s) for name, s in found.items()]
+    parts += [_section(name, s) for name, s in shipped.items()]
     return "\n".join(parts)
 
 
 def _all_must(scenario: Scenario) -> str:
     sides = {name: must(expect) for name, expect in contracts(scenario).items()}
-    told = [f"{f'{name}: ' if name else ''}{', '.join(demanded)}" for name, demanded in sides.items() if demanded]
-    return "; ".join(told)
+    return "; ".join(f"{name}: " * bool(name) + ", ".join(demanded) for name, demanded in sides.items() if demanded)
 
 
 def _section(name: str, scenario: Scenario) -> str:
@@ -38,9 +37,9 @@ def _section(name: str, scenario: Scenario) -> str:
     facts += [f"- Faults: {', '.join(_fault(kind) for kind in kinds) or 'none'}"]
     for side, expect in contracts(scenario).items():
         demanded, allowed = must(expect), may(expect)
-        words = [f"must: {', '.join(demanded)}"] if demanded else []
-        words += [f"may: {', '.join(allowed)}"] if allowed else []
-        contract = "; ".join(words) or "no anomaly of any kind"
+        limits = [f"must: {', '.join(demanded)}"] if demanded else []
+        limits += [f"may: {', '.join(allowed)}"] if allowed else []
+        contract = "; ".join(limits) or "no anomaly of any kind"
         changes = scenario.variants[side].set if side else {}
         sets = code(f"{path}: {literal(value).strip('`')}" for path, value in changes.items())
         facts += [

@@ -1,4 +1,4 @@
-"""The shipped scenarios, read once, and their contracts in words."""
+"""The shipped scenarios, loaded once, and their contracts as text."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from chaos.scenario.shipped import shipped
 from chaos.units import format_duration
 
 CATALOGUE = "../scenarios/CATALOGUE.md"
-"""Seen from a page of a folder of `chaos`."""
+"""The path from a page in a folder of `chaos`."""
 
 
 @cache
 def scenarios() -> dict[str, Scenario]:
-    """All of them, by name."""
+    """Return all shipped scenarios by name."""
     return {name: load(path) for name, path in shipped().items()}
 
 
 def link(name: str, to: str = CATALOGUE) -> str:
-    """A scenario's name that leads to its section in the catalogue."""
-    return f"[`{name}`]({to}#{anchor(name)})"
+    """Return a link to the section of a scenario such as `acks`, or of a variant such as `acks/acks-1`."""
+    return f"[`{name}`]({to}#{anchor(name.partition('/')[0])})"
 
 
 def contracts(scenario: Scenario) -> dict[str, Expect]:
-    """What holds for each variant of a scenario, or for the scenario itself under an empty name."""
+    """Return the contract of each variant by name; that of a scenario without variants has an empty name."""
     return {name: side.expect or scenario.expect for name, side in scenario.variants.items()} or {"": scenario.expect}
 
 
 def must(expect: Expect) -> list[str]:
-    """What has to appear, such as `lost_write` at least 1."""
-    demanded = [f"`{_name(*key)}` {bound.words()}" for key, bound in expect.counts().items() if bound.min > 0]
+    """Return the anomalies and client errors that have to appear, such as `lost_write` at least 1."""
+    demanded = [f"`{_name(*key)}` {bound.describe()}" for key, bound in expect.counts().items() if bound.min > 0]
     for client, errors in expect.client_errors.items():
-        demanded += [f"`{words}` reported by {count.words()} of `{client}`" for words, count in errors.items()]
+        demanded += [f"`{error}` reported by {count.describe()} of `{client}`" for error, count in errors.items()]
     return demanded
 
 
 def may(expect: Expect) -> list[str]:
-    """What may appear, or has a limit of its own; whatever is named neither here nor in `must` must not."""
-    allowed = [f"`{_name(*key)}` {bound.words()}" for key, bound in expect.counts().items() if _allows(bound)]
+    """Return the anomalies that may appear, and the limits of times and groups. Nothing else may appear."""
+    allowed = [f"`{_name(*key)}` {bound.describe()}" for key, bound in expect.counts().items() if _allows(bound)]
     return allowed + list(_limits(expect))
 
 
 def shows(kind: str) -> list[str]:
-    """The shipped scenarios that fail if this kind does not appear, each with its variant: `retry-duplicate/plain`."""
+    """Return the scenarios that fail without this anomaly, each with its variant, such as `retry-duplicate/plain`."""
     return [
         f"{name}/{variant}" if variant else name
         for name, scenario in scenarios().items()
         for variant, expect in contracts(scenario).items()
-        if any(bound.min > 0 for (found, _), bound in expect.counts().items() if found == kind)
+        if any(bound.min > 0 for (name_of_kind, _), bound in expect.counts().items() if name_of_kind == kind)
     ]
 
 
@@ -69,6 +69,6 @@ def _limits(expect: Expect) -> Iterator[str]:
     for (metric, stat), seconds in expect.times().items():
         yield f"`{metric}` {stat} at most {format_duration(seconds)}"
     for group, bounds in expect.groups.items():
-        for what in ("members", "rebalances"):
-            if (bound := getattr(bounds, what)) != Bound():
-                yield f"group `{group}`: {what} {bound.words()}"
+        for name, bound in bounds:
+            if bound != Bound():
+                yield f"group `{group}`: {name} {bound.describe()}"

@@ -31,8 +31,8 @@ class Bound(Strict):
         """Whether a count is within."""
         return self.min <= count and (self.max is None or count <= self.max)
 
-    def words(self) -> str:
-        """The bound as a person reads it: `0`, `at least 1`, `1 to 5`, `any number`."""
+    def describe(self) -> str:
+        """Return the bound as text, such as `0`, `at least 1`, `1 to 5` or `any number`."""
         if self.max == self.min:
             return str(self.min)
         if self.max is None:

@@ -13,8 +13,8 @@ from chaos.scenario.triggers import Strict
 from chaos.units import Duration, Rate, Size
 
 LibraryPartitioner = Literal["consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random"]
-OwnPartitioner = Literal["round_robin", "by_key_number"]
-Partitioner = LibraryPartitioner | Literal["sticky"] | OwnPartitioner
+ApplicationPartitioner = Literal["round_robin", "by_key_number"]
+Partitioner = LibraryPartitioner | Literal["sticky"] | ApplicationPartitioner
 SendMode = Literal["callback", "synchronous", "fire_and_forget"]
 
 

@@ -13,7 +13,6 @@ from pydantic import BaseModel, ValidationError
 from chaos import __version__
 from chaos.errors import RunDirError, UsageError
 from chaos.run.directory import Run, read_json, write_atomically
-from chaos.scenario.faults import hits_brokers
 from chaos.scenario.model import Scenario
 from chaos.scenario.prefix import new_prefix, prefixed
 
@@ -108,7 +107,7 @@ def _on_existing(scenario: Scenario) -> Scenario:
 def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:
     """Raise `UsageError` where brokers of a cluster that exists are to be broken and nobody answers for that."""
     cluster = scenario.cluster
-    broken = [fault.name for fault in scenario.faults if hits_brokers(fault)]
+    broken = [fault.name for fault in scenario.faults if fault.hits_brokers]
     if cluster.driver == "attached" and broken and not i_own_this_cluster:
         raise UsageError(
             f"{', '.join(broken)} would break brokers of the cluster at {cluster.bootstrap}; "

@@ -1,4 +1,7 @@
-"""When a step of the timeline fires, and what it aims at: data, resolved as late as possible."""
+"""Triggers, which say when a step of the timeline fires, and targets, which say what a fault hits.
+
+Both are data. Targets are resolved as late as possible, at the moment of injection.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,19 @@ PHASES: tuple[Phase, ...] = ("injected", "proven", "healed")
 
 
 class Strict(BaseModel):
-    """A part of a scenario: unknown keys are refused, values do not change after loading."""
+    """A part of a scenario. It refuses unknown keys, and its values do not change after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def set_fields(part: BaseModel) -> dict[str, Any]:
+    """Return the fields of a part that are not None."""
+    return {name: value for name, value in part if value is not None}
+
+
 @dataclass(frozen=True)
 class After:
-    """`kill.healed + 3s`, taken apart."""
+    """The parsed form of a text such as `kill.healed + 3s`."""
 
     fault: str
     phase: Phase
@@ -32,7 +40,7 @@ class After:
 
 
 def parse_after(text: str) -> After:
-    """Read `<fault>[.injected|.proven|.healed] [+ <duration>]`; without a phase it means injected."""
+    """Parse `<fault>[.injected|.proven|.healed] [+ <duration>]`; the default phase is injected. Raises `ValueError`."""
     match = re.fullmatch(r"\s*([A-Za-z0-9_-]+)(?:\.(\w+))?\s*(?:\+\s*(\S+))?\s*", text)
     if not match:
         raise ValueError(
@@ -40,7 +48,7 @@ def parse_after(text: str) -> After:
         )
     phase = match[2] or "injected"
     if phase not in PHASES:
-        raise ValueError(f"{phase!r} is not a phase of a fault; known are {', '.join(PHASES)}")
+        raise ValueError(f"{phase!r} is not a phase of a fault; the phases are {', '.join(PHASES)}")
     return After(match[1], phase, parse_duration(match[3]) if match[3] else 0.0)
 
 
@@ -50,40 +58,40 @@ def _check_after(text: str) -> str:
 
 
 class Delivered(Strict):
-    """So many records processed by a group, or by one consumer entry of the scenario."""
+    """Number of records processed by one consumer entry."""
 
     consumer: str = Field(description="name of an entry of `consumers`")
     records: int = Field(gt=0)
 
 
 class Acked(Strict):
-    """So many records acknowledged to one producer entry of the scenario."""
+    """Number of records acknowledged to one producer entry."""
 
     producer: str = Field(description="name of an entry of `producers`")
     records: int = Field(gt=0)
 
 
 class Trigger(Strict):
-    """Exactly one of these. Progress triggers repeat on slow machines, so prefer them to times."""
+    """The moment of a step: exactly one of these. Progress repeats on slow machines, so prefer it to times."""
 
-    at: Duration | None = Field(None, description="so long after the clients started")
+    at: Duration | None = Field(None, description="time after the start of the clients")
     acked: Annotated[int, Field(gt=0)] | Acked | None = Field(
-        None, description="so many records acknowledged to all producers together, or to one entry of them"
+        None, description="number of records acknowledged to all producers together, or to one entry"
     )
-    delivered: Delivered | None = Field(None, description="so many records processed by a consumer entry")
+    delivered: Delivered | None = Field(None, description="number of records processed by a consumer entry")
     after: Annotated[str, AfterValidator(_check_after)] | None = Field(
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
     )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        given = [name for name in ("at", "acked", "delivered", "after") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of at, acked, delivered, after (found {', '.join(given) or 'none'})")
+        keys = list(set_fields(self))
+        if len(keys) != 1:
+            raise ValueError(f"give exactly one of at, acked, delivered, after (found {', '.join(keys) or 'none'})")
         return self
 
-    def words(self) -> str:
-        """The trigger as a person reads it."""
+    def describe(self) -> str:
+        """Return the trigger as text, such as `at 8,000 acknowledged records`."""
         if isinstance(self.acked, Acked):
             return f"at {self.acked.records:,} records acknowledged to {self.acked.producer}"
         if self.acked is not None:
@@ -96,10 +104,10 @@ class Trigger(Strict):
 
 
 class Heal(Strict):
-    """When a fault is undone. Whatever is left is healed before the drain."""
+    """The moment at which a fault is healed. Every fault that is left is healed before the drain."""
 
-    after: Duration | None = Field(None, description="so long after the injection")
-    when: Trigger | None = Field(None, description="or at a trigger of its own")
+    after: Duration | None = Field(None, description="time after the injection")
+    when: Trigger | None = Field(None, description="or a trigger")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -109,7 +117,7 @@ class Heal(Strict):
 
 
 def split_member(text: str) -> tuple[str, int]:
-    """`billing/1` as consumer entry and number of the member, counted from 1."""
+    """Split `billing/1` into the client entry and the number of the member, counted from 1. Raises `ValueError`."""
     name, _, number = text.partition("/")
     if not name or not number.isdigit() or int(number) < 1:
         raise ValueError(f"{text!r} is not a client; write entry/number, counted from 1, such as billing/1")
@@ -131,15 +139,15 @@ Member = Annotated[str, AfterValidator(_check_member)]
 
 
 class Target(Strict):
-    """What a fault aims at, resolved at the moment of injection. Exactly one of these."""
+    """What a fault hits, resolved at the moment of injection. Exactly one of these."""
 
-    leader_of: Partition | None = Field(None, description="the broker that leads this partition, such as orders/0")
-    followers_of: Partition | None = Field(None, description="all brokers that follow this partition")
+    leader_of: Partition | None = Field(None, description="the leader of this partition, such as orders/0")
+    followers_of: Partition | None = Field(None, description="all followers of this partition")
     follower_of: Partition | None = Field(None, description="one follower of this partition, chosen by the seed")
-    isr_of: Partition | None = Field(None, description="all brokers that are in sync for this partition")
-    coordinator_of: GroupId | None = Field(None, description="the broker that coordinates this group id")
+    isr_of: Partition | None = Field(None, description="all brokers in the ISR of this partition")
+    coordinator_of: GroupId | None = Field(None, description="the coordinator of this group id")
     transaction_coordinator_of: TransactionalId | None = Field(
-        None, description="the broker that coordinates the transactions of this transactional id"
+        None, description="the transaction coordinator of this transactional id"
     )
     controller: Literal[True] | None = Field(None, description="the active controller")
     broker: int | None = Field(None, ge=1, description="this broker")
@@ -153,16 +161,19 @@ class Target(Strict):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        if len(self.given()) != 1:
-            known = ", ".join(type(self).model_fields)
-            raise ValueError(f"give exactly one of {known} (found {', '.join(self.given()) or 'none'})")
+        keys = list(set_fields(self))
+        if len(keys) != 1:
+            fields = ", ".join(type(self).model_fields)
+            raise ValueError(f"give exactly one of {fields} (found {', '.join(keys) or 'none'})")
         return self
 
-    def given(self) -> dict[str, Any]:
-        """The one key that is set, with its value."""
-        return {name: v for name in type(self).model_fields if (v := getattr(self, name)) is not None}
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The key that is set, and its value, such as `("leader_of", "orders/0")`."""
+        (item,) = set_fields(self).items()
+        return item
 
-    def words(self) -> str:
-        """The target as a person reads it: `leader of orders/0`."""
-        ((name, value),) = self.given().items()
+    def describe(self) -> str:
+        """Return the target as text, such as `leader of orders/0`."""
+        name, value = self.selector
         return name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {value}"

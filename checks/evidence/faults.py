@@ -20,7 +20,7 @@ def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
     outcomes = []
     for fault in resolved.scenario.faults:
         outcome = FaultOutcome(
-            name=fault.name, kind=fault.kind, trigger=fault.when.words(), target=fault.target.words()
+            name=fault.name, kind=fault.kind, trigger=fault.when.describe(), target=fault.target.describe()
         )
         for row in rows:
             if row["fault"] == fault.name:

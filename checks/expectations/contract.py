@@ -114,7 +114,7 @@ def _client_errors(s: Scenario) -> Iterator[Term]:
 
 def _bounded(bound: Bound, rule: str, column: str, name: str, *, check: str, split: str = "", scope: str = "") -> Term:
     return Term(
-        rule, column, name, check, bound.words(), split=split, scope=scope, at_least=bound.min, at_most=bound.max
+        rule, column, name, check, bound.describe(), split=split, scope=scope, at_least=bound.min, at_most=bound.max
     )
 
 

@@ -24,7 +24,7 @@ def tolerated(scenario: Scenario, totals: Sequence[Count], counts: Counts) -> li
         if seen and not bound.min and bound.holds(seen):
             named = f"{kind}: {split}" if split else kind
             reason = REASONS.get((kind, split), "what this scenario does may show it")
-            lines.append(f"{named}, {seen:,} ({bound.words()} allowed by `expect`): {reason}.")
+            lines.append(f"{named}, {seen:,} ({bound.describe()} allowed by `expect`): {reason}.")
     if counts.unknown:
         lines.append(f"Writes of unknown outcome, {counts.unknown:,}: {UNKNOWN}.")
     return lines

@@ -20,7 +20,7 @@ from chaos.incident.logs.plan import Plan
 from chaos.incident.logs.text import Page, name_for
 from chaos.incident.logs.timing import Planned
 from chaos.scenario.load import parse
-from chaos.scenario.model import DEFAULT_KAFKA
+from chaos.scenario.setup import DEFAULT_KAFKA
 
 MOST_BROKERS, MOST_TOPICS = 9, 5
 DRIVE_S, MARGIN_S = 180, 120

@@ -1,94 +1,44 @@
-"""What a scenario may break: one model per kind of fault, with its parameters and the driver capabilities it needs.
+"""The specification of each kind of fault: its parameters, its targets, and the driver capabilities it needs.
 
-What each does, and how it is proven, is in `chaos.faults`, one class per kind, in a module of the same name.
+One module per family, each with the union of its specifications at the end. `chaos.faults` has a module of the same
+name with the fault itself: injection, proof and heal.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
-from chaos.scenario.faults.admin import (
-    AddPartitions,
-    CreateTopic,
-    DeleteGroup,
-    DeleteOffsets,
-    DeleteRecords,
-    DeleteTopic,
-    ElectPreferred,
-    ElectUnclean,
-    Reassign,
-    ResetOffsets,
-    TopicConfig,
-)
-from chaos.scenario.faults.base import CLIENT_TARGETS, ONE_BROKER, FaultSpec, hits_brokers
-from chaos.scenario.faults.broker import (
-    BrokerKill,
-    BrokerPause,
-    BrokerStop,
-    BrokerWipe,
-    ControllerKill,
-    CoordinatorKill,
-    DiskLimit,
-    LogTruncate,
-    RollingRestart,
-)
-from chaos.scenario.faults.consumer import (
-    ConsumerChurn,
-    ConsumerCrash,
-    ConsumerJoin,
-    ConsumerLeave,
-    ConsumerPause,
-    ConsumerSeek,
-    ConsumerSlow,
-)
-from chaos.scenario.faults.network import BrokerDisconnect, BrokerIsolate, LinkCut
-from chaos.scenario.faults.producer import ProducerCrash, ProducerFence
-from chaos.scenario.faults.resources import BrokerOom, BrokerThrottle, DiskFill
-from chaos.scenario.faults.wire import WireCut, WireDelay, WireDrop, WireFault, WireSlow
-
-__all__ = ["CLIENT_TARGETS", "ONE_BROKER", "Fault", "FaultSpec", "WireFault", "hits_brokers"]
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.broker import BrokerFaults
+from chaos.scenario.faults.consumer import ConsumerFaults
+from chaos.scenario.faults.disk import DiskFaults
+from chaos.scenario.faults.groups import GroupFaults
+from chaos.scenario.faults.leaders import LeaderFaults
+from chaos.scenario.faults.network import NetworkFaults
+from chaos.scenario.faults.producer import ProducerFaults
+from chaos.scenario.faults.resources import ResourceFaults
+from chaos.scenario.faults.topics import TopicFaults
+from chaos.scenario.faults.wire import WireFaults
 
 Fault = Annotated[
-    BrokerKill
-    | BrokerPause
-    | CoordinatorKill
-    | ControllerKill
-    | BrokerStop
-    | RollingRestart
-    | BrokerWipe
-    | LogTruncate
-    | DiskLimit
-    | BrokerIsolate
-    | LinkCut
-    | BrokerDisconnect
-    | BrokerThrottle
-    | BrokerOom
-    | DiskFill
-    | ConsumerSlow
-    | ConsumerCrash
-    | ConsumerSeek
-    | ConsumerPause
-    | ConsumerLeave
-    | ConsumerJoin
-    | ConsumerChurn
-    | AddPartitions
-    | CreateTopic
-    | DeleteTopic
-    | DeleteRecords
-    | TopicConfig
-    | DeleteOffsets
-    | ResetOffsets
-    | DeleteGroup
-    | ElectPreferred
-    | ElectUnclean
-    | Reassign
-    | WireDrop
-    | WireDelay
-    | WireCut
-    | WireSlow
-    | ProducerCrash
-    | ProducerFence,
+    BrokerFaults
+    | DiskFaults
+    | NetworkFaults
+    | ResourceFaults
+    | ConsumerFaults
+    | TopicFaults
+    | GroupFaults
+    | LeaderFaults
+    | WireFaults
+    | ProducerFaults,
     Field(discriminator="kind"),
 ]
+"""The specification of any fault."""
+
+
+def specs() -> dict[str, type[FaultSpec]]:
+    """Return the specification class of every fault by its kind."""
+    union, *_ = get_args(Fault)
+    return {spec.kind_name(): spec for spec in get_args(union)}

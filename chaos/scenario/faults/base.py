@@ -1,12 +1,15 @@
-"""What every fault of a scenario has, and which targets there are."""
+"""The base of every fault's specification, and the sets of targets that faults take."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.triggers import Heal, Strict, Target, Trigger
+from chaos.scenario.references import target_problems
+from chaos.scenario.setup import Setup
+from chaos.scenario.triggers import Heal, Strict, Target, Trigger, split_member
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 
@@ -17,34 +20,72 @@ ONE_BROKER = frozenset(
     }
 )
 BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers"}
+CLIENT_TARGETS = frozenset({"member", "random_member"})
 Direction = Annotated[
     Literal["both", "in", "out"],
-    Field(description="as the broker sees it: in: what comes to it is lost"),
+    Field(description="as the broker sees it; in: packets to the broker are lost"),
 ]
-CLIENT_TARGETS = frozenset({"member", "random_member"})
 
 
 class FaultSpec(Strict):
-    """What every fault has."""
+    """The fields that every fault has, and the rules for them.
+
+    A subclass adds its `kind`, its parameters and, in `problems`, its own rules. Its docstring says what the fault does
+    and how it is healed: the fault reference is generated from it.
+    """
 
     targets: ClassVar[frozenset[str]]
+    """The keys of `Target` that the fault takes."""
     needs: ClassVar[frozenset[str]] = frozenset()
+    """The driver capabilities that the fault needs, by their names in `chaos.cluster.api.CAPABILITIES`."""
     breaks_brokers: ClassVar[bool] = True
-    """False for what is aimed at a broker and yet leaves it alone."""
+    """False for a fault that targets a broker but leaves the broker itself alone."""
+    once_per_target: ClassVar[bool] = False
+    """True for a fault that a scenario may contain only once for the same target."""
 
     name: Name
     target: Target
     when: Trigger
-    heal: Heal | None = Field(None, description="left out: healed before the drain")
+    heal: Heal | None = Field(None, description="if left out: healed before the drain")
+    kind: str
 
     @model_validator(mode="after")
-    def _target_fits(self) -> Self:
-        (given,) = self.target.given()
-        if given not in self.targets:
-            raise ValueError(f"target {given} does not fit this fault; it takes {', '.join(sorted(self.targets))}")
+    def _check_target(self) -> Self:
+        selector, _ = self.target.selector
+        if selector not in self.targets:
+            raise ValueError(f"target {selector} does not fit this fault; it takes {', '.join(sorted(self.targets))}")
         return self
 
+    @classmethod
+    def kind_name(cls) -> str:
+        """Return the `kind` of this class, such as `broker.kill`."""
+        name: str = get_args(cls.model_fields["kind"].annotation)[0]
+        return name
 
-def hits_brokers(fault: FaultSpec) -> bool:
-    """Whether a fault breaks brokers, and not only clients, topics or groups of the run's own."""
-    return fault.breaks_brokers and bool(fault.needs or fault.target.given().keys() & BROKER_TARGETS)
+    @property
+    def hits_brokers(self) -> bool:
+        """Whether the fault breaks brokers, and not only clients, topics or groups of the run."""
+        return self.breaks_brokers and bool(self.needs or self.target.selector[0] in BROKER_TARGETS)
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Yield one message per problem of this fault in a scenario; `where` is its key, such as `faults[0]`."""
+        yield from target_problems(setup, f"{where}.target", self.target)
+
+
+class ClientFault(FaultSpec):
+    """A fault of one client process."""
+
+    targets = CLIENT_TARGETS
+
+    def client_problems(self, where: str, role: str, members: Mapping[str, int]) -> Iterator[str]:
+        """Check the target against the entries of a role, such as `consumers`, by their number of members."""
+        selector, value = self.target.selector
+        name, number = split_member(value) if selector == "member" else (value, 1)
+        if name not in members:
+            yield f"{where}.{selector}: {name!r} is not one of the {role} ({', '.join(members) or 'none given'})"
+        elif number > members[name]:
+            yield f"{where}.{selector}: {name} has members 1 to {members[name]}, not {number}"
+
+    def client_name(self) -> str:
+        """Return the name of the targeted entry, such as `billing`."""
+        return str(self.target.selector[1]).partition("/")[0]

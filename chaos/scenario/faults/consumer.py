@@ -2,37 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.faults.base import CLIENT_TARGETS, FaultSpec
+from chaos.scenario.faults.base import ClientFault
+from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Partition
 from chaos.units import Duration
 
 
-class ConsumerSlow(FaultSpec):
-    """Make a consumer take longer for each record, so that it exceeds max.poll.interval.ms; healed by full speed."""
+class ConsumerFault(ClientFault):
+    """A fault of one consumer process."""
 
-    targets = CLIENT_TARGETS
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target is a consumer."""
+        selector, _ = self.target.selector
+        name = self.client_name()
+        if name in {p.name for p in setup.producers} | {p.name for p in setup.processors}:
+            yield f"{where}.target.{selector}: {name!r} writes; {self.kind} is for consumers"
+        else:
+            members = {c.name: c.members for c in setup.consumers}
+            yield from self.client_problems(f"{where}.target", "consumers", members)
+
+
+class ConsumerSlow(ConsumerFault):
+    """Slow a consumer down per record, so that it exceeds max.poll.interval.ms; healed by full speed."""
+
     kind: Literal["consumer.slow"]
     per_record: Duration = Field(description="extra processing time of each record")
 
 
-class ConsumerCrash(FaultSpec):
-    """SIGKILL a consumer process; healed by starting its next incarnation."""
+class ConsumerCrash(ConsumerFault):
+    """SIGKILL a consumer process; healed by a start of its next incarnation."""
 
-    targets = CLIENT_TARGETS
     kind: Literal["consumer.crash"]
 
 
-class ConsumerSeek(FaultSpec):
-    """Order a consumer to read on from elsewhere, as after `seek()` of its application; there is nothing to heal."""
+class ConsumerSeek(ConsumerFault):
+    """Make a consumer seek to another position, as its application would; there is nothing to heal."""
 
-    targets = CLIENT_TARGETS
     kind: Literal["consumer.seek"]
     offsets: dict[Partition, int] | None = Field(None, description="to these offsets, such as orders/0: 100")
-    ago: Duration | None = Field(None, gt=0, description="or, on each partition held, to what was written so long ago")
+    ago: Duration | None = Field(
+        None, gt=0, description="or, on each assigned partition, to the records written this long ago"
+    )
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -41,31 +56,34 @@ class ConsumerSeek(FaultSpec):
         return self
 
 
-class ConsumerPause(FaultSpec):
-    """SIGSTOP a consumer past its session: a zombie that does not know; healed by SIGCONT."""
+class ConsumerPause(ConsumerFault):
+    """SIGSTOP a consumer for longer than its session: it becomes a zombie; healed by SIGCONT."""
 
-    targets = CLIENT_TARGETS
     kind: Literal["consumer.pause"]
 
 
-class ConsumerLeave(FaultSpec):
-    """Let a consumer leave its group in good order; healed by its next incarnation."""
+class ConsumerLeave(ConsumerFault):
+    """Make a consumer leave its group in a controlled way; healed by a start of its next incarnation."""
 
-    targets = CLIENT_TARGETS
     kind: Literal["consumer.leave"]
 
 
-class ConsumerJoin(FaultSpec):
+class ConsumerJoin(ConsumerFault):
     """Start a member that was held back until then; it stays."""
 
     targets = frozenset({"member"})
+    once_per_target = True
     kind: Literal["consumer.join"]
 
 
-class ConsumerChurn(FaultSpec):
-    """Let a consumer leave in good order and join again, over and over; healed by its being there."""
+class ConsumerChurn(ConsumerFault):
+    """Make a consumer leave and rejoin repeatedly; healed by a start if it is down."""
 
-    targets = CLIENT_TARGETS
     kind: Literal["consumer.churn"]
     times: int = Field(5, ge=1, le=100, description="how often it leaves")
-    every: Duration = Field(1.0, description="how long it stays away, and then in the group")
+    every: Duration = Field(1.0, description="time that it stays away, and then in the group")
+
+
+ConsumerFaults = (
+    ConsumerSlow | ConsumerCrash | ConsumerSeek | ConsumerPause | ConsumerLeave | ConsumerJoin | ConsumerChurn
+)

@@ -1,38 +1,61 @@
-"""Faults of the network between brokers and clients."""
+"""Faults of the network between brokers, and between brokers and clients."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from chaos.scenario.faults.base import ONE_BROKER, Direction, FaultSpec
+from chaos.scenario.references import target_problems
+from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Target
 
 
-class BrokerIsolate(FaultSpec):
-    """Drop the packets between a broker and its peers, its clients, or both; healed by letting them pass."""
+class CutFault(FaultSpec):
+    """A fault that drops packets at a broker."""
 
     targets = ONE_BROKER
     needs = frozenset({"isolate"})
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the cluster runs without ZooKeeper, which every broker would still reach."""
+        yield from super().problems(setup, where)
+        if setup.cluster.metadata == "zookeeper":
+            yield f"{where}: {self.kind} needs a cluster without ZooKeeper, which every broker would still reach"
+
+
+class BrokerIsolate(CutFault):
+    """Drop the packets between a broker and its peers, its clients, or both; healed by letting them pass."""
+
     kind: Literal["broker.isolate"]
-    cut: Literal["peers", "clients", "all"] = Field("peers", description="from whom")
+    cut: Literal["peers", "clients", "all"] = Field("peers", description="the connections that are cut")
     direction: Direction = "both"
 
 
-class LinkCut(FaultSpec):
+class LinkCut(CutFault):
     """Drop the packets between two brokers; healed by letting them pass."""
 
-    targets = ONE_BROKER
-    needs = frozenset({"isolate"})
     kind: Literal["link.cut"]
     other: Target = Field(description="the broker at the other end")
     direction: Direction = "both"
 
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check the other end of the link."""
+        yield from super().problems(setup, where)
+        yield from target_problems(setup, f"{where}.other", self.other)
+        selector, _ = self.other.selector
+        if selector not in ONE_BROKER:
+            yield f"{where}.other: {selector} does not name one broker; {', '.join(sorted(ONE_BROKER))} do"
+
 
 class BrokerDisconnect(FaultSpec):
-    """Take a broker off the network altogether; healed by putting it back."""
+    """Disconnect a broker from the network; healed by reconnecting it."""
 
     targets = ONE_BROKER
     needs = frozenset({"disconnect"})
     kind: Literal["broker.disconnect"]
+
+
+NetworkFaults = BrokerIsolate | LinkCut | BrokerDisconnect

@@ -1,17 +1,19 @@
-"""Faults of what a broker may use: CPU, memory, disk."""
+"""Faults of a broker's CPU, memory and disk space."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from chaos.scenario.faults.base import ONE_BROKER, FaultSpec
+from chaos.scenario.setup import Setup
 from chaos.units import Size
 
 
 class BrokerThrottle(FaultSpec):
-    """Leave a broker so much of a CPU; healed by what it had before."""
+    """Limit a broker to a part of a CPU; healed by its former limit."""
 
     targets = ONE_BROKER
     needs = frozenset({"throttle"})
@@ -20,17 +22,32 @@ class BrokerThrottle(FaultSpec):
 
 
 class BrokerOom(FaultSpec):
-    """Use up a broker's memory until the kernel kills it (set cluster.memory); healed by starting it again."""
+    """Use up a broker's memory until the kernel kills it (set cluster.memory); healed by a start."""
 
     targets = ONE_BROKER
     needs = frozenset({"exhaust_memory", "start"})
     kind: Literal["broker.oom"]
 
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the cluster has a memory limit."""
+        yield from super().problems(setup, where)
+        if setup.cluster.memory is None:
+            yield f"{where}: broker.oom needs cluster.memory, the memory that is used up"
+
 
 class DiskFill(FaultSpec):
-    """Fill a broker's disk (set cluster.disk); healed by making room, and by starting the broker if it went down."""
+    """Fill a broker's disk (set cluster.disk); healed by freeing space, and by a start if the broker went down."""
 
     targets = ONE_BROKER
     needs = frozenset({"fill_disk", "start"})
     kind: Literal["disk.fill"]
     free: Size = Field(0, description="bytes that are left")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the disk has a size."""
+        yield from super().problems(setup, where)
+        if setup.cluster.disk is None:
+            yield f"{where}: disk.fill needs cluster.disk, the size of the disk that is filled"
+
+
+ResourceFaults = BrokerThrottle | BrokerOom | DiskFill

@@ -1,4 +1,4 @@
-"""Faults on the wire between clients and a broker, done by the proxy; see `chaos.relay`."""
+"""Faults of the connections between clients and a broker, injected by the wire proxy (`chaos.relay`)."""
 
 from __future__ import annotations
 
@@ -34,49 +34,52 @@ ClientPattern = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class WireFault(FaultSpec):
-    """What all of them have: they hit a broker's connections with clients, and leave the broker itself alone."""
+    """A fault of a broker's connections with clients. It leaves the broker itself alone."""
 
     targets = ONE_BROKER
     breaks_brokers = False
 
 
 class FrameFault(WireFault):
-    """Those that pick single requests, or their answers."""
+    """A fault of single requests or responses."""
 
-    api: Api | None = Field(None, description="the kind of request, by Kafka's name; any when left out")
+    api: Api | None = Field(None, description="the kind of request by its Kafka name; any if left out")
     client: ClientPattern = Field("*", description="client ids, such as billing/1 or shop/*")
-    side: Literal["request", "response"] = Field("request", description="the request itself, or the answer to it")
-    count: int | None = Field(None, ge=1, description="only the first so many; all when left out")
+    side: Literal["request", "response"] = Field("request", description="the request, or its response")
+    count: int | None = Field(None, ge=1, description="only the first ones, this many; all if left out")
 
 
 class WireDrop(FrameFault):
-    """Swallow requests or answers while the connection stays open; healed by letting them pass."""
+    """Drop requests or responses while the connection stays open; healed by letting them pass."""
 
     kind: Literal["wire.drop"]
 
 
 class WireDelay(FrameFault):
-    """Hold requests or answers back, with all behind them on the connection; healed by letting them go."""
+    """Delay requests or responses, and everything after them on the connection; healed by sending them on."""
 
     kind: Literal["wire.delay"]
-    delay: Duration = Field(gt=0, description="how long each is held")
+    delay: Duration = Field(gt=0, description="delay of each")
 
 
 class WireCut(FrameFault):
-    """Close the connection in place of a request or an answer; healed by letting them pass."""
+    """Close the connection instead of forwarding a request or a response; healed by letting them pass."""
 
     kind: Literal["wire.cut"]
 
 
 class WireSlow(WireFault):
-    """Make the link to a broker slow for all clients; healed by full speed."""
+    """Slow the connections of all clients to a broker down; healed by full speed."""
 
     kind: Literal["wire.slow"]
     latency: Duration = Field(0.0, description="added to each round trip")
-    bandwidth: Size | None = Field(None, gt=0, description="bytes a second in each direction; no limit if left out")
+    bandwidth: Size | None = Field(None, gt=0, description="bytes per second in each direction; no limit if left out")
 
     @model_validator(mode="after")
-    def _slows(self) -> Self:
+    def _at_least_one(self) -> Self:
         if not self.latency and self.bandwidth is None:
             raise ValueError("give latency, bandwidth or both")
         return self
+
+
+WireFaults = WireDrop | WireDelay | WireCut | WireSlow

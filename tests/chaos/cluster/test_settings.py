@@ -15,7 +15,7 @@ from chaos.cluster.brokers.jvm import Kafka
 from chaos.cluster.brokers.log import MOST_LINES, read_from, telling_lines
 from chaos.cluster.brokers.release import Release
 from chaos.cluster.deploy import check_disk
-from chaos.cluster.drivers import capabilities
+from chaos.cluster.drivers import DRIVER_CAPABILITIES, capabilities, driver
 from chaos.cluster.metadata_mode import Metadata, choose
 from chaos.cluster.process import zookeeper
 from chaos.cluster.process.driver import lay_out
@@ -37,6 +37,12 @@ def test_the_attached_driver_can_do_what_commands_are_given_for() -> None:
     assert capabilities("attached", []) == set()
     assert capabilities("attached", ["kill", "start", "pause"]) == {"kill", "start"}
     assert capabilities("attached", ["pause", "resume", "stop"]) == {"pause", "stop"}
+
+
+@pytest.mark.parametrize("name", DRIVER_CAPABILITIES)
+def test_the_table_of_capabilities_lists_the_protocols_that_each_driver_class_implements(name: str) -> None:
+    cls: type = driver(name)
+    assert capabilities(name) == {key for key, protocol in CAPABILITIES.items() if issubclass(cls, protocol)}
 
 
 def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:

@@ -13,7 +13,8 @@ from confluent_kafka import Producer
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS, World
+from chaos.faults import FAULTS
+from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
@@ -90,10 +91,10 @@ def go(world: World, name: str) -> str:
 
 
 def test_topics_change_while_they_are_used(world: World) -> None:
-    assert go(world, "more") == "orders has 3 partitions, all led"
+    assert go(world, "more") == "orders has 3 partitions, all with a leader"
     third, made = TopicPartition("orders", 2), TopicPartition("returns", 0)
     wait_until(lambda: third in world.observer.partitions(), 10, "the observer does not follow it")
-    assert go(world, "make") == "returns is there with 1 partitions"
+    assert go(world, "make") == "returns exists with 1 partitions"
     wait_until(lambda: made in world.observer.partitions(), 10, "the observer does not follow it")
     assert go(world, "set") == "orders has retention.ms=3600000"
     assert admin.settings(world.kafka, "orders", ["retention.ms"])["retention.ms"] == ("604800000", False)
@@ -131,7 +132,7 @@ def test_a_partition_moves_and_its_preferred_replica_is_elected(world: World) ->
 
 
 def test_a_partition_that_is_led_is_not_elected_by_force(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chaos.faults.leaders.LEADERLESS_S", 1.0)
+    monkeypatch.setattr("chaos.faults.leaders.LEADERLESS_TIMEOUT_S", 1.0)
     with pytest.raises(FaultError, match="nothing to elect"):
         fault(world, "force").inject(world)
 
@@ -140,4 +141,4 @@ def test_a_topic_is_deleted_and_made_again(world: World) -> None:
     one = fault(world, "delete")
     one.inject(world)
     wait_until(lambda: one.proof(world), 30, "the topic is still there")
-    assert one.heal(world) == one.heal(world) == "returns is there again, empty"
+    assert one.heal(world) == one.heal(world) == "returns exists again, empty"

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from chaos.errors import ClusterError, FaultError
-from chaos.faults import FAULTS, World
+from chaos.faults import FAULTS
+from chaos.faults.world import World
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import broker as specs
@@ -88,7 +89,7 @@ def test_brokers_that_were_killed_before_the_injection_broke_off_are_started():
 
 
 def test_a_stop_that_does_not_hand_over_is_no_controlled_shutdown(monkeypatch):
-    monkeypatch.setattr("chaos.faults.broker.HANDED_OVER_S", 0.1)
+    monkeypatch.setattr("chaos.faults.brokers.HANDOVER_TIMEOUT_S", 0.1)
     cluster = Cluster()
     one = build(specs.BrokerStop(name="s", kind="broker.stop", target=Target(leader_of="orders/0"), when=AT))
     with pytest.raises(FaultError, match="still leads orders/0"):

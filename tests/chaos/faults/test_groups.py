@@ -7,7 +7,7 @@ import pytest
 from chaos.faults.groups import DeleteOffsets, ResetOffsets, topics_of
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import admin as specs
+from chaos.scenario.faults import groups as specs
 from chaos.scenario.model import Scenario
 from chaos.scenario.triggers import Target, Trigger
 
@@ -55,4 +55,4 @@ def test_the_audit_is_told_where_a_fault_put_the_offsets(monkeypatch):
     delete = DeleteOffsets(specs.DeleteOffsets(kind="group.delete_offsets", **common))
     for one, offset in ((reset, 2), (delete, None)):
         one.inject(world)
-        assert one.told == {"offsets": {"out/0": offset, "refunds/0": offset}}
+        assert one.evidence == {"offsets": {"out/0": offset, "refunds/0": offset}}

@@ -1,37 +1,39 @@
 """A fault is on record before it is done, with what came of it and its proof; healing never fails silently."""
 
 import json
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 from chaos.errors import FaultError
+from chaos.faults.base import Fault
 from chaos.faults.runner import FaultRun
+from chaos.scenario.faults.broker import BrokerKill
+from chaos.scenario.triggers import Target, Trigger
 from chaos.wait import wait_until
 
+SPEC = BrokerKill(name="kill", kind="broker.kill", target=Target(leader_of="orders/0"), when=Trigger(at=0))
 
-@dataclass
-class Scripted:
-    """A fault that does what the test says."""
 
-    breaks_at: str = ""
-    proofs: list = field(default_factory=list)
-    error: Exception = field(default_factory=lambda: FaultError("no such broker"))
-    resolved: str = ""
-    healed: int = 0
+class Scripted(Fault):
+    """A fault that follows the script of a test."""
+
+    def __init__(self, breaks_at="", proofs=(), error=None):
+        super().__init__(SPEC)
+        self.breaks_at, self.proofs, self.healed = breaks_at, list(proofs), 0
+        self.error = error or FaultError("no such broker")
 
     def inject(self, world):
-        self.resolved = "broker 2"
+        self.resolved, self.begun = "broker 2", True
         if self.breaks_at == "inject":
             raise self.error
         return "killed broker 2"
 
-    def proof(self, world):
+    def effect(self, world):
         return self.proofs.pop(0) if self.proofs else None
 
-    def heal(self, world):
+    def undo(self, world):
         self.healed += 1
         if self.breaks_at == "heal":
             raise self.error
@@ -57,9 +59,8 @@ def rows():
 
 
 def run_of(fault, rows, proof_timeout_s=5.0):
-    spec = SimpleNamespace(name="kill", target=SimpleNamespace(words=lambda: "leader of orders/0"))
     events = SimpleNamespace(emit=lambda *a, **k: None)
-    return FaultRun(fault, spec, "broker.kill", None, rows, events, proof_timeout_s)
+    return FaultRun(fault, None, rows, events, proof_timeout_s)
 
 
 def settled(run):

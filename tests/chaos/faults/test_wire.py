@@ -49,7 +49,7 @@ def test_a_fault_asks_for_the_frames_that_the_scenario_names():
     proxy = Proxy()
     lost = fault("kind: wire.cut, api: Produce, client: shop/*, side: response, count: 3")
     assert lost.inject(world(proxy)) == (
-        "from now on the first 3 Produce answers of shop/* at broker 2 are lost with their connection"
+        "from now on the first 3 Produce responses of shop/* at broker 2 are lost with their connection"
     )
     (rule,) = proxy.rules
     assert (rule.act, rule.broker, rule.api, rule.client, rule.side, rule.count) == (

@@ -42,7 +42,7 @@ def test_what_fits_is_taken(producer: str) -> None:
         ("transactions: {}, config: {enable.idempotence: false}", "", "transactions need enable.idempotence"),
         ("transactions: {}, config: {acks: 1}", "", "transactions need acks=all"),
         ("transactions: {}, mode: synchronous", "", "mode: transactions wait for all their records"),
-        ("transactions: {}, resend: true", "", "goes on by its transactions"),
+        ("transactions: {}, resend: true", "", "a transactional producer continues by transactions"),
         ("partitioner: by_key_number", "", "by_key_number needs keys"),
         ("partitioner: sticky, keys: 3", "", "records without a key"),
         ("partitioner: murmur2, config: {partitioner: random}", "", "partitioner is given twice"),

@@ -58,7 +58,7 @@ def test_naming_one_split_leaves_the_other_open():
     ],
 )
 def test_bounds_say_what_they_hold(bound, words, inside, outside):
-    assert bound.words() == words
+    assert bound.describe() == words
     assert bound.holds(inside)
     assert not bound.holds(outside)
 
@@ -76,7 +76,7 @@ def test_bounds_say_what_they_hold(bound, words, inside, outside):
         ("faults.kill.target={leader_of: oders/0}", "there is no topic 'oders'"),
         ("faults.kill.target={member: billing/1}", "target member does not fit this fault"),
         ("faults.kill.target={broker: 4}", "brokers are numbered 1 to 3, not 4"),
-        ("faults.kill.when={acked: 101}", "101 never comes, the producers send 100 records in all"),
+        ("faults.kill.when={acked: 101}", "101 is never reached, the producers send 100 records in all"),
         ("faults.kill.when={acked: {producer: shop, records: 101}}", "shop sends 100 records in all"),
         ("faults.kill.when={acked: {producer: shap, records: 1}}", "'shap' is not one of the producers (shop)"),
         ("faults.kill.when={at: 5s, acked: 1}", "give exactly one of"),

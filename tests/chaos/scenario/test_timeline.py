@@ -1,5 +1,5 @@
 from chaos.scenario.load import parse
-from chaos.scenario.timeline import Progress, hopeless, is_due, steps
+from chaos.scenario.timeline import Progress, is_due, steps, unreachable
 
 TEXT = """
 title: two faults
@@ -64,8 +64,8 @@ def test_a_heal_never_comes_before_its_injection():
 
 
 def test_steps_say_when_they_come():
-    assert INJECT_1.words() == "inject first at 100 acknowledged records"
-    assert HEAL_1.words() == "heal first 5s after injected"
+    assert INJECT_1.describe() == "inject first at 100 acknowledged records"
+    assert HEAL_1.describe() == "heal first 5s after injected"
 
 
 def test_what_waits_for_a_lost_proof_is_without_hope_and_so_is_all_that_waits_for_it():
@@ -82,7 +82,7 @@ faults:
         "chain.yaml",
     )
     waiting = steps(scenario)
-    assert hopeless(waiting, set()) == []
-    found = {(step.fault, step.action) for step in hopeless(waiting, {("a", "proven")})}
+    assert unreachable(waiting, set()) == []
+    found = {(step.fault, step.action) for step in unreachable(waiting, {("a", "proven")})}
     assert found == {("a", "heal"), ("b", "inject"), ("b", "heal")}
-    assert {(step.fault, step.action) for step in hopeless(waiting, {("c", "injected")})} == {("c", "heal")}
+    assert {(step.fault, step.action) for step in unreachable(waiting, {("c", "injected")})} == {("c", "heal")}

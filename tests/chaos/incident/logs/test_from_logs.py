@@ -98,7 +98,7 @@ def test_a_loss_needs_the_acks_of_the_producers(clients):
     assert [f.kind for f in safe.faults] == ["broker.kill"]
     assert not safe.expect.lost_write.holds(1)
     lossy, text = made(LOGS / "4.3", clients("acks=1\nmax.in.flight.requests.per.connection=1\n"))
-    assert [(f.kind, f.target.words()) for f in lossy.faults] == [
+    assert [(f.kind, f.target.describe()) for f in lossy.faults] == [
         ("broker.pause", "followers of orders/0"),
         ("broker.kill", "leader of orders/0"),
     ]

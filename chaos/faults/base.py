@@ -1,0 +1,58 @@
+"""The base of every fault."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from chaos.faults.world import World
+from chaos.scenario.faults.base import FaultSpec
+
+S = TypeVar("S", bound=FaultSpec)
+
+NOTHING_TO_HEAL = "nothing to heal"
+
+
+class Fault(ABC, Generic[S]):
+    """One fault of one run: its specification, the resolved target, and what the injection changed.
+
+    A subclass implements `inject` and `effect`, and `undo` if the fault can be healed. Its docstring says after the
+    word "Proof" how the fault is proven: the fault reference is generated from it.
+    """
+
+    lasting: ClassVar[str] = ""
+    """For a fault that cannot be healed: what stays, such as `its partitions stay`."""
+
+    def __init__(self, spec: S) -> None:
+        self.spec = spec
+        self.resolved = ""
+        """The target that was hit, such as `broker 2`; empty before the injection."""
+        self.begun = False
+        """Set by `inject` directly before the first change: from then on there is something to prove and to heal."""
+        self.evidence: dict[str, object] = {}
+        """Facts for the audit, recorded with every later phase of the fault."""
+
+    @abstractmethod
+    def inject(self, world: World) -> str:
+        """Resolve the target, inject the fault and describe it. Raises `FaultError` or `ClusterError`."""
+
+    @abstractmethod
+    def effect(self, world: World) -> str | None:
+        """Describe the observed change that proves the fault; return None while there is none."""
+
+    def undo(self, world: World) -> str:
+        """Undo the injection and describe the result; idempotent. By default nothing is undone."""
+        return f"{self.resolved}: {self.lasting}" if self.lasting else NOTHING_TO_HEAL
+
+    def proof(self, world: World) -> str | None:
+        """Return the effect of an injection that has begun, else None."""
+        return self.effect(world) if self.begun else None
+
+    def heal(self, world: World) -> str:
+        """Undo an injection that has begun, even one that failed half-way. Call it at any time, any number of times."""
+        return self.undo(world) if self.begun else NOTHING_TO_HEAL
+
+
+Family = Mapping[type[FaultSpec], type[Fault[Any]]]
+"""The faults of a module by their specifications."""
