@@ -1,12 +1,13 @@
-"""The contract of a scenario as Great Expectations rules over the audit's tables.
+"""The contract of a scenario as Great Expectations rules over the tables of the audit.
 
-    contract    scenario -> terms: what is bounded, by how much, in which words      (pure)
-    words       the words of each kind of finding, singular and plural               (data)
-    measure     audit tables and ledger -> one number per term, and what it says     (plain Python)
-    classes     a named GX expectation class for each kind of term
-    validate    terms + numbers -> GX on Spark -> expectations with a verdict each, and Data Docs
-    judge       one GX outcome -> pass, fail or inconclusive                         (pure)
-    datadocs    Data Docs made to open from a file, without a network
+    contract      scenario -> terms: the bounded values, their bounds and names
+    measure       tables of the audit and the ledger -> the observed value of each term, without Spark
+    conditions    the same for the terms of the platform: can the run prove anything?
+    inapplicable  checks that a scenario gives nothing to examine
+    classes       one GX expectation class for each kind of term
+    validate      terms and values -> GX on Spark -> an expectation with a verdict for each term, and Data Docs
+    judge         outcome of a GX rule -> pass, fail or inconclusive
+    datadocs      Data Docs that open from a file, without a network
 
-Importing Great Expectations takes seconds, so only `classes` and `validate` do.
+Importing Great Expectations takes seconds, so only `classes` and `validate` import it.
 """

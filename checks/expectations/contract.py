@@ -1,14 +1,14 @@
-"""From a scenario to the terms of its contract: every line that GX checks, with its bounds and its words.
+"""From a scenario to the terms of its contract: the values that GX checks, with their bounds and names.
 
-Two sorts of terms. Those of the scenario (`expect:`) fail the run when they are broken. Those of the platform
-(`condition`) say whether the run can prove anything, and make it inconclusive when they are not met: every fault
-proven, the ledger complete, no client dead unasked, the log read back, something happened.
+Terms of the scenario (`expect:`) fail the run if they do not hold. Terms of the platform (`condition`) say whether the
+run can prove anything, and make it inconclusive if they do not hold: every fault took effect, the ledger is complete,
+no client died unexpectedly, the log was read back, records were sent and delivered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chaos.anomalies import METRICS, PHRASES
 from chaos.scenario.expect import Bound
@@ -21,13 +21,16 @@ PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentil
 
 @dataclass(frozen=True)
 class Term:
-    """One line of the contract: the column of the summary row that is bounded, and the bounds."""
+    """One value of the contract: its column in the summary row, and its bounds.
+
+    rule: stem of the GX class; check, split, scope: as in `chaos.run.result.Expectation`; expected: the bounds as text.
+    """
 
     rule: str
     column: str
     name: str
     check: str
-    expected: str
+    expected: str = ""
     split: str = ""
     scope: str = ""
     at_least: int = 0
@@ -36,44 +39,42 @@ class Term:
 
     @property
     def gx_class(self) -> str:
-        """The name of the GX class that states it."""
+        """Name of the GX class."""
         return f"Expect{self.rule}ToBeBetween"
 
 
 def terms(resolved: Resolved) -> list[Term]:
-    """All terms: the scenario's own first, then the platform's."""
+    """Return all terms: those of the scenario first, then those of the platform."""
     s = resolved.scenario
     return [*_counts(s), *_times(s), *_groups(s), *_client_errors(s), *_conditions(s)]
 
 
 def planned_sends(s: Scenario) -> int:
-    """How many records the producers are to send in all."""
+    """Return the number of records that the producers send in total."""
     return sum(p.count * p.records for p in s.producers)
 
 
-def partitions(s: Scenario) -> int:
-    """How many partitions the final log has."""
+def partition_count(s: Scenario) -> int:
+    """Return the number of partitions of the final log."""
     return sum(s.partitions_at_end().values())
 
 
 def readers(s: Scenario) -> dict[str, str]:
-    """Every reader and its mode: a group is one reader, and so is each assign-mode consumer."""
-    found: dict[str, str] = {}
+    """Return the mode of each reader by name: a group is one reader, and so is each assign-mode consumer."""
+    modes: dict[str, str] = {}
     for c in s.readers:
         if c.mode == "subscribe":
-            found[c.group] = c.mode
+            modes[c.group] = c.mode
         else:
-            found.update({f"{c.name}/{i}": c.mode for i in range(1, c.members + 1)})
-    return found
+            modes.update({f"{c.name}/{i}": c.mode for i in range(1, c.members + 1)})
+    return modes
 
 
 def _counts(s: Scenario) -> Iterator[Term]:
     for (kind, split), bound in s.expect.counts().items():
-        if bound.min == 0 and bound.max is None:
-            continue  # any number is as good as another: nothing is expected
         phrases = PHRASES[kind, split]
         name = phrases.absent if bound.max == 0 else phrases.present
-        yield _bounded(bound, phrases.rule, f"{kind}_{split}" if split else kind, name, check=kind, split=split)
+        yield from _bounded(bound, Term(phrases.rule, f"{kind}_{split}" if split else kind, name, kind, split=split))
 
 
 def _times(s: Scenario) -> Iterator[Term]:
@@ -91,113 +92,63 @@ def _times(s: Scenario) -> Iterator[Term]:
 
 
 def _groups(s: Scenario) -> Iterator[Term]:
-    """Columns are numbered: a group id may hold characters that no column name should."""
+    """Columns have numbers, because a group id may contain characters that a column name may not."""
     for i, (group, bound) in enumerate(s.expect.groups.items(), start=1):
-        for rule, what, limit in (
-            ("GroupMembers", "members", bound.members),
-            ("Rebalances", "rebalances", bound.rebalances),
+        for rule, split, name, limit in (
+            ("GroupMembers", "members", "most members at once", bound.members),
+            ("Rebalances", "rebalances", "rebalances", bound.rebalances),
         ):
-            if limit.min or limit.max is not None:
-                name = f"Group {group}: {'most members at once' if what == 'members' else what}"
-                yield _bounded(limit, rule, f"group_{i}_{what}", name, check="groups", split=what, scope=group)
+            term = Term(rule, f"group_{i}_{split}", f"Group {group}: {name}", "groups", split=split, scope=group)
+            yield from _bounded(limit, term)
 
 
 def _client_errors(s: Scenario) -> Iterator[Term]:
-    """Columns are numbered: what a client says may hold any characters. The words stand in `split`."""
-    for i, (entry, wanted) in enumerate(s.expect.client_errors.items(), start=1):
-        for j, (words, bound) in enumerate(wanted.items(), start=1):
-            if bound.min or bound.max is not None:
-                name = f"Clients of {entry} that report {words}"
-                column = f"client_errors_{i}_{j}"
-                yield _bounded(bound, "ClientErrors", column, name, check="client_errors", split=words, scope=entry)
+    """Columns have numbers, because an error may contain any character. `split` is the text of the error."""
+    for i, (entry, bounds) in enumerate(s.expect.client_errors.items(), start=1):
+        for j, (text, bound) in enumerate(bounds.items(), start=1):
+            name, column = f"Clients of {entry} that report {text}", f"client_errors_{i}_{j}"
+            yield from _bounded(bound, Term("ClientErrors", column, name, "client_errors", split=text, scope=entry))
 
 
-def _bounded(bound: Bound, rule: str, column: str, name: str, *, check: str, split: str = "", scope: str = "") -> Term:
-    return Term(
-        rule, column, name, check, bound.describe(), split=split, scope=scope, at_least=bound.min, at_most=bound.max
-    )
+def _bounded(bound: Bound, term: Term) -> Iterator[Term]:
+    """Yield the term with a bound of the scenario; nothing if any value is within the bound."""
+    if bound.min or bound.max is not None:
+        yield replace(term, expected=bound.describe(), at_least=bound.min, at_most=bound.max)
 
 
 def _conditions(s: Scenario) -> Iterator[Term]:
     for i, fault in enumerate(s.faults, start=1):
-        name = f"Fault {fault.name} took effect"
-        yield _condition("FaultProofs", f"fault_{i}_proofs", name, "fault_proof", 1, None, "proven", scope=fault.name)
-    yield _condition("StagesBrokenOff", "stages_broken_off", "The drive ran to its end", "drive_completed", 0, 0)
-    yield _condition(
-        "RowsMissingFromAudit",
-        "rows_missing",
-        "Every row of the ledger was audited",
-        "ledger_complete",
-        0,
-        0,
-        split="rows",
+        proof = Term("FaultProofs", f"fault_{i}_proofs", f"Fault {fault.name} took effect", "fault_proof", "proven")
+        yield replace(proof, scope=fault.name, at_least=1, condition=True)
+    total, complete, happened = partition_count(s), "ledger_complete", "something_happened"
+    incarnations = Term("DoubledIncarnations", "doubled_incarnations", "Each incarnation is one process", complete)
+    exactly = (
+        (0, Term("StagesBrokenOff", "stages_broken_off", "The drive completed", "drive_completed")),
+        (
+            0,
+            Term("RowsMissingFromAudit", "rows_missing", "Every row of the ledger was audited", complete, split="rows"),
+        ),
+        (0, Term("UnexplainedTornBytes", "torn_bytes", "No ledger file is torn unexpectedly", complete, split="torn")),
+        (0, Term("UnexpectedClientDeaths", "client_deaths", "No client died unexpectedly", "clients_lived")),
+        (0, replace(incarnations, split="incarnations")),
+        (total, Term("PartitionsReadBack", "partitions_read_back", "The final log was read back", "log_read_back")),
     )
-    yield _condition(
-        "UnexplainedTornBytes",
-        "torn_bytes",
-        "No ledger file was torn by accident",
-        "ledger_complete",
-        0,
-        0,
-        split="torn",
-    )
-    yield _condition("UnexpectedClientDeaths", "client_deaths", "No client died unasked", "clients_lived", 0, 0)
-    yield _condition(
-        "DoubledIncarnations",
-        "doubled_incarnations",
-        "Each incarnation was one process",
-        "ledger_complete",
-        0,
-        0,
-        split="incarnations",
-    )
-    all_of_them = partitions(s)
-    yield _condition(
-        "PartitionsReadBack",
-        "partitions_read_back",
-        "The final log was read back",
-        "log_read_back",
-        all_of_them,
-        all_of_them,
-    )
-    yield _condition(
-        "RecordsSent",
-        "records_sent",
-        "The producers sent all they were to send",
-        "something_happened",
-        planned_sends(s),
-        split="sent",
-    )
-    yield _condition(
-        "RecordsAcknowledged",
-        "records_acked",
-        "Records were acknowledged in every topic",
-        "something_happened",
-        1,
-        split="acked",
-    )
-    if s.consumers:
-        yield _condition(
-            "RecordsDelivered",
-            "records_delivered",
-            "Every reader got records",
-            "something_happened",
+    for value, term in exactly:
+        yield replace(term, expected=f"{value:,}", at_least=value, at_most=value, condition=True)
+    at_least = [
+        (
+            planned_sends(s),
+            Term("RecordsSent", "records_sent", "The producers sent all records", happened, split="sent"),
+        ),
+        (
             1,
-            split="delivered",
-        )
-
-
-def _condition(
-    rule: str,
-    column: str,
-    name: str,
-    check: str,
-    at_least: int,
-    at_most: int | None = None,
-    expected: str = "",
-    *,
-    split: str = "",
-    scope: str = "",
-) -> Term:
-    expected = expected or (f"{at_least:,}" if at_least == at_most else f"at least {at_least:,}")
-    return Term(rule, column, name, check, expected, split, scope, at_least, at_most, condition=True)
+            Term(
+                "RecordsAcknowledged", "records_acked", "Every topic has acknowledged records", happened, split="acked"
+            ),
+        ),
+    ]
+    if s.consumers:
+        name = "Every reader received records"
+        at_least.append((1, Term("RecordsDelivered", "records_delivered", name, happened, split="delivered")))
+    for value, term in at_least:
+        yield replace(term, expected=f"at least {value:,}", at_least=value, condition=True)

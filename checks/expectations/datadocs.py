@@ -1,7 +1,7 @@
-"""Data Docs that open from a file on a machine without a network.
+"""Data Docs that open from a file, without a network.
 
-GX's pages fetch style sheets, scripts and a logo from other hosts: a page that waits for them shows late or never, and
-tells others that it was opened. All of that is taken out; a small style sheet of our own stands in.
+GX's pages load style sheets, scripts and a logo from other hosts, which delays the page and discloses that it was
+opened. This module removes these references and adds a small style sheet.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from chaos.run.directory import write_atomically
 
-_ELSEWHERE = re.compile(
+_EXTERNAL = re.compile(
     r"""<link\b[^>]*\bhref=["']https?://[^>]*>"""
     r"""|<script\b[^>]*\bsrc=["']https?://[^>]*>\s*</script>"""
     r"""|<img\b[^>]*\bsrc=["']https?://[^>]*>""",
@@ -34,7 +34,7 @@ ul { padding-left: 1.2rem; }
 
 
 def make_self_contained(project: Path) -> None:
-    """Rewrite every page of the project's Data Docs so that it needs nothing but itself."""
+    """Rewrite every page of the Data Docs of a project so that it loads nothing."""
     docs = project / "uncommitted" / "data_docs"
     for page in sorted(docs.rglob("*.html")):
         write_atomically(page, self_contained(page.read_text(encoding="utf-8")))
@@ -45,7 +45,7 @@ def make_self_contained(project: Path) -> None:
 
 
 def _index(site: Path) -> str:
-    """The way in: GX's own is drawn by a script that needs a network."""
+    """Return an index page; a script that needs a network renders the one of GX."""
     pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.parent != site)
     links = "".join(f'<li><a href="{quote(page)}">{html.escape(page)}</a></li>' for page in pages)
     head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title>'
@@ -53,7 +53,7 @@ def _index(site: Path) -> str:
 
 
 def self_contained(page: str) -> str:
-    """One page with nothing fetched from elsewhere. Its own scripts go too: they need what was taken out."""
-    for pattern in (_ELSEWHERE, _INLINE_SCRIPT, _FOOTER):
+    """Return the page without external references, and without inline scripts, which depend on them."""
+    for pattern in (_EXTERNAL, _INLINE_SCRIPT, _FOOTER):
         page = pattern.sub("", page)
     return _BACKGROUND.sub("none", page).replace("</head>", STYLE, 1)

@@ -1,4 +1,4 @@
-"""What was seen of a group: the most members at once, and its rebalances while the load ran."""
+"""Observed values of a consumer group: its highest number of members, and its rebalances under load."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from chaos.run.directory import Run
 from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
 from checks.evidence.tables import ledger_rows
-from checks.expectations.seen import Seen, unseen
+from checks.expectations.observation import Observation
 
 Window = tuple[int, int]
 
 
-def members_at_most(run: Run, group: str) -> Seen:
-    """The most members that the observer ever saw at once."""
+def most_members(run: Run, group: str) -> Observation:
+    """Return the highest number of members that the observer saw at one time."""
     rows = ledger_rows(run, "cluster", ["entity", "key", "value"])
     sizes = [_size(r["value"]) for r in rows if r["entity"] == f"group:{group}" and r["key"] == "members"]
-    known = [size for size in sizes if size is not None]
-    if not known:
-        return unseen(
+    answers = [size for size in sizes if size is not None]
+    if not answers:
+        return Observation.missing(
             "not observed",
             f"the observer never got an answer about the members of group {group}: look at the rows `observer` and "
             f"`group:{group}` of ledger/cluster.parquet, and give the coordinator time between faults",
         )
-    return Seen(max(known), f"{max(known):,}", f"over {len(known):,} observed changes")
+    return Observation(max(answers), f"{max(answers):,}", f"over {len(answers):,} observed changes")
 
 
-def rebalances(run: Run, resolved: Resolved, group: str) -> Seen:
-    """Generations that came after all clients were up, when the group had formed, and before the clients were stopped.
+def rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
+    """Count the generations between the forming of the group and the order to stop the clients.
 
-    Generations are counted by their numbers, so one that no member lived to see counts too. One in which nothing was
-    handed out anew (cooperative members kept what they had) is known from what members say when they are stopped.
+    The count uses the numbers of the generations, so it includes generations that no member lived to report. Members
+    report a generation without any reassignment (cooperative members kept their partitions) when they stop.
     """
     if all(c.mode == "assign" for c in resolved.scenario.readers if c.group == group):
-        return Seen(0, "0", "assign-mode consumers are in no group, so none can rebalance")
+        return Observation(0, "0", "assign-mode consumers are in no group, so they never rebalance")
     columns = ["consumer", "group", "mode", "generation", "event", "at_us"]
     rows = [
         r
@@ -43,23 +43,22 @@ def rebalances(run: Run, resolved: Resolved, group: str) -> Seen:
         if r["group"] == group and r["mode"] == "subscribe" and r["generation"] is not None
     ]
     if not rows:
-        return unseen(
-            "not observed", f"no member of group {group} was assigned a partition: see the consumers' files in logs/"
-        )
+        reason = f"no member of group {group} was assigned a partition: see the consumers' files in logs/"
+        return Observation.missing("not observed", reason)
     began, ended = _load_window(run)
     before = [r["generation"] for r in rows if r["at_us"] < began]
     during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
     formed = max(before, default=min(r["generation"] for r in rows))
     last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
     count = max(0, last - formed)
-    return Seen(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
+    return Observation(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
 
 
 def _generation_at_stop(after: list[dict[str, Any]]) -> int:
-    """The generation when the order to stop came, as far as members that gave up their partitions then tell it; else 0.
+    """Return the generation at the order to stop, from the members that revoked their partitions after it; else 0.
 
-    The first that leaves starts another generation for the others. So the least counts, of those members only whose
-    first row it is: nothing was handed out to them after the order.
+    The first member to leave starts a new generation for the others. The result is therefore the lowest generation of
+    the members whose first row after the order is not an assignment.
     """
     first: dict[str, dict[str, Any]] = {}
     for row in sorted(after, key=lambda r: r["at_us"]):
@@ -68,7 +67,7 @@ def _generation_at_stop(after: list[dict[str, Any]]) -> int:
 
 
 def _load_window(run: Run) -> Window:
-    """From the moment that all clients were up to the order to stop; all of the run where either is not on record."""
+    """Return the time from the start of the load to the order to stop; unbounded on a side that was not recorded."""
     begins = {
         e["stage"]: e["at_us"] for e in read_events(run) if e.get("kind") == "stage" and e.get("state") == "begin"
     }
@@ -76,7 +75,7 @@ def _load_window(run: Run) -> Window:
 
 
 def _size(value: str) -> int | None:
-    """The number of members, from a list of them or a number."""
+    """Return the number of members from a JSON list or number; None for anything else."""
     try:
         members = json.loads(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""From the outcome of one rule in GX to an expectation with its verdict."""
+"""From the outcome of a GX rule to the verdict of a term; pure functions."""
 
 from __future__ import annotations
 
@@ -6,55 +6,56 @@ from dataclasses import dataclass
 
 from chaos.run.result import Expectation, Verdict
 from checks.expectations.contract import Term
-from checks.expectations.seen import Seen
+from checks.expectations.observation import Observation
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What GX said of one rule: whether it held, on which value, and the exception if it could not tell."""
+    """Outcome of one GX rule. observed: the value that GX compared; exception: why the rule could not be evaluated."""
 
     success: bool
     observed: int | None
     exception: str = ""
 
 
-def judge(found: list[tuple[Term, Seen, Outcome]]) -> list[Expectation]:
-    """A verdict for each term.
+def judge(evaluated: list[tuple[Term, Observation, Outcome]]) -> list[Expectation]:
+    """Return the expectation of each term, with its verdict.
 
-    What GX could not evaluate is inconclusive, never a violation. A platform condition that is not met proves nothing
-    either way. A demanded anomaly that did not appear fails the run only if all conditions are met: beside a fault
-    without effect nothing could be expected to appear.
+    A rule that GX could not evaluate is inconclusive, never a violation. So is a condition of the platform that does
+    not hold. A demanded anomaly that did not appear fails the run only if all conditions hold: if a fault had no
+    effect, there was nothing to expect.
     """
-    unmet = [term.name for term, _, outcome in found if term.condition and not outcome.success]
-    return [_expectation(term, seen, outcome, unmet) for term, seen, outcome in found]
+    unmet = [term.name for term, _, outcome in evaluated if term.condition and not outcome.success]
+    return [_expectation(*row, unmet) for row in evaluated]
 
 
-def _expectation(term: Term, seen: Seen, outcome: Outcome, unmet: list[str]) -> Expectation:
-    verdict, why = _verdict(term, seen, outcome, unmet)
+def _expectation(term: Term, observation: Observation, outcome: Outcome, unmet: list[str]) -> Expectation:
+    verdict, reason = _verdict(term, observation, outcome, unmet)
     return Expectation(
         name=term.name,
         check=term.check,
         split=term.split,
         scope=term.scope,
         expected=term.expected,
-        seen=seen.words,
+        seen=observation.text,
         verdict=verdict,
-        why=why,
+        why=reason,
     )
 
 
-def _verdict(term: Term, seen: Seen, outcome: Outcome, unmet: list[str]) -> tuple[Verdict, str]:
-    if seen.value is None:
-        return "inconclusive", seen.why
+def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list[str]) -> tuple[Verdict, str]:
+    value, reason = observation.value, observation.reason
+    if value is None:
+        return "inconclusive", reason
     if outcome.exception or outcome.observed is None:
-        reason = outcome.exception or "Great Expectations observed no value"
-        return "inconclusive", f"the rule could not be evaluated: {reason}; look at logs/checks.log and validate again"
-    if outcome.observed != seen.value:
-        return "inconclusive", f"Great Expectations saw {outcome.observed}, not {seen.value}: report this as a bug"
+        error = outcome.exception or "Great Expectations returned no value"
+        return "inconclusive", f"the rule could not be evaluated: {error}; look at logs/checks.log and validate again"
+    if outcome.observed != value:
+        return "inconclusive", f"Great Expectations compared {outcome.observed}, not {value}: report this as a bug"
     if outcome.success:
         return "pass", ""
     if term.condition:
-        return "inconclusive", seen.why
-    if seen.value < term.at_least and unmet:
-        return "inconclusive", f"{seen.why}; that was to be expected, for this does not hold: {unmet[0]}"
-    return "fail", seen.why
+        return "inconclusive", reason
+    if value < term.at_least and unmet:
+        return "inconclusive", f"{reason}; this is no violation, because a condition does not hold: {unmet[0]}"
+    return "fail", reason

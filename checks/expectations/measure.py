@@ -1,6 +1,6 @@
-"""One number for each term of the contract, from the audit's tables and the ledger's small ones, in plain Python.
+"""Observed values of the terms of the contract, from the tables of the audit and the small tables of the ledger.
 
-A number that cannot be had is None, with the reason: GX then has nothing to compare, and the term is inconclusive.
+If there is no value, the observation says why: GX then has nothing to compare, and the term is inconclusive.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.evidence.tables import audit_rows
-from checks.expectations.clients import clients_that_reported
+from checks.expectations.clients import clients_with_error
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
-from checks.expectations.groups import members_at_most, rebalances
+from checks.expectations.groups import most_members, rebalances
 from checks.expectations.inapplicable import nothing_to_examine
+from checks.expectations.observation import Observation
 from checks.expectations.phrases import count_of, duration, listed
-from checks.expectations.seen import Seen, unseen
 
 CLIENT_FAULTS = "consumer."
 
 BY_TIME = {"duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"}
 BY_TIME |= {"zombie_commit", "precommitted_read", "hanging_transaction"}
-"""The checks that ask what had happened before what: with a clock that ran backwards they cannot say."""
+"""Checks that depend on the order of events, so that a clock that ran backwards makes them inconclusive."""
 
 
 @dataclass(frozen=True)
 class _Total:
-    """A check summed over its scopes."""
+    """Counts of a check, summed over its scopes; by_scope has the largest count first."""
 
     count: int
     examined: int
@@ -37,7 +37,7 @@ class _Total:
 
 
 class Measure:
-    """The numbers of one run; `seen` gives a term's."""
+    """Observed values of one run; `observe` returns the value of a term."""
 
     def __init__(self, run: Run, resolved: Resolved) -> None:
         self._run, self._resolved, self._scenario = run, resolved, resolved.scenario
@@ -46,108 +46,109 @@ class Measure:
         self._metrics = audit_rows(run, "metrics")
         self._distrust = self._conditions.distrust()
 
-    def seen(self, term: Term) -> Seen:
-        """What was seen of a term."""
+    def observe(self, term: Term) -> Observation:
+        """Return the observed value of a term."""
         if term.condition:
-            return self._conditions.seen(term)
+            return self._conditions.observe(term)
         if term.check == "groups" and term.split == "members":
-            return members_at_most(self._run, term.scope)
+            return most_members(self._run, term.scope)
         if term.check == "client_errors":
-            return clients_that_reported(self._run, term.scope, term.split)
+            return clients_with_error(self._run, term.scope, term.split)
         if term.check == "groups":
             return rebalances(self._run, self._resolved, term.scope)
         return self._count(term) if (term.check, term.split) in PHRASES else self._time(term)
 
-    def _count(self, term: Term) -> Seen:
-        if self._distrust:
-            return unseen("not counted", self._distrust)
-        if term.check in BY_TIME and (why := self._conditions.clock()):
-            return unseen("not counted", why)
-        if term.check == "stalled_delivery" and (why := self._conditions.undrained()):
-            return unseen("not counted", why)
+    def _count(self, term: Term) -> Observation:
+        if reason := self._uncountable(term.check):
+            return Observation.missing("not counted", reason)
         total = self._total(term)
-        if total is None and nothing_to_examine(self._scenario, term.check):
-            return self._nothing(term)
-        if total is None:
-            why = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
-            return unseen("not checked", why)
-        if not (total.examined or total.count or total.undetermined):
-            return self._nothing(term)
-        what = PHRASES[term.check, term.split].examined
-        words = count_of(total.count, total.examined, what)
+        if total is None and not nothing_to_examine(self._scenario, term.check):
+            reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
+            return Observation.missing("not checked", reason)
+        if total is None or not (total.examined or total.count or total.undetermined):
+            return self._nothing_examined(term)
+        phrases = PHRASES[term.check, term.split]
+        text = count_of(total.count, total.examined, phrases.examined)
         if total.undetermined and not _settled(term, total):
-            why = (
+            reason = (
                 f"{total.undetermined:,} more could not be decided, and they may break the bound or meet it: "
                 "keep what the rule needs (retention beyond the end of the run, acks other than 0)"
             )
-            return unseen(f"{words}, {total.undetermined:,} undecided", why)
-        where = listed([f"{scope}: {count:,}" for scope, count in total.by_scope if count])
-        told = PHRASES[term.check, term.split].describe(total.count)
-        return Seen(total.count, words, f"{told} ({where})" if where else f"none among {total.examined:,} {what}")
+            return Observation.missing(f"{text}, {total.undetermined:,} undecided", reason)
+        scopes = listed([f"{scope}: {count:,}" for scope, count in total.by_scope if count])
+        reason = f"{phrases.describe(total.count)} ({scopes})" if scopes else ""
+        return Observation(total.count, text, reason or f"none among {total.examined:,} {phrases.examined}")
 
-    def _nothing(self, term: Term) -> Seen:
-        """The check saw nothing: as it should be by the scenario's design, or else a proof of nothing."""
+    def _uncountable(self, check: str) -> str:
+        """Return why the counts of a check are unreliable; empty if they are reliable."""
+        if self._distrust:
+            return self._distrust
+        if check in BY_TIME and (reason := self._conditions.clock()):
+            return reason
+        return self._conditions.undrained() if check == "stalled_delivery" else ""
+
+    def _nothing_examined(self, term: Term) -> Observation:
+        """Return 0 if the scenario gives the check nothing to examine, else an observation without a value."""
         reason = nothing_to_examine(self._scenario, term.check)
         if reason and term.at_least == 0:
-            return Seen(0, f"nothing to examine: {reason}")
-        why = (
-            f"the check saw nothing: {reason or 'what it looks at did not happen'}; "
-            "change the scenario so that it does, or leave this out of `expect`"
+            return Observation(0, f"nothing to examine: {reason}")
+        return Observation.missing(
+            f"0 of 0 {PHRASES[term.check, term.split].examined}",
+            f"the check saw nothing: {reason or 'what it examines did not happen'}; "
+            "change the scenario so that it does, or leave this out of `expect`",
         )
-        return unseen(f"0 of 0 {PHRASES[term.check, term.split].examined}", why)
 
     def _total(self, term: Term) -> _Total | None:
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
         if not rows:
             return None
-        by_scope = sorted(((r["scope"], r["count"]) for r in rows), key=lambda pair: (-pair[1], pair[0]))
         return _Total(
             count=sum(r["count"] for r in rows),
             examined=sum(r["examined"] for r in rows),
             undetermined=sum(r.get("undetermined") or 0 for r in rows),
-            by_scope=by_scope,
+            by_scope=sorted(((r["scope"], r["count"]) for r in rows), key=lambda pair: (-pair[1], pair[0])),
         )
 
-    def _time(self, term: Term) -> Seen:
-        if why := self._conditions.clock():
-            return unseen("not measured", why)
+    def _time(self, term: Term) -> Observation:
+        if reason := self._conditions.clock():
+            return Observation.missing("not measured", reason)
         rows = [
             r
             for r in self._metrics
             if (r["metric"], r["stat"]) == (term.check, term.split) and r["value_us"] is not None
         ]
         if faults := self._unmeasured({r["fault"] for r in rows}, term.check):
-            why = f"none was measured for {listed(faults)}: keep the load running for longer, so that its end shows"
-            return unseen("not measured", why)
+            reason = f"none was measured for {listed(faults)}: keep the load running for longer, so that its end shows"
+            return Observation.missing("not measured", reason)
         if not rows:
-            return unseen(
-                "not measured", "nothing of the kind happened in this run: bound it in a scenario where it does"
-            )
+            reason = "nothing of the kind happened in this run: bound it in a scenario where it does"
+            return Observation.missing("not measured", reason)
         worst = max(rows, key=lambda r: r["value_us"])
-        if worst["value_us"] <= (term.at_most or 0) and (lasting := self._lasting(term.check)):
-            why = f"{lasting} when the drive ended, so the outage is longer: keep the load running for longer"
-            return unseen(f"more than {duration(worst['value_us'])}", why)
-        whose = f"fault {worst['fault']}, {worst['scope']}" if worst["fault"] else worst["scope"]
-        return Seen(worst["value_us"], duration(worst["value_us"]), f"{duration(worst['value_us'])} in {whose}")
+        value_us, text = worst["value_us"], duration(worst["value_us"])
+        if value_us <= (term.at_most or 0) and (outages := self._unrecovered(term.check)):
+            reason = f"{outages} when the drive ended, so the outage is longer: keep the load running for longer"
+            return Observation.missing(f"more than {text}", reason)
+        place = f"fault {worst['fault']}, {worst['scope']}" if worst["fault"] else worst["scope"]
+        return Observation(value_us, text, f"{text} in {place}")
 
-    def _lasting(self, metric: str) -> str:
-        """Outages that had not ended when the drive did: their measured time is less than the true one."""
+    def _unrecovered(self, metric: str) -> str:
+        """Return the outages that lasted beyond the end of the drive: their measured time is too short."""
         rows = [r for r in audit_rows(self._run, "counts") if r["name"] == f"{metric}_unrecovered" and r["value"]]
         return listed([f"{r['value']:,} partitions of {r['scope']} had not recovered" for r in rows])
 
     def _unmeasured(self, measured: set[str], metric: str) -> list[str]:
-        """Faults that took place and have no measurement, for a metric that is taken for each fault.
+        """Return the faults without a measurement, if the metric is measured for each fault.
 
-        A fault of a consumer does not touch producers, so it may come when they are done.
+        A fault of a consumer does not affect producers, so it may come after they have finished.
         """
         if not metric.endswith("_unavailability"):
             return []
-        spared = CLIENT_FAULTS if metric == "produce_unavailability" else "none"
-        return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(spared)]
+        exempt = CLIENT_FAULTS if metric == "produce_unavailability" else "none"
+        return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(exempt)]
 
 
 def _settled(term: Term, total: _Total) -> bool:
-    """Whether the term comes out the same whatever the undetermined rows are."""
+    """Return whether the verdict is the same for every outcome of the undetermined rows."""
     least, most = total.count, total.count + total.undetermined
     if term.at_most is not None and most > term.at_most:
         return least > term.at_most

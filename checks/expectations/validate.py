@@ -1,7 +1,7 @@
-"""Holding a run against its contract: Great Expectations on Spark, with Data Docs for a person to read.
+"""Validation of a run against its contract, with Great Expectations on Spark, and its Data Docs.
 
-All numbers stand in one row, a column each, so that GX needs one Spark job for all rules together. GX's results come in
-another order than the suite's; the column tells whose each is.
+All values are columns of one row, so that GX needs one Spark job for all rules. GX returns its results in another order
+than the suite's; the column identifies the term.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from checks.expectations.contract import Term, terms
 from checks.expectations.datadocs import make_self_contained
 from checks.expectations.judge import Outcome, judge
 from checks.expectations.measure import Measure
-from checks.expectations.seen import Seen
+from checks.expectations.observation import Observation
 from checks.spark.session import tuned
 
 SUITE = "contract"
 
 
 def suite_for(resolved: Resolved) -> gx.ExpectationSuite:
-    """The contract of a scenario as a GX suite, one named expectation for each term."""
+    """Return the contract of a scenario as a GX suite, with one expectation for each term."""
     return gx.ExpectationSuite(name=SUITE, expectations=[_rule(term) for term in terms(resolved)])
 
 
 def validate(spark: Any, run: Run, resolved: Resolved) -> list[Expectation]:
-    """Run the suite over the run's numbers, write the GX project with its Data Docs, and judge each term."""
+    """Evaluate the suite on the observed values, write the GX project with its Data Docs, and judge each term."""
     measure = Measure(run, resolved)
-    agreed = [(term, measure.seen(term)) for term in terms(resolved)]
-    frame = _one_row(spark, agreed)
+    observed = [(term, measure.observe(term)) for term in terms(resolved)]
+    frame = _one_row(spark, observed)
     with tuned(spark):
         outcomes = _run_suite(run, suite_for(resolved), frame)
     missing = Outcome(success=False, observed=None, exception="GX returned no result for it")
-    return judge([(term, seen, outcomes.get(term.column, missing)) for term, seen in agreed])
+    return judge([(term, value, outcomes.get(term.column, missing)) for term, value in observed])
 
 
 def _rule(term: Term) -> Any:
@@ -52,22 +52,22 @@ def _rule(term: Term) -> Any:
         column=term.column,
         min_value=term.at_least,
         max_value=term.at_most,
-        # GX shows it through string.Template and unescaped, and a group id may hold anything
+        # GX renders it with string.Template and without escaping, and a group id may contain any character
         description=html.escape(f"{term.name}: {term.expected}").replace("$", "$$"),
         meta={"check": term.check, "split": term.split, "scope": term.scope, "condition": term.condition},
     )
 
 
-def _one_row(spark: Any, agreed: Iterable[tuple[Term, Seen]]) -> Any:
+def _one_row(spark: Any, observed: Iterable[tuple[Term, Observation]]) -> Any:
     from pyspark.sql.types import LongType, StructField, StructType
 
-    values = {term.column: seen.value for term, seen in agreed}
+    values = {term.column: observation.value for term, observation in observed}
     schema = StructType([StructField(column, LongType()) for column in values])
     return spark.createDataFrame([tuple(values.values())], schema).coalesce(1)
 
 
 def _run_suite(run: Run, suite: gx.ExpectationSuite, frame: Any) -> dict[str, Outcome]:
-    """Run it in a GX project of the run's own, made anew, and return each column's outcome."""
+    """Run the suite in a new GX project in the run directory, and return the outcome of each column."""
     shutil.rmtree(run.gx, ignore_errors=True)
     logging.getLogger("great_expectations").setLevel(logging.ERROR)
     context = gx.get_context(mode="file", project_root_dir=run.path)
@@ -94,7 +94,7 @@ def _outcome(result: Any) -> Outcome:
 
 
 def _exception(info: dict[str, Any]) -> str:
-    """The message of an exception; GX nests them by metric where the metric failed."""
+    """Return the message of the exception, if any; GX nests them by metric if a metric failed."""
     if "raised_exception" in info:
         return str(info["exception_message"] or "an exception without a message") if info["raised_exception"] else ""
     messages = [_exception(inner) for inner in info.values() if isinstance(inner, dict)]

@@ -21,7 +21,7 @@ def judged(fake: FakeRun) -> dict[tuple[str, str, str], Expectation]:
     fake.write()
     measure, found = Measure(fake.run, fake.resolved), []
     for term in terms(fake.resolved):
-        seen = measure.seen(term)
+        seen = measure.observe(term)
         holds = seen.value is not None and term.at_least <= seen.value <= (
             2**62 if term.at_most is None else term.at_most
         )
@@ -376,7 +376,7 @@ def rebalances(run, rows):
     ]
     run.run.events.write_text("\n".join(json.dumps(mark) for mark in marks) + "\n")
     term = next(t for t in terms(run.resolved) if t.split == "rebalances")
-    return Measure(run.run, run.resolved).seen(term).words
+    return Measure(run.run, run.resolved).observe(term).text
 
 
 REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
@@ -407,7 +407,7 @@ def test_errors_of_clients_that_nobody_recorded_are_inconclusive(fake):
 def test_gx_that_saw_another_number_is_not_believed(fake):
     run = fake().write()
     term = terms(run.resolved)[0]
-    seen = Measure(run.run, run.resolved).seen(term)
+    seen = Measure(run.run, run.resolved).observe(term)
     (other,) = judge([(term, seen, Outcome(True, 7))])
     (crashed,) = judge([(term, seen, Outcome(False, None, "no such column"))])
     assert (other.verdict, crashed.verdict) == ("inconclusive", "inconclusive")
