@@ -1,4 +1,4 @@
-"""The client's end of the protocol: orders on stdin, events on stdout."""
+"""The client side of the protocol: orders on stdin, events on stdout."""
 
 from __future__ import annotations
 
@@ -12,87 +12,87 @@ from collections.abc import Sequence
 from typing import Any
 
 PROGRESS_EVERY_S = 0.1
-LAST_WORDS_S = 5.0
-"""How long a client whose owner is gone may take to end by itself; it may be stuck in a call to a dead broker."""
+ORPHAN_EXIT_S = 5.0
+"""Time to exit without the fleet; afterwards the process ends, even in a blocking call to a dead broker."""
 
 
 class Channel:
-    """Orders as they arrive, and events as they are told. One per process, or one for each client in its threads.
+    """The orders received and the events sent. One per process, or one per client if clients are threads.
 
-    `started` turns true with the order to start; `stopping` with the order to stop, and when the owner is gone,
-    `orphaned` only with the latter.
-    `ignoring_reports` turns true with the order to look at no delivery reports any more.
-    `per_record_s` is the extra time for each record that was last ordered, `seeks` are orders to seek that wait.
+    started: the order to start was received.
+    stopping: the order to stop was received, or the fleet is gone.
+    orphaned: the fleet is gone.
+    ignoring_reports: the order to ignore delivery reports was received.
+    per_record_s: extra processing time of each record, in seconds.
+    seeks: orders to seek that are not done yet.
     """
 
     def __init__(self, client: str | None = None) -> None:
-        """With `client`, it is one of several: it does not listen by itself, see `listen_for`."""
-        self.stopping = False
-        self.orphaned = False
-        self.started = False
+        """Listen on stdin, unless `client` names one of several clients: then call `listen_for` for all of them."""
+        self.started = self.stopping = self.orphaned = self.ignoring_reports = False
         self.per_record_s = 0.0
-        self.ignoring_reports = False
         self.seeks: deque[dict[str, Any]] = deque()
         self._client = client
-        self._told: dict[str, Any] = {}
+        self._last_progress: dict[str, Any] = {}
         self._next_progress = 0.0
         if client is None:
             listen_for([self])
 
-    def answers_to(self, client: str | None) -> bool:
-        """Whether an order to this client, or to the whole process, is for it."""
+    def accepts(self, client: str | None) -> bool:
+        """Return whether an order is for this channel. `client` is None in orders to the whole process."""
         return client is None or self._client in (None, client)
 
     def obey(self, order: dict[str, Any]) -> None:
-        """Take an order. Raises `ValueError`, `KeyError` and `TypeError` for what is none."""
-        if order["do"] == "stop":
-            self.stopping = True
-        elif order["do"] == "start":
-            self.started = True
-        elif order["do"] == "ignore_reports":
-            self.ignoring_reports = True
-        elif order["do"] == "slow":
-            self.per_record_s = float(order["per_record_s"])
-        elif order["do"] == "seek":
-            self.seeks.append(order)
-        else:
-            raise ValueError(f"unknown order {order['do']!r}")
+        """Apply an order. Raises `ValueError`, `KeyError` or `TypeError` if it is not an order of the protocol."""
+        match order["do"]:
+            case "stop":
+                self.stopping = True
+            case "start":
+                self.started = True
+            case "ignore_reports":
+                self.ignoring_reports = True
+            case "slow":
+                self.per_record_s = float(order["per_record_s"])
+            case "seek":
+                self.seeks.append(order)
+            case unknown:
+                raise ValueError(f"unknown order {unknown!r}")
 
-    def tell(self, event: str, **fields: Any) -> None:
-        """Tell the owner; one write(2) a line."""
-        named = {} if self._client is None else {"client": self._client}
-        line = json.dumps({"event": event, **named, **fields}) + "\n"
+    def send(self, event: str, **fields: Any) -> None:
+        """Send an event to the fleet, in one write(2)."""
+        source = {} if self._client is None else {"client": self._client}
+        line = json.dumps({"event": event, **source, **fields}) + "\n"
         try:
             os.write(sys.stdout.fileno(), line.encode())
-        except OSError:  # nobody listens any more
+        except OSError:  # the fleet is gone
             self.orphaned = self.stopping = True
 
     def progress_due(self) -> bool:
-        """Whether enough time has passed since progress was last told."""
+        """Return whether `PROGRESS_EVERY_S` has passed since the last progress."""
         return time.monotonic() >= self._next_progress
 
     def progress(self, **fields: Any) -> None:
-        """Tell progress; nothing where nothing changed."""
+        """Send a progress event, unless nothing changed."""
         self._next_progress = time.monotonic() + PROGRESS_EVERY_S
-        if fields != self._told:
-            self._told = fields
-            self.tell("progress", **fields)
+        if fields != self._last_progress:
+            self._last_progress = fields
+            self.send("progress", **fields)
 
 
 def listen_for(channels: Sequence[Channel]) -> None:
-    """Hand the orders on stdin to these channels, in a thread, until the owner is gone; then end the process."""
+    """Start a thread that hands the orders on stdin to the channels; when stdin ends, it ends the process."""
 
     def listen() -> None:
         for line in sys.stdin:
             try:
                 order = json.loads(line)
-                for channel in [c for c in channels if c.answers_to(order.get("client"))]:
+                for channel in [c for c in channels if c.accepts(order.get("client"))]:
                     channel.obey(order)
             except (ValueError, KeyError, TypeError, AttributeError) as e:
-                channels[0].tell("error", detail=f"order not understood: {line.strip()}: {e}")
+                channels[0].send("error", detail=f"invalid order {line.strip()}: {e}")
         for channel in channels:
             channel.orphaned = channel.stopping = True
-        time.sleep(LAST_WORDS_S)
+        time.sleep(ORPHAN_EXIT_S)
         os._exit(1)
 
     threading.Thread(target=listen, name="orders", daemon=True).start()

@@ -1,7 +1,7 @@
-"""Where an assign consumer stood: its own checkpoint, which is nothing but its own rows.
+"""The point at which a later incarnation of a client continues, read from the ledger rows of the earlier ones.
 
-A delivery row is written when its record is processed, so the offsets in them are kept with the sink, in one write:
-what Flink and Spark do with offsets that they store beside their results.
+A delivery row is written when its record is processed, so the offset is stored together with the result, in one write.
+Flink and Spark do the same when they store offsets beside their output.
 """
 
 from __future__ import annotations
@@ -17,49 +17,47 @@ from chaos.ledger.schemas import TABLES
 from chaos.ledger.writer import SUFFIX
 
 
-def checkpoint_of(ledger_dir: Path, client: str) -> dict[str, int]:
-    """Next offset by `topic/partition`, from all earlier lives of a client; empty if it never got to read.
+def checkpoint_of(ledger: Path, client: str) -> dict[str, int]:
+    """Return the next offset of each `topic/partition` that earlier incarnations read; empty if they read nothing.
 
-    A partition from which nothing was processed is where it began. A torn last batch was never processed.
+    A partition without processed records is at its start position. Rows of a torn last batch do not count.
     """
-    position: dict[Partition, int] = {}
-    for incarnation in _incarnations(ledger_dir, client):
-        for batch in _batches(ledger_dir, "assignments", client, incarnation):
+    positions: dict[Partition, int] = {}
+    for incarnation in _incarnations(ledger, client):
+        for batch in _batches(ledger, "assignments", client, incarnation):
             for row in batch.to_pylist():
                 if row["event"] in ("assigned", "seek") and row["position"] is not None:
-                    position[row["topic"], row["partition"]] = row["position"]
-        for batch in _batches(ledger_dir, "deliveries", client, incarnation):
+                    positions[row["topic"], row["partition"]] = row["position"]
+        for batch in _batches(ledger, "deliveries", client, incarnation):
             columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
-            position.update({(topic, partition): offset + 1 for topic, partition, offset in zip(*columns, strict=True)})
-    return {partition_name(partition): offset for partition, offset in sorted(position.items())}
+            positions.update({(topic, number): offset + 1 for topic, number, offset in zip(*columns, strict=True)})
+    return {partition_name(partition): offset for partition, offset in sorted(positions.items())}
 
 
-def next_seq_of(ledger_dir: Path, client: str) -> int:
-    """The seq after the highest that a producer has a row for; 0 if it has none."""
-    highest = -1
-    for incarnation in _incarnations(ledger_dir, client):
-        for batch in _batches(ledger_dir, "sends", client, incarnation):
-            highest = max(highest, *batch.column("seq").to_pylist())
-    return highest + 1
+def next_seq_of(ledger: Path, client: str) -> int:
+    """Return the seq after the highest one in the rows of a producer; 0 without rows."""
+    return max((seq for seq, _ in _sends(ledger, client)), default=-1) + 1
 
 
-def first_unacked_of(ledger_dir: Path, client: str) -> int:
-    """The first seq of a producer that no row calls acknowledged: where one that resends begins again."""
-    acked: set[int] = set()
-    for incarnation in _incarnations(ledger_dir, client):
-        for batch in _batches(ledger_dir, "sends", client, incarnation):
-            columns = (batch.column(name).to_pylist() for name in ("seq", "outcome"))
-            acked.update(seq for seq, outcome in zip(*columns, strict=True) if outcome == "ok")
+def first_unacked_of(ledger: Path, client: str) -> int:
+    """Return the first seq of a producer without an acknowledged row: a producer that resends starts there."""
+    acked = {seq for seq, outcome in _sends(ledger, client) if outcome == "ok"}
     return next(seq for seq in range(len(acked) + 1) if seq not in acked)
 
 
-def _incarnations(ledger_dir: Path, client: str) -> list[int]:
-    stem = client.replace("/", "-")
-    files = (ledger_dir / "lifecycle").glob(f"{stem}.*{SUFFIX}")
+def _sends(ledger: Path, client: str) -> Iterator[tuple[int, str]]:
+    """Yield seq and outcome of each send."""
+    for incarnation in _incarnations(ledger, client):
+        for batch in _batches(ledger, "sends", client, incarnation):
+            yield from zip(batch.column("seq").to_pylist(), batch.column("outcome").to_pylist(), strict=True)
+
+
+def _incarnations(ledger: Path, client: str) -> list[int]:
+    files = (ledger / "lifecycle").glob(f"{client.replace('/', '-')}.*{SUFFIX}")
     return sorted(int(path.name.removesuffix(SUFFIX).rpartition(".")[2]) for path in files)
 
 
-def _batches(ledger_dir: Path, table: str, client: str, incarnation: int) -> Iterator[pa.RecordBatch]:
-    path = ledger_dir / table / f"{client.replace('/', '-')}.{incarnation}{SUFFIX}"
+def _batches(ledger: Path, table: str, client: str, incarnation: int) -> Iterator[pa.RecordBatch]:
+    path = ledger / table / f"{client.replace('/', '-')}.{incarnation}{SUFFIX}"
     if path.exists():
         yield from read_stream(path, TABLES[table], StreamEnd())

@@ -1,4 +1,4 @@
-"""The fleet: all clients of a run, started, followed, ordered, killed and brought back."""
+"""The fleet: starts, orders, kills and restarts the clients of a run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import Any
 
 from chaos.clients.confluent import environment
+from chaos.clients.confluent.programs import PROGRAMS
 from chaos.clients.roster import Roster
-from chaos.clients.specs import MODULES, Entry, SpecBuilder, process_mates
+from chaos.clients.specs import Entry, SpecBuilder, process_mates
 from chaos.clients.state import ClientState, UnexpectedExit
 from chaos.errors import ClientError
 from chaos.ledger.writer import TableWriter
@@ -28,9 +29,9 @@ KILL_TIMEOUT_S = 10.0
 
 
 class Fleet(Roster):
-    """The clients of one run. Leaving the context kills whatever still runs.
+    """The clients of one run. Leaving the context kills every client that still runs.
 
-    Methods that name a client raise `ClientError` if there is no such client, or it is gone.
+    Methods that take a client raise `ClientError` if it does not exist or is gone.
     """
 
     def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
@@ -42,7 +43,7 @@ class Fleet(Roster):
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[UnexpectedExit] = []
         self.clock_zero_us = 0
-        """When the first client was started: what start positions in time count from."""
+        """Time of the first start of a client; start times in the scenario count from it."""
 
     def __enter__(self) -> Fleet:
         return self
@@ -52,39 +53,39 @@ class Fleet(Roster):
         self._lifecycle.close()
 
     def start_consumers(self) -> None:
-        """Start every consumer and processor of the scenario, and the processes of the producers, which hold still.
+        """Start all consumers and processors, and the producers, which wait for the order to start.
 
-        Returns when all have told that they run.
+        Returns when every client reported that it runs.
         """
         self._start_all([*self._scenario.consumers, *self._scenario.processors, *self._scenario.producers])
 
     def start_producers(self) -> None:
-        """Let every producer send; those without a process get one first."""
+        """Order every producer to start; a producer without a process is started first."""
         self._start_all(self._scenario.producers)
         for client in [c for e in self._scenario.producers for c in self.clients(e.name)]:
             self.order(client, {"do": "start"})
 
     def _start_all(self, entries: Sequence[Entry]) -> None:
-        """Start the clients of these entries that have no process yet, but for those that join later."""
+        """Start the clients of these entries that have no process yet, except clients that join later."""
         later = self._scenario.held_back()
-        wanted = [c for e in entries for c in self.clients(e.name) if c not in later]
-        for client in wanted:
-            if client not in self._lives:  # it may have come with another one, in the same process
+        clients = [c for e in entries for c in self.clients(e.name) if c not in later]
+        for client in clients:
+            if client not in self._incarnations:  # a mate in the same process may have started it
                 self._start(client)
-        self._wait_started([self.state(c) for c in wanted])
+        self._wait_started([self.state(c) for c in clients])
 
     def _start(self, client: str) -> list[ClientState]:
-        """Start the process of a client; returns the states of all that live in it."""
+        """Start the process of a client. Returns the states of all clients in it."""
         with self._lock:
             self.clock_zero_us = self.clock_zero_us or now_us()
             entry = self._entries[client.rpartition("/")[0]]
             mates = process_mates(entry, client)
-            incarnation = len(self._lives.get(client, [])) + 1
+            incarnation = len(self._incarnations.get(client, [])) + 1
             spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us)
             role = "producer" if isinstance(entry, Producer | Processor) else "consumer"
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             spawned = spawn(
-                [sys.executable, "-m", MODULES[type(spec)], str(self._specs.write(spec))],
+                [sys.executable, "-m", PROGRAMS[type(spec)], str(self._specs.write(spec))],
                 run=self._run,
                 role=f"{role} {client}",
                 owner=self._owner,
@@ -96,15 +97,15 @@ class Fleet(Roster):
             states = [ClientState(mate, role, spec.incarnation, spawned, log) for mate in mates]
             for state in states:
                 state.mates = states
-                self._lives.setdefault(state.client, []).append(state)
-        states[0].listen(self._ended)
+                self._incarnations.setdefault(state.client, []).append(state)
+        states[0].listen(self._record_exit)
         return states
 
     def _wait_started(self, states: list[ClientState]) -> None:
         def all_started() -> bool:
             for state in states:
                 if not state.alive and not state.started.is_set():
-                    last = " | ".join(state.last_lines()[-3:]) or "nothing in its log"
+                    last = " | ".join(state.last_lines()[-3:]) or "its log is empty"
                     raise ClientError(f"{state.client} did not start: {last}; see {state.log}")
             return all(state.started.is_set() for state in states)
 
@@ -114,14 +115,14 @@ class Fleet(Roster):
         wait_until(all_started, self._scenario.limits.clients, why, every_s=0.02)
 
     def end_outlasting(self) -> None:
-        """The faults are through: stop the producers that waited for that, each once it has sent its least number."""
+        """Stop the producers that outlast the faults, each once it has sent its minimum number of records."""
         for entry in self._scenario.producers:
             for state in [self.state(c) for c in self.clients(entry.name) if entry.outlast_faults]:
                 if state.alive and not state.asked_to_end and state.count("sent") >= entry.records:
                     self._order_to_stop(state)
 
     def end_producers(self) -> None:
-        """The load was given up: order every producer to stop, however much it has sent."""
+        """Order every producer to stop, whatever it has sent."""
         for state in self._producer_states():
             if state.alive and not state.asked_to_end:
                 self._order_to_stop(state)
@@ -130,64 +131,64 @@ class Fleet(Roster):
         state.asked_to_end = True
         try:
             state.order({"do": "stop"})
-        except ClientError:  # it ended meanwhile, by itself
+        except ClientError:  # it exited in the meantime
             state.asked_to_end = False
 
     def order(self, client: str, order: dict[str, Any]) -> None:
-        """Give a client an order of the protocol, such as `{"do": "slow", "per_record_s": 0.02}`."""
+        """Send a client an order of the protocol, such as `{"do": "slow", "per_record_s": 0.02}`."""
         self.state(client).order(order)
 
     def crash(self, client: str) -> None:
-        """SIGKILL a client, and all that live in its process; returns when its `crashed` row is written."""
-        state = self.state(client)
-        if not state.alive:
-            raise ClientError(f"{client} is gone already; see {state.log}")
+        """Kill the process of a client with SIGKILL. Returns when the `crashed` rows are written."""
+        state = self._running_state(client)
         for mate in state.mates:
             mate.killed_for = "crash"
             mate.asked_to_end = True
         state.kill(KILL_TIMEOUT_S)
 
     def pause(self, client: str) -> None:
-        """SIGSTOP a client; returns when it stands still."""
+        """Pause a client with SIGSTOP. Returns when the process is stopped."""
         state = self.state(client)
         if not state.alive or not process.pause(state.spawned.identity):
             raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
 
     def resume(self, client: str) -> None:
-        """SIGCONT; nothing to do for one that is not paused, or is gone."""
+        """Resume a client with SIGCONT; no-op if it is not paused or is gone."""
         process.cont(self.state(client).spawned.identity)
 
     def leave(self, client: str, timeout_s: float) -> None:
-        """Order a client to stop, and wait until it has left in good order. Raises `ClientError` if it does not."""
-        state = self.state(client)
-        if not state.alive:
-            raise ClientError(f"{client} is gone already; see {state.log}")
+        """Order a client to stop and wait for its exit. Raises `ClientError` after `timeout_s`."""
+        state = self._running_state(client)
         self._order_to_stop(state)
         if not state.gone.wait(timeout_s):
             raise ClientError(f"{client} did not stop within {timeout_s:g} s; see {state.log}")
 
     def join(self, client: str) -> None:
-        """Start a client that was held back; returns when it runs."""
-        if client in self._lives:
+        """Start a client that the scenario holds back. Returns when it runs."""
+        if client in self._incarnations:
             raise ClientError(f"{client} was started before")
         self._wait_started(self._start(client))
 
     def restart(self, client: str) -> None:
-        """Start the next life of a client that is gone; returns when it runs."""
+        """Start the next incarnation of a client that is gone. Returns when it runs."""
         if self.state(client).alive:
-            raise ClientError(f"{client} still runs; only a client that is gone can be started again")
+            raise ClientError(f"{client} still runs; only a client that is gone can be restarted")
         self._wait_started(self._start(client))
 
     def take_over(self, client: str) -> None:
-        """Start the next life of a client that still runs, which is to end that one; returns when it runs."""
-        state = self.state(client)
-        if not state.alive:
-            raise ClientError(f"{client} is gone already; see {state.log}")
+        """Start the next incarnation of a running client, which fences that one. Returns when it runs."""
+        state = self._running_state(client)
         state.superseded = state.asked_to_end = True
         self._wait_started(self._start(client))
 
+    def _running_state(self, client: str) -> ClientState:
+        state = self.state(client)
+        if not state.alive:
+            raise ClientError(f"{client} is gone already; see {state.log}")
+        return state
+
     def stop_all(self, timeout_s: float) -> list[str]:
-        """Order every client to stop and wait; those that do not in time are killed, and returned."""
+        """Order every client to stop, wait, and kill those that still run after `timeout_s`. Returns the killed."""
         running = self._running()
         for state in running:
             self._order_to_stop(state)
@@ -199,7 +200,7 @@ class Fleet(Roster):
         return [state.client for state in hung]
 
     def kill_all(self) -> None:
-        """SIGKILL every client that still runs: an emergency, or the end after a failure."""
+        """Kill every client that still runs, with SIGKILL."""
         for state in self._running():
             state.killed_for = state.killed_for or "the run was ended"
             state.asked_to_end = True
@@ -207,15 +208,15 @@ class Fleet(Roster):
 
     def _running(self) -> list[ClientState]:
         with self._lock:
-            return [life for lives in self._lives.values() for life in lives if life.alive]
+            return [state for states in self._incarnations.values() for state in states if state.alive]
 
     def unexpected_exits(self) -> list[UnexpectedExit]:
-        """Every client that ended without having been asked to, so far."""
+        """Return the clients that exited without an order or a kill, so far."""
         with self._lock:
             return list(self._unexpected)
 
-    def _ended(self, state: ClientState) -> None:
-        """A process is gone and reaped: write what it could not write itself."""
+    def _record_exit(self, state: ClientState) -> None:
+        """Write the `crashed` row of a client that did not stop by order."""
         if state.asked_to_end and state.exit_code == 0:
             return
         detail: dict[str, Any] = {"exit_code": state.exit_code}
@@ -229,6 +230,6 @@ class Fleet(Roster):
                 detail |= {"unexpected": True, "last_lines": lines}
                 self._unexpected.append(UnexpectedExit(state.client, state.incarnation, state.exit_code, lines))
             try:
-                self._lifecycle.append_rows([state.crashed(detail)])
-            except OSError as e:  # most likely what ended the client, too: the disk is full
-                state.errors.append(f"its end is not on record: {e}")
+                self._lifecycle.append_rows([state.crashed_row(detail)])
+            except OSError as e:  # the disk is full, which probably ended the client, too
+                state.errors.append(f"its exit could not be recorded: {e}")

@@ -1,7 +1,4 @@
-"""What a client is given: the models of its JSON spec, and the shape of what it is ordered and tells.
-
-The protocol itself is described in `chaos.clients`.
-"""
+"""The models of the JSON spec that each client program reads. `chaos.clients` describes the protocol."""
 
 from __future__ import annotations
 
@@ -19,39 +16,39 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 
 
-class ClientSpec(BaseModel):
-    """What every client is given."""
-
+class _Spec(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+
+class ClientSpec(_Spec):
+    """The fields that every client has."""
+
     run_id: str
-    run_token: str = Field(description="8 characters, inside every value of the run")
+    run_token: str = Field(description="8 characters that every record value of the run contains")
     ledger: Path
-    client: str = Field(description="entry/number, such as shop/1; the Kafka client.id too")
+    client: str = Field(description="entry/number, such as shop/1; also the Kafka client.id")
     incarnation: int = Field(1, ge=1)
     bootstrap: str
-    security: Security | None = Field(None, description="TLS and SASL, with the places of secrets; plain when left out")
-    config: Config = Field({}, description="librdkafka settings; they win over the client's own")
+    security: Security | None = Field(None, description="TLS and SASL; plaintext when left out")
+    config: Config = Field({}, description="librdkafka settings; they override the defaults of the client")
 
     @property
     def writer(self) -> str:
-        """The name of its ledger files."""
+        """Name of the ledger files of this incarnation."""
         return f"{self.client}.{self.incarnation}"
 
     def connection(self) -> dict[str, str]:
-        """Where the cluster is and how to get in, as librdkafka takes it. Raises `UsageError` without a secret."""
+        """Return the connection settings for librdkafka. Raises `UsageError` if a secret is missing."""
         return {"bootstrap.servers": self.bootstrap, "client.id": self.client, **librdkafka(self.security)}
 
     @classmethod
     def load(cls, path: str) -> Self:
-        """Read a spec. Raises `OSError` and pydantic's `ValidationError`."""
+        """Read a spec file. Raises `OSError` and pydantic's `ValidationError`."""
         return cls.model_validate_json(Path(path).read_bytes())
 
 
-class TransactionSpec(BaseModel):
-    """How a client divides its records into transactions; see `chaos.scenario.Transactions`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class TransactionSpec(_Spec):
+    """The division of records into transactions; see `chaos.scenario.producers.Transactions`."""
 
     id: str = Field(description="transactional.id: the same in every incarnation")
     records: int = Field(ge=1)
@@ -60,59 +57,55 @@ class TransactionSpec(BaseModel):
     hold_s: float = Field(0.0, ge=0)
 
     def settings(self) -> Config:
-        """What it means for librdkafka."""
+        """Return the librdkafka settings."""
         return {"transactional.id": self.id, "transaction.timeout.ms": round(self.timeout_s * 1000)}
 
 
-class _WritingSpec(ClientSpec):
-    """What every client that writes is given."""
+class WriterSpec(ClientSpec):
+    """The fields of every client that writes records."""
 
     topic: str
     first_seq: int = Field(0, ge=0)
     value_size: int = Field(description="bytes of the value, identity included")
-    stop_within_s: float = Field(10.0, gt=0, description="longest wait for outstanding answers after a stop")
+    stop_within_s: float = Field(10.0, gt=0, description="longest wait for delivery reports after the order to stop")
     transactions: TransactionSpec | None = Field(None, description="write in transactions")
 
 
-class ProducerSpec(_WritingSpec):
-    """A producer that sends seq `first_seq` to `records` - 1, waits for all answers, then for its order to stop."""
+class ProducerSpec(WriterSpec):
+    """A producer that sends seq `first_seq` to `records` - 1, waits for all reports, then for the order to stop."""
 
     records: int = Field(ge=0)
     hold: bool = Field(False, description="send nothing before the order to start")
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
-    keys: int | None = Field(None, ge=1, description="number of distinct keys; no key when left out")
+    keys: int | None = Field(None, ge=1, description="number of distinct keys; no keys when left out")
     seed: int = Field(0, ge=0, description="fixes the key of each seq")
     mode: Literal["callback", "synchronous", "fire_and_forget"] = "callback"
-    partitions: int = Field(0, ge=0, description="of the topic; needed by the application's own partitioners")
+    partitions: int = Field(0, ge=0, description="partitions of the topic; required with `partitioner`")
     partitioner: Literal["round_robin", "by_key_number"] | None = Field(
-        None, description="the application chooses partitions itself; else librdkafka does as its settings say"
+        None, description="the application chooses the partition; librdkafka does when left out"
     )
 
 
-class ProcessorSpec(_WritingSpec):
-    """A client that reads topics as a member of a group and writes a record for each one it reads, in transactions."""
+class ProcessorSpec(WriterSpec):
+    """A group member that reads topics and writes one record for each record that it reads, in transactions."""
 
     group: str
-    topics: list[str] = Field(min_length=1, description="read from these")
+    topics: list[str] = Field(min_length=1, description="topics to read")
     consumer_config: Config = {}
     transactions: TransactionSpec
 
 
-class CommitSpec(BaseModel):
-    """When offsets are committed, and how; see `chaos.scenario.Commit`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class CommitSpec(_Spec):
+    """The time and kind of offset commits; see `chaos.scenario.consumers.Commit`."""
 
     when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"]
     kind: Literal["sync", "async", "auto"]
     every_s: float | None = Field(None, gt=0, description="periodic: seconds between two commits")
-    on_revoke: bool = Field(False, description="commit what is processed when partitions are taken away, too")
+    on_revoke: bool = Field(False, description="also commit processed offsets when partitions are revoked")
 
 
-class WorkersSpec(BaseModel):
-    """Process in a pool of threads; see `chaos.scenario.consumers.Workers`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class WorkersSpec(_Spec):
+    """Processing in a pool of threads; see `chaos.scenario.consumers.Workers`."""
 
     count: int = Field(ge=1)
     tracking: Literal["window", "naive"]
@@ -120,40 +113,42 @@ class WorkersSpec(BaseModel):
     straggle_s: float = 0.0
 
 
-class _ConsumerSpec(ClientSpec):
+class ConsumerSpec(ClientSpec):
+    """The fields of both kinds of consumers."""
+
     topics: list[str] = Field(min_length=1)
     commit: CommitSpec
     max_poll_records: int = Field(500, ge=1)
     per_record_s: float = Field(0.0, ge=0, description="processing time of each record")
 
 
-class GroupConsumerSpec(_ConsumerSpec):
-    """A member of a consumer group that subscribes to topics; one that begins with ^ is a regular expression.
+class GroupConsumerSpec(ConsumerSpec):
+    """A group member that subscribes to topics; a topic that begins with ^ is a regular expression.
 
-    With `threads`, it stands for as many members of these names, each in a thread; `client` is the first of them.
+    With `threads`, the process runs one member per name, each in a thread; `client` is the first name.
     """
 
     group: str
     workers: WorkersSpec | None = None
-    threads: list[str] = Field([], description="the clients that live in this process; only `client` if empty")
+    threads: list[str] = Field([], description="the clients of this process; only `client` if empty")
 
 
-class AssignConsumerSpec(_ConsumerSpec):
-    """A consumer that reads every partition of its topics from positions of its own choice.
+class AssignConsumerSpec(ConsumerSpec):
+    """A consumer that assigns itself every partition of its topics.
 
-    A partition that `checkpoint` names goes on there, any other begins where `start` says.
+    A partition in `checkpoint` continues there. Every other partition starts as `start` says.
     """
 
     group: str | None = None
     start: Literal["earliest", "latest", "group", "offsets", "timestamp"] = "earliest"
     offsets: dict[str, int] = Field(
-        {}, description="by `topic/partition`, waited for if not there yet; a partition left out begins at earliest"
+        {}, description="by `topic/partition`; the client waits for an offset in the future; earliest when left out"
     )
-    timestamp_ms: int | None = Field(None, description="since the epoch; the client waits for it if it is to come")
+    timestamp_ms: int | None = Field(None, description="since the epoch; the client waits for a time in the future")
     checkpoint: dict[str, int] = Field({}, description="next offset by `topic/partition`, from `checkpoint_of`")
-    discover_s: float | None = Field(None, gt=0, description="seconds between two looks for new partitions; else none")
+    discover_s: float | None = Field(None, gt=0, description="seconds between two searches for new partitions")
     no_group_id: Literal["absent", "empty"] | None = Field(
-        None, description="what group.id to try first, for the record of what the client says to it"
+        None, description="group.id to try first, to record the answer of the client library"
     )
 
     @model_validator(mode="after")
@@ -166,11 +161,11 @@ class AssignConsumerSpec(_ConsumerSpec):
 
 
 def partition_name(partition: Partition) -> str:
-    """`orders/0`."""
+    """Return `topic/number`, such as `orders/0`."""
     return f"{partition[0]}/{partition[1]}"
 
 
 def partition_of(name: str) -> Partition:
-    """The reverse of `partition_name`. Raises `ValueError`."""
+    """Return the partition that `topic/number` names. Raises `ValueError`."""
     topic, _, number = name.rpartition("/")
     return topic, int(number)

@@ -1,4 +1,4 @@
-"""Who the clients of a run are, and what they last told: the part of the fleet that only asks."""
+"""The read side of the fleet: the clients of a run, and their counts and positions."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from chaos.wait import wait_until
 
 
 class Roster:
-    """The clients of a scenario, each with its lives so far. Its methods may be called from several threads.
+    """The clients of a scenario with all their incarnations. Its methods are thread-safe.
 
-    Each client is `<entry>/<number>`, numbered from 1. Counts include the earlier lives of a client; those of a life
-    that was killed are as it last told them, so they may be short by what it did in its last 100 ms. Methods that name
-    a client raise `ClientError` if there is no such client.
+    A client is `<entry>/<number>`, numbered from 1. Counts include earlier incarnations. The counts of a killed
+    incarnation come from its last progress event, so they may miss its last 100 ms. Methods that take a client raise
+    `ClientError` if it does not exist.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
         self._readers = scenario.readers
         self._lock = threading.RLock()
-        self._lives: dict[str, list[ClientState]] = {}
+        self._incarnations: dict[str, list[ClientState]] = {}
         self._entries: dict[str, Entry] = {
             e.name: e for e in (*scenario.producers, *scenario.consumers, *scenario.processors)
         }
 
     def clients(self, entry: str) -> list[str]:
-        """The ids of an entry's clients."""
+        """Return the names of an entry's clients. Raises `ClientError` if the scenario has no such entry."""
         if entry not in self._entries:
             raise ClientError(f"the scenario has no client entry {entry!r} (known: {', '.join(self._entries)})")
         found = self._entries[entry]
@@ -40,29 +40,23 @@ class Roster:
         return [f"{entry}/{number}" for number in range(1, count + 1)]
 
     def present(self, entry: str) -> list[str]:
-        """The ids of an entry's clients that have been started: one that is to join later has not."""
+        """Return the names of an entry's clients that were started; a client that joins later is left out."""
         with self._lock:
-            return [client for client in self.clients(entry) if client in self._lives]
+            return [client for client in self.clients(entry) if client in self._incarnations]
 
     def state(self, client: str) -> ClientState:
-        """The present or last life of a client."""
+        """Return the current or last incarnation of a client."""
         with self._lock:
-            lives = self._lives.get(client)
-            if not lives:
-                raise ClientError(
-                    f"there is no client {client} (known: {', '.join(sorted(self._lives)) or 'none yet'})"
-                )
-            return lives[-1]
-
-    def _lives_of(self, entry: str) -> list[ClientState]:
-        with self._lock:
-            return [life for client in self.clients(entry) for life in self._lives.get(client, [])]
+            states = self._incarnations.get(client)
+            if not states:
+                known = ", ".join(sorted(self._incarnations)) or "none yet"
+                raise ClientError(f"there is no client {client} (known: {known})")
+            return states[-1]
 
     def wait_assigned(self, timeout_s: float) -> None:
-        """Wait until the members of each group together hold every partition, each partition once, and every assign
-        consumer holds all of its own (one that waits for a time or an offset to come only has to run).
+        """Wait until each group holds every partition exactly once, and each assign consumer holds all its partitions.
 
-        Raises `WaitTimeout`.
+        Assign consumers that start at an offset or a time are left out: they may wait for it. Raises `WaitTimeout`.
         """
         wait_until(
             lambda: not self._unassigned(),
@@ -76,7 +70,7 @@ class Roster:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
                 continue
             held = {c: self.state(c).assigned() for c in self.present(entry.name)}
-            wanted = sorted(
+            required = sorted(
                 partition_name((t.name, p))
                 for t in self._scenario.topics
                 if entry.topics_among([t.name]) and not t.later
@@ -84,51 +78,48 @@ class Roster:
             )
             if isinstance(entry, Assign):
                 missing += [
-                    f"{c} holds {len(has)} of {len(wanted)}" for c, has in held.items() if sorted(has) != wanted
+                    f"{c} holds {len(own)} of {len(required)}" for c, own in held.items() if sorted(own) != required
                 ]
-            elif sorted(p for has in held.values() for p in has) != wanted:
-                missing.append(f"{entry.name}: {', '.join(f'{c} holds {len(has)}' for c, has in held.items())}")
+            elif sorted(p for own in held.values() for p in own) != required:
+                missing.append(f"{entry.name}: {', '.join(f'{c} holds {len(own)}' for c, own in held.items())}")
         return missing
 
     def total_sent(self) -> int:
-        """Records that all producers together have given to their client library."""
-        return self._total("sent")
+        """Return the number of records that all producers passed to their client library."""
+        return sum(self._count("sent", p.name) for p in self._scenario.producers)
 
     def total_acked(self) -> int:
-        """Records that were acknowledged to all producers together."""
-        return self._total("acked")
+        """Return the number of records acknowledged to all producers."""
+        return sum(self.acked(p.name) for p in self._scenario.producers)
 
     def acked(self, entry: str) -> int:
-        """Records that were acknowledged to all lives of a producer entry."""
+        """Return the number of records acknowledged to the clients of a producer entry."""
         return self._count("acked", entry)
 
-    def _total(self, count: str) -> int:
-        return sum(self._count(count, p.name) for p in self._scenario.producers)
+    def delivered(self, entry: str) -> int:
+        """Return the number of records processed by the clients of an entry; redeliveries count again."""
+        return self._count("delivered", entry)
 
     def _count(self, count: str, entry: str) -> int:
-        return sum(life.count(count) for life in self._lives_of(entry))
+        with self._lock:
+            states = [state for client in self.clients(entry) for state in self._incarnations.get(client, [])]
+        return sum(state.count(count) for state in states)
 
     def producers_done(self) -> bool:
-        """Whether every producer has sent all it has to send, and has an answer or a time-out for each record."""
+        """Return whether every producer sent all its records and has an answer or a time-out for each."""
         return all(s.progress().get("done", False) or (s.asked_to_end and not s.alive) for s in self._producer_states())
 
     def _producer_states(self) -> list[ClientState]:
         return [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
 
-    def delivered(self, entry: str) -> int:
-        """Records processed by all clients of a consumer entry; redeliveries count again."""
-        return self._count("delivered", entry)
-
     def positions(self, reader: str) -> dict[str, int]:
-        """Next offset after the last processed record, by `topic/partition`, of what is held now.
+        """Return the offset after the last processed record of each assigned `topic/partition`.
 
-        A reader is one client (`replay/1`), or an entry: then it is the group, and a partition that two members claim
-        is as far as the one that is further back.
+        `reader` is a client (`replay/1`) or an entry, which means its whole group. If two members claim a partition,
+        the lower offset counts.
         """
-        clients = [reader] if "/" in reader else self.present(reader)
-        found: dict[str, int] = {}
-        for client in clients:
-            state = self.state(client)
-            for partition, offset in state.positions().items():
-                found[partition] = min(offset, found.get(partition, offset))
-        return found
+        positions: dict[str, int] = {}
+        for client in [reader] if "/" in reader else self.present(reader):
+            for partition, offset in self.state(client).positions().items():
+                positions[partition] = min(offset, positions.get(partition, offset))
+        return positions

@@ -1,4 +1,4 @@
-"""What a running client last told, as its supervisor knows it: one object for each life of a client process."""
+"""The fleet's view of one client incarnation: its process, its last progress event and its end."""
 
 from __future__ import annotations
 
@@ -19,24 +19,28 @@ LAST_LINES = 20
 
 @dataclass(frozen=True)
 class UnexpectedExit:
-    """A client that ended without having been asked to."""
+    """A client that exited without an order or a kill from the fleet."""
 
     client: str
     incarnation: int
     exit_code: int | None
     last_lines: tuple[str, ...]
 
-    def words(self) -> str:
-        """As a person reads it."""
+    def describe(self) -> str:
+        """Return a sentence for messages."""
         how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
         last = f": {self.last_lines[-1]}" if self.last_lines else ""
-        return f"{self.client} (incarnation {self.incarnation}) ended by itself with {how}{last}"
+        return f"{self.client} (incarnation {self.incarnation}) exited unexpectedly with {how}{last}"
 
 
 class ClientState:
-    """One incarnation of a client: its process, its last progress, and how it ended. Safe to use from any thread.
+    """One incarnation of a client. Its methods are thread-safe.
 
-    Clients that are threads of one process are `mates`: each has a state, and they share the process and its end.
+    Clients that are threads of one process are `mates`: each has a state, and they share the process and its exit.
+
+    asked_to_end: the fleet ordered the client to stop, or killed it.
+    killed_for: why the fleet killed the client; empty if it did not.
+    superseded: the fleet started the next incarnation while this one ran, which ends this one.
     """
 
     def __init__(self, client: str, role: str, incarnation: int, spawned: Spawned, log: Path) -> None:
@@ -48,65 +52,63 @@ class ClientState:
         self.exit_code: int | None = None
         self.asked_to_end = False
         self.killed_for = ""
-        """Why its supervisor ended it by force, if it did."""
         self.superseded = False
-        """Whether its next incarnation was started while it ran, which is to end it."""
         self.errors: list[str] = []
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}
 
     @property
     def alive(self) -> bool:
-        """Whether the process has not ended, as far as its supervisor noticed."""
+        """Whether the fleet has not yet seen the process end."""
         return not self.gone.is_set()
 
     def progress(self) -> dict[str, Any]:
-        """The last progress event; empty before the first."""
+        """Return the last progress event; empty before the first."""
         with self._lock:
             return self._progress
 
     def count(self, name: str) -> int:
-        """A count of the last progress event; 0 before the first."""
+        """Return a count from the last progress event; 0 before the first."""
         return int(self.progress().get(name, 0))
 
     def assigned(self) -> list[str]:
-        """The partitions it holds, as `topic/partition`; none when it is gone."""
+        """Return the assigned partitions as `topic/partition`; empty if the client is gone."""
         return list(self.progress().get("assigned", [])) if self.alive else []
 
     def positions(self) -> dict[str, int]:
-        """Next offset of each partition it holds; none when it is gone."""
+        """Return the next offset of each assigned partition; empty if the client is gone."""
         return dict(self.progress().get("positions", {})) if self.alive else {}
 
-    def listen(self, when_gone: Callable[[ClientState], None]) -> None:
-        """Follow the process in a thread until it is gone and `when_gone` has returned, for it and all its mates."""
+    def listen(self, on_exit: Callable[[ClientState], None]) -> None:
+        """Read events in a thread until the process exits; then call `on_exit` with this state and each mate."""
         stdout = self.spawned.popen.stdout
-        assert stdout is not None  # the fleet's own pipe
+        assert stdout is not None  # the fleet made the pipe
         name = f"{self.client}.{self.incarnation}"
-        threading.Thread(target=self._listen, args=(stdout, when_gone), name=name, daemon=True).start()
+        threading.Thread(target=self._listen, args=(stdout, on_exit), name=name, daemon=True).start()
 
-    def _listen(self, stdout: IO[bytes], when_gone: Callable[[ClientState], None]) -> None:
+    def _listen(self, stdout: IO[bytes], on_exit: Callable[[ClientState], None]) -> None:
         try:
             for line in stdout:
-                self._hear(line)
+                self._receive(line)
             exit_code = self.spawned.popen.wait()
             for mate in self.mates:
                 mate.exit_code = exit_code
-                when_gone(mate)
+                on_exit(mate)
         finally:
             for mate in self.mates:
                 mate.gone.set()
 
-    def _hear(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> None:
         try:
             event = json.loads(line)
             kind, client = event.pop("event"), event.pop("client", self.client)
-        except (ValueError, KeyError, AttributeError, TypeError):  # torn by a SIGKILL, or not of the protocol
+        except (ValueError, KeyError, AttributeError, TypeError):  # cut by a SIGKILL, or not of the protocol
             self.errors.append(f"not an event: {line[:200]!r}")
             return
         for mate in [m for m in self.mates if m.client == client]:
-            mate._take(kind, event)
+            mate._apply(kind, event)
 
-    def _take(self, kind: str, event: dict[str, Any]) -> None:
+    def _apply(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "started":
             self.started.set()
         elif kind == "progress":
@@ -116,9 +118,9 @@ class ClientState:
             self.errors.append(str(event.get("detail")))
 
     def order(self, order: dict[str, Any]) -> None:
-        """Give an order. Raises `ClientError` if the client is gone."""
+        """Send an order. Raises `ClientError` if the client is gone."""
         stdin = self.spawned.popen.stdin
-        assert stdin is not None  # the fleet's own pipe
+        assert stdin is not None  # the fleet made the pipe
         if len(self.mates) > 1:
             order = {**order, "client": self.client}
         try:
@@ -128,13 +130,13 @@ class ClientState:
             raise ClientError(f"{self.client} is gone and takes no order; see {self.log}") from None
 
     def kill(self, timeout_s: float) -> None:
-        """SIGKILL, and wait until it is gone and reaped. Raises `ClientError` if that takes longer."""
+        """Send SIGKILL and wait for the exit. Raises `ClientError` after `timeout_s`."""
         self.spawned.identity.signal(signal.SIGKILL)
         if not self.gone.wait(timeout_s):
             raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")
 
-    def crashed(self, detail: dict[str, Any]) -> dict[str, object]:
-        """The row of its end, which it could not write itself."""
+    def crashed_row(self, detail: dict[str, Any]) -> dict[str, object]:
+        """Return the `lifecycle` row for the end of a client that could not write it."""
         return {
             "client": self.client,
             "role": self.role,
@@ -145,7 +147,7 @@ class ClientState:
         }
 
     def last_lines(self) -> list[str]:
-        """The end of its log."""
+        """Return the last lines of the log; empty if it is not readable."""
         try:
             return self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
         except OSError:

@@ -176,11 +176,11 @@ class Drive:
         """Say which clients died unasked; without a producer there is no end to wait for."""
         exits = fleet.unexpected_exits()
         for died in exits[self._deaths :]:
-            self._events.emit("problem", words=f"{died.words()}; its log is in {self._run.logs}")
+            self._events.emit("problem", words=f"{died.describe()}; its log is in {self._run.logs}")
         self._deaths = len(exits)
         producers = {p.name for p in self._scenario.producers}
         if dead := [e for e in exits if e.client.rpartition("/")[0] in producers]:
-            raise ClientError(dead[0].words())
+            raise ClientError(dead[0].describe())
 
     def _progress(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> Progress:
         phases = {

@@ -67,7 +67,7 @@ def cells(gate: Gate, home: Path) -> list[Planned]:
         key = Key(
             scenario=subject.name,
             kafka=scenario.cluster.kafka,
-            client=scenario.clients.confluent_kafka or environment.own(),
+            client=scenario.clients.confluent_kafka or environment.installed_release(),
             settings=name,
         )
         if not any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
@@ -89,7 +89,7 @@ def _check_axes(gate: Gate) -> None:
     for release in gate.kafka or []:
         check_release("kafka", release)
     for release in gate.clients or []:
-        if release != environment.own():
+        if release != environment.installed_release():
             check_release("client", release)
 
 

@@ -31,7 +31,7 @@ def notes(subject: Subject) -> list[str]:
         )
     found = []
     client = subject.scenario.clients.confluent_kafka
-    if client and client != environment.own():
+    if client and client != environment.installed_release():
         found.append(f"clients run with confluent-kafka {client} as then, in an environment of their own")
     now = {"aftershock": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
     for name, value in now.items():

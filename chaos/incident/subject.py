@@ -81,7 +81,7 @@ def _resolved(given: str, resolved: Resolved, seen: RunOutcome | None, told: dic
         scenario = parse(dump(plain), given)
     client = told.get("confluent-kafka", "")
     given_one = scenario.clients.confluent_kafka is not None
-    if not given_one and client != environment.own() and re.fullmatch(r"\d+\.\d+\.\d+", client):
+    if not given_one and client != environment.installed_release() and re.fullmatch(r"\d+\.\d+\.\d+", client):
         clients = scenario.clients.model_copy(update={"confluent_kafka": client})
         scenario = scenario.model_copy(update={"clients": clients})
     stem = Path(resolved.name).stem

@@ -36,7 +36,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from chaos.clients.specs import CONSUMER_DEFAULTS
+from chaos.clients.confluent.programs import CONSUMER_DEFAULTS
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.jars import resolve

@@ -1,4 +1,4 @@
-"""What librdkafka hands over, as columns: read from its messages at once, while the processor has them in its cache."""
+"""librdkafka's messages as columns, read in one pass while they are in the processor's cache."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from confluent_kafka import Message
 from chaos.ledger.record_columns import Headers, Ints, headers_of, own_headers
 from chaos.ledger.runs import same
 
-NONE = -1
-"""What stands for a number that librdkafka does not tell."""
+MISSING = -1
+"""Stands for a number that librdkafka does not give."""
 
 
 @dataclass
 class Columns:
-    """Some messages, in their order. Leader epochs and topics are read only where they are asked for."""
+    """Columns of messages, in their order. Sends have no epochs; topics are read only if they may differ."""
 
     headers: Headers
     partitions: Ints
@@ -32,7 +32,7 @@ class Columns:
         return len(self.offsets)
 
     def cut(self, first: int, count: int) -> Columns:
-        """Up to `count` of them, from the `first` on."""
+        """Return up to `count` rows, from row `first` on."""
         rows = slice(first, first + count)
         return Columns(
             self.headers[rows],
@@ -43,32 +43,32 @@ class Columns:
         )
 
 
-TELLS_EPOCHS = hasattr(Message, "leader_epoch")
-"""Whether a record comes with its leader epoch: from confluent-kafka 2.1.0 on."""
+HAS_EPOCHS = hasattr(Message, "leader_epoch")
+"""Whether records carry their leader epoch: from confluent-kafka 2.1.0 on."""
 
 
 def sent(messages: Sequence[Message]) -> Columns:
-    """The columns of acknowledged sends."""
+    """Return the columns of acknowledged sends."""
     headers = headers_of(list(map(Message.value, messages)))
     return Columns(headers, _mostly_same(Message.partition, messages), _numbers(Message.offset, messages))
 
 
 def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
-    """The columns of consumed records; None if there is an error among them."""
+    """Return the columns of consumed records; None if one of the messages is an error."""
     values = list(map(Message.value, messages))
     headers = own_headers(values)
-    if headers is None:  # the value of an error is its text: where all values are ours, there is none
+    if headers is None:  # the value of an error is its text: if all values are ours, none is an error
         if any(map(Message.error, messages)):
             return None
         headers = headers_of(values)
     partitions = _mostly_same(Message.partition, messages)
-    found = list(map(Message.topic, messages)) if topics else None
-    epochs = _epochs(messages, partitions, found)
-    return Columns(headers, partitions, _numbers(Message.offset, messages), epochs, found)
+    names = list(map(Message.topic, messages)) if topics else None
+    epochs = _epochs(messages, partitions, names)
+    return Columns(headers, partitions, _numbers(Message.offset, messages), epochs, names)
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """The columns of all parts, one after the other."""
+    """Return the rows of all parts, one part after the other."""
     if len(parts) == 1:
         return parts[0]
     return Columns(
@@ -81,38 +81,38 @@ def joined(parts: Sequence[Columns]) -> Columns:
 
 
 def nullable(numbers: Ints, kind: type[np.signedinteger[Any]]) -> pa.Array:
-    """As an Arrow column, null where there is none."""
-    missing = numbers == NONE
+    """Return an Arrow column with null for `MISSING`."""
+    missing = numbers == MISSING
     return pa.array(numbers.astype(kind, copy=False), mask=missing if missing.any() else None)
 
 
 def recurring(numbers: Ints | None) -> pa.Array:
-    """As a column of int32, null where there is none; a run if all are the same."""
-    assert numbers is not None  # asked for
+    """Return an int32 column with null for `MISSING`, run-end encoded if all numbers are the same."""
+    assert numbers is not None  # the caller read them
     first = int(numbers[0])
     if (numbers == first).all():
-        return same(None if first == NONE else first, pa.int32()).slice(0, len(numbers))
+        return same(None if first == MISSING else first, pa.int32()).slice(0, len(numbers))
     return nullable(numbers, np.int32)
 
 
-Ask = Callable[[Message], int | None]
+Getter = Callable[[Message], int | None]
 
 
-def _mostly_same(ask: Ask, messages: Sequence[Message]) -> Ints:
-    """For numbers that are mostly all the same: to see that costs less than to convert each."""
-    found = set(map(ask, messages))
-    if len(found) > 1:
-        return _numbers(ask, messages)
-    return _repeated(found.pop(), len(messages))
+def _mostly_same(getter: Getter, messages: Sequence[Message]) -> Ints:
+    """Return numbers that are usually all the same: to detect that costs less than to convert each."""
+    distinct = set(map(getter, messages))
+    if len(distinct) > 1:
+        return _numbers(getter, messages)
+    return _repeated(distinct.pop(), len(messages))
 
 
 def _repeated(number: int | None, times: int) -> Ints:
-    return np.full(times, NONE if number is None else number, np.int64)
+    return np.full(times, MISSING if number is None else number, np.int64)
 
 
 def _epochs(messages: Sequence[Message], partitions: Ints, topics: list[str] | None) -> Ints:
-    """Their leader epochs. Along a partition's log they never go down (KIP-101): where both ends agree, all do."""
-    if not TELLS_EPOCHS:
+    """Return leader epochs. They never decrease along a partition (KIP-101): if both ends agree, all do."""
+    if not HAS_EPOCHS:
         return _repeated(None, len(messages))
     epoch = messages[0].leader_epoch()
     if epoch == messages[-1].leader_epoch() and (partitions == partitions[0]).all() and len(set(topics or ())) < 2:
@@ -120,8 +120,8 @@ def _epochs(messages: Sequence[Message], partitions: Ints, topics: list[str] | N
     return _numbers(Message.leader_epoch, messages)
 
 
-def _numbers(ask: Ask, messages: Sequence[Message]) -> Ints:
+def _numbers(getter: Getter, messages: Sequence[Message]) -> Ints:
     try:
-        return np.fromiter(map(ask, messages), np.int64, len(messages))
+        return np.fromiter(map(getter, messages), np.int64, len(messages))
     except TypeError:  # one is None
-        return np.array([NONE if number is None else number for number in map(ask, messages)], np.int64)
+        return np.array([MISSING if number is None else number for number in map(getter, messages)], np.int64)

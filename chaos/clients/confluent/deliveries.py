@@ -1,4 +1,4 @@
-"""Processed records as rows: what makes a delivery count is that its row is in the ledger."""
+"""Ledger rows of processed records. A record counts as processed when its row is written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from chaos.clients.confluent.assignments import ReaderKey
 from chaos.clients.confluent.columns import Columns, joined, recurring
 from chaos.clients.protocol import Partition
 from chaos.ledger.record_columns import Identities, Ints
@@ -16,43 +17,46 @@ from chaos.run.events import now_us
 
 
 class DeliveryLog:
-    """Writes `deliveries` for one consumer in one incarnation.
+    """Writes `deliveries` for one incarnation of a consumer.
 
-    Records are added as they are polled and processed, and written a batch at a time; only written ones are delivered.
+    `add` keeps processed records, `write` writes their rows in one batch.
+
+    waiting: records added and not yet written.
+    delivered: records written.
     """
 
-    def __init__(
-        self, writer: TableWriter, consumer: str, incarnation: int, group: str | None, mode: str, topics: Sequence[str]
-    ) -> None:
+    def __init__(self, writer: TableWriter, key: ReaderKey, topics: Sequence[str]) -> None:
         self._writer = writer
         self._only_topic = topics[0] if len(topics) == 1 and not topics[0].startswith("^") else None
-        self._who_and_how = [
-            same(consumer, pa.string()),
-            same(incarnation, pa.int32()),
-            same(group, pa.string()),
-            same(mode, pa.string()),
+        self._key_columns = [
+            same(key.consumer, pa.string()),
+            same(key.incarnation, pa.int32()),
+            same(key.group, pa.string()),
+            same(key.mode, pa.string()),
         ]
         self._topic = same(self._only_topic, pa.string())
         self._added: list[Columns] = []
         self._polled_us: list[int] = []
         self._first_ordinal = 0
         self.waiting = 0
-        """Records added and not yet written."""
         self.delivered = 0
 
     @property
     def needs_topics(self) -> bool:
-        """Whether the topic of a record has to be asked for."""
+        """Whether the topic of each record has to be read, because there may be several."""
         return self._only_topic is None
 
     @property
     def waiting_since_us(self) -> int:
-        """When the first of the records that wait was polled."""
+        """Poll time of the first record that waits."""
         return self._polled_us[0]
 
     def add(self, records: Columns, polled_us: int, ordinal: int | None = None) -> None:
-        """Keep processed records for the next `write`. `ordinal`: of the first, where they are not processed in the
-        order in which they were polled."""
+        """Keep processed records for the next `write`.
+
+        `ordinal` is the number of the first record within the incarnation; pass it if records are not processed in the
+        order of their poll.
+        """
         if not self._added:
             self._first_ordinal = self.delivered if ordinal is None else ordinal
         self._added.append(records)
@@ -60,32 +64,32 @@ class DeliveryLog:
         self.waiting += len(records)
 
     def next_offsets(self, records: Columns) -> dict[Partition, int]:
-        """Each partition's next offset after these records."""
-        return Places(records, self._only_topic).ends(records.offsets)
+        """Return the offset after the last record of each partition."""
+        return PartitionIndex(records, self._only_topic).ends(records.offsets)
 
-    def write(self, numbers: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Write the rows of all added records; returns each partition's next offset.
+    def write(self, assignments: Mapping[Partition, int]) -> dict[Partition, int]:
+        """Write the rows of all added records. Returns the offset after the last record of each partition.
 
-        `numbers` are the running numbers of the assignments under which partitions are held; a record of a partition
-        that is not held gets none. All rows carry the time of this call as `processed_us`.
+        `assignments` maps each partition held to its running number; other partitions get null. The time of this call
+        is `processed_us` of all rows.
         """
         if not self._added:
             return {}
         records, n = joined(self._added), self.waiting
-        places = Places(records, self._only_topic)
-        ends = places.ends(records.offsets)
+        index = PartitionIndex(records, self._only_topic)
+        ends = index.ends(records.offsets)
         identities = Identities(records.headers)
         ends_of_polls = np.cumsum([len(part) for part in self._added])
         self._writer.append(
             [
-                *(column.slice(0, n) for column in self._who_and_how),
-                places.numbers(ends, numbers),
+                *(column.slice(0, n) for column in self._key_columns),
+                index.numbers(ends, assignments),
                 pa.array(np.arange(self._first_ordinal, self._first_ordinal + n)),
                 self._topic.slice(0, n) if records.topics is None else pa.array(records.topics, pa.string()),
                 pa.array(records.partitions.astype(np.int32)),
                 pa.array(records.offsets),
                 recurring(records.epochs),
-                *identities.who(),
+                *identities.producers(),
                 identities.seq(),
                 identities.sent_us(),
                 runs(ends_of_polls, pa.array(self._polled_us)),
@@ -99,32 +103,32 @@ class DeliveryLog:
         return ends
 
 
-class Places:
-    """In which partition each of some records is, as a number that counts through topics and their partitions."""
+class PartitionIndex:
+    """The partition of each record as one integer, which counts through the topics and their partitions."""
 
     def __init__(self, records: Columns, only_topic: str | None) -> None:
         self._width = int(records.partitions.max()) + 1
-        self._names: list[str | None] = [only_topic]
-        self._place: Ints = records.partitions
+        self._topics: list[str | None] = [only_topic]
+        self._index: Ints = records.partitions
         if records.topics is not None:
             topics = pa.array(records.topics, pa.string()).dictionary_encode()
-            self._names = topics.dictionary.to_pylist()
-            self._place = self._place + topics.indices.to_numpy().astype(np.int64) * self._width
+            self._topics = topics.dictionary.to_pylist()
+            self._index = self._index + topics.indices.to_numpy().astype(np.int64) * self._width
 
-    def partition(self, place: int) -> Partition:
-        """Topic and partition number."""
-        return self._names[place // self._width] or "", place % self._width
+    def partition(self, index: int) -> Partition:
+        """Return topic and partition number."""
+        return self._topics[index // self._width] or "", index % self._width
 
     def ends(self, offsets: Ints) -> dict[Partition, int]:
-        """Each partition's next offset: the one after its last record."""
-        ends = np.full(self._width * len(self._names), -1, np.int64)
-        ends[self._place] = offsets + 1  # where an index repeats, numpy keeps the last value
-        return {self.partition(place): int(ends[place]) for place in np.flatnonzero(ends >= 0).tolist()}
+        """Return the offset after the last record of each partition."""
+        ends = np.full(self._width * len(self._topics), -1, np.int64)
+        ends[self._index] = offsets + 1  # numpy keeps the last value of a repeated index
+        return {self.partition(index): int(ends[index]) for index in np.flatnonzero(ends >= 0).tolist()}
 
     def numbers(self, ends: Mapping[Partition, int], numbers: Mapping[Partition, int]) -> pa.Array:
-        """For each record the number that its partition has, if it has one."""
-        seen = {numbers.get(partition) for partition in ends}
-        if len(seen) == 1:
-            return same(seen.pop(), pa.int32()).slice(0, len(self._place))
-        each = [numbers.get(self.partition(place)) for place in range(self._width * len(self._names))]
-        return pa.array(each, pa.int32()).take(pa.array(self._place))
+        """Return the number of each record's partition as an int32 column; null for a partition without one."""
+        distinct = {numbers.get(partition) for partition in ends}
+        if len(distinct) == 1:
+            return same(distinct.pop(), pa.int32()).slice(0, len(self._index))
+        each = [numbers.get(self.partition(index)) for index in range(self._width * len(self._topics))]
+        return pa.array(each, pa.int32()).take(pa.array(self._index))

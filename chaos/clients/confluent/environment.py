@@ -1,8 +1,8 @@
-"""The release of confluent-kafka that clients use: this environment's own, or any other one with a wheel for it.
+"""The release of confluent-kafka that client processes use: the installed one, or any other release with a wheel.
 
-Another release is installed once, alone, into a directory of the cache, and client processes find that directory before
-everything else. The rest of their environment (numpy, pyarrow, this package) is this one's. The platform's own
-questions to the cluster, and the reading of the final log, always use this environment's release.
+Another release is installed once, without dependencies, into a cache directory that comes first on the module path of
+the client processes. The rest of their environment (numpy, pyarrow, this package) is the installed one. The platform's
+own Kafka connections and the read-back of the final log always use the installed release.
 """
 
 from __future__ import annotations
@@ -19,42 +19,41 @@ from chaos.processes.process import PACKAGE_ROOT
 
 PACKAGE = "confluent-kafka"
 OLDEST = (2, 0, 2)
-"""The first release with wheels for the oldest Python that Aftershock runs on (3.11)."""
+"""First release with wheels for Python 3.11, the oldest Python that Aftershock supports."""
 INSTALL_S = 600
-_ASK = "import confluent_kafka; print(confluent_kafka.__version__, confluent_kafka.libversion()[0])"
+_PRINT_RELEASE = "import confluent_kafka; print(confluent_kafka.__version__, confluent_kafka.libversion()[0])"
 
 
-def own() -> str:
-    """The release in this environment."""
+def installed_release() -> str:
+    """Return the release in this environment."""
     return version(PACKAGE)
 
 
-def number(release: str) -> tuple[int, ...]:
-    """A release as something to compare."""
+def release_number(release: str) -> tuple[int, ...]:
+    """Return a release as a tuple of integers, for comparisons."""
     return tuple(int(part) for part in release.split("."))
 
 
 def prepare(release: str | None, on_progress: Progress = silent) -> dict[str, str]:
-    """What to add to the environment of client processes; nothing for this environment's own release.
+    """Install a release, and return the environment variables for its client processes; none for the installed release.
 
-    Raises `ResolveError` if the release cannot be had or does not run here, `MachineError` if there is no room.
+    Raises `ResolveError` if the release is not available or does not run, `MachineError` if the disk is full.
     """
-    if release is None or release == own():
+    if release is None or release == installed_release():
         return {}
-    if number(release) < OLDEST:
+    if release_number(release) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
-        raise ResolveError(f"{PACKAGE} {release} is too old: the first that clients can run with is {oldest}")
-    name = f"clients/{PACKAGE}-{release}-{sys.implementation.cache_tag}"
-    found = cached(
-        name,
-        lambda directory: _install(release, directory, on_progress),
+        raise ResolveError(f"{PACKAGE} {release} is too old: the first release that clients can use is {oldest}")
+    directory = cached(
+        f"clients/{PACKAGE}-{release}-{sys.implementation.cache_tag}",
+        lambda target: _install(release, target, on_progress),
         f"another run installs {PACKAGE} {release}; waiting for it",
         on_progress,
     )
-    return _env(found)
+    return _variables(directory)
 
 
-def _env(directory: Path) -> dict[str, str]:
+def _variables(directory: Path) -> dict[str, str]:
     paths = (str(directory), PACKAGE_ROOT, os.environ.get("PYTHONPATH"))
     return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
@@ -67,22 +66,23 @@ def _install(release: str, directory: Path, on_progress: Progress) -> None:
     ]
     done = _run(argv, {})
     if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
+        lines = done.stderr.splitlines()
+        reason = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
         raise ResolveError(
-            f"{PACKAGE} {release} cannot be installed: {' '.join(said)[:300]}; "
-            "is there such a release, with a wheel for this Python, and is the package index within reach?"
+            f"{PACKAGE} {release} cannot be installed: {' '.join(reason)[:300]}; check that the release exists, "
+            "that it has a wheel for this Python, and that the package index is within reach"
         )
-    done = _run([sys.executable, "-c", _ASK], _env(directory))
+    done = _run([sys.executable, "-c", _PRINT_RELEASE], _variables(directory))
     if done.returncode or done.stdout.split()[:1] != [release]:
-        said = (done.stderr.splitlines() or done.stdout.splitlines() or ["nothing"])[-1:]
-        raise ResolveError(f"{PACKAGE} {release} was installed, but does not run here: {said[0][:300]}")
+        output = (done.stderr.splitlines() or done.stdout.splitlines() or ["no output"])[-1]
+        raise ResolveError(f"{PACKAGE} {release} was installed, but does not run here: {output[:300]}")
 
 
-def _run(argv: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _run(argv: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
             argv,
-            env={**os.environ, **env},
+            env={**os.environ, **variables},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -91,4 +91,4 @@ def _run(argv: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[st
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise ResolveError(f"{argv[2]} did not end within {INSTALL_S} s; look at the network, then try again") from None
+        raise ResolveError(f"{argv[2]} did not end within {INSTALL_S} s; check the network, then try again") from None

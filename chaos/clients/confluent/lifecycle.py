@@ -1,4 +1,4 @@
-"""What happened to a client: its own rows in `lifecycle`."""
+"""The lifecycle rows and the log of a client."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from chaos.clients.protocol import ClientSpec
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us
 
+Role = Literal["producer", "consumer"]
+
 
 @dataclass
 class Lifecycle:
-    """Writes `lifecycle` for one client in one incarnation, and tells its owner what the protocol wants told."""
+    """Writes `lifecycle` for one incarnation of a client, and sends the events of the protocol that belong to it."""
 
     writer: TableWriter
     channel: Channel
     client: str
-    role: Literal["producer", "consumer"]
+    role: Role
     incarnation: int
 
     def event(self, event: str, **detail: Any) -> None:
-        """Write a row; started, stopped and error are told as well."""
-        if event == "started":  # on record: what ran, and not only what was asked for
+        """Write a row; for started and stopped, send an event as well."""
+        if event == "started":  # records what runs, not only what the scenario asks for
             detail |= {"confluent_kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
         self.writer.append_rows(
             [
@@ -44,20 +46,21 @@ class Lifecycle:
             ]
         )
         if event in ("started", "stopped"):
-            self.channel.tell(event)
+            self.channel.send(event)
 
-    def error(self, words: str, **detail: Any) -> None:
-        """An error of the client: a row, an event and a line in the log."""
-        self.event("error", error=words, **detail)
-        self.channel.tell("error", detail=words)
-        log(words)
+    def error(self, message: str, **detail: Any) -> None:
+        """Report an error as a row, an event and a line in the log."""
+        self.event("error", error=message, **detail)
+        self.channel.send("error", detail=message)
+        log(message)
 
 
 @contextmanager
-def life(spec: ClientSpec, role: Literal["producer", "consumer"], channel: Channel) -> Iterator[Lifecycle]:
-    """One life of a client; an error that ends it is on record before it goes on its way."""
-    writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
-    lifecycle = Lifecycle(writer, channel, spec.client, role, spec.incarnation)
+def incarnation(spec: ClientSpec, role: Role, channel: Channel) -> Iterator[Lifecycle]:
+    """Yield the `Lifecycle` of an incarnation; an exception that ends it is recorded and raised again."""
+    lifecycle = Lifecycle(
+        TableWriter(spec.ledger, "lifecycle", spec.writer), channel, spec.client, role, spec.incarnation
+    )
     try:
         yield lifecycle
     except Exception as e:
@@ -65,7 +68,7 @@ def life(spec: ClientSpec, role: Literal["producer", "consumer"], channel: Chann
         raise
 
 
-def log(words: str) -> None:
-    """A line in the client's log."""
-    sys.stderr.write(f"{now_us()} {words}\n")
+def log(message: str) -> None:
+    """Write a line to the log of the client, which is stderr."""
+    sys.stderr.write(f"{now_us()} {message}\n")
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Partitioners of the application's own: each record's partition, chosen before librdkafka sees it."""
+"""Partitioners of the application, which choose the partition of each record instead of librdkafka."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from chaos.ledger.record_columns import Ints
 
-LIBRARY = -1
-"""In place of a partition: librdkafka's partitioner is to choose."""
+UNASSIGNED = -1
+"""Partition number with which librdkafka's own partitioner chooses."""
 
-Chooser = Callable[[int, int, Ints | None], Iterable[int]]
-"""From the first seq, the count of records, and the numbers of their keys, to their partitions."""
+Partitioner = Callable[[int, int, Ints | None], Iterable[int]]
+"""Maps first seq, number of records and numbers of their keys to the partitions."""
 
 
-def chooser(name: Literal["round_robin", "by_key_number"] | None, partitions: int) -> Chooser:
-    """The function of that name for a topic of so many partitions."""
+def partitioner(name: Literal["round_robin", "by_key_number"] | None, partitions: int) -> Partitioner:
+    """Return the partitioner with that name for a topic of `partitions` partitions; None is librdkafka's."""
     if name == "round_robin":
         return lambda first, count, _: (np.arange(first, first + count) % partitions).tolist()
     if name == "by_key_number":
         return lambda first, count, keys: [] if keys is None else (keys % partitions).tolist()
-    return lambda first, count, keys: repeat(LIBRARY)
+    return lambda first, count, keys: repeat(UNASSIGNED)

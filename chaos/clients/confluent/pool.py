@@ -1,10 +1,10 @@
-"""A consumer that polls in one thread and processes in several: records of one partition at the same time, too.
+"""A consumer that polls in one thread and processes in several, also records of one partition.
 
-Records are done in another order than they were polled, so the offset to commit has to be tracked. The sliding window
-ends before the first record that is not done; the naive way, after the highest that is, which gives away those below
-that are still worked on when the process dies.
+Records are finished in another order than they are polled, so the offset to commit is tracked. `window` commits up to
+the first unfinished record. `naive` commits after the highest finished record: if the process dies, unfinished records
+below that offset are lost.
 
-Delivery rows are written as records are done, and their `ordinal` is that of the poll.
+Delivery rows are written as records are finished; their `ordinal` is the order of the poll.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Literal
 from confluent_kafka import Consumer, Message
 
 from chaos.clients.channel import Channel
-from chaos.clients.confluent.columns import Columns, consumed
+from chaos.clients.confluent.columns import Columns
 from chaos.clients.confluent.lifecycle import Lifecycle
 from chaos.clients.confluent.reader import NAP_S, Reader
 from chaos.clients.protocol import GroupConsumerSpec, Partition, WorkersSpec
@@ -28,26 +28,30 @@ from chaos.clients.protocol import GroupConsumerSpec, Partition, WorkersSpec
 
 @dataclass
 class Tracking:
-    """What of one partition is polled and not done, in the order of the poll."""
+    """The polled records of one partition.
 
-    undone: deque[int] = field(default_factory=deque)
-    done: set[int] = field(default_factory=set)
+    unfinished: offsets in the order of the poll.
+    finished: finished offsets above the first unfinished one.
+    prefix: offset after the records that are finished without a gap.
+    highest: offset after the highest finished record.
+    """
+
+    unfinished: deque[int] = field(default_factory=deque)
+    finished: set[int] = field(default_factory=set)
     prefix: int | None = None
-    """The next offset after all that is done without a gap."""
     highest: int | None = None
-    """The next offset after the highest that is done."""
 
     def polled(self, offset: int) -> None:
-        """A record is given to the workers."""
-        self.undone.append(offset)
+        """Add a record that workers get."""
+        self.unfinished.append(offset)
 
-    def finished(self, offset: int) -> None:
-        """A record is done."""
-        self.done.add(offset)
+    def finish(self, offset: int) -> None:
+        """Mark a record as finished."""
+        self.finished.add(offset)
         self.highest = max(self.highest or 0, offset + 1)
-        while self.undone and self.undone[0] in self.done:
-            first = self.undone.popleft()
-            self.done.remove(first)
+        while self.unfinished and self.unfinished[0] in self.finished:
+            first = self.unfinished.popleft()
+            self.finished.remove(first)
             self.prefix = first + 1
 
 
@@ -67,9 +71,8 @@ class PooledReader(Reader):
         self, spec: GroupConsumerSpec, mode: Literal["subscribe", "assign"], channel: Channel, lifecycle: Lifecycle
     ) -> None:
         super().__init__(spec, mode, channel, lifecycle)
-        assert spec.workers is not None  # what makes it one
+        assert spec.workers is not None  # the caller chose this reader because of them
         self._workers: WorkersSpec = spec.workers
-        self._most = spec.max_poll_records
         self._tasks: queue.SimpleQueue[_Task] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._tracking: dict[Partition, Tracking] = {}
@@ -77,10 +80,10 @@ class PooledReader(Reader):
         self._in_flight = 0
         self._polled = 0
         for n in range(self._workers.count):
-            threading.Thread(target=self._labour, name=f"worker-{n}", daemon=True).start()
+            threading.Thread(target=self._work_off, name=f"worker-{n}", daemon=True).start()
 
     def settle(self, consumer: Consumer) -> None:
-        """Wait until all that was polled is done, and forget the partitions: each grant is tracked anew."""
+        """Wait until all polled records are finished, then drop the tracking: each assignment has a new one."""
         while self._in_flight and not self._channel.stopping:
             time.sleep(0.002)
             self._idle()
@@ -91,23 +94,28 @@ class PooledReader(Reader):
                 self._committed.clear()
 
     def write_all(self, consumer: Consumer) -> None:
-        """Commit what the tracking allows by now; rows are written by the workers."""
+        """Commit up to the tracked offsets; the workers write the rows."""
         with self._lock:
             naive = self._workers.tracking == "naive"
             ends = {p: t.highest if naive else t.prefix for p, t in self._tracking.items()}
-            reached = {p: t.prefix for p, t in self._tracking.items() if t.prefix is not None}
-        self.assignments.processed(reached)
+            processed = {p: t.prefix for p, t in self._tracking.items() if t.prefix is not None}
+        self.assignments.processed(processed)
         due = {p: end for p, end in ends.items() if end is not None and end > self._committed.get(p, -1)}
         self._committed |= due
         self._committer.after_batch(consumer, due)
 
     def _process(self, consumer: Consumer, batch: Sequence[Message], polled_us: int) -> None:
-        records = consumed(batch, self._deliveries.needs_topics)
-        if records is None:
-            batch = self._without_errors(batch)
-            records = consumed(batch, self._deliveries.needs_topics) if batch else None
-        for n in range(len(records) if records is not None else 0):
-            assert records is not None
+        records = self._columns(consumer, batch)
+        if records is not None:
+            self._hand_out(records, polled_us)
+        while self._in_flight >= self._spec.max_poll_records and not self._channel.stopping:
+            time.sleep(0.002)
+            self._idle()
+            self.write_all(consumer)
+        self.write_all(consumer)
+
+    def _hand_out(self, records: Columns, polled_us: int) -> None:
+        for n in range(len(records)):
             record = records.cut(n, 1)
             ((partition, end),) = self._deliveries.next_offsets(record).items()
             with self._lock:
@@ -115,18 +123,8 @@ class PooledReader(Reader):
                 self._in_flight += 1
             self._tasks.put(_Task(record, partition, end - 1, polled_us, self._polled))
             self._polled += 1
-        while self._in_flight >= self._most and not self._channel.stopping:
-            time.sleep(0.002)
-            self._idle()
-            self.write_all(consumer)
-        self.write_all(consumer)
 
-    def _idle(self) -> None:
-        self._notice_speed()
-        if self._channel.progress_due():
-            self.progress()
-
-    def _labour(self) -> None:
+    def _work_off(self) -> None:
         while True:
             task = self._tasks.get()
             done = self._take_time(task)
@@ -135,10 +133,10 @@ class PooledReader(Reader):
                 if done:
                     self._deliveries.add(task.record, task.polled_us, task.ordinal)
                     self._deliveries.write(self.assignments.numbers)
-                    self._tracking[task.partition].finished(task.offset)
+                    self._tracking[task.partition].finish(task.offset)
 
     def _take_time(self, task: _Task) -> bool:
-        """Let the record's processing time pass; False if the order to stop came first."""
+        """Let the processing time of a record pass. Returns False if the order to stop arrives first."""
         every = self._workers.straggle_every
         extra_s = self._workers.straggle_s if every and task.offset % every == every - 1 else 0.0
         began = time.monotonic()

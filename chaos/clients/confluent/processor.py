@@ -1,11 +1,11 @@
-"""The processor: `python -m chaos.clients.confluent.processor SPEC`. Its protocol is that of `chaos.clients`.
+"""The processor: `python -m chaos.clients.confluent.processor SPEC`.
 
-Read-process-write: it reads as a member of a group and writes one record for each one it reads. What it wrote and how
-far it read are of one transaction (`send_offsets_to_transaction`), so a reader of committed records sees both or none.
-After an abort it goes back to the group's committed offset, a seek in its ledger.
+It reads as a group member, transforms, and writes one record for each record that it reads. The records written and the
+offsets read are in one transaction (`send_offsets_to_transaction`), so a read_committed consumer sees both or none.
+After an abort it seeks to the committed offsets of the group and records the seek.
 
-A transaction ends when it has its number of records, when there is nothing to read for a while, and before partitions
-are given up. What it has processed moves its position only when the transaction is committed.
+A transaction ends when it has its number of records, when nothing arrives for `IDLE_S`, and before partitions are given
+up. The position in the progress event advances only when the transaction is committed.
 """
 
 from __future__ import annotations
@@ -16,51 +16,46 @@ import time
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from chaos.clients.channel import Channel
-from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.confluent.lifecycle import Lifecycle, log
-from chaos.clients.confluent.sender import Sender, run_sender
-from chaos.clients.confluent.source import TICK_S, Source
-from chaos.clients.confluent.transactions import CALL_S, Transactions
+from chaos.clients.confluent.sender import TICK_S, Sender, run_sender
+from chaos.clients.confluent.source import Source
+from chaos.clients.confluent.transactions import CALL_S
 from chaos.clients.protocol import ProcessorSpec
-from chaos.ledger.record_columns import ValueFactory
 from chaos.run.events import now_us
 
 IDLE_S = 0.1
-"""How long there has to be nothing to read for a transaction to end before it is full."""
+"""Time without a record after which a transaction ends before it is full."""
 
 
-class Processor(Sender):
+class Processor(Sender[ProcessorSpec]):
     """One incarnation of a processor."""
 
     def __init__(self, spec: ProcessorSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         super().__init__(spec, channel, lifecycle)
-        self._spec = spec
-        self._values = ValueFactory(spec.run_token, spec.client, spec.incarnation, spec.value_size)
+        assert self._txns is not None  # a processor's spec always has transactions
+        self._transactions = self._txns
         self._source = Source(spec, self._on_error, self._end)
-        self._txns = Transactions(self._kafka, spec, spec.transactions, self._giving_up)
         self._records = 0
-        self._failures = 0
         self._last_read_s = 0.0
+        self._offsets_sent_us: int | None = None
 
     def run(self) -> int:
-        """Read, transform and write until the order to stop; returns the exit code."""
-        if self._txns.init() and self._spec.incarnation > 1:
-            self._next = self._first = next_seq_of(self._spec.ledger, self._spec.client)
+        """Read, transform and write until the order to stop. Returns the exit code."""
+        self._init_transactions()
         self._source.subscribe()
         while not (self._channel.stopping or self._fatal):
             self._step()
-        self._end(going_on=False)
+        self._end(keeps_partitions=False)
         self._source.consumer.close()
         return self._finish()
 
     def _step(self) -> None:
-        """Process what there is, and end the transaction when it is time."""
+        """Process the records that are there, and end the transaction if it is due."""
         batch = self._source.poll(self._spec.transactions.records - self._records)
         if batch:
             polled_us = now_us()
-            if not self._txns.open:
-                self._log.txn = self._txns.begin()
-                self._failures = self._log.failed + self._log.unknown
+            if not self._transactions.open:
+                self._begin_transaction(self._transactions)
             self._last_read_s = time.monotonic()
             count = self._source.deliver(batch, polled_us)
             self._records += count
@@ -68,11 +63,11 @@ class Processor(Sender):
         self._serve()
         full = self._records >= self._spec.transactions.records
         idle = time.monotonic() - self._last_read_s > IDLE_S
-        if full or (self._txns.open and idle) or self._must_abort():
+        if full or (self._transactions.open and idle) or self._must_abort():
             self._end()
 
     def _write(self, count: int) -> None:
-        """One record for each that was read, with the next seqs."""
+        """Write `count` records, with the next seqs."""
         end = self._next + count
         while self._next < end and not self._fatal and not self._must_abort():
             chunk = min(end - self._next, self._values.room(self._next))
@@ -81,7 +76,7 @@ class Processor(Sender):
             for value in values:
                 try:
                     self._kafka.produce(self._spec.topic, value, on_delivery=self._log.on_delivery)
-                except BufferError:  # the local queue is full: the same seq comes again
+                except BufferError:  # the local queue is full: the same seq is sent later
                     self._serve(TICK_S)
                     break
                 except KafkaException as e:
@@ -89,42 +84,27 @@ class Processor(Sender):
                     self._on_error(e.args[0])
                 self._next += 1
 
-    def _must_abort(self) -> bool:
-        """Whether a record of the open transaction failed."""
-        return self._txns.open and self._log.failed + self._log.unknown > self._failures
-
-    def _end(self, going_on: bool = True) -> None:
-        """End the open transaction, with what it read, and go back if it was aborted and partitions are still held."""
-        if not self._txns.open:
+    def _end(self, keeps_partitions: bool = True) -> None:
+        """End the open transaction with its offsets; after an abort, rewind the partitions that stay assigned."""
+        if not self._transactions.open:
             return
-        while len(self._kafka) and not (self._fatal or self._giving_up()):
-            self._serve(TICK_S)
-        held_until = time.monotonic() + self._spec.transactions.hold_s
-        while time.monotonic() < held_until and not (self._channel.stopping or self._must_abort()):
-            self._serve(TICK_S)
-        self._log.write(now=True)
-        requested_us = now_us()
-        sent = not self._must_abort() and self._send_offsets()
-        ended = self._txns.end(self._txns.wanted() if sent else "aborted")
-        self._log.served()
-        self._log.write(now=True)
-        self._log.txn = None
-        self._source.done(ended, requested_us if sent else None)
+        self._offsets_sent_us = None
+        end = self._end_transaction(self._transactions, self._send_offsets)
+        self._source.transaction_ended(end, self._offsets_sent_us)
         self._records = 0
-        if self._txns.failed is not None:
-            self._on_error(self._txns.failed)
-            self._fatal = True
-        elif ended != "committed" and going_on:
-            while not (self._source.go_back() or self._giving_up()):
+        if self._transactions.failed is None and end != "committed" and keeps_partitions:
+            while not (self._source.rewind() or self._giving_up()):
                 self._serve(0.1)
 
     def _send_offsets(self) -> bool:
-        """Put the offsets into the transaction; False if it has to be aborted."""
+        """Add the offsets read to the transaction. Returns False if it must be aborted."""
+        requested_us = now_us()
         offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._source.read.items()]
         while True:
             try:
                 group = self._source.consumer.consumer_group_metadata()
                 self._kafka.send_offsets_to_transaction(offsets, group, CALL_S)
+                self._offsets_sent_us = requested_us
                 return True
             except KafkaException as e:
                 error: KafkaError = e.args[0]
@@ -139,17 +119,17 @@ class Processor(Sender):
             acked=sends.acked,
             failed=sends.failed,
             unknown=sends.unknown,
-            **self._source.told(),
+            **self._source.progress(),
         )
 
     def _giving_up(self) -> bool:
-        if self._fatal:  # as good as the order to stop
+        if self._fatal:  # limits the wait, as the order to stop does
             self._limit()
         return super()._giving_up()
 
 
 def main(argv: list[str]) -> int:
-    """Run a processor; returns the exit code."""
+    """Run a processor. Returns the exit code."""
     return run_sender(ProcessorSpec.load(argv[1]), Processor)
 
 

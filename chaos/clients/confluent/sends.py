@@ -1,4 +1,4 @@
-"""Sends as rows: every record that was given to librdkafka gets one, from its delivery report."""
+"""Ledger rows of sends: one for each record passed to librdkafka, from its delivery report."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from chaos.clients.confluent.columns import Columns, joined, nullable, sent
 from chaos.clients.confluent.outcomes import send_outcome
-from chaos.clients.protocol import ProcessorSpec, ProducerSpec
+from chaos.clients.protocol import WriterSpec
 from chaos.ledger.record_columns import Identities, Ints, headers_of
 from chaos.ledger.runs import runs, same
 from chaos.ledger.writer import TableWriter
@@ -19,14 +19,13 @@ from chaos.run.events import now_us
 WRITE_EVERY_S = 0.1
 WRITE_ROWS = 8192
 READ_ROWS = 512
-"""So many reports are read at a time: few enough to be in the processor's cache still."""
+"""Reports to read at a time: few enough to be still in the processor's cache."""
 
-
-_OK, _NOTHING = same("ok", pa.string()), same(None, pa.string())
+_OK, _NULL = same("ok", pa.string()), same(None, pa.string())
 
 
 class Keys:
-    """Which of the keys `k0`, `k1`, ... each seq has: scattered by the seed, and the same in every incarnation."""
+    """The key `k0`, `k1`, ... of each seq: spread by the seed, and the same in every incarnation."""
 
     def __init__(self, count: int, seed: int) -> None:
         self.texts = [f"k{i}" for i in range(count)]
@@ -35,28 +34,29 @@ class Keys:
         self._seed = np.uint64(seed)
 
     def of(self, seqs: Ints) -> Ints:
-        """The numbers of the keys of some seqs."""
+        """Return the numbers of the keys of seqs."""
         x = seqs.astype(np.uint64) + (self._seed << np.uint64(32))
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of splitmix64
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return ((x ^ (x >> np.uint64(31))) % np.uint64(len(self.texts))).astype(np.int64)
 
     def column(self, numbers: Ints) -> pa.Array:
-        """Their texts."""
+        """Return the texts of keys as a column."""
         return self._column.take(pa.array(numbers))
 
 
 class SendLog:
-    """Writes `sends` for one incarnation.
+    """Writes `sends` for one incarnation of a client.
 
-    seq and the time of the call are read back from the value that the delivery report carries, so nothing has to be
-    remembered for a record in flight, and none can be forgotten. `completed_us` is the time at which the report was
-    read, with others of the same call of `poll`.
+    seq and the time of the call are read from the value in the delivery report, so a record in flight needs no memory
+    and none is forgotten. `completed_us` is the time at which the report was read, together with the other reports of
+    the same `poll`.
+
+    acked, failed, unknown: records by outcome.
+    txn: number of the transaction of the records that are reported now; set it only right after a `write`.
     """
 
-    def __init__(
-        self, writer: TableWriter, spec: ProducerSpec | ProcessorSpec, keys: Keys | None, single_attempt: bool
-    ) -> None:
+    def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, single_attempt: bool) -> None:
         self._writer, self._spec, self._keys, self._single_attempt = writer, spec, keys, single_attempt
         self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
         self._incarnation = same(spec.incarnation, pa.int32())
@@ -66,12 +66,11 @@ class SendLog:
         self._waiting = 0
         self._refused: list[dict[str, object]] = []
         self._next_write = 0.0
-        # with acks=0 no broker tells an offset, but librdkafka counts up from OFFSET_INVALID (-1001) within a batch, so
-        # that records behind the first 1,001 of one seem to have offsets
-        self._told_offsets = str(spec.config.get("acks", spec.config.get("request.required.acks"))) != "0"
+        # with acks=0 no broker answers with an offset, but librdkafka counts up from OFFSET_INVALID (-1001) within a
+        # batch, so records after the first 1,001 of a batch appear to have offsets
+        self._has_offsets = str(spec.config.get("acks", spec.config.get("request.required.acks"))) != "0"
         self.acked = self.failed = self.unknown = 0
         self.txn: int | None = None
-        """The transaction that all records are of whose reports come in; to be changed only right after a `write`."""
         reports = self._reports
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -86,11 +85,11 @@ class SendLog:
 
     @property
     def rows(self) -> int:
-        """Records that have a row, or will have one with the next `write`."""
+        """Records that have a row or get one with the next `write`."""
         return self.acked + self.failed + self.unknown
 
     def served(self) -> None:
-        """Read and stamp the reports that came in since the last call; to be called after each `poll`."""
+        """Read and stamp the reports since the last call. Call it after each `poll`."""
         new = len(self._reports)
         if new:
             self._read.append(sent(self._reports))
@@ -100,7 +99,7 @@ class SendLog:
             self.acked += new
 
     def refused_at_once(self, seq: int, invoked_us: int, error: KafkaError) -> None:
-        """A record that `produce` did not take: it never left this process."""
+        """Record a send that `produce` refused: it never left this process."""
         self.failed += 1
         self._refused.append(self._row(seq, invoked_us, "fail", error.name(), None))
 
@@ -129,7 +128,7 @@ class SendLog:
         }
 
     def write(self, *, now: bool = False) -> None:
-        """Write what has come in, if it is much, or the last time is long ago, or `now` is asked for."""
+        """Write the rows that wait, if there are many, if the last write is long ago, or if `now` is set."""
         if not now and self._waiting < WRITE_ROWS and time.monotonic() < self._next_write:
             return
         self._next_write = time.monotonic() + WRITE_EVERY_S
@@ -150,10 +149,10 @@ class SendLog:
                 seqs,
                 self._topic.slice(0, n),
                 pa.array(records.partitions.astype(np.int32)),
-                # none where the answer to a later batch of an idempotent producer implied this one
-                nullable(records.offsets, np.int64) if self._told_offsets else pa.nulls(n, pa.int64()),
+                # an idempotent producer has none if the answer to a later batch implied this one
+                nullable(records.offsets, np.int64) if self._has_offsets else pa.nulls(n, pa.int64()),
                 _OK.slice(0, n),
-                _NOTHING.slice(0, n),
+                _NULL.slice(0, n),
                 pa.nulls(n, pa.string()) if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
                 same(self.txn, pa.int64()).slice(0, n),
                 identities.sent_us(),

@@ -256,7 +256,7 @@ consumers: [{{mode: assign, name: replay, topics: [{t}]}}]
     f.start_consumers()
     assert f.state("replay/1").spawned.identity.signal(signal.SIGKILL)
     until(f.unexpected_exits, "nobody noticed")
-    assert "replay/1" in f.unexpected_exits()[0].words()
+    assert "replay/1" in f.unexpected_exits()[0].describe()
     (crashed,) = rows(run, "lifecycle", event="crashed")
     assert json.loads(crashed["detail"])["unexpected"]
     with pytest.raises(ClientError, match="takes no order"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from chaos.clients.confluent.group_consumer import membership
+from chaos.clients.confluent.group import membership
 from chaos.clients.confluent.producer import Pacer
 from chaos.clients.protocol import AssignConsumerSpec, ProducerSpec, partition_name, partition_of
 from chaos.run.directory import Run

@@ -204,9 +204,9 @@ def test_seeds_differ_and_are_the_same_for_the_same_base():
 def test_the_list_of_releases_is_in_order_and_has_the_defaults():
     known = yaml.safe_load(bisect.RELEASES.read_text())
     for releases in known.values():
-        assert releases == sorted(set(releases), key=environment.number)
+        assert releases == sorted(set(releases), key=environment.release_number)
     assert load(shipped()["clean-run"]).cluster.kafka in known["kafka"]
-    assert environment.own() in known["confluent-kafka"]
+    assert environment.installed_release() in known["confluent-kafka"]
 
 
 def test_a_span_has_both_its_ends():
@@ -248,7 +248,7 @@ def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="u
 
 
 def since(first):
-    return lambda release: seen("pass", lost_write=5) if environment.number(release) >= first else seen("fail")
+    return lambda release: seen("pass", lost_write=5) if environment.release_number(release) >= first else seen("fail")
 
 
 def test_the_first_release_with_the_change_is_named():
@@ -376,11 +376,11 @@ def test_what_an_inconclusive_run_shows_does_not_count():
 
 
 def test_this_environments_own_release_needs_no_other_environment():
-    assert environment.prepare(None) == environment.prepare(environment.own()) == {}
+    assert environment.prepare(None) == environment.prepare(environment.installed_release()) == {}
 
 
 def test_a_client_that_is_too_old_is_refused_before_anything_is_asked_for():
-    with pytest.raises(ResolveError, match=r"too old: the first that clients can run with is 2\.0\.2"):
+    with pytest.raises(ResolveError, match=r"too old: the first release that clients can use is 2\.0\.2"):
         environment.prepare("1.9.2")
 
 

@@ -47,8 +47,10 @@ def as_parse_sees(values: list[bytes | None]) -> list[tuple[object, ...]]:
 
 
 def by_columns(values: list[bytes | None]) -> list[tuple[object, ...]]:
-    found = Identities(headers_of(values))
-    return list(zip(*(c.to_pylist() for c in (*found.who(), found.seq(), found.sent_us())), strict=True))
+    identities = Identities(headers_of(values))
+    return list(
+        zip(*(c.to_pylist() for c in (*identities.producers(), identities.seq(), identities.sent_us())), strict=True)
+    )
 
 
 @given(st.lists(own_values, min_size=1, max_size=30))

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 
+from chaos.clients.confluent.assignments import ReaderKey
 from chaos.clients.confluent.columns import consumed
 from chaos.clients.confluent.deliveries import DeliveryLog
 from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import Identity, encode
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.writer import TableWriter
+
+READER = ReaderKey("billing/1", 1, "billing", "subscribe")
 
 
 def message(topic: str, partition: int, offset: int, epoch: int = 3, value: bytes | None = None) -> Message:
@@ -47,7 +50,7 @@ def test_epochs_of_two_partitions_or_topics_are_told_apart_though_first_and_last
 
 def test_rows_of_several_polls_are_written_together_and_each_keeps_its_own(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, "deliveries", "billing/1.1")
-    log = DeliveryLog(writer, "billing/1", 1, "billing", "subscribe", ["a", "b"])
+    log = DeliveryLog(writer, READER, ["a", "b"])
     polls = [
         [message("a", 0, 7), message("b", 0, 3, epoch=-1)],
         [message("a", 1, 9), message("a", 0, 8, value=b"foreign")],
@@ -74,7 +77,7 @@ def test_a_leader_epoch_that_is_not_told_is_null(
     tmp_path: Path, epochs: tuple[int, ...], written: list[int | None]
 ) -> None:
     writer = TableWriter(tmp_path, "deliveries", "billing/1.1")
-    log = DeliveryLog(writer, "billing/1", 1, "billing", "subscribe", ["a"])
+    log = DeliveryLog(writer, READER, ["a"])
     records = consumed([message("a", 0, i, epoch) for i, epoch in enumerate(epochs)], log.needs_topics)
     assert records is not None
     log.add(records, 1)

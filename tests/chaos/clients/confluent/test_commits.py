@@ -6,6 +6,7 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
+from chaos.clients.confluent.assignments import ReaderKey
 from chaos.clients.confluent.commits import Committer
 from chaos.clients.protocol import CommitSpec
 from chaos.ledger.reader import StreamEnd, read_stream
@@ -22,9 +23,9 @@ class AsyncConsumer:
 
 def test_an_answer_belongs_to_the_assignment_that_asked(tmp_path: Path) -> None:
     numbers = {("orders", 0): 1}
-    who = {"consumer": "c/1", "incarnation": 1, "group": "g", "mode": "subscribe"}
+    key = ReaderKey("c/1", 1, "g", "subscribe")
     writer = TableWriter(tmp_path, "commits", "c-1.1")
-    committer = Committer(writer, who, CommitSpec(when="after_batch", kind="async"), {}, numbers)
+    committer = Committer(writer, key, CommitSpec(when="after_batch", kind="async"), {}, numbers)
     committer.after_batch(AsyncConsumer(), {("orders", 0): 5})
     committer.after_batch(AsyncConsumer(), {("orders", 0): 9})
     numbers["orders", 0] = 2  # revoked and given again before the answer is served

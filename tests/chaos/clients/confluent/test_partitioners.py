@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from chaos.clients.checkpoint import first_unacked_of, next_seq_of
-from chaos.clients.confluent.partitioners import LIBRARY, chooser
+from chaos.clients.confluent.partitioners import UNASSIGNED, partitioner
 from chaos.ledger.writer import TableWriter
 
 
 def test_each_partitioner_chooses_as_it_says() -> None:
-    assert list(chooser("round_robin", 3)(7, 4, None)) == [1, 2, 0, 1]
-    assert list(chooser("by_key_number", 3)(0, 3, np.array([5, 6, 7]))) == [2, 0, 1]
-    assert next(iter(chooser(None, 3)(0, 4, None))) == LIBRARY
+    assert list(partitioner("round_robin", 3)(7, 4, None)) == [1, 2, 0, 1]
+    assert list(partitioner("by_key_number", 3)(0, 3, np.array([5, 6, 7]))) == [2, 0, 1]
+    assert next(iter(partitioner(None, 3)(0, 4, None))) == UNASSIGNED
 
 
 def test_resending_begins_at_the_first_record_that_no_row_calls_acknowledged(tmp_path: Path) -> None:
