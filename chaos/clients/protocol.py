@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chaos.kafka.access import librdkafka
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 
 Scalar = bool | int | float | str
@@ -167,5 +168,5 @@ def partition_name(partition: Partition) -> str:
 
 def partition_of(name: str) -> Partition:
     """Return the partition that `topic/number` names. Raises `ValueError`."""
-    topic, _, number = name.rpartition("/")
-    return topic, int(number)
+    partition = TopicPartition.parse(name)
+    return partition.topic, partition.number

@@ -1,34 +1,33 @@
-"""The drive: clients, fault timeline and observer at once, until everything is sent, healed and drained.
+"""The drive: runs clients, fault timeline and observer until all records are sent, faults healed and readers drained.
 
     consumers assigned -> producers start -> faults by the timeline -> heal -> drain -> stop -> seal
 
-Whatever way it ends, every fault is healed and every client is gone.
+However the drive ends, every fault is healed and every client is gone.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
+from chaos.drive.drain import Drain
 from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.faults import FAULTS
 from chaos.faults.runner import FaultRun
 from chaos.faults.world import World
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
-from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.ledger.seal import seal
 from chaos.ledger.writer import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
-from chaos.scenario.consumers import Consumer, reads_committed
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.wait import wait_until
@@ -37,11 +36,9 @@ TICK_S = 0.02
 REPORT_EVERY_S = 0.5
 HEAL_TIMEOUT_S = 60.0
 
-Ends = dict[Isolation, dict[TopicPartition, int]]
-
 
 class Drive:
-    """One drive of one run; `run` is all there is to call."""
+    """The drive of one run; call `run`."""
 
     def __init__(
         self,
@@ -56,16 +53,13 @@ class Drive:
         self._scenario = resolved.scenario
         self._limits = self._scenario.limits
         self._readers = self._scenario.readers
-        # what is there from the start; the observer knows what has come since
-        first = [t for t in self._scenario.topics if not t.later]
-        self._partitions = [TopicPartition(t.name, p) for t in first for p in range(t.partitions)]
         self._last_report: tuple[float, int, int] = (0.0, 0, 0)
         self._started = 0.0
         self._deaths = 0
         self._proxy: Proxy | None = None
 
     def run(self) -> None:
-        """Drive to the end. The ledger is sealed even if the drive failed: what was recorded may be judged."""
+        """Drive to the end. The ledger is sealed even after a failure, so that it can be audited."""
         try:
             self._drive()
         except Exception:
@@ -79,12 +73,15 @@ class Drive:
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
             groups = sorted({c.group for c in self._readers if c.group})
             access = self._cluster.state.access()
-            # a cluster that exists may have thousands of topics that are not the run's
-            named = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
-            topics = named if self._cluster.state.attached else None
+            # an attached cluster may have thousands of topics of other users
+            own_topics = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
+            topics = own_topics if self._cluster.state.attached else None
             connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
             later = [t.name for t in self._scenario.topics if t.later]
-            observer = stack.enter_context(Observer(self._run, connect, self._partitions, groups, later))
+            partitions = [
+                TopicPartition(t.name, p) for t in self._scenario.topics if not t.later for p in range(t.partitions)
+            ]
+            observer = stack.enter_context(Observer(self._run, connect, partitions, groups, later))
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
@@ -92,10 +89,10 @@ class Drive:
             kafka = connect()
             rng = self._resolved.rng("faults")
 
-            def world() -> World:  # several faults may be at work, each with questions of its own
-                asking = connect()
-                stack.callback(asking.close)
-                return World(self._scenario, self._cluster, fleet, observer, asking, rng, access, self._proxy)
+            def world() -> World:  # faults run at the same time, so each has its connection
+                connection = connect()
+                stack.callback(connection.close)
+                return World(self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy)
 
             faults = {
                 f.name: FaultRun(FAULTS[f.kind](f), world(), writer, self._events, self._limits.proof)
@@ -115,33 +112,36 @@ class Drive:
             with self._events.stage("heal"):
                 self._heal(kafka, fleet, faults, observer)
             with self._events.stage("drain"):
-                self._drain(kafka, fleet, observer.partitions())
+                drain = Drain(self._scenario, self._cluster, kafka, fleet, self._events, self._during_drain)
+                if drain.run(observer.partitions()):
+                    self._report(self._progress(fleet, {}), force=True)
             with self._events.stage("stop"):
                 for client in fleet.stop_all(self._limits.clients):
-                    self._events.emit("problem", words=f"{client} did not stop when ordered to and was killed")
+                    self._events.problem(f"{client} did not stop when ordered to and was killed")
                 self._notice_deaths(fleet)
 
     def _wait_groups(self, observer: Observer) -> None:
-        """Wait until each group is stable with all of its members: one that holds everything alone is not the group."""
+        """Wait until each group is stable with all its members; one member may hold all partitions before that."""
         members: Counter[str] = Counter()
         later = Counter(client.rpartition("/")[0] for client in self._scenario.held_back())
         for entry in self._readers:
             if entry.mode == "subscribe":
                 members[entry.group] += entry.admitted_members - later[entry.name]
 
-        def missing() -> list[str]:
-            found = []
-            for group, wanted in members.items():
+        def unformed() -> list[str]:
+            messages = []
+            for group, expected in members.items():
                 state = observer.groups.get(group)
-                here = len(state.members) if state else 0
-                if state is None or state.state != "Stable" or here != wanted:
-                    found.append(f"{group} is {state.state if state else 'unknown'} with {here} of {wanted} members")
-            return found
+                count = len(state.members) if state else 0
+                if state is None or state.state != "Stable" or count != expected:
+                    name = state.state if state else "unknown"
+                    messages.append(f"{group} is {name} with {count} of {expected} members")
+            return messages
 
-        wait_until(lambda: not missing(), self._limits.clients, lambda: f"not formed: {'; '.join(missing())}")
+        wait_until(lambda: not unformed(), self._limits.clients, lambda: f"not formed: {'; '.join(unformed())}")
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
-        """Fire the timeline's steps as they come due, until all is sent and every fault is through."""
+        """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
         waiting = steps(self._scenario)
         deadline = self._started + self._limits.drive
         while True:
@@ -151,32 +151,32 @@ class Drive:
                 _fire(step, faults)
             for step in unreachable(waiting, {phase for fault in faults.values() for phase in fault.lost}):
                 waiting.remove(step)
-                self._events.emit("problem", words=f"{step.describe()}: left out, for that never came")
+                self._events.problem(f"{step.describe()}: left out, because its trigger can no longer occur")
             self._report(progress)
             if not waiting and not any(f.busy for f in faults.values()):
                 fleet.end_outlasting()
-            if fleet.producers_done() and not waiting and not any(f.busy for f in faults.values()):
-                return
+                if fleet.producers_done():
+                    return
             self._notice_deaths(fleet)
             if observer.broken:
                 raise observer.broken
-            self._check_ways()
+            self._check_infrastructure()
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet)
                 return
             time.sleep(TICK_S)
 
-    def _check_ways(self) -> None:
-        """Raise `ClusterError` if what stands between clients and brokers has ended."""
+    def _check_infrastructure(self) -> None:
+        """Raise `ClusterError` if the proxy or a process of the cluster driver has ended."""
         if self._proxy:
             self._proxy.check()
         self._cluster.check()
 
     def _notice_deaths(self, fleet: Fleet) -> None:
-        """Say which clients died unasked; without a producer there is no end to wait for."""
+        """Record unexpected exits. Raises `ClientError` for a producer: without it, the load never completes."""
         exits = fleet.unexpected_exits()
         for died in exits[self._deaths :]:
-            self._events.emit("problem", words=f"{died.describe()}; its log is in {self._run.logs}")
+            self._events.problem(f"{died.describe()}; its log is in {self._run.logs}")
         self._deaths = len(exits)
         producers = {p.name for p in self._scenario.producers}
         if dead := [e for e in exits if e.client.rpartition("/")[0] in producers]:
@@ -194,7 +194,7 @@ class Drive:
         return Progress(time.monotonic() - self._started, acked, delivered, phases)  # type: ignore[arg-type]
 
     def _report(self, progress: Progress, force: bool = False) -> None:
-        """Emit how far it is, with rates since the last report."""
+        """Record a progress event, with rates since the last one."""
         at, acked, delivered = self._last_report
         now = progress.elapsed_s
         all_acked, all_delivered = sum(progress.acked.values()), sum(progress.delivered.values())
@@ -215,15 +215,15 @@ class Drive:
         missing = [s.describe() for s in waiting]
         if not fleet.producers_done():
             missing.append(f"the producers ({fleet.total_acked():,} records acknowledged)")
-        words = f"after {self._limits.drive:g} s (limits.drive) still waiting for: {'; '.join(missing) or 'a heal'}"
-        self._events.emit("problem", words=words)
+        limit = f"after {self._limits.drive:g} s (limits.drive)"
+        self._events.problem(f"{limit} still waiting for: {'; '.join(missing) or 'a heal'}")
 
     def _heal(self, kafka: Kafka, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
-        """Heal what is left, then wait for leaders and full ISRs: the log is read from a healed cluster.
+        """Heal all faults, then wait for leaders and full ISRs, because the log is read from a healed cluster.
 
-        A producer that only now is started again has yet to send what is left for it: the drain is of that, too.
+        A heal may restart a producer, which then sends its remaining records before the drain.
         """
-        all_sent = fleet.producers_done()  # if not, the load was given up, and that was said
+        all_sent = fleet.producers_done()  # if not, `_give_up` recorded a problem
         for fault in faults.values():
             fault.finish(HEAL_TIMEOUT_S)
         self._wait_sent(fleet, all_sent)
@@ -232,84 +232,24 @@ class Drive:
         except WaitTimeout:
             missing = "; ".join(kafka.unhealthy(observer.partitions()))
             raise ClusterError(
-                f"the cluster did not heal within {HEAL_TIMEOUT_S:g} s: {missing}; look at {self._run.logs}"
+                f"the cluster did not heal within {HEAL_TIMEOUT_S:g} s: {missing}; see {self._run.logs}"
             ) from None
 
     def _wait_sent(self, fleet: Fleet, all_sent: bool) -> None:
-        """Wait until producers that were started again have sent what is left for them. Those of a load that was given
-        up are ended: no reader would ever be through with what they send on."""
+        """Wait until restarted producers have sent their remaining records.
+
+        If the load was given up (`all_sent` is false), stop them instead: readers could not drain while they send.
+        """
         (fleet.end_outlasting if all_sent else fleet.end_producers)()
         try:
             wait_until(fleet.producers_done, HEAL_TIMEOUT_S, "")
         except WaitTimeout:
-            doing = "was started again has not sent all" if all_sent else "was ordered to stop has not ended"
-            self._events.emit("problem", words=f"a producer that {doing} within {HEAL_TIMEOUT_S:g} s")
+            failure = "was restarted has not sent all records" if all_sent else "was ordered to stop has not ended"
+            self._events.problem(f"a producer that {failure} within {HEAL_TIMEOUT_S:g} s")
 
-    def _drain(self, kafka: Kafka, fleet: Fleet, partitions: list[TopicPartition]) -> None:
-        """Wait until every reader has processed everything, or the time-out passes: the audit then shows the tail.
-
-        What processors write is there to be read only when they are through themselves, one after another.
-        """
-        if not self._readers:
-            return
-        deadline = time.monotonic() + self._limits.drain
-        processors = [entry for entry in self._readers if entry.name in {p.name for p in self._scenario.processors}]
-        ends = self._ends(kafka, partitions, deadline)
-        while processors and self._drained(processors, ends, fleet, deadline):
-            if ends == (ends := self._ends(kafka, partitions, deadline)):
-                break
-        if self._drained(self._readers, ends, fleet, deadline):
-            self._report(self._progress(fleet, {}), force=True)
-
-    def _drained(self, readers: Sequence[Consumer], ends: Ends, fleet: Fleet, deadline: float) -> bool:
-        """Wait until some readers are at the ends; False, with a note, if that takes too long."""
-        while behind := self._behind(readers, ends, fleet):
-            self._report(self._progress(fleet, {}))
-            self._check_ways()
-            if time.monotonic() > deadline:
-                some = "; ".join(behind[:5]) + (f" and {len(behind) - 5} more" if len(behind) > 5 else "")
-                self._events.emit("note", words=f"not drained after {self._limits.drain:g} s (limits.drain): {some}")
-                return False
-            time.sleep(TICK_S)
-        return True
-
-    def _ends(self, kafka: Kafka, partitions: list[TopicPartition], deadline: float) -> Ends:
-        """Where reading ends, by isolation level. An open transaction is waited for: its records are nobody's yet."""
-        asked = partial(_all_ends, kafka, partitions)
-        ends = wait_until(asked, HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered")
-        if not self._scenario.transactional:
-            return {"read_committed": ends, "read_uncommitted": ends}
-        while {name: stable for name, (_, stable) in kafka.stable_offsets(partitions).items()} != ends:
-            if time.monotonic() > deadline:
-                self._events.emit("note", words=f"a transaction is still open after {self._limits.drain:g} s")
-                break
-            time.sleep(TICK_S)
-            ends = wait_until(asked, HEAL_TIMEOUT_S, "the end offsets of some partitions are not answered")
-        security = self._scenario.cluster.security
-        levels: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
-        return {level: readable_ends(self._cluster.bootstrap, security, ends, level) for level in levels}
-
-    def _behind(self, entries: Sequence[Consumer], all_ends: Ends, fleet: Fleet) -> list[str]:
-        """What each reader has yet to process, in words."""
-        found = []
-        for entry in entries:
-            ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
-            topics = entry.topics_among({partition.topic for partition in ends})
-            own = {partition: end for partition, end in ends.items() if partition.topic in topics}
-            for reader in [entry.name] if entry.mode == "subscribe" else fleet.clients(entry.name):
-                positions = fleet.positions(reader)
-                for partition, end in own.items():
-                    if positions.get(str(partition), 0) < end:
-                        found.append(
-                            f"{reader} is at {positions.get(str(partition), 'no position')} of {end} in {partition}"
-                        )
-        return found
-
-
-def _all_ends(kafka: Kafka, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The end offset of every partition, or nothing as long as one is not answered."""
-    ends = kafka.end_offsets(partitions)
-    return ends if len(ends) == len(partitions) else {}
+    def _during_drain(self, fleet: Fleet) -> None:
+        self._report(self._progress(fleet, {}))
+        self._check_infrastructure()
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

@@ -1,13 +1,13 @@
-"""The ledger: what every client, every fault and the observer saw, as files. The one contract between the halves.
+"""The ledger: the files in which clients, faults and the observer record a run. Driving writes it, auditing reads it.
 
-While driving, each process appends to files of its own, one per table:
+While a run is driven, each process appends to one file per table:
 
     ledger/<table>/<writer>.arrows        an Arrow IPC stream; each batch is one write(2)
 
-An Arrow IPC stream needs no footer, so whatever was written before a SIGKILL is readable; a torn last batch is dropped
-and counted. Any column may be run-end encoded, as our own clients write those that are mostly the same. Any language
-with an Arrow library can be a client of equal standing. After the drive, `seal` turns each table into Parquet
-(`ledger/<table>.parquet/part-*.parquet`, with `ledger/seal.json` for the counts of rows and torn bytes).
+An Arrow IPC stream needs no footer, so everything written before a SIGKILL is readable; a torn last batch is dropped
+and counted. Any column may be run-end encoded; the confluent-kafka clients encode those with few distinct values. A
+client in any language with an Arrow library can write these files. After the drive, `seal` converts each table to
+Parquet (`ledger/<table>.parquet/part-*.parquet`) and writes the numbers of rows and torn bytes to `ledger/seal.json`.
 
-`schemas` names the tables and columns, `record` is the identity that travels inside each record's value.
+`schemas` defines the tables and columns, `record` the identity inside the value of each record.
 """

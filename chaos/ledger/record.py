@@ -1,12 +1,12 @@
-"""The identity that travels inside the value of every record, as fixed-width ASCII.
+"""The identity at the start of the value of each record, as fixed-width ASCII.
 
     AS1 7f3a91c0 shop/1.............. 0001 000000001234 1763697600000000 9f3c21aa <payload>
     |   |         |                    |    |            |                |
     |   run       producer (padded)    |    seq          sent, us         CRC-32 of key and the rest of the value
     version                            incarnation
 
-A person reads it with kcat, any client in any language can carry it, Spark cuts it with `substring`. A record whose
-ledger row died with its producer is still known by it.
+It is readable with kcat, any client language can write it, and Spark extracts it with `substring`. It identifies a
+record even if the producer was killed before it wrote the ledger row.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SEQ_AT = INCARNATION_AT + INCARNATION_WIDTH + 1
 TIME_AT = SEQ_AT + SEQ_WIDTH + 1
 CRC_AT = TIME_AT + TIME_WIDTH + 1
 HEADER_BYTES = CRC_AT + CRC_WIDTH + 1
-"""Bytes before the payload: the shortest value a record can have."""
+"""Bytes before the payload: the smallest size of a value."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who sent a record: run token, producer, incarnation, seq and the time of the call in us."""
+    """The origin of a record: run token, producer, incarnation, seq and time of the send call in us."""
 
     run: str
     producer: str
@@ -39,32 +39,32 @@ class Identity:
 
 
 def run_token(run_id: str) -> str:
-    """The 8 characters by which records of a run are told from those of another."""
+    """Return the 8 characters that distinguish the records of a run from those of other runs."""
     return f"{zlib.crc32(run_id.encode()):08x}"
 
 
 def encode(identity: Identity, key: bytes | None, payload: bytes) -> bytes:
-    """The value of a record: header, CRC, payload."""
+    """Return the value of a record: header, CRC, payload."""
     prefix = header_prefix(identity.run, identity.producer, identity.incarnation)
     head = prefix + b"%012d %016d " % (identity.seq, identity.sent_us)
     return seal_value(head, key, payload)
 
 
 def header_prefix(run: str, producer: str, incarnation: int) -> bytes:
-    """The part of the header that is the same for all records of one incarnation."""
+    """Return the part of the header that all records of an incarnation share. Raises `ValueError` for a long name."""
     if len(producer) > PRODUCER_WIDTH:
         raise ValueError(f"producer name {producer!r} is longer than {PRODUCER_WIDTH} characters")
     return b"%s %s %s %04d " % (VERSION, run.encode(), producer.ljust(PRODUCER_WIDTH).encode(), incarnation)
 
 
 def seal_value(head: bytes, key: bytes | None, payload: bytes) -> bytes:
-    """Join header and payload with the CRC of key + header + payload between them."""
+    """Return header, CRC-32 of key + header + payload, and payload as one value."""
     crc = zlib.crc32(head if key is None else key + head)
     return b"%s%08x %s" % (head, zlib.crc32(payload, crc), payload)
 
 
 def parse(value: bytes | None) -> Identity | None:
-    """The identity in a value, or None where there is none (not a record of ours, or cut short)."""
+    """Return the identity in a value; None for a null, foreign or truncated value."""
     if value is None or len(value) < HEADER_BYTES or value[:3] != VERSION:
         return None
     try:
@@ -80,6 +80,6 @@ def parse(value: bytes | None) -> Identity | None:
 
 
 def crc_ok(key: bytes | None, value: bytes) -> bool:
-    """Whether key and value are what the producer sent."""
+    """Return whether the CRC matches key and value."""
     expected = seal_value(value[:CRC_AT], key, value[HEADER_BYTES:])
     return expected == value

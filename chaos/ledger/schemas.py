@@ -1,7 +1,7 @@
-"""The tables of the ledger. Times are integer microseconds since the epoch, read from one machine's clock.
+"""The tables of the ledger. Times are integer microseconds since the epoch, from the clock of one machine.
 
-Outcome of an operation: `ok`, `fail` (it definitely did not happen) or `unknown` (it may have happened). A time-out is
-`unknown`.
+The outcome of an operation is `ok`, `fail` (it definitely did not happen) or `unknown` (it may have happened). A
+time-out is `unknown`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def _table(**columns: pa.DataType) -> pa.Schema:
 
 
 TABLES: dict[str, pa.Schema] = {
-    # One row per completed send. `offset` is null where the client was told none (acks=0, failures).
+    # One row per completed send. `offset` is null if the client received none (acks=0, failures).
     "sends": _table(
         producer=_str,
         incarnation=_i32,
@@ -37,10 +37,10 @@ TABLES: dict[str, pa.Schema] = {
     ),
     # One row per transaction end; outcome is committed, aborted or unknown.
     "transactions": _table(producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64),
-    # One row per processed record. `assignment` is the running number of the grant under which the partition is
-    # held (see `assignments`), `ordinal` the running number of the delivery within the incarnation, `group` is null
-    # for an assign-mode consumer without group id. `producer`, `seq` and `sent_us` (when its producer was asked to send
-    # it) are null where the value carries no identity.
+    # One row per processed record. `assignment` is the running number of the assignment of the partition (see
+    # `assignments`), `ordinal` the running number of the delivery within the incarnation. `group` is null for an
+    # assign-mode consumer without a group id. `producer`, `seq` and `sent_us` (time of the send call) are null if the
+    # value has no identity.
     "deliveries": _table(
         consumer=_str,
         incarnation=_i32,
@@ -59,8 +59,8 @@ TABLES: dict[str, pa.Schema] = {
         polled_us=_i64,
         processed_us=_i64,
     ),
-    # One row per partition of an offset commit. `offset` is the next offset to read. For kind auto `requested_us` is
-    # the time the client was told the result, for it does not say when it asked.
+    # One row per partition of an offset commit. `offset` is the next offset to read. For kind auto, `requested_us` is
+    # the time of the result, because librdkafka does not report the time of the request.
     "commits": _table(
         consumer=_str,
         incarnation=_i32,
@@ -77,11 +77,10 @@ TABLES: dict[str, pa.Schema] = {
         completed_us=_i64,
     ),
     # One row per partition of an assignment event: assigned, revoked, lost, seek. Each `assigned` and each `seek`
-    # begins a new epoch of its partition under a new running number `assignment`; revoked and lost carry the number
-    # they end. `position` is where reading begins (assigned, seek) or stood (revoked, lost): the next offset to read;
-    # null where the client could not tell. `source` says where a beginning position comes from: committed, reset
-    # (auto.offset.reset), start (a given start position), checkpoint, seek. `generation` is null in assign mode and
-    # where the client does not know it.
+    # begins an epoch of its partition with the next running number `assignment`; revoked and lost carry the number that
+    # they end. `position` is the next offset to read at that moment; null if the client does not know it. `source` is
+    # the origin of the position at the start of an epoch: committed, reset (auto.offset.reset), start (set in the
+    # scenario), checkpoint, seek. `generation` is null in assign mode and if the client does not know it.
     "assignments": _table(
         consumer=_str,
         incarnation=_i32,
@@ -97,19 +96,18 @@ TABLES: dict[str, pa.Schema] = {
         source=_str,
         at_us=_i64,
     ),
-    # Client events: started, stopped (by order, everything flushed), crashed (written by the supervisor that saw it
-    # die), error, slowed, resumed. `role` is producer or consumer. `detail` is a JSON object.
+    # Client events: started, stopped (by order, everything flushed), crashed (written by the fleet), error, slowed,
+    # resumed. `role` is producer or consumer. `detail` is a JSON object.
     "lifecycle": _table(client=_str, role=_str, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
     # One row per step of a fault: injecting, injected, proven, healing, healed, failed. `evidence` is a JSON object.
     "faults": _table(fault=_str, kind=_str, target=_str, phase=_str, evidence=_str, at_us=_i64),
-    # One row per observed change. entity is `orders/0` (keys leader, isr, leader_epoch, end_offset, last_stable_offset,
-    # offsets_answer: whether its leader told the last two), `group:billing` (coordinator, members, state),
-    # `group:billing/orders/0` (committed), `cluster` (brokers), `__consumer_offsets` (partitions),
-    # `__consumer_offsets/7` (leader).
-    # `value` is JSON.
+    # One row per observed change. `entity` is `orders/0` (keys leader, isr, leader_epoch, end_offset,
+    # last_stable_offset, offsets_answer: whether the leader answered with the last two), `group:billing` (answers,
+    # coordinator, members, state), `group:billing/orders/0` (committed), `cluster` (answers, brokers),
+    # `__consumer_offsets` (partitions), `__consumer_offsets/7` (leader). `value` is JSON.
     "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
 }
-"""Schema of each table that is written while driving."""
+"""Schema of each table that is written during the drive."""
 
 LOG = _table(
     topic=_str,
@@ -124,10 +122,10 @@ LOG = _table(
     committed=_bool,
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
-and `seq` are null where the value carries no identity; `timestamp` is the record's own, in us."""
+and `seq` are null if the value has no identity; `timestamp` is that of the record, in us."""
 
 LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64)
-"""Schema of `log_range`: the log start and end offset of each partition at read-back."""
+"""Schema of `log_range`: log start offset and end offset of each partition at read-back."""
 
 _RUNS = {
     "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us"),
@@ -136,7 +134,7 @@ _RUNS = {
         *("producer", "producer_incarnation", "polled_us", "processed_us"),
     ),
 }
-"""Columns that are the same row after row."""
+"""Columns with values that repeat row after row."""
 
 
 def _streamed(table: str, schema: pa.Schema) -> pa.Schema:
@@ -146,5 +144,5 @@ def _streamed(table: str, schema: pa.Schema) -> pa.Schema:
 
 
 STREAMS: dict[str, pa.Schema] = {table: _streamed(table, schema) for table, schema in TABLES.items()}
-"""How `TableWriter` writes them, for a client at full speed a quarter of the bytes. What is in the types of `TABLES` is
-read as well."""
+"""Schemas that `TableWriter` writes: run-end encoded columns reduce the bytes of a client at full speed to a quarter.
+Readers accept the plain types of `TABLES` as well."""

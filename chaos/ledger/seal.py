@@ -1,7 +1,7 @@
-"""Sealing: from many append-only streams to Parquet, with every row and every torn byte counted.
+"""The conversion of ledger streams to Parquet, with the numbers of rows and torn bytes.
 
-Each table becomes a directory of parts. Parts are encoded in parallel, in Arrow's C++ and without the GIL, while the
-streams are read; memory holds one part per core and the one being read, whatever the size of the ledger.
+Each table becomes a directory of parts. Arrow encodes parts in parallel, without the GIL, while the streams are read.
+Memory holds one part per core and the part that is read, whatever the size of the ledger.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from chaos.ledger.writer import SUFFIX
 from chaos.run.directory import read_json, write_atomically
 
 ROWS_PER_PART = 1 << 19
-"""Enough for dictionaries and pages to pay off; a part in memory is some 60 MB."""
+"""Rows of a full part: about 60 MB in memory, large enough for dictionary encoding to pay off."""
 SEAL = "seal.json"
 
 
 class Torn(BaseModel):
-    """A file whose end belongs to no whole batch."""
+    """A stream with bytes after its last complete batch."""
 
     file: str
     bytes: int
@@ -37,27 +37,29 @@ class Torn(BaseModel):
 
 
 class SealedTable(BaseModel):
-    """One sealed table: how many rows, from how many streams, in which parts, and what could not be read."""
+    """One sealed table: its rows, streams and torn streams.
+
+    parts: rows of each part, in the order of the part names.
+    """
 
     rows: int = 0
     files: int = 0
     parts: list[int] = []
-    """Rows of each part, in the order of their names."""
     torn: list[Torn] = []
 
 
 class Seal(BaseModel):
-    """`ledger/seal.json`: written last, so its presence says that every table is complete."""
+    """`ledger/seal.json`: written last, so if it exists, every table is complete."""
 
     schema_version: int = SCHEMA_VERSION
     tables: dict[str, SealedTable]
 
 
 def seal(ledger: Path) -> Seal:
-    """Turn every table's streams into `ledger/<table>.parquet/part-*.parquet` and write `seal.json`.
+    """Convert the streams of every table to `ledger/<table>.parquet/part-*.parquet`, and write `seal.json`.
 
-    Streams are removed only when the seal is written, so a kill at any moment loses nothing: sealing starts over. If it
-    came between seal and removal, the removal is all that is left to do.
+    Streams are removed after the seal is written, so a kill at any moment loses nothing: the next call starts over, or
+    only removes the streams if the seal exists.
     """
     if (ledger / SEAL).exists():
         sealed = read_seal(ledger)
@@ -70,7 +72,7 @@ def seal(ledger: Path) -> Seal:
 
 
 def _seal_tables(ledger: Path) -> dict[str, SealedTable]:
-    """Write the parts of all tables, several at a time; a table gets its name when all of its parts are written."""
+    """Write the parts of all tables in parallel, then rename the table directories to their final names."""
     sealed = {table: SealedTable() for table in TABLES}
     half = {table: ledger / f".{table}.parquet.half" for table in TABLES}
     workers = os.cpu_count() or 1
@@ -88,13 +90,13 @@ def _seal_tables(ledger: Path) -> dict[str, SealedTable]:
         while running:
             running = _finish(running)
     for table in TABLES:
-        shutil.rmtree(ledger / f"{table}.parquet", ignore_errors=True)  # of a seal that was killed
+        shutil.rmtree(ledger / f"{table}.parquet", ignore_errors=True)  # left by a killed seal
         half[table].rename(ledger / f"{table}.parquet")
     return sealed
 
 
 def _finish(running: set[Future[None]]) -> set[Future[None]]:
-    """Wait for at least one part to be written, and raise what went wrong with it; the others still run."""
+    """Wait for at least one part, and raise its error. Returns the parts that are still being written."""
     done, running = wait(running, return_when=FIRST_COMPLETED)
     for future in done:
         future.result()
@@ -102,7 +104,7 @@ def _finish(running: set[Future[None]]) -> set[Future[None]]:
 
 
 def _parts(ledger: Path, table: str, schema: pa.Schema, sealed: SealedTable) -> Iterator[pa.Table]:
-    """The rows of a table in the order of its streams, in portions of a part each: at least one, the last smaller."""
+    """Yield the rows of a table in the order of its streams, as one table per part; at least one, maybe empty."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in _batches(ledger, table, schema, sealed):
@@ -118,7 +120,7 @@ def _parts(ledger: Path, table: str, schema: pa.Schema, sealed: SealedTable) -> 
 
 
 def _batches(ledger: Path, table: str, schema: pa.Schema, sealed: SealedTable) -> Iterator[pa.RecordBatch]:
-    """The whole batches of all streams of a table, counted as they go by."""
+    """Yield the complete batches of all streams of a table, and count rows, streams and torn bytes in `sealed`."""
     for path in sorted((ledger / table).glob(f"*{SUFFIX}")):
         end = StreamEnd()
         for batch in read_stream(path, schema, end):
@@ -130,7 +132,7 @@ def _batches(ledger: Path, table: str, schema: pa.Schema, sealed: SealedTable) -
 
 
 def part_name(index: int) -> str:
-    """The file name of a part; names sort in the order of the parts."""
+    """Return the file name of a part; names sort in the order of the parts."""
     return f"part-{index:05}.parquet"
 
 
@@ -139,10 +141,10 @@ def _write_part(part: pa.Table, path: Path) -> None:
 
 
 def parquet_options(schema: pa.Schema) -> dict[str, Any]:
-    """How the ledger's columns are written best: against plain zstd, half the time and a quarter of the bytes.
+    """Return options of `pq.write_table` for ledger columns: half the time and a quarter of the bytes of zstd alone.
 
-    Names, states and the like recur, so a dictionary fits them. Offsets, times and running numbers never do, but each
-    is close to the one before.
+    Strings and small integers recur, so they are dictionary encoded. Offsets, times and running numbers (int64) do not
+    recur, but each is close to the previous one, so they are delta encoded.
     """
     counting = {field.name: "DELTA_BINARY_PACKED" for field in schema if field.type == pa.int64()}
     recurring = [field.name for field in schema if field.name not in counting]
@@ -155,7 +157,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
 
 
 def read_seal(ledger: Path) -> Seal:
-    """The seal of a ledger; a ledger that was never sealed, or by another version, is refused with the reason."""
+    """Return the seal of a ledger. Raises `RunDirError` if it is not sealed, or sealed with another schema version."""
     raw = read_json(ledger / SEAL, "seal of the ledger")
     if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
         version = raw.get("schema_version") if isinstance(raw, dict) else "?"

@@ -1,4 +1,4 @@
-"""Appending rows to one table of the ledger, durable against SIGKILL of the writer."""
+"""The writer of one ledger stream. Appended batches survive a SIGKILL of the writer."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ SUFFIX = ".arrows"
 
 
 class TableWriter:
-    """Appends batches to `ledger/<table>/<writer>.arrows`; what `append` returned from survives the writer's SIGKILL.
+    """Appends batches to `ledger/<table>/<writer>.arrows`. A batch survives a SIGKILL once `append` has returned.
 
-    One batch is one write(2), so a kill leaves at most one torn batch, at the end. One process, one file.
+    Each batch is one write(2), so a kill leaves at most one torn batch, at the end. Raises `FileExistsError` if another
+    writer has the file.
     """
 
     def __init__(self, ledger: Path, table: str, writer: str) -> None:
@@ -35,17 +36,17 @@ class TableWriter:
         self.rows = 0
 
     def append(self, columns: Sequence[Any]) -> None:
-        """Append a batch given as columns in schema order: Arrow arrays, run-end encoded or not, or sequences."""
+        """Append a batch of columns in schema order: Arrow arrays, run-end encoded or not, or Python sequences."""
         arrays = [column(c, kind) for c, kind in zip(columns, self._types, strict=True)]
         self._append(pa.RecordBatch.from_arrays(arrays, schema=self.schema))
 
     def append_rows(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Append rows given as dicts; a missing column is null, an unknown one is an error of the caller."""
+        """Append rows; a missing column is null. Raises `KeyError` for an unknown column."""
         rows = list(rows)
         for row in rows:
             if unknown := row.keys() - self._names:
                 raise KeyError(f"no column {sorted(unknown)} in {self.path.parent.name}")
-        # one conversion of all, which for a few rows costs a quarter of one for each column
+        # one conversion of all columns costs a quarter of one for each column, for a few rows
         array = pa.array(rows, self._row)
         if self._has_runs:
             self.append(array.flatten())
@@ -59,11 +60,11 @@ class TableWriter:
 
     def _write(self, data: Any) -> None:
         view = memoryview(data)
-        while view:  # a disk that fills up may take a part; the next write then raises OSError
+        while view:  # a disk that is almost full takes a part; the next write then raises OSError
             view = view[os.write(self._fd, view) :]
 
     def close(self) -> None:
-        """Close the file. Nothing is buffered, so nothing is flushed."""
+        """Close the file. There is no buffer to flush."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -1,12 +1,12 @@
-"""The run directory: where everything of one run lives, and the only link between driving and auditing.
+"""The run directory: all files of one run, and the only link between driving and auditing.
 
 runs/<run_id>/
-  scenario.yaml    as given
+  scenario.yaml    the scenario as the user wrote it
   resolved.json    every default filled in, seed, versions, timeline   (chaos.scenario.Resolved)
   cluster.json     driver, brokers with pid and start time, ports, cluster id
-  events.jsonl     what the run is doing, one JSON object a line, for people and `watch`
+  events.jsonl     events of the run, one JSON object per line
   logs/            one file per broker and per client
-  ledger/<table>/  written while driving, append-only; sealed to Parquet at the end of the drive
+  ledger/<table>/  written during the drive, append-only; sealed to Parquet at the end of the drive
   audit/<table>/   Parquet written by Spark
   gx/              Great Expectations project with Data Docs
   report.html  junit.xml  result.json
@@ -31,26 +31,36 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def new_run_id(scenario: str) -> str:
-    """`<scenario>-<UTC time>-<4 hex>`: sorts by time within a scenario and is unique when two runs start at once."""
+    """Return `<scenario>-<UTC time>-<4 hex>`: sorts by time, and is unique for runs that start at the same time."""
     return f"{scenario}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+class _Entry:
+    """A file or folder in the run directory; on a `Run` it is the path."""
+
+    def __init__(self, name: str, purpose: str) -> None:
+        self._name, self.__doc__ = name, purpose
+
+    def __get__(self, run: Run, owner: type[Run] | None = None) -> Path:
+        return run.path / self._name
 
 
 @dataclass(frozen=True)
 class Run:
-    """Paths of one run. Creating the object touches nothing; `create` and `open` do."""
+    """The directory of one run. `create` makes it, `open` checks it; the constructor does neither."""
 
     path: Path
 
     @classmethod
     def create(cls, runs_dir: Path, run_id: str) -> Run:
-        """Make the directory of a new run; an existing one is refused, a run is never overwritten."""
+        """Make the directory of a new run. Raises `RunDirError` if it exists: a run is never overwritten."""
         run = cls(runs_dir.absolute() / run_id)
         make_folder(run.path, run.logs, run.ledger)
         return run
 
     @classmethod
     def create_numbered(cls, folder: Path, prefix: str) -> Run:
-        """Make `<prefix><number>`, the first that is free: the folder may be used again, or by several at once."""
+        """Make `<prefix><number>` with the first free number; safe for several processes at the same time."""
         number = 1
         while True:
             try:
@@ -62,7 +72,7 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> Run:
-        """Open the directory of an earlier run, refusing what is not one."""
+        """Return the run in an existing directory. Raises `RunDirError` if it is no run directory."""
         run = cls(path.absolute())
         if not run.path.is_dir():
             raise RunDirError(f"{path} is not a directory; give a run directory, such as runs/<run_id>")
@@ -72,82 +82,31 @@ class Run:
 
     @property
     def run_id(self) -> str:
-        """The name of the directory."""
+        """Name of the directory."""
         return self.path.name
 
     @property
     def where(self) -> str:
-        """Where the run is, for a person."""
+        """Path for messages to users."""
         return str(self.path)
 
-    @property
-    def scenario(self) -> Path:
-        """The scenario as the user gave it."""
-        return self.path / "scenario.yaml"
-
-    @property
-    def resolved(self) -> Path:
-        """Every default filled in, seed, versions and timeline."""
-        return self.path / "resolved.json"
-
-    @property
-    def cluster(self) -> Path:
-        """Driver, brokers and how to reach them."""
-        return self.path / "cluster.json"
-
-    @property
-    def events(self) -> Path:
-        """What the run is doing, one JSON object a line."""
-        return self.path / "events.jsonl"
-
-    @property
-    def logs(self) -> Path:
-        """One file per broker and per client."""
-        return self.path / "logs"
-
-    @property
-    def ledger(self) -> Path:
-        """The tables written while driving."""
-        return self.path / "ledger"
-
-    @property
-    def audit(self) -> Path:
-        """The tables written by Spark."""
-        return self.path / "audit"
-
-    @property
-    def gx(self) -> Path:
-        """The Great Expectations project with its Data Docs."""
-        return self.path / "gx"
-
-    @property
-    def report(self) -> Path:
-        """The page a person reads."""
-        return self.path / "report.html"
-
-    @property
-    def junit(self) -> Path:
-        """The verdict for a CI server."""
-        return self.path / "junit.xml"
-
-    @property
-    def result(self) -> Path:
-        """The verdict for a script."""
-        return self.path / "result.json"
-
-    @property
-    def comparison(self) -> Path:
-        """Of an A/B run: the variants and their run directories, which are next to it."""
-        return self.path / "comparison.json"
-
-    @property
-    def brokers(self) -> Path:
-        """The brokers' data; removed with the cluster."""
-        return self.path / "brokers"
+    scenario = _Entry("scenario.yaml", "The scenario as the user wrote it.")
+    resolved = _Entry("resolved.json", "The scenario with every default, seed, versions and timeline.")
+    cluster = _Entry("cluster.json", "Driver, brokers and their addresses.")
+    events = _Entry("events.jsonl", "Events of the run, one JSON object per line.")
+    logs = _Entry("logs", "One log file per broker and per client.")
+    ledger = _Entry("ledger", "The tables written during the drive.")
+    audit = _Entry("audit", "The tables written by Spark.")
+    gx = _Entry("gx", "The Great Expectations project with its Data Docs.")
+    report = _Entry("report.html", "The report page.")
+    junit = _Entry("junit.xml", "The verdict for a CI server.")
+    result = _Entry("result.json", "The verdict for scripts.")
+    comparison = _Entry("comparison.json", "In an A/B run: the variants and their run directories below this one.")
+    brokers = _Entry("brokers", "The data of the brokers; removed with the cluster.")
 
 
 def make_folder(path: Path, *below: Path) -> None:
-    """Make a new folder among the runs, with folders below it. Raises `RunDirError` where it exists, or cannot be."""
+    """Make a new folder and folders below it. Raises `RunDirError` if it exists or cannot be created."""
     try:
         path.mkdir(parents=True)
         for folder in below:
@@ -159,7 +118,7 @@ def make_folder(path: Path, *below: Path) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old or the new text, never a half."""
+    """Write a file so that a reader sees either the old or the new text."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as f:
@@ -172,7 +131,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def read_json(path: Path, what: str) -> Any:
-    """Read a JSON file of a run directory; `what` names it in the error."""
+    """Return the content of a JSON file in a run directory. `what` names it in the `RunDirError`."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

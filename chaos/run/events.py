@@ -1,9 +1,9 @@
-"""What a run is doing, as it does it: one JSON object a line in `events.jsonl`, for people, `watch` and scripts.
+"""The events of a run: one JSON object per line in `events.jsonl`, for people, `watch` and scripts.
 
 Kinds: `stage` (stage, state: begin | end | failed, seconds, detail), `progress` (sent, acked, delivered by entry, rates
-per second), `fault` (fault, phase, words), `note` (words), `problem` (words: something that keeps the run from
-proving what it should), `work` (stage, done, total: tasks of Spark; told, not kept), `verdict` (verdict, sentence,
-report).
+per second), `fault` (fault, phase, words), `note` (words: a sentence), `problem` (words: a sentence about something
+that may keep the run from a proof), `work` (stage, done, total: Spark tasks; passed to the listener only), `verdict`
+(verdict, sentence, report).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Event = dict[str, Any]
 
 
 def now_us() -> int:
-    """Microseconds since the epoch: the one clock of every table and event."""
+    """Return microseconds since the epoch, from the clock of every table and event."""
     return time.time_ns() // 1000
 
 
 class EventLog:
-    """Appends events to a run's `events.jsonl` and hands them to a listener in this process."""
+    """Appends events to `events.jsonl` of a run, and passes them to a listener in this process."""
 
     def __init__(self, run: Run, listener: Callable[[Event], None] | None = None) -> None:
         self._path = run.events
         self._listener = listener
 
     def emit(self, kind: str, **fields: Any) -> None:
-        """Append one event. One write(2) a line, so several processes may append to one file."""
+        """Append an event, in one write(2), so several processes may append to one file."""
         event = {"at_us": now_us(), "kind": kind, **fields}
-        # a run on a full disk must still be healed and ended, and the ledger's own writers do not pass over it
+        # on a full disk, the run must still heal and stop; the writers of the ledger report the error
         with contextlib.suppress(OSError):
             fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
@@ -46,9 +46,17 @@ class EventLog:
         if self._listener:
             self._listener(event)
 
+    def note(self, sentence: str) -> None:
+        """Append a note."""
+        self.emit("note", words=sentence)
+
+    def problem(self, sentence: str) -> None:
+        """Append a problem."""
+        self.emit("problem", words=sentence)
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Emit the begin and the end of a stage, or its failure."""
+        """Append the begin of a stage, and its end or failure."""
         began = time.monotonic()
         self.emit("stage", stage=name, state="begin")
         try:
@@ -61,34 +69,32 @@ class EventLog:
 
 
 def read_events(run: Run) -> list[Event]:
-    """All whole events of a run; a torn last line is left out."""
+    """Return the events of a run; lines that are not complete JSON are left out."""
     if not run.events.exists():
         return []
     events = []
     for line in run.events.read_text(encoding="utf-8", errors="replace").splitlines():
-        try:
+        with contextlib.suppress(json.JSONDecodeError):
             events.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
     return events
 
 
 def stages_broken_off(events: Iterable[Event], among: Container[str] | None = None) -> dict[str, str]:
-    """Each stage that failed, or began and never ended, with the reason; a later success clears it.
+    """Return the stages that failed or never ended, with the reason; a later success of a stage clears it.
 
-    among: the stages that are asked for, all when left out. Of several with one reason the first is named: a stage
-    within fails before the one around it, which repeats its reason.
+    among: the stages to consider; all if left out. If several stages have the same reason, only the first counts: a
+    nested stage fails before the stage around it, which repeats the reason.
     """
     last: dict[str, Event] = {}
     for e in events:
         if e.get("kind") == "stage" and (among is None or e.get("stage") in among):
             last.pop(e["stage"], None)
             last[e["stage"]] = e
-    found: dict[str, str] = {}
+    broken: dict[str, str] = {}
     for name, event in last.items():
-        if event.get("state") != "end" and (reason := _reason(event)) not in found.values():
-            found[name] = reason
-    return found
+        if event.get("state") != "end" and (reason := _reason(event)) not in broken.values():
+            broken[name] = reason
+    return broken
 
 
 def _reason(event: Event) -> str:

@@ -1,0 +1,102 @@
+"""The drain: waits until every reader has processed every record that it can read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from chaos.clients.fleet import Fleet
+from chaos.cluster.api import Cluster
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.kafka.readable_offsets import Isolation, readable_ends
+from chaos.run.events import EventLog
+from chaos.scenario.consumers import Consumer, reads_committed
+from chaos.scenario.model import Scenario
+from chaos.wait import wait_until
+
+TICK_S = 0.02
+OFFSETS_TIMEOUT_S = 60.0
+LEVELS: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
+
+Ends = dict[Isolation, dict[TopicPartition, int]]
+"""The end offset of each partition, by isolation level."""
+
+
+@dataclass
+class Drain:
+    """The drain of one run.
+
+    during: called with the fleet at every check; it may raise to end the wait.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    kafka: Kafka
+    fleet: Fleet
+    events: EventLog
+    during: Callable[[Fleet], None]
+
+    def run(self, partitions: list[TopicPartition]) -> bool:
+        """Wait until all readers are at the ends. Returns False, with a note, after `limits.drain`.
+
+        Processors first: their output is complete only when they are at the ends of their input, one after another.
+        """
+        readers = self.scenario.readers
+        if not readers:
+            return False
+        deadline = time.monotonic() + self.scenario.limits.drain
+        processors = [entry for entry in readers if entry.name in {p.name for p in self.scenario.processors}]
+        ends = self._ends(partitions, deadline)
+        while processors and self._wait(processors, ends, deadline):
+            if ends == (ends := self._ends(partitions, deadline)):
+                break
+        return self._wait(readers, ends, deadline)
+
+    def _wait(self, readers: Sequence[Consumer], ends: Ends, deadline: float) -> bool:
+        limit = f"{self.scenario.limits.drain:g} s (limits.drain)"
+        while behind := self._behind(readers, ends):
+            self.during(self.fleet)
+            if time.monotonic() > deadline:
+                more = f" and {len(behind) - 5} more" if len(behind) > 5 else ""
+                self.events.note(f"not drained after {limit}: {'; '.join(behind[:5])}{more}")
+                return False
+            time.sleep(TICK_S)
+        return True
+
+    def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
+        """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""
+        request = partial(self._all_ends, partitions)
+        unanswered = "the end offsets of some partitions are not answered"
+        ends = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
+        if not self.scenario.transactional:
+            return dict.fromkeys(LEVELS, ends)
+        while {p: stable for p, (_, stable) in self.kafka.stable_offsets(partitions).items()} != ends:
+            if time.monotonic() > deadline:
+                self.events.note(f"a transaction is still open after {self.scenario.limits.drain:g} s")
+                break
+            time.sleep(TICK_S)
+            ends = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
+        security = self.scenario.cluster.security
+        return {level: readable_ends(self.cluster.bootstrap, security, ends, level) for level in LEVELS}
+
+    def _all_ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the end offset of every partition; empty until all are answered."""
+        ends = self.kafka.end_offsets(partitions)
+        return ends if len(ends) == len(partitions) else {}
+
+    def _behind(self, readers: Sequence[Consumer], all_ends: Ends) -> list[str]:
+        """Return a message for each partition in which a reader has not reached the end."""
+        messages = []
+        for entry in readers:
+            ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
+            topics = entry.topics_among({partition.topic for partition in ends})
+            for reader in [entry.name] if entry.mode == "subscribe" else self.fleet.clients(entry.name):
+                positions = self.fleet.positions(reader)
+                for partition, end in ends.items():
+                    if partition.topic in topics and positions.get(str(partition), 0) < end:
+                        position = positions.get(str(partition), "no position")
+                        messages.append(f"{reader} is at {position} of {end} in {partition}")
+        return messages
