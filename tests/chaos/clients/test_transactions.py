@@ -118,7 +118,7 @@ processors:
     f.crash("billing/1")
     f.restart("billing/1")
     until(f.producers_done, "the producer did not finish")
-    ends = {TopicPartition(t, p): end for (_, p), (_, end) in log_ranges(bootstrap, [t]).items()}
+    ends = {f"{t}/{p}": end for (_, p), (_, end) in log_ranges(bootstrap, [t]).items()}
     until(lambda: f.positions("billing") == ends, "the processor is not at the end")
     assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
     log = committed_rows(run, bootstrap, out)
