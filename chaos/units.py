@@ -1,4 +1,4 @@
-"""Durations, sizes and rates as a person writes them: `5s`, `250ms`, `64KiB`, `2000/s`."""
+"""Durations, sizes and rates as text: `5s`, `250ms`, `64KiB`, `2000/s`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _quantity(text: str, units: dict[str, Any], example: str) -> float:
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds, from `5s`, `250ms`, `2m`, `1h` or a plain number of seconds."""
+    """Return the seconds of `5s`, `250ms`, `2m`, `1h` or a plain number of seconds. Raises `ValueError`."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is not a duration; write one such as 5s or 250ms")
     seconds = float(value) if isinstance(value, int | float) else _quantity(value, _SECONDS, "5s or 250ms")
@@ -30,7 +30,7 @@ def parse_duration(value: Any) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest exact form: `5s`, `250ms`, `3us`."""
+    """Return the shortest exact text, such as `5s`, `250ms` or `3us`."""
     for unit, factor in (("s", 1), ("ms", 1_000), ("us", 1_000_000)):
         scaled = seconds * factor
         if abs(scaled - round(scaled)) < 1e-6 or unit == "us":
@@ -39,7 +39,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(value: Any) -> int:
-    """Bytes, from `64KiB`, `256MiB`, `1GB` or a plain number of bytes."""
+    """Return the bytes of `64KiB`, `256MiB`, `1GB` or a plain number of bytes. Raises `ValueError`."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"{value!r} is not a size; write one such as 64KiB")
     size = value if isinstance(value, int) else round(_quantity(value, {"": 1, **_BYTES}, "64KiB"))
@@ -49,7 +49,7 @@ def parse_size(value: Any) -> int:
 
 
 def format_size(size: int) -> str:
-    """The largest binary unit that is exact."""
+    """Return the text with the largest binary unit that is exact, such as `64KiB`."""
     for unit in ("GiB", "MiB", "KiB"):
         if size and size % _BYTES[unit] == 0:
             return f"{size // _BYTES[unit]}{unit}"
@@ -57,7 +57,7 @@ def format_size(size: int) -> str:
 
 
 def parse_rate(value: Any) -> float:
-    """Events per second, from `2000/s` or a plain number."""
+    """Return the events per second of `2000/s` or a plain number. Raises `ValueError`."""
     if isinstance(value, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*/\s*s\s*", value)
         if not match:

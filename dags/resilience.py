@@ -48,7 +48,7 @@ from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 from chaos.errors import ScenarioError  # noqa: E402
 from chaos.scenario.load import load  # noqa: E402
 from chaos.scenario.model import Scenario  # noqa: E402
-from chaos.scenario.shipped import folder_of_more, shipped  # noqa: E402
+from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402
 
 RUNS = default_runs_dir(PROJECT)
 OWNER = os.environ.get("AFTERSHOCK_OWNER")
@@ -287,7 +287,7 @@ def build_all() -> dict[str, DAG]:
     """A DAG for every scenario, by name; only the one that is asked for where a task of it is about to run."""
     only = get_parsing_context().dag_id  # to read all scenarios takes seconds, and each task would take them
     folder, found = os.environ.get("AFTERSHOCK_SCENARIOS"), {}
-    own = folder_of_more(Path(folder)) if folder else {}
+    own = scenarios_in(Path(folder)) if folder else {}
     for name, path in {**shipped(), **own}.items():
         allowed = re.sub(r"[^A-Za-z0-9_.-]", "_", name)
         if only not in (None, f"resilience.{allowed}"):

@@ -24,7 +24,7 @@ from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import ClusterError, MachineError
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import find_marked
-from chaos.scenario.shipped import folder_of_more
+from chaos.scenario.shipped import scenarios_in
 
 HOST = "127.0.0.1"
 POOL = "aftershock_clusters"
@@ -53,7 +53,7 @@ def ui(
     DAGs with a `schedule:` run by it, the others when they are asked for.
     """
     if scenarios is not None:
-        folder_of_more(scenarios)
+        scenarios_in(scenarios)
     _check_port(port)
     env = _environment(port, clusters, scenarios, runs_dir)
     home = Path(env["AIRFLOW_HOME"])

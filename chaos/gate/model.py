@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from chaos.errors import ScenarioError
 from chaos.history.trends import SHOWN, share_excluded
-from chaos.scenario.load import mapping
+from chaos.scenario.load import read_mapping
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.triggers import Strict
 
@@ -142,7 +142,7 @@ def load(path: Path, **changes: Any) -> Gate:
 
 def parse(text: str, where: str, **changes: Any) -> Gate:
     """Read a gate from YAML text; `where` names its origin in errors. Raises `ScenarioError`."""
-    raw = mapping(text, where, "a gate", "title, scenarios, kafka, …")
+    raw = read_mapping(text, where, "a gate", "title, scenarios, kafka, …")
     raw |= {name: value for name, value in changes.items() if value is not None}
     try:
         return Gate.model_validate(raw)

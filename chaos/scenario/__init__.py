@@ -1,6 +1,10 @@
-"""The scenario: one YAML file that says what to deploy, who writes and reads, what breaks when, and what must hold.
+"""The scenario: one YAML file that says what to deploy, which clients run, which faults occur, and what must hold.
 
-`model` is its shape, with `consumers` (each field documented; `python -m chaos schema` writes it as JSON Schema),
-`rules` what ties the parts together, `expect` the contract, `triggers` when things happen and at whom they aim, `load`
-reads files and explains mistakes, `resolve` leaves nothing open.
+- `model`: the whole scenario. `setup` is its part without faults: cluster, topics, `producers`, `consumers`.
+- `faults`: the specification of each kind of fault. `triggers`: when a fault occurs, and what it hits.
+- `expect`: the contract.
+- `rules`, `client_rules`, `fault_rules`, `references`: what ties the parts together.
+- `load`: reads a file and explains mistakes. `shipped`: the files that ship with Aftershock.
+- `resolve`: fills in what is left open, such as the seed. `prefix`: the names of a run on an existing cluster.
+- `timeline`: the ordered steps of a run.
 """

@@ -1,4 +1,4 @@
-"""Consumers of a scenario: who reads what, in which way, and commits when."""
+"""Consumers: subscribe mode and assign mode, start positions and commits."""
 
 from __future__ import annotations
 
@@ -15,39 +15,38 @@ from chaos.units import Duration
 
 
 class Commit(Strict):
-    """When offsets are committed, and how."""
+    """When and how a consumer commits offsets."""
 
     when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"] = "after_batch"
     kind: Literal["sync", "async", "auto"] = Field(
         "sync",
-        description="auto: librdkafka's auto commit, with offsets stored as `when` says: before_processing is its own "
-        "default (enable.auto.offset.store), after_batch and after_record store what was processed",
+        description="auto: librdkafka's auto commit. `when` says which offsets are stored: before_processing is its "
+        "default (enable.auto.offset.store), after_batch and after_record store processed offsets",
     )
-    every: Duration | None = Field(None, gt=0, description="periodic: the time between two commits")
-    on_revoke: bool = Field(False, description="commit what is processed in the revoke callback besides")
+    every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
+    on_revoke: bool = Field(False, description="also commit processed offsets in the revoke callback")
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check(self) -> Self:
         if (self.when == "periodic") != (self.every is not None):
             raise ValueError("every: goes with when: periodic, and only with it")
         if self.when == "periodic" and self.kind == "auto":
-            raise ValueError("kind: auto is periodic by itself; set auto.commit.interval.ms in config")
+            raise ValueError("kind: auto is periodic already; set auto.commit.interval.ms in config")
         if self.on_revoke and self.kind == "auto":
-            raise ValueError("on_revoke: librdkafka's auto commit does that by itself")
+            raise ValueError("on_revoke: librdkafka's auto commit already does that")
         return self
 
 
 class Workers(Strict):
-    """A pool of threads that process what one thread polls, records of one partition at the same time too."""
+    """A pool of threads that process the records that one thread polls, in parallel even within one partition."""
 
     count: int = Field(4, ge=1, le=64)
     tracking: Literal["window", "naive"] = Field(
         "window",
-        description="window: what is committed ends before the first record that is not processed; "
-        "naive: it ends after the highest that is",
+        description="window: commit up to the first unprocessed record; naive: up to the highest processed one",
     )
-    straggle_every: int | None = Field(None, ge=1, description="every so many offsets, one takes `straggle` longer")
-    straggle: Duration = Field(0.0, description="the extra processing time of those")
+    straggle_every: int | None = Field(None, ge=1, description="every n-th offset takes `straggle` longer")
+    straggle: Duration = Field(0.0, description="extra processing time of these offsets")
 
 
 class Subscribe(Strict):
@@ -57,49 +56,51 @@ class Subscribe(Strict):
     name: ClientName
     group: GroupId
     members: int = Field(1, ge=1, le=50)
-    threads: int = Field(1, ge=1, le=50, description="members in one process, each in a thread: they die together")
+    threads: int = Field(1, ge=1, le=50, description="members per process, each in a thread; they crash together")
     admitted: int | None = Field(
-        None, ge=1, description="of the members, as many as the broker lets in (group.max.size); all if left out"
+        None, ge=1, description="number of members that the broker admits (group.max.size); all if left out"
     )
     topics: list[TopicName] = []
     pattern: TopicPattern | None = Field(
-        None, description="or: every topic whose whole name matches this regular expression, such as orders-.*"
+        None,
+        description="or every topic with a name that matches this regular expression, such as orders-.*",
     )
     commit: Commit = Commit()
-    workers: Workers | None = Field(None, description="process in a pool of threads; one after another if left out")
-    max_poll_records: int = Field(500, ge=1, description="most records of one batch")
+    workers: Workers | None = Field(None, description="process in a pool of threads; in one thread if left out")
+    max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
     per_record: Duration = Field(0.0, description="processing time of each record")
     config: Config = Field({}, description="librdkafka settings")
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check(self) -> Self:
         if bool(self.topics) == (self.pattern is not None):
             raise ValueError("give exactly one of topics, pattern")
         if self.admitted is not None and self.admitted > self.members:
-            raise ValueError(f"admitted: {self.admitted} are more than the {self.members} members")
+            raise ValueError(f"admitted: {self.admitted} is more than the {self.members} members")
         if self.workers and (self.commit.when != "after_batch" or self.commit.kind == "auto"):
-            raise ValueError("workers: need commit after_batch, sync or async; their tracking says what is committed")
+            raise ValueError("workers: need commit after_batch, sync or async; tracking defines the committed offset")
         return self
 
     @property
     def admitted_members(self) -> int:
-        """How many members its group is to have."""
+        """Number of members that the group gets."""
         return self.members if self.admitted is None else self.admitted
 
     def topics_among(self, names: Iterable[str]) -> list[str]:
-        """Those of these topics that it reads."""
+        """Return the topics that the consumer reads."""
         if self.pattern is None:
             return [name for name in names if name in self.topics]
         return [name for name in names if re.fullmatch(self.pattern, name)]
 
 
 class StartAt(Strict):
-    """A start position other than the named ones. Exactly one of these."""
+    """A start position by offset or time. Exactly one of these."""
 
     offsets: dict[Partition, int] | None = Field(
-        None, description="offset by partition, such as orders/0: 100; waited for if it is not there yet"
+        None,
+        description="offset by partition, such as orders/0: 100; waits if it does not exist yet",
     )
-    timestamp: Duration | None = Field(None, description="records written so long after the clients started, or later")
+    timestamp: Duration | None = Field(None, description="records written from this time after the clients start on")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -109,40 +110,42 @@ class StartAt(Strict):
 
 
 class Assign(Strict):
-    """Assign-mode consumers: `members` processes that **each** read every partition of the topics."""
+    """Consumers in assign mode: `members` processes that **each** read every partition of the topics."""
 
     mode: Literal["assign"]
     name: ClientName
-    group: GroupId | None = Field(None, description="the group id they carry; several may share one")
+    group: GroupId | None = Field(None, description="their group id; several entries may share one")
     no_group_id: Literal["absent", "empty"] | None = Field(
         None,
-        description="first try it with no group.id at all, or the empty one, and record what the client says; then go "
-        "on with an id that is never committed to, which is what an entry without group has anyhow",
+        description="first try no group.id at all, or the empty one, and record the error of the client; then continue "
+        "with an id without commits, as an entry without group does",
     )
     members: int = Field(1, ge=1, le=50)
     topics: list[TopicName] = Field(min_length=1)
     start: Literal["earliest", "latest", "group"] | StartAt = Field(
-        "earliest", description="group: the group's committed offset, else auto.offset.reset"
+        "earliest", description="group: the committed offset of the group, or else auto.offset.reset"
     )
-    checkpoint: bool = Field(True, description="keep offsets with the sink and resume there after a crash")
+    checkpoint: bool = Field(True, description="store offsets with the results, and resume there after a crash")
     discover: Duration | None = Field(
-        None, gt=0, description="look for new partitions so often, and read them from their start; never if left out"
+        None,
+        gt=0,
+        description="interval to look for new partitions, read from their start; never if left out",
     )
     commit: Commit = Commit(when="never")
-    max_poll_records: int = Field(500, ge=1, description="most records of one batch")
+    max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
     per_record: Duration = Field(0.0, description="processing time of each record")
     config: Config = Field({}, description="librdkafka settings")
 
     @model_validator(mode="after")
-    def _fits(self) -> Self:
+    def _check(self) -> Self:
         if self.commit.on_revoke:
-            raise ValueError("commit.on_revoke: nothing is ever revoked in assign mode")
+            raise ValueError("commit.on_revoke: assign mode has no revocations")
         if self.no_group_id and self.group is not None:
             raise ValueError("no_group_id: does not go with a group")
         return self
 
     def topics_among(self, names: Iterable[str]) -> list[str]:
-        """Those of these topics that it reads."""
+        """Return the topics that the consumer reads."""
         return [name for name in names if name in self.topics]
 
 
@@ -150,5 +153,5 @@ Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
 
 
 def reads_committed(consumer: Subscribe | Assign) -> bool:
-    """Whether it reads committed records only (isolation.level), as librdkafka does by default."""
+    """Return whether a consumer reads only committed records (isolation.level), as librdkafka does by default."""
     return str(consumer.config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"

@@ -1,6 +1,6 @@
-"""The contract of a scenario: what may, must and must not appear.
+"""The contract of a scenario: the anomalies that may, must and must not appear.
 
-The contract is closed: an anomaly kind that is not named must be zero. `{min: 1}` says that it has to appear.
+The contract is closed: an anomaly kind that is not named must be zero. `{min: 1}` requires at least one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Bound(Strict):
     """A closed range of counts. A plain number n means exactly n."""
 
     min: int = Field(0, ge=0)
-    max: int | None = Field(None, ge=0, description="no upper bound when left out")
+    max: int | None = Field(None, ge=0, description="no upper bound if left out")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -28,7 +28,7 @@ class Bound(Strict):
         return self
 
     def holds(self, count: int) -> bool:
-        """Whether a count is within."""
+        """Return whether a count is within the range."""
         return self.min <= count and (self.max is None or count <= self.max)
 
     def describe(self) -> str:
@@ -47,20 +47,20 @@ def _exactly(value: Any) -> Any:
 
 
 Count = Annotated[Bound, BeforeValidator(_exactly)]
-ErrorWords = Annotated[str, Field(min_length=1, max_length=200)]
+ErrorText = Annotated[str, Field(min_length=1, max_length=200)]
 ZERO = Bound(min=0, max=0)
 ANY = Bound(min=0, max=None)
 
 
 class DuplicateDelivery(Strict):
-    """Redeliveries, counted apart: from a legal start position, or not."""
+    """Bounds for redeliveries: legal ones, after a start from the committed offset, and illegal ones."""
 
     legal: Count = ANY
     illegal: Count = ZERO
 
 
 class TimeBound(Strict):
-    """Upper bounds of a measured time over all faults, groups or records."""
+    """Upper bounds of a measured time, over all faults, groups or records."""
 
     p50: Duration | None = None
     p95: Duration | None = None
@@ -69,10 +69,10 @@ class TimeBound(Strict):
 
 
 class GroupBound(Strict):
-    """What the group coordinator showed of a group, sampled all through the drive."""
+    """Bounds for a group, sampled from its coordinator during the drive."""
 
-    members: Count = Field(ANY, description="the most members at once")
-    rebalances: Count = Field(ANY, description="rebalances after the group had first formed")
+    members: Count = Field(ANY, description="maximum number of members at a time")
+    rebalances: Count = Field(ANY, description="rebalances after the group first formed")
 
 
 def _duplicates(value: Any) -> Any:
@@ -94,39 +94,36 @@ _metric_fields: dict[str, Any] = {
 
 class _Contract(Strict):
     groups: dict[GroupId, GroupBound] = Field({}, description="by group id")
-    client_errors: dict[ClientName, dict[ErrorWords, Count]] = Field(
+    client_errors: dict[ClientName, dict[ErrorText, Count]] = Field(
         {},
-        description="by the name of an entry, and by words such as GROUP_MAX_SIZE_REACHED: how many of its clients "
-        "reported an error with these words",
+        description="by the name of an entry and a text such as GROUP_MAX_SIZE_REACHED: the number of its clients that "
+        "reported an error with this text",
     )
 
     def counts(self) -> dict[tuple[str, str], Bound]:
-        """Every anomaly count that is bounded: (kind, split) -> bound; split is empty for a kind without splits."""
-        bounds: dict[tuple[str, str], Bound] = {}
+        """Return the bound of every count by (kind, split). The split is empty for a kind without splits."""
+        limits, bounds = dict(self), dict[tuple[str, str], Bound]()
         for kind, anomaly in ANOMALIES.items():
-            value = getattr(self, kind)
             for split in anomaly.splits or ("",):
-                bounds[kind, split] = getattr(value, split) if split else value
+                bounds[kind, split] = dict(limits[kind])[split] if split else limits[kind]
         return bounds
 
     def times(self) -> dict[tuple[str, str], float]:
-        """Every time that is bounded: (metric, statistic) -> seconds."""
+        """Return the bound in seconds of every bounded time by (metric, statistic)."""
+        limits = dict(self)
         return {
-            (metric, stat): limit
+            (metric, statistic): seconds
             for metric in METRICS
-            if (bound := getattr(self, metric)) is not None
-            for stat in ("p50", "p95", "p99", "max")
-            if (limit := getattr(bound, stat)) is not None
+            for statistic, seconds in limits[metric] or ()
+            if seconds is not None
         }
 
 
 if TYPE_CHECKING:
 
     class Expect(_Contract):
-        """What mypy sees of the model below."""
+        """The model below, for mypy."""
 
 else:
-    Expect = create_model(
-        "Expect", __base__=_Contract, __doc__="What must hold. " + __doc__, **_anomaly_fields, **_metric_fields
-    )
+    Expect = create_model("Expect", __base__=_Contract, __doc__=__doc__, **_anomaly_fields, **_metric_fields)
     """The model of `expect:`, with one field per anomaly kind and per bounded time."""

@@ -1,4 +1,4 @@
-"""From a name or a file to a scenario, with errors that name the key and the nearest known one."""
+"""Loading of scenarios from files, with errors that name the key and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -20,25 +20,25 @@ from chaos.scenario.shipped import shipped
 
 
 def find(name_or_file: str) -> Path:
-    """The file of a shipped scenario's name, or the file itself."""
+    """Return the file of a shipped scenario by its name, or the file itself. Raises `ScenarioError`."""
     path = Path(name_or_file)
     if path.suffix in (".yaml", ".yml") or "/" in name_or_file:
         if not path.is_file():
             raise ScenarioError(f"there is no scenario file {name_or_file}")
         return path
-    known = shipped()
-    if name_or_file not in known:
+    names = shipped()
+    if name_or_file not in names:
         raise ScenarioError(
-            f"there is no scenario {name_or_file!r}{_nearest(name_or_file, known)}; "
-            "`python -m chaos list` shows them, a file is given by its path"
+            f"there is no scenario {name_or_file!r}{_nearest(name_or_file, names)}; "
+            "`python -m chaos list` shows all names; give a file by its path"
         )
-    return known[name_or_file]
+    return names[name_or_file]
 
 
 def load(path: Path, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
-    """Read a scenario file and apply `path=value` overrides, such as `producers.shop.config.acks=1`.
+    """Return the scenario of a file, with `path=value` overrides such as `producers.shop.config.acks=1`.
 
-    variant: the side of an A/B scenario that is wanted, as a scenario without variants.
+    With `variant`, return that side of an A/B scenario, as a scenario without variants. Raises `ScenarioError`.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -54,25 +54,25 @@ def all_overrides(
     bootstrap: str | None = None,
     client: str | None = None,
 ) -> list[str]:
-    """What `--set`, `--kafka`, `--driver`, `--bootstrap` and `--client` say, all as overrides."""
+    """Return the values of `--set`, `--kafka`, `--driver`, `--bootstrap` and `--client` as overrides."""
     if bootstrap and driver not in (None, "attached"):
-        raise UsageError(f"--bootstrap is of a cluster that exists, and --driver {driver} makes a new one")
+        raise UsageError(f"--bootstrap is for an existing cluster, and --driver {driver} makes a new one")
     driver = "attached" if bootstrap else driver
     if kafka and driver == "attached":
-        raise UsageError("--kafka chooses the release of a new cluster; one that exists has its own")
-    # in quotes, for YAML takes 10:30 for a number
-    given = {
+        raise UsageError("--kafka chooses the release of a new cluster; an existing cluster has a fixed release")
+    options = {
         "cluster.kafka": kafka,
         "cluster.driver": driver,
         "cluster.bootstrap": bootstrap,
         "clients.confluent_kafka": client,
     }
-    return [*(sets or ()), *(f"{path}={json.dumps(value)}" for path, value in given.items() if value)]
+    # values in quotes, because YAML reads 10:30 as a number
+    return [*(sets or ()), *(f"{path}={json.dumps(value)}" for path, value in options.items() if value)]
 
 
 def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
-    """Read a scenario from YAML text; `where` names its origin in errors. All variants are read, to find mistakes."""
-    raw = mapping(text, where, "a scenario", "title, topics, producers, …")
+    """Return the scenario of a YAML text. `where` is its origin in errors. All variants are checked."""
+    raw = read_mapping(text, where, "a scenario", "title, topics, producers, …")
     for override in overrides:
         _apply(raw, override)
     scenario = _validated(raw, where)
@@ -82,33 +82,34 @@ def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "
     if not variant:
         return scenario
     if variant not in sides:
-        known = ", ".join(sides) or "it has none"
-        raise ScenarioError(f"{where} has no variant {variant!r}{_nearest(variant, sides)} (known: {known})")
+        names = ", ".join(sides) or "none"
+        raise ScenarioError(f"{where} has no variant {variant!r}{_nearest(variant, sides)} (variants: {names})")
     return sides[variant]
 
 
-def mapping(text: str, where: str, what: str, keys: str) -> dict[str, Any]:
-    """Read YAML text that has to be a mapping with no key given twice; `what` and `keys` say in errors what it is."""
+def read_mapping(text: str, where: str, kind: str, keys: str) -> dict[str, Any]:
+    """Return the mapping in a YAML text. Raises `ScenarioError`, which names `kind` and `keys`, for anything else."""
     try:
         raw = yaml.load(text, Loader=_UniqueKeys)
     except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
+        mark = e.problem_mark if isinstance(e, yaml.MarkedYAMLError) else None
         line = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ScenarioError(f"{where}{line} is not valid YAML: {getattr(e, 'problem', None) or e}") from None
+        problem = e.problem if isinstance(e, yaml.MarkedYAMLError) else None
+        raise ScenarioError(f"{where}{line} is not valid YAML: {problem or e}") from None
     if not isinstance(raw, dict):
-        raise ScenarioError(f"{where} is not {what}: it must be a mapping with {keys}")
+        raise ScenarioError(f"{where} is not {kind}: it must be a mapping with {keys}")
     return raw
 
 
 def _side(raw: dict[str, Any], name: str, side: Variant) -> dict[str, Any]:
-    """The scenario as one variant has it: without variants, and with what this one changes."""
+    """Return the scenario of one variant: without variants, and with the values that it changes."""
     changed = copy.deepcopy(raw)
-    given = changed.pop("variants")[name] or {}
+    variant = changed.pop("variants")[name] or {}
     changed["title"] = f"{raw['title']} ({name})"
     for path, value in side.set.items():
         _apply(changed, f"{path}={json.dumps(value)}")
-    if given.get("expect") is not None:
-        changed["expect"] = given["expect"]
+    if variant.get("expect") is not None:
+        changed["expect"] = variant["expect"]
     return changed
 
 
@@ -121,22 +122,22 @@ def _validated(raw: dict[str, Any], where: str) -> Scenario:
 
 
 class _UniqueKeys(yaml.SafeLoader):
-    """YAML that refuses a key given twice: the first would be silently dropped."""
+    """A YAML loader that refuses duplicate keys, of which YAML silently drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        keys: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str | int | float | bool | None):
                 raise yaml.constructor.ConstructorError(None, None, "a key must be plain text", key_node.start_mark)
-            if key in seen:
+            if key in keys:
                 raise yaml.constructor.ConstructorError(None, None, f"key {key!r} is given twice", key_node.start_mark)
-            seen.add(key)
+            keys.add(key)
         return dict(super().construct_mapping(node, deep))
 
 
 def _apply(raw: dict[str, Any], override: str) -> None:
-    """Set one `path=value`. A list element is named by number or by its `name`; after `config` all is one key."""
+    """Set one `path=value`. A path names a list item by its number or `name`. The rest after `config.` is one key."""
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
         raise ScenarioError(f"--set {override!r} is not understood; write path=value, such as cluster.brokers=5")
@@ -144,84 +145,85 @@ def _apply(raw: dict[str, Any], override: str) -> None:
     parts = head.replace("[", ".").replace("]", "").split(".") + (["config", setting] if config else [])
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:  # without the value: it may be a secret
-        raise ScenarioError(f"--set {path.strip()}: its value is not one that YAML understands") from None
-    override = f"{path.strip()}=…"  # in errors without the value: it may be a secret
-    place: Any = raw
+    except yaml.YAMLError:  # the message leaves the value out, which may be a secret
+        raise ScenarioError(f"--set {path.strip()}: the value is not valid YAML") from None
+    override = f"{path.strip()}=…"
+    parent: Any = raw
     for i, part in enumerate(parts[:-1]):
-        place = _step(place, part, ".".join(parts[: i + 1]), override)
-    if isinstance(place, list):
-        place[_index(place, parts[-1], path, override)] = value
-    elif isinstance(place, dict):
-        place[parts[-1]] = value
+        parent = _child(parent, part, ".".join(parts[: i + 1]), override)
+    if isinstance(parent, list):
+        parent[_index(parent, parts[-1], path, override)] = value
+    elif isinstance(parent, dict):
+        parent[parts[-1]] = value
     else:
-        raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:-1])} is a single value, nothing is below it")
+        raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:-1])} is a single value without keys")
 
 
-def _step(place: Any, part: str, path: str, override: str) -> Any:
-    if isinstance(place, list):
-        return place[_index(place, part, path, override)]
-    if isinstance(place, dict):
-        if place.get(part) is None:
-            place[part] = {}
-        return place[part]
-    raise ScenarioError(f"--set {override!r}: nothing is below {path.rpartition('.')[0]}")
+def _child(parent: Any, part: str, path: str, override: str) -> Any:
+    """Return the value of a key or list item. A missing key gets an empty mapping."""
+    if isinstance(parent, list):
+        return parent[_index(parent, part, path, override)]
+    if isinstance(parent, dict):
+        if parent.get(part) is None:
+            parent[part] = {}
+        return parent[part]
+    raise ScenarioError(f"--set {override!r}: {path.rpartition('.')[0]} is a single value without keys")
 
 
-def _index(place: list[Any], part: str, path: str, override: str) -> int:
-    names = [item.get("name", item.get("title")) if isinstance(item, dict) else item for item in place]
-    if part.isdigit() and int(part) < len(place):
+def _index(items: list[Any], part: str, path: str, override: str) -> int:
+    names = [item.get("name", item.get("title")) if isinstance(item, dict) else item for item in items]
+    if part.isdigit() and int(part) < len(items):
         return int(part)
     if part in names:
         return names.index(part)
-    known = [str(n) for n in names]
-    raise ScenarioError(f"--set {override!r}: {path} is not there{_nearest(part, known)} (known: {', '.join(known)})")
+    valid = [str(name) for name in names]
+    raise ScenarioError(f"--set {override!r}: {path} does not exist{_nearest(part, valid)} (valid: {', '.join(valid)})")
 
 
 def _explain(error: ErrorDetails) -> str:
-    """One line for one problem: `producers[0].recrods: unknown key (did you mean records?)`."""
+    """Return one line for one error, such as `producers[0].recrods: unknown key (did you mean records?)`."""
     where = _where(error["loc"])
     kind = error["type"]
     if kind == "extra_forbidden":
-        known = _known_keys(error["loc"][:-1])
-        return f"{where}: unknown key{_nearest(str(error['loc'][-1]), known)}"
+        return f"{where}: unknown key{_nearest(str(error['loc'][-1]), _valid_keys(error['loc'][:-1]))}"
     if kind == "missing":
         return f"{where}: is required"
     if kind.startswith("union_tag"):
         key = error["ctx"]["discriminator"].strip("'")
-        known = re.findall(r"'([^']+)'", error["ctx"].get("expected_tags", ""))
+        valid = re.findall(r"'([^']+)'", error["ctx"].get("expected_tags", ""))
         if kind == "union_tag_not_found":
             return f"{where}: {key} is required"
         tag = error["ctx"]["tag"]
-        return f"{where}: {key} {tag!r} is unknown{_nearest(tag, known)} (known: {', '.join(known)})"
+        return f"{where}: {key} {tag!r} is unknown{_nearest(tag, valid)} (valid: {', '.join(valid)})"
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 
 
 def _where(location: tuple[int | str, ...]) -> str:
-    """`('producers', 0, 'config')` as `producers[0].config`; names of union branches are left out."""
+    """Return `('producers', 0, 'config')` as `producers[0].config`, without the names of union members."""
     text = ""
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif part not in _BRANCHES:
+        elif part not in _UNION_MEMBERS:
             text += f".{part}" if text else part
     return text
 
 
 def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    found: dict[str, type[BaseModel]] = {}
+    """Return all models that a model contains, by name."""
+    models: dict[str, type[BaseModel]] = {}
     todo: list[Any] = [model]
     while todo:
         item = todo.pop()
         if isinstance(item, type) and issubclass(item, BaseModel):
-            if item.__name__ not in found:
-                found[item.__name__] = item
+            if item.__name__ not in models:
+                models[item.__name__] = item
                 todo.extend(field.annotation for field in item.model_fields.values())
                 todo.extend(m for field in item.model_fields.values() for m in field.metadata)
         else:
-            todo.extend(getattr(item, "__args__", ()))
-    return found
+            todo.extend(get_args(item))
+    return models
 
 
 _MODELS = _models(Scenario)
@@ -230,13 +232,13 @@ _TAGS = {
     for model in _MODELS.values()
     for field in ("kind", "mode")
     if (f := model.model_fields.get(field)) is not None
-    for tag in getattr(f.annotation, "__args__", ())
+    for tag in get_args(f.annotation)
 }
-_BRANCHES = set(_TAGS) | set(_MODELS) | {"str", "int", "bool", "float"}
+_UNION_MEMBERS = set(_TAGS) | set(_MODELS) | {"str", "int", "bool", "float"}
 
 
-def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    """The keys that the model at a location has."""
+def _valid_keys(location: tuple[int | str, ...]) -> list[str]:
+    """Return the keys of the model at a location."""
     models: list[Any] = [Scenario]
     for part in location:
         if isinstance(part, int):
@@ -252,9 +254,10 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
 def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [m for arg in getattr(annotation, "__args__", ()) for m in _models_in(arg)]
+    return [m for arg in get_args(annotation) for m in _models_in(arg)]
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
-    match = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+def _nearest(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the most similar name, or an empty text."""
+    match = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     return f" (did you mean {match[0]}?)" if match else ""

@@ -1,7 +1,7 @@
-"""Names of things in the cluster: topics, groups and transactional ids. Whatever names one has one of these types.
+"""Types for names in the cluster: topics, groups and transactional ids.
 
-On a cluster that exists, all of them get the run's prefix; `chaos.scenario.prefix` finds them by their types, so a new
-key that names a topic or a group needs no more than the right type.
+On an existing cluster, all of these names get the prefix of the run. `chaos.scenario.prefix` finds them by their types,
+so a new field that names a topic or a group only needs the right type.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from chaos.ledger.record import PRODUCER_WIDTH
 
 @dataclass(frozen=True)
 class InCluster:
-    """Marks a type whose values name something in the cluster, or begin with its name."""
+    """A marker of types: their values name something in the cluster, or begin with its name."""
 
-    most: int
-    """Characters that such a name may have."""
+    max_length: int
+    """Maximum number of characters of such a name."""
 
 
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
@@ -37,9 +37,9 @@ def _check_pattern(text: str) -> str:
 TopicPattern = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9._*+?\[\]\\-]{1,249}$"), AfterValidator(_check_pattern), InCluster(249)
 ]
-"""A regular expression for whole names of topics, without alternatives: then what it matches begins with its text."""
+"""A regular expression for whole topic names, without alternatives, so that a prefix can be put before it."""
 GroupId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
 TransactionalId = Annotated[str, Field(pattern=r"^[^/\s]{1,200}$"), InCluster(200)]
 
 ClientName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=PRODUCER_WIDTH - 4)]
-"""The name of a client entry: it fits into the identity that each record carries."""
+"""The name of a client entry. It fits into the header of every record."""

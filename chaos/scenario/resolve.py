@@ -1,4 +1,4 @@
-"""A scenario with nothing left open: every default filled in, the seed drawn, versions named."""
+"""The resolved scenario of a run: every default filled in, the seed drawn, versions recorded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from chaos.scenario.prefix import new_prefix, prefixed
 
 
 class Resolved(BaseModel):
-    """`resolved.json`: what a run is made from, and all that is needed to make it again."""
+    """The content of `resolved.json`: everything that is needed to repeat a run."""
 
     run_id: str
     name: str
@@ -28,16 +28,16 @@ class Resolved(BaseModel):
     versions: dict[str, str]
     created_us: int
     variant: str = ""
-    """The side of an A/B scenario; empty for any other."""
+    """The variant of an A/B scenario; empty for other scenarios."""
     prefix: str = ""
-    """Of all topics and groups, on a cluster that existed before the run; empty on one of the run's own."""
+    """The prefix of all topics and groups on an existing cluster; empty on a new cluster."""
 
     def rng(self, purpose: str) -> random.Random:
-        """The random choices for one purpose; another purpose does not disturb them."""
+        """Return a generator of random choices for one purpose. Choices for another purpose do not influence it."""
         return random.Random(f"{self.seed}:{purpose}")
 
     def command(self) -> str:
-        """The command that makes this run again."""
+        """Return the command that repeats the run."""
         sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
         sets += f" --variant {self.variant}" if self.variant else ""
         if client := self.scenario.clients.confluent_kafka:
@@ -51,7 +51,7 @@ class Resolved(BaseModel):
 
 
 def new_seed() -> int:
-    """A seed, where nobody gave one."""
+    """Return a random seed."""
     return secrets.randbelow(2**31)
 
 
@@ -65,13 +65,13 @@ def resolve(
     overrides: list[str],
     variant: str = "",
 ) -> Resolved:
-    """Fill in what is still open. `seed` wins over the scenario's own; without either one is drawn."""
+    """Fill in everything that is open. `seed` overrides the seed of the scenario; without both, a seed is drawn."""
     if seed is None:
         seed = scenario.seed if scenario.seed is not None else new_seed()
     prefix = ""
     if scenario.cluster.driver == "attached":
         prefix = new_prefix(run_id)
-        scenario = _on_existing(prefixed(scenario, prefix))
+        scenario = _for_existing_cluster(prefixed(scenario, prefix))
     versions = {
         "aftershock": __version__,
         "kafka": "of the attached cluster" if prefix else scenario.cluster.kafka,
@@ -94,10 +94,10 @@ def resolve(
     )
 
 
-def _on_existing(scenario: Scenario) -> Scenario:
-    """As it is to run on a cluster whose settings are not known and must not be changed.
+def _for_existing_cluster(scenario: Scenario) -> Scenario:
+    """Return the scenario with settings that do not depend on the defaults of the cluster.
 
-    What the audit relies on is set for each topic: records are deleted, not compacted, unless the scenario says so.
+    The audit relies on `cleanup.policy: delete`, so every topic sets it unless the scenario sets another policy.
     """
     topics = [t.model_copy(update={"config": {"cleanup.policy": "delete", **t.config}}) for t in scenario.topics]
     cluster = scenario.cluster.model_copy(update={"security": scenario.cluster.security.absolute()})
@@ -105,27 +105,27 @@ def _on_existing(scenario: Scenario) -> Scenario:
 
 
 def check_owner(scenario: Scenario, i_own_this_cluster: bool) -> None:
-    """Raise `UsageError` where brokers of a cluster that exists are to be broken and nobody answers for that."""
+    """Raise `UsageError` if faults would break brokers of an existing cluster without the user's confirmation."""
     cluster = scenario.cluster
-    broken = [fault.name for fault in scenario.faults if fault.hits_brokers]
-    if cluster.driver == "attached" and broken and not i_own_this_cluster:
+    breaking = [fault.name for fault in scenario.faults if fault.hits_brokers]
+    if cluster.driver == "attached" and breaking and not i_own_this_cluster:
         raise UsageError(
-            f"{', '.join(broken)} would break brokers of the cluster at {cluster.bootstrap}; "
-            "if that is yours to break, say --i-own-this-cluster (in a DAG: the param i_own_this_cluster)"
+            f"{', '.join(breaking)} would break brokers of the cluster at {cluster.bootstrap}; "
+            "if you may break it, add --i-own-this-cluster (in a DAG: the param i_own_this_cluster)"
         )
 
 
 def save(run: Run, resolved: Resolved) -> None:
-    """Write `resolved.json`."""
+    """Write `resolved.json` of a run."""
     write_atomically(run.resolved, resolved.model_dump_json(indent=1))
 
 
 def read(run: Run) -> Resolved:
-    """Read `resolved.json` back."""
+    """Return the content of `resolved.json` of a run. Raises `RunDirError` if it is missing or invalid."""
     raw = read_json(run.resolved, "resolved scenario")
     try:
         return Resolved.model_validate(raw)
     except ValidationError as e:
         first = e.errors()[0]
         where = ".".join(str(p) for p in first["loc"])
-        raise RunDirError(f"{run.resolved} is not one of this version: {where}: {first['msg']}") from None
+        raise RunDirError(f"{run.resolved} does not fit this version of Aftershock: {where}: {first['msg']}") from None

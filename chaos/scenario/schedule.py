@@ -1,4 +1,4 @@
-"""When a scenario's DAG runs by itself: a cron expression, or one of Airflow's presets. Times are UTC."""
+"""The schedule of a scenario's DAG: a cron expression or one of Airflow's presets. Times are UTC."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PRESETS = {
     "@quarterly": "0 0 1 */3 *",
     "@yearly": "0 0 1 1 *",
 }
-"""Airflow's own names. `@once` and `@continuous` are not offered: what runs once or without end is no schedule."""
+"""Airflow's presets, except `@once` and `@continuous`, which are not schedules."""
 
 
 def check_schedule(text: str) -> str:
-    """The schedule, if Airflow understands it as it is meant. Raises `ValueError` with the reason."""
-    from croniter import CroniterError, croniter  # on use: most scenarios have none
+    """Return the schedule if Airflow accepts it. Raises `ValueError` with the reason."""
+    from croniter import CroniterError, croniter  # on use: most scenarios have no schedule
 
     if text in PRESETS:
         return text
@@ -31,13 +31,13 @@ def check_schedule(text: str) -> str:
             f"{text!r} has {fields} fields and a cron expression five (minute, hour, day, month, weekday), "
             "such as '30 2 * * *'"
         )
-    if "R" in text or "H" in text:  # croniter would draw another time whenever it is asked
-        raise ValueError(f"{text!r}: H and R are not offered, for each process would draw a time of its own")
+    if "R" in text or "H" in text:  # croniter draws another time on each call
+        raise ValueError(f"{text!r}: H and R are not supported, because each process would draw another time")
     try:
-        # from a fixed moment: what is valid must not hang on the day on which it is read
+        # from a fixed moment, so that validity does not depend on the current day
         croniter(text, datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)).get_next()
     except CroniterError as e:
-        raise ValueError(f"{text!r} is no cron expression, or one that never comes: {e}") from None
+        raise ValueError(f"{text!r} is no cron expression, or one that never fires: {e}") from None
     return text
 
 

@@ -382,7 +382,7 @@ def test_without_the_word_of_its_owner_no_broker_is_touched(secured: Secured, tm
     argv = arguments(secured, scenario(secured, tmp_path), tmp_path / "runs")
     argv.remove("--i-own-this-cluster")
     ended = chaos(*argv)
-    assert ended.code == 2 and "say --i-own-this-cluster" in " ".join(ended.err.split())
+    assert ended.code == 2 and "add --i-own-this-cluster" in " ".join(ended.err.split())
     assert not (tmp_path / "runs").exists()
 
 

@@ -45,10 +45,16 @@ def test_accepted(sets):
     [
         (("cluster.bootstrap=null",), "cluster.bootstrap: the attached driver needs the cluster's address"),
         (("cluster.bootstrap=kafka-1",), "cluster.bootstrap: String should match"),
-        (("cluster.driver=process",), "cluster.bootstrap: does not fit the process driver: it is of clusters that"),
-        (("cluster.kafka=3.9.2",), "cluster.kafka: does not fit the attached driver: the brokers run already"),
-        (("cluster.config.num.io.threads=3",), "cluster.config: does not fit the attached driver: the brokers'"),
-        ((KILL,), "faults[0]: broker.kill breaks brokers of a cluster that exists, which takes allow_faults: true"),
+        (
+            ("cluster.driver=process",),
+            "cluster.bootstrap: does not fit the process driver: it applies to existing clusters",
+        ),
+        (("cluster.kafka=3.9.2",), "cluster.kafka: does not fit the attached driver: the brokers already run"),
+        (
+            ("cluster.config.num.io.threads=3",),
+            "cluster.config: does not fit the attached driver: the brokers keep their",
+        ),
+        ((KILL,), "faults[0]: broker.kill breaks brokers of an existing cluster, which takes allow_faults: true"),
         ((KILL, ALLOWED), "commands that are not given: cluster.verbs.kill, cluster.verbs.start"),
         ((KILL, ALLOWED, "cluster.verbs.kill=a"), "commands that are not given: cluster.verbs.start"),
         ((PAUSE, ALLOWED, "cluster.verbs.pause=a"), "commands that are not given: cluster.verbs.resume"),

@@ -59,7 +59,7 @@ def test_a_mistake_in_a_variant_is_found_when_the_scenario_is_read(variants_, sa
 
 
 def test_a_variant_that_is_not_there_is_told_with_those_that_are(file):
-    with pytest.raises(ScenarioError, match=r"no variant 'saef' \(did you mean safe\?\) \(known: weak, safe\)"):
+    with pytest.raises(ScenarioError, match=r"no variant 'saef' \(did you mean safe\?\) \(variants: weak, safe\)"):
         load(file, variant="saef")
 
 

@@ -94,7 +94,7 @@ def test_bounds_say_what_they_hold(bound, words, inside, outside):
         ("cluster.metadata=raft", "cluster.metadata"),
         ("producers.shop.rate=fast", "'fast' is not a rate"),
         ("expect.groups={biling: {members: 2}}", "no consumer has the group id 'biling'"),
-        ("topics.ordres.partitions=3", "topics.ordres is not there (did you mean orders?)"),
+        ("topics.ordres.partitions=3", "topics.ordres does not exist (did you mean orders?)"),
         ("cluster.brokers", "write path=value"),
     ],
 )

@@ -19,11 +19,11 @@ def test_what_airflow_understands_is_taken(given):
     ("given", "words"),
     [
         ("'61 * * * *'", "'61 * * * *' is no cron expression"),
-        ("'0 0 30 2 *'", "one that never comes"),
+        ("'0 0 30 2 *'", "one that never fires"),
         ("'* * * *'", "has 4 fields and a cron expression five"),
         ("'* * * * * *'", "has 6 fields"),
         ("''", "has 0 fields"),
-        ("'R 2 * * *'", "H and R are not offered"),
+        ("'R 2 * * *'", "H and R are not supported"),
         ("'@nightly'", "is no preset; there are @hourly, @daily"),
         ("'@once'", "is no preset"),
         ("5", "schedule"),
