@@ -1,19 +1,19 @@
-"""What can go wrong, as types a caller can tell apart.
+"""The errors of Aftershock, by type.
 
 AftershockError
-├── UsageError            the command line or its input makes no sense, or a cluster does not let us in with it
-├── ScenarioError         the scenario is invalid: the message names the key and the nearest known one
+├── UsageError            the command line or its input is invalid, or a cluster refuses access with it
+├── ScenarioError         the scenario is invalid: the message names the key and the nearest valid one
 ├── MachineError          this machine lacks something (Java, disk space, a free port)
 ├── ResolveError          a Kafka release could not be resolved
-├── RunDirError           not a run directory, half-written, or of another schema version
+├── RunDirError           a path is no run directory, is half-written, or has another schema version
 ├── ClusterError          a broker did not start, did not answer, or is gone
 ├── ClientError           a client process could not start or broke its protocol
-├── HistoryError          the history's database cannot be reached, or is not (or no more) ours to write
+├── HistoryError          the history database cannot be reached, or belongs to another program or version
 ├── FaultError            a fault could not be injected or healed
-└── WaitTimeout           a condition did not come true in time
+└── WaitTimeout           a condition did not become true in time
 
-Every message says what happened, where (a path or a key) and what to do next. `exit_code` is what the command line
-returns: 2 when nothing was run because input or machine do not allow it, 3 when a run began and cannot tell.
+Every message states what happened, where (a path or a key) and what to do next. `exit_code` is that of the command
+line: 2 if nothing was run because of the input or the machine, 3 if a run began without a result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class AftershockError(Exception):
 
 
 class UsageError(AftershockError):
-    """The command line or its input makes no sense."""
+    """The command line or its input is invalid."""
 
     exit_code = USAGE
 
@@ -52,7 +52,7 @@ class ResolveError(AftershockError):
 
 
 class RunDirError(AftershockError):
-    """A run directory is missing, half-written or of another schema version."""
+    """A run directory is missing, half-written or has another schema version."""
 
     exit_code = USAGE
 
@@ -66,7 +66,7 @@ class ClientError(AftershockError):
 
 
 class HistoryError(AftershockError):
-    """The history's database cannot be reached, or holds what this version did not make."""
+    """The history database cannot be reached, or belongs to another program or version."""
 
     exit_code = USAGE
 
@@ -76,4 +76,4 @@ class FaultError(AftershockError):
 
 
 class WaitTimeout(AftershockError):
-    """A condition did not come true in time."""
+    """A condition did not become true in time."""

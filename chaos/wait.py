@@ -1,4 +1,4 @@
-"""Waiting on conditions, never on the clock alone."""
+"""Waiting for conditions instead of sleeping."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], T], timeout_s: float, why: Callable[[], str] | str, every_s: float = 0.05) -> T:
-    """Return the first truthy value of `condition`.
+    """Call `condition` every `every_s` seconds, and return its first truthy value. Raises `WaitTimeout`.
 
-    `why` says, at the moment of the time-out, what was still missing: it becomes the message of `WaitTimeout`.
+    `why` describes what is missing, and becomes the message of the error. A function is called at the timeout.
     """
     deadline = time.monotonic() + timeout_s
     while True:

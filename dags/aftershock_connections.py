@@ -13,7 +13,7 @@ def existing_cluster(conn_id: str) -> list[str]:
         return []
     from airflow.sdk import Connection
 
-    from chaos.cluster.attached.connection import overrides
+    from chaos.cluster.attached.airflow import overrides
 
     return overrides(conn_id, Connection.get(conn_id).extra_dejson, os.environ)
 

@@ -48,10 +48,10 @@ def place_for_task(dag_run: Any, part: str) -> Iterator[None]:
 
 
 def _places() -> Any:
-    from chaos.processes.slots import Places
+    from chaos.processes.slots import Slots
 
     home = Path(os.environ.get("AIRFLOW_HOME") or Path.home() / "airflow")
-    return Places(home / FILE, int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1))
+    return Slots(home / FILE, int(os.environ.get("AFTERSHOCK_CLUSTERS") or 1))
 
 
 def _take(places: Any, name: str) -> None:

@@ -19,7 +19,7 @@ from chaos.cluster.metadata_mode import choose
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import UsageError
 from chaos.processes.process import ProcessId
-from chaos.processes.process_table import Marked, find_marked
+from chaos.processes.process_table import MarkedProcess, find_marked
 from chaos.run.directory import Run, new_run_id
 from chaos.scenario.setup import DEFAULT_KAFKA
 from chaos.units import parse_duration
@@ -97,7 +97,7 @@ def gc(
         Console().print("nothing was left behind")
 
 
-def _process(p: Marked) -> dict[str, Any]:
+def _process(p: MarkedProcess) -> dict[str, Any]:
     return {
         "pid": p.identity.pid,
         "role": p.role,

@@ -1,1 +1,5 @@
-"""Clusters: the brokers under test, and what can be done to them. `api` has the contract of every driver."""
+"""Clusters: the brokers under test, and the operations on them.
+
+`api` is the contract of a driver. `process/`, `docker/` and `attached/` are the drivers; `drivers` lists them by name.
+`brokers/startup` starts one broker. `lifecycle/` ends runs, whoever asks for it.
+"""

@@ -1,34 +1,29 @@
-"""Cluster: the brokers under test, and what can be done to them.
+"""The contract of a cluster driver: `Cluster`, plus one small protocol per capability.
 
-A driver deploys the brokers of one run, writes `cluster.json`, and later attaches to them again, if need be from
-another process (an Airflow DAG deploys in one task and drives in another). Every driver gives `Cluster`. What more it
-can do to a broker is a set of small protocols, one per capability; the scenario loader compares what the faults need
-with `capabilities(driver)` before anything starts. Methods name a broker by its node id (1, 2, ...) and raise
-`ClusterError` where the thing could not be done: a fault that changed nothing must never look like one that did.
+A driver deploys the brokers of one run and writes `cluster.json`. Any process, such as a later task of an Airflow DAG,
+can then attach to the brokers. The scenario loader compares the needs of the faults with `drivers.capabilities` before
+anything starts. Methods identify a broker by its node ID (1, 2, ...) and raise `ClusterError` if the operation did not
+take effect.
 
-What every driver owes:
-- `deploy` returns when every broker is registered and unfenced. When it fails, it has removed all that it started.
-- Nothing outlives its run: when the owner of a run is gone, or its deadline has passed, everything of it is ended, even
-  if the platform itself was killed. `destroy` may be called any number of times, and keeps the logs.
-- A process that is not the run's own is never touched, even if it has taken over the number of one that was.
+Every driver guarantees:
+- `deploy` returns when every broker is registered and unfenced. If it fails, it removes everything it started.
+- Nothing outlives its run: when the owner of a run is gone, or the deadline has passed, everything of the run is ended,
+  even if the platform itself was killed. `destroy` can be called any number of times, and keeps the logs.
+- It never touches a process of another run, even if that process reuses a process ID.
 
-- `process` (`chaos.cluster.process`) runs each broker as a JVM of its own on this machine, on 127.0.0.1. Its network is
-  cut without root, by a switch that all connections go through (`chaos.cluster.process.network`).
-- `docker` (`chaos.cluster.docker`) runs each broker in a container of its own, on a network of the run's own; clients
-  reach them at 127.0.0.1. It can do what only containers give: unplug the network, fill a disk, take CPU or memory.
-- `attached` (`chaos.cluster.attached`) uses a cluster that exists. It makes and removes topics and groups of the run's
-  own, and does to brokers what the user gives commands for.
+Drivers: `process` runs each broker as a JVM on this machine, `docker` runs each broker in a container, and `attached`
+uses an existing cluster. The packages with these names describe them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
-    from chaos.cluster.process.log_files import Tail
     from chaos.cluster.settings import ClusterSpec
     from chaos.cluster.state import ClusterState
     from chaos.install.cache import Progress
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Cluster(Protocol):
-    """What every driver gives."""
+    """The brokers of one run; every driver implements this protocol."""
 
     run: Run
     state: ClusterState
@@ -48,43 +43,43 @@ class Cluster(Protocol):
     def deploy(
         cls, run: Run, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, on_progress: Progress
     ) -> Self:
-        """Make the cluster of a run; it ends when `owner` is gone or after `deadline_s`, whichever is first."""
+        """Deploy the cluster of a run. It ends when `owner` is gone or after `deadline_s`, whichever comes first."""
 
     @classmethod
     def attach(cls, run: Run) -> Self:
-        """The cluster that some process deployed for this run. Raises `RunDirError` without a sound `cluster.json`."""
+        """Return the deployed cluster of a run. Raises `RunDirError` if `cluster.json` is missing or damaged."""
 
     @staticmethod
     def clear(run: Run) -> None:
-        """Remove what a run left outside of its own processes, whatever became of it; called when those are gone."""
+        """Remove what a run leaves outside its processes, such as containers or topics. Call it when they are gone."""
 
     @property
     def bootstrap(self) -> str:
-        """The bootstrap servers, as a client's `bootstrap.servers` takes them."""
+        """The bootstrap servers, in the format of the client setting `bootstrap.servers`."""
 
     @property
     def broker_ids(self) -> list[int]:
-        """The node ids, ascending."""
+        """The node IDs, ascending."""
 
     def broker_alive(self, broker: int) -> bool:
-        """Whether the broker exists; a paused one does."""
+        """Return whether the broker exists; a paused broker does."""
 
     def address(self, broker: int) -> tuple[str, int]:
-        """Host and port at which clients reach the broker."""
+        """Return the host and port at which clients reach the broker."""
 
     def check(self) -> None:
-        """Raise `ClusterError` if something has ended that the cluster needs beside its brokers."""
+        """Raise `ClusterError` if a component that the brokers depend on has ended."""
 
     def end_brokers(self) -> None:
-        """The log has been read: the brokers are not needed any more, and the audit wants the machine to itself."""
+        """End the brokers after the log was read, to free the machine for the audit."""
 
     def destroy(self) -> None:
-        """End everything of the run and remove the brokers' data; the logs stay."""
+        """End everything of the run and remove the data of the brokers; keep the logs."""
 
 
 @runtime_checkable
 class Kill(Protocol):
-    """A broker can die without a word."""
+    """End of a broker without a shutdown."""
 
     def kill_broker(self, broker: int) -> None:
         """End the broker at once, and wait until it is gone."""
@@ -92,129 +87,137 @@ class Kill(Protocol):
 
 @runtime_checkable
 class Stop(Protocol):
-    """A broker can be asked to leave: controlled shutdown."""
+    """Controlled shutdown of a broker."""
 
     def stop_broker(self, broker: int) -> None:
-        """Ask the broker to shut down, and wait until it is gone."""
+        """Request a controlled shutdown, and wait until the broker is gone."""
 
 
 @runtime_checkable
 class Start(Protocol):
-    """A broker that is gone can come back with its data."""
+    """Start of a broker that is down, with its data."""
 
     def start_broker(self, broker: int) -> None:
-        """Start the broker and wait until it is ready; nothing to do for one that runs."""
+        """Start the broker and wait until it is ready; do nothing if it runs."""
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several at once: after the loss of the majority, no single one gets ready by itself."""
+        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
 
 
 @runtime_checkable
 class Pause(Protocol):
-    """A broker can stop answering while its connections stay open."""
+    """Suspension of a broker while its connections stay open."""
 
     def pause_broker(self, broker: int) -> None:
-        """Stop the broker's execution where it stands."""
+        """Suspend the execution of the broker."""
 
     def resume_broker(self, broker: int) -> None:
-        """Let the broker go on; nothing to do for one that is not paused."""
+        """Resume the broker; do nothing if it is not paused."""
 
 
 @runtime_checkable
 class Isolate(Protocol):
-    """A broker's network can be cut, in parts and in one direction. Connections stay open, and hang.
+    """Cuts in the network of a broker, by peer and direction. Connections stay open, and hang.
 
-    Where a direction is cut, no new connection comes about in either, for both are needed to shake hands.
+    A cut in one direction also prevents new connections in both, because the TCP handshake needs both directions.
     """
 
     def cut_network(self, cut: Cut) -> None:
-        """Drop the packets of this cut, or hold them, as TCP sends them again; several cuts may overlap."""
+        """Drop or hold the packets of this cut; several cuts may overlap."""
 
     def mend_network(self, cut: Cut) -> None:
-        """Let them pass again; nothing to do where the cut is not there any more."""
+        """Let the packets of this cut pass again; do nothing if the cut does not exist."""
 
     def dropped_packets(self, cut: Cut) -> int:
-        """How many packets, or pieces of data, this cut has been in the way of so far."""
+        """Return how many packets, or pieces of data, this cut has blocked so far."""
 
 
 @runtime_checkable
 class Disconnect(Protocol):
-    """A broker can be taken off the network altogether, so that connecting to it fails at once."""
+    """Detachment of a broker from its network, so that connection attempts fail at once."""
 
     def disconnect_broker(self, broker: int) -> None:
-        """Unplug it."""
+        """Detach the broker."""
 
     def reconnect_broker(self, broker: int) -> None:
-        """Plug it in again at its old address; nothing to do for one that is connected."""
+        """Attach the broker again at its old address; do nothing if it is connected."""
 
 
 @runtime_checkable
 class Throttle(Protocol):
-    """A broker's CPU can be taken away in part."""
+    """CPU limit for a broker."""
 
     def throttle_broker(self, broker: int, cpus: float) -> None:
-        """Give it no more than so many CPUs."""
+        """Limit the broker to `cpus` CPUs."""
 
     def unthrottle_broker(self, broker: int) -> None:
-        """Give it what it had at first."""
+        """Restore the CPU limit of the scenario."""
 
     def throttled_s(self, broker: int) -> float:
-        """Seconds that it has waited so far because its share of the CPU was used up, as the kernel counts."""
+        """Return the seconds that the broker has waited because of the limit, as counted by the kernel."""
 
 
 @runtime_checkable
 class ExhaustMemory(Protocol):
-    """A broker can be driven over its memory limit, so that the kernel kills it."""
+    """Exhaustion of a broker's memory, so that the kernel kills the broker."""
 
     def exhaust_memory(self, broker: int) -> None:
-        """Use up its memory, and wait until it is gone."""
+        """Use up the memory of the broker, and wait until the broker is gone."""
 
     def killed_for_memory(self, broker: int) -> bool:
-        """Whether the kernel ended its latest life for want of memory."""
+        """Return whether the kernel killed the broker for lack of memory since its last start."""
 
 
 @runtime_checkable
 class FillDisk(Protocol):
-    """A broker's disk has a size and can be filled."""
+    """Full disk of a broker; the disk has a fixed size."""
 
     def fill_disk(self, broker: int, free_bytes: int) -> None:
-        """Leave so much room on it."""
+        """Fill the disk until `free_bytes` are left."""
 
     def free_disk(self, broker: int) -> None:
-        """Take away what filled it; nothing to do where nothing does."""
+        """Remove what `fill_disk` wrote, if anything."""
 
     def disk_room(self, broker: int) -> int:
-        """Bytes that are free on it now."""
+        """Return the free bytes on the disk."""
 
 
 @runtime_checkable
 class Wipe(Protocol):
-    """The disk of a broker that is down can be replaced by an empty one."""
+    """Replacement of the disk of a broker that is down by an empty one."""
 
     def wipe_disk(self, broker: int) -> None:
-        """Take everything away but what a new disk is formatted with: who the broker is, and in which cluster."""
+        """Remove everything except the identifiers that a newly formatted disk has."""
 
     def replicas_on_disk(self, broker: int) -> int:
-        """How many replicas of partitions lie on its disk."""
+        """Return the number of partition replicas on the disk."""
+
+
+@dataclass(frozen=True)
+class LogTail:
+    """The offsets cut off a log: from `start` up to, but not including, `end`. Empty if both are equal."""
+
+    start: int
+    end: int
 
 
 @runtime_checkable
 class CutLog(Protocol):
-    """The tail of a partition's log that was not flushed can be lost while its broker is down."""
+    """Loss of the unflushed tail of a partition's log while its broker is down."""
 
-    def cut_log(self, broker: int, partition: TopicPartition, records: int | None) -> Tail:
-        """Cut off at least so many records, None: all that were not flushed; says which offsets went."""
+    def cut_log(self, broker: int, partition: TopicPartition, records: int | None) -> LogTail:
+        """Cut off at least `records` records (None: all that were not flushed), and return the lost offsets."""
 
 
 @runtime_checkable
 class LimitDisk(Protocol):
-    """The files of a broker can be kept from growing."""
+    """Limit on the growth of a broker's files."""
 
     def limit_disk(self, broker: int, partition: TopicPartition, free_bytes: int) -> int:
-        """Let no file grow beyond that partition's log and so many bytes; returns the limit in bytes."""
+        """Limit file size to the log of the partition plus `free_bytes`; return the limit in bytes."""
 
     def unlimit_disk(self, broker: int) -> None:
-        """Let them grow again; nothing to do for one that is gone or has no limit."""
+        """Remove the limit; do nothing if the broker is gone or has no limit."""
 
 
 CAPABILITIES: dict[str, type] = {
@@ -237,7 +240,7 @@ C = TypeVar("C")
 
 
 def able(cluster: Cluster, to: type[C]) -> C:
-    """The cluster, as one that has a capability. Raises `ClusterError` where it has not."""
+    """Return the cluster, typed as one that has a capability. Raises `ClusterError` if it has not."""
     if not isinstance(cluster, to):
         raise ClusterError(f"the {cluster.state.driver} driver cannot {to.__name__}")
     return cluster

@@ -1,4 +1,4 @@
-"""The cluster drivers by name, and what each can do to a broker."""
+"""The registry of cluster drivers, with the capabilities of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.errors import UsageError
 
 
-# imported on use: the reaper is a module of this package, lives as long as a run, and has to stay small
+# imported on use: the Docker SDK is slow to import, and the command line needs only the names
 def _process() -> type[Cluster]:
     from chaos.cluster.process.driver import ProcessCluster
 
@@ -32,7 +32,7 @@ DRIVERS: dict[str, Callable[[], type[Cluster]]] = {"process": _process, "docker"
 
 
 def driver(name: str) -> type[Cluster]:
-    """The class of a driver. Raises `UsageError` for an unknown name."""
+    """Return the class of a driver. Raises `UsageError` if the name is unknown."""
     if name not in DRIVERS:
         raise _unknown(name)
     return DRIVERS[name]()
@@ -42,10 +42,10 @@ def _unknown(name: str) -> UsageError:
     return UsageError(f"there is no cluster driver {name!r}; known: {', '.join(sorted(DRIVERS))}")
 
 
-_OF_PROCESSES = frozenset({"wipe", "cut_log", "limit_disk"})
+_ONLY_PROCESS = frozenset({"wipe", "cut_log", "limit_disk"})
 DRIVER_CAPABILITIES: dict[str, frozenset[str]] = {
-    "process": frozenset({"kill", "stop", "start", "pause", "isolate"}) | _OF_PROCESSES,
-    "docker": frozenset(CAPABILITIES) - _OF_PROCESSES,
+    "process": frozenset({"kill", "stop", "start", "pause", "isolate"}) | _ONLY_PROCESS,
+    "docker": frozenset(CAPABILITIES) - _ONLY_PROCESS,
     "attached": frozenset(CAPABILITY_NEEDS),
 }
 """The names in `CAPABILITIES` of the protocols that each driver class implements. A table: no driver is imported."""

@@ -1,4 +1,4 @@
-"""What a cluster is asked to be, and the settings of its brokers that follow from it. Pure."""
+"""The specification of a cluster, and the broker settings derived from it. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from chaos.kafka.security import Security
 from chaos.kafka.settings import Scalar, as_text
 from chaos.processes.ports import HOST
 
-# what the driver decides, with what to do instead
+# settings that the driver owns, with the alternative for the user
 _OWNED = {
     **dict.fromkeys(["node.id", "broker.id", "process.roles"], "set the number of brokers"),
     **dict.fromkeys(
@@ -25,8 +25,8 @@ _OWNED = {
         ["advertised.listeners", "listener.security.protocol.map", "inter.broker.listener.name"],
         f"set listeners to one such as PLAINTEXT://{HOST}:19092",
     ),
-    "security.inter.broker.protocol": "brokers talk plaintext",
-    "zookeeper.connect": "with cluster.metadata: zookeeper a run has a ZooKeeper of its own",
+    "security.inter.broker.protocol": "brokers use plaintext",
+    "zookeeper.connect": "with cluster.metadata: zookeeper each run starts a ZooKeeper",
 }
 
 
@@ -36,9 +36,10 @@ _LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.m
 
 @dataclass(frozen=True)
 class Existing:
-    """A cluster that is there already, and what a run may do to it.
+    """An existing cluster, and the limits within which a run may use it.
 
-    Topics and groups of the run begin with `prefix`. It needs as many brokers as `replicas`, and `brokers` among them.
+    Topics and groups of the run begin with `prefix`. The cluster needs at least `replicas` brokers, including the node
+    IDs in `brokers`.
     """
 
     bootstrap: str
@@ -53,12 +54,13 @@ class Existing:
 class ClusterSpec:
     """The cluster to deploy.
 
-    `config` overrides any broker setting but those the driver decides. `listeners`, such as
-    `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
-    `metadata` says where its metadata is kept (None: see `chaos.cluster.metadata_mode.choose`).
-    `cpus`, `memory_bytes` and `disk_bytes` limit each broker, where the driver can (None: no limit). `extra` gives more
-    settings for a broker of this number, which win over all others; listeners are added to the driver's. `existing` is
-    for the driver that makes no brokers. `switch`: the process driver is to cut links, see `cluster.process.network`.
+    - `config` overrides any broker setting that the driver does not own. `listeners`, such as
+      `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
+    - `cpus`, `memory_bytes` and `disk_bytes` limit each broker, if the driver can (None: no limit).
+    - `metadata` is the metadata mode (None: the default of `chaos.cluster.metadata_mode.choose`).
+    - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
+    - `existing` is the cluster for the attached driver.
+    - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.network`.
     """
 
     brokers: int = 3
@@ -75,23 +77,23 @@ class ClusterSpec:
 
     @property
     def zookeeper(self) -> bool:
-        """Whether the brokers keep their metadata in ZooKeeper. Raises `UsageError` for what does not go."""
+        """Whether the brokers keep their metadata in ZooKeeper. Raises `UsageError` if that is impossible."""
         return choose(self.kafka, self.metadata) == "zookeeper"
 
     def check(self) -> None:
-        """Raise `UsageError` for what this driver cannot deploy."""
+        """Raise `UsageError` if the cluster cannot be deployed."""
         if self.brokers < 1:
             raise UsageError(f"a cluster needs at least one broker, not {self.brokers}")
         choose(self.kafka, self.metadata)
         if self.switch and self.zookeeper:
             raise UsageError(
-                f"links cannot be cut where Kafka {self.kafka} keeps its metadata in ZooKeeper, which would still be "
-                "reached; choose kraft, and a release from 3.3 on"
+                f"links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which stays reachable; "
+                "choose kraft, and a release from 3.3 on"
             )
         if self.switch and "listeners" in self.config:
             raise UsageError(
-                "cluster.config: listeners cannot be fixed where links between brokers are cut, for clients go to the "
-                "ports of a switch then; leave it out"
+                "cluster.config: listeners cannot be fixed if links between brokers are cut, because clients then "
+                "connect to the ports of a switch; leave it out"
             )
         for key in self.config:
             if key in _OWNED:
@@ -99,7 +101,7 @@ class ClusterSpec:
         self.fixed_ports()
 
     def fixed_ports(self) -> list[int] | None:
-        """The client ports that the user fixed by `listeners`, one per broker; None if free ones are to be chosen."""
+        """Return the client ports fixed by `listeners`, one per broker; None to choose free ports."""
         listeners = self.config.get("listeners")
         if listeners is None:
             return None
@@ -114,12 +116,12 @@ class ClusterSpec:
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a broker listens: for clients at host and port, for the quorum and the other brokers at `host:port`.
+class BrokerEndpoints:
+    """The addresses of one broker: `host` and `port` for clients, `controller` for the quorum, `peers` for brokers.
 
-    `controller` is empty where there is no quorum (ZooKeeper). Without `peers`, the other brokers come by the clients'
-    listener. `bind` is the address that it binds for clients. `behind` says, by the name of the listener, where it
-    really listens if something stands in front of it.
+    `controller` and `peers` are `host:port`. `controller` is empty with ZooKeeper, which has no quorum. Without
+    `peers`, brokers use the clients' listener. `bind` is the address that the broker binds for clients. If a switch is
+    in front of the broker, `behind` maps the name of each listener to the address that the broker really binds.
     """
 
     host: str
@@ -130,21 +132,25 @@ class Place:
     behind: Mapping[str, str] = field(default_factory=dict)
 
 
-def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> list[Place]:
-    """The places of brokers that share this machine's loopback address, by node id from 1."""
+def on_this_host(ports: Sequence[int], controller_ports: Sequence[int] = ()) -> list[BrokerEndpoints]:
+    """Return the endpoints of brokers on the loopback address of this machine, by node ID from 1."""
     controllers = [f"{HOST}:{port}" for port in controller_ports] or [""] * len(ports)
-    return [Place(HOST, port, controller) for port, controller in zip(ports, controllers, strict=True)]
+    return [BrokerEndpoints(HOST, port, controller) for port, controller in zip(ports, controllers, strict=True)]
 
 
 def broker_settings(
-    spec: ClusterSpec, broker: int, places: Sequence[Place], data: str = "data", zookeeper: str | None = None
+    spec: ClusterSpec,
+    broker: int,
+    endpoints: Sequence[BrokerEndpoints],
+    data: str = "data",
+    zookeeper: str | None = None,
 ) -> dict[str, str]:
-    """The settings of one broker. `places` are those of all brokers, by node id from 1; `data` its log directory.
+    """Return the settings of one broker. `endpoints` has all brokers, by node ID from 1; `data` is the log directory.
 
-    With the address of a `zookeeper` the brokers keep their metadata there, else they are controllers too (KRaft).
-    Differences from Kafka's defaults are what a small cluster needs, and few: replication of the internal topics no
-    wider than the cluster, a short wait for further members when a group first forms (3 s by default), a log cleaner
-    that does not take half of a small heap (128 MiB by default). Each of them can be overridden.
+    With the address of a `zookeeper`, the brokers keep their metadata there; otherwise they are also controllers
+    (KRaft). The defaults differ from those of Kafka only where a small cluster needs it: internal topics have at most
+    as many replicas as there are brokers, a new group waits less for members (default: 3 s), and the log cleaner uses
+    less of a small heap (default: 128 MiB). The user can override each of them.
     """
     defaults: dict[str, Scalar] = {
         "offsets.topic.replication.factor": min(3, spec.brokers),
@@ -155,7 +161,7 @@ def broker_settings(
         "group.initial.rebalance.delay.ms": 1000,
         "log.cleaner.dedupe.buffer.size": 8 * 2**20,
     }
-    here = places[broker - 1]
+    here = endpoints[broker - 1]
     bound = {"CLIENT": f"{here.bind}:{here.port}"}
     advertised = {"CLIENT": f"{here.host}:{here.port}"}
     if here.peers:
@@ -165,9 +171,9 @@ def broker_settings(
         mode: dict[str, Scalar] = {"broker.id": broker, "zookeeper.connect": zookeeper}
     else:
         bound["CONTROLLER"] = here.controller
-        mode = _quorum(broker, places)
+        mode = _quorum(broker, endpoints)
         if here.behind and advertises_controllers(spec.kafka):
-            advertised["CONTROLLER"] = here.controller  # or the leader of the quorum would tell where it really is
+            advertised["CONTROLLER"] = here.controller  # else the quorum leader reveals the real address
     bound |= here.behind
     decided: dict[str, Scalar] = {
         **mode,
@@ -175,7 +181,7 @@ def broker_settings(
         "advertised.listeners": ",".join(f"{name}://{address}" for name, address in advertised.items()),
         "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in bound),
         "inter.broker.listener.name": "PEERS" if here.peers else "CLIENT",
-        "log.dirs": data,  # relative to the working directory: a path with a comma would be taken for two
+        "log.dirs": data,  # relative to the working directory: Kafka would split an absolute path at a comma
     }
     extra = dict(spec.extra(broker)) if spec.extra else {}
     for key in _LISTENERS & extra.keys():
@@ -184,27 +190,27 @@ def broker_settings(
 
 
 def advertises_controllers(kafka: str) -> bool:
-    """Whether a release lets a controller's listener be advertised (KIP-853); before, only the voters' list has it."""
+    """Return whether a release supports advertised controller listeners (KIP-853)."""
     major, minor = map(int, kafka.split(".")[:2])
     return (major, minor) >= (3, 9)
 
 
-def _quorum(broker: int, places: Sequence[Place]) -> dict[str, Scalar]:
-    """What makes a broker a controller too."""
+def _quorum(broker: int, endpoints: Sequence[BrokerEndpoints]) -> dict[str, Scalar]:
+    """Return the settings that make a broker a controller."""
     return {
         "process.roles": "broker,controller",
         "node.id": broker,
-        "controller.quorum.voters": ",".join(f"{i}@{place.controller}" for i, place in enumerate(places, start=1)),
+        "controller.quorum.voters": ",".join(f"{i}@{e.controller}" for i, e in enumerate(endpoints, start=1)),
         "controller.listener.names": "CONTROLLER",
     }
 
 
 def _session_in_zookeeper(spec: ClusterSpec) -> dict[str, Scalar]:
-    """How long a broker's silence goes unnoticed: as long as in KRaft, so that a scenario takes its time in both.
+    """Return the session settings for ZooKeeper, with the same session timeout as in KRaft.
 
-    There `broker.session.timeout.ms` (9 s) says it, and brokers in ZooKeeper mode do not know that setting. Their own,
-    `zookeeper.session.timeout.ms` (18 s by default), wins where it is given. The first connection is given more time
-    than a session, for a busy machine.
+    KRaft uses `broker.session.timeout.ms` (9 s), which brokers in ZooKeeper mode do not know; their own setting,
+    `zookeeper.session.timeout.ms` (18 s by default), wins if the user gives it. The first connection gets more time
+    than a session, because the machine may be busy.
     """
     return {
         "zookeeper.session.timeout.ms": spec.config.get("broker.session.timeout.ms", 9000),
@@ -213,13 +219,13 @@ def _session_in_zookeeper(spec: ClusterSpec) -> dict[str, Scalar]:
 
 
 def properties(settings: Mapping[str, str]) -> str:
-    """The text of a Java properties file with these settings, whatever characters they hold."""
+    """Return the text of a Java properties file with these settings, in ASCII: other characters are escaped."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
 
 
 def _escaped(text: str) -> str:
     text = re.sub(r"([\\=:#! ])", r"\\\1", text).replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
-    # Java reads the file as Latin-1 and takes anything else as UTF-16 escapes
+    # Java reads the file as Latin-1, with UTF-16 escapes for other characters
     return "".join(c if c.isascii() else _utf16(c) for c in text)
 
 

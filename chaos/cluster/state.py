@@ -1,4 +1,4 @@
-"""`cluster.json`: what was deployed, and how another process reaches it again. Paths are relative to the run."""
+"""The content of `cluster.json`: what was deployed, and how to reach it. Paths are relative to the run directory."""
 
 from __future__ import annotations
 
@@ -18,86 +18,64 @@ DriverName = Literal["process", "docker", "attached"]
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
 
 
-class ProcessState(BaseModel):
-    """A process as it is written down."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    pid: int
-    started: float  # see `chaos.processes.process.ProcessId`
-
-    @classmethod
-    def of(cls, identity: ProcessId) -> ProcessState:
-        """Write an identity down."""
-        return cls(pid=identity.pid, started=identity.started)
-
-    @property
-    def identity(self) -> ProcessId:
-        """The identity that was written down."""
-        return ProcessId(self.pid, self.started)
-
-
 class BrokerState(BaseModel):
-    """One broker: where it listens, where its files are, and what was last done to it.
-
-    What only some drivers know is None with the others.
-    """
+    """One broker: its address, its files and its status. Fields that a driver does not use are None."""
 
     model_config = ConfigDict(extra="forbid")
 
     id: int
     host: str
     port: int
-    controller_port: int | None = None  # where it is one of this machine
-    behind: list[int] = []  # the ports on which it really listens, where a switch stands in front of it
+    controller_port: int | None = None  # if it is a port of this machine
+    behind: list[int] = []  # the ports that the broker binds, if its clients connect to a switch
     log: str | None = None
     data: str | None = None
     state: BrokerStatus = "starting"
-    process: ProcessState | None = None  # None until it is first started
+    process: ProcessId | None = None  # None before the first start
     container: str | None = None
-    ip: str | None = None  # in the run's own network
+    ip: str | None = None  # in the network of the run
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """The host and port at which clients reach the broker."""
         return f"{self.host}:{self.port}"
 
 
 class ZooKeeperState(BaseModel):
-    """The ZooKeeper server that the brokers keep their metadata in."""
+    """The ZooKeeper server that holds the metadata of the brokers."""
 
     model_config = ConfigDict(extra="forbid")
 
     host: str
     port: int
     log: str
-    process: ProcessState | None = None  # None until it is started
+    process: ProcessId | None = None  # None before the start
 
     @property
     def address(self) -> str:
-        """Where brokers reach it."""
+        """The host and port at which brokers reach the server."""
         return f"{self.host}:{self.port}"
 
     @property
     def alive(self) -> bool:
-        """Whether its process exists."""
-        return self.process is not None and self.process.identity.alive()
+        """Whether the process exists."""
+        return self.process is not None and self.process.alive()
 
 
 class Attachment(BaseModel):
-    """What a run has to do with a cluster that existed before it. Of secrets it says where they are."""
+    """The use of an existing cluster by a run. It names the places of secrets, never the secrets."""
 
     model_config = ConfigDict(extra="forbid")
 
     prefix: str  # of all topics and groups of the run; nothing else is ever removed
     security: Security
     verbs: Verbs
-    commands: list[ProcessState] = []  # under way
-    cleared: bool = False  # the cluster is as it was
+    commands: list[ProcessId] = []  # running now
+    cleared: bool = False  # the cluster is in its original state
 
 
 class ClusterState(BaseModel):
-    """The whole of `cluster.json`."""
+    """The cluster of a run, as `cluster.json` holds it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -106,31 +84,31 @@ class ClusterState(BaseModel):
     cluster_id: str
     bootstrap: str
     heap_bytes: int
-    owner: ProcessState | None  # None: it outlives its starter, up to the deadline
-    reaper: ProcessState
+    owner: ProcessId | None  # None: the cluster outlives its starter, up to the deadline
+    reaper: ProcessId
     network: str | None = None
     gateway: str | None = None  # the address from which clients reach containers
     keeper: str | None = None  # see chaos.cluster.docker.disk
     attached: Attachment | None = None
-    lender: str | None = None  # the run directory whose cluster this is, where it is not this run's own
+    lender: str | None = None  # the run directory of the lender, if the cluster is borrowed
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
-    switch: ProcessState | None = None  # see chaos.cluster.process.network; None: brokers reach each other directly
+    switch: ProcessId | None = None  # see chaos.cluster.process.network; None: brokers connect to each other directly
     brokers: list[BrokerState]
 
     def broker(self, broker: int) -> BrokerState:
-        """The broker with this node id. Raises `ClusterError` for an unknown one."""
-        for found in self.brokers:
-            if found.id == broker:
-                return found
+        """Return the broker with this node ID. Raises `ClusterError` if there is none."""
+        for broker_state in self.brokers:
+            if broker_state.id == broker:
+                return broker_state
         raise ClusterError(f"there is no broker {broker}; there are {', '.join(str(b.id) for b in self.brokers)}")
 
     def access(self) -> Access | None:
-        """How to get into the cluster; None where connections are plain. Raises `UsageError` without a secret."""
+        """Return the credentials for the cluster; None for plain connections. Raises `UsageError` without a secret."""
         return Access.of(self.attached.security) if self.attached else None
 
     def save(self, path: Path) -> None:
-        """Write the file; a reader sees the old or the new one."""
+        """Write the file atomically."""
         write_atomically(path, self.model_dump_json(indent=2) + "\n")
 
 

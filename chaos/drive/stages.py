@@ -168,7 +168,7 @@ def _existing(resolved: Resolved) -> Existing | None:
 def attach(run: Run) -> Cluster:
     """The cluster that was deployed for a run, or lent to it."""
     found = state.load(run)
-    return driver_of(found.driver).attach(lending.home(run, found))
+    return driver_of(found.driver).attach(lending.lender_or_self(run, found))
 
 
 def drive(run: Run, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:

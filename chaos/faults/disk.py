@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.cluster.api import CutLog, Kill, LimitDisk, Wipe, able
-from chaos.cluster.process.log_files import Tail
+from chaos.cluster.api import CutLog, Kill, LimitDisk, LogTail, Wipe, able
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import Family, Fault
@@ -55,7 +54,7 @@ class LogTruncate(Fault[specs.LogTruncate]):
         super().__init__(spec)
         self._partition = TopicPartition.parse(spec.target.selector[1])
         self._brokers: list[int] = []
-        self._tails: dict[int, Tail] = {}
+        self._tails: dict[int, LogTail] = {}
         self._whole_isr = False
         self._epoch = 0
         self._end = 0

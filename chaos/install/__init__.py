@@ -1,1 +1,1 @@
-"""What is fetched from package registries, and the user cache that holds it."""
+"""Installation of what a run needs at run time: jars, the Java to run them, and the cache they are kept in."""

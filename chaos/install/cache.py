@@ -1,7 +1,7 @@
-"""The user's cache: directories that are either complete or not there, however many runs fill it at once.
+"""The user's cache: directories that are either complete or absent, however many runs fill them at once.
 
-A directory is filled beside its final place and renamed into it, under a lock. A list of its files with their sizes
-goes with it, so one that lost files, or whose contents never reached the disk before a power cut, is filled anew.
+A directory is filled next to its final path and renamed, under a lock. It contains a list of its files with their
+sizes: a directory that lost files, or that a power failure truncated, is filled again.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ Progress = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """The progress callback of a caller who does not want to know."""
-
-
-def cache_dir() -> Path:
-    """Where downloads and what is made of them stay between runs: AFTERSHOCK_CACHE, else the user's cache directory."""
-    given = os.environ.get("AFTERSHOCK_CACHE")
-    return Path(given).absolute() if given else Path(platformdirs.user_cache_dir("aftershock"))
+    """Ignore a progress message."""
 
 
 def cached(name: str, fill: Callable[[Path], None], waiting: str, on_progress: Progress = silent) -> Path:
-    """The complete directory `name` of the cache, made with `fill(empty directory)` if it is not there.
+    """Return the complete cache directory `name`; if it is absent, call `fill(empty directory)` to make it.
 
-    `waiting` is reported when another process is at it. What `fill` raises is passed on and leaves nothing behind.
-    Raises `MachineError` if the cache cannot be written.
+    `waiting` is reported while another process fills the directory. Errors of `fill` are passed on and leave nothing
+    behind. Raises `MachineError` if the cache cannot be written.
     """
-    final = cache_dir() / name
-    if _complete(final):
-        return final
+    preferred = _preferred_dir()
+    if _complete(preferred / name):  # a read-only cache is good enough for what it has
+        return preferred / name
+    final = preferred / name
     try:
+        if not (os.environ.get("AFTERSHOCK_CACHE") or _writable(preferred)):
+            final = _temporary_dir() / name
+            if _complete(final):
+                return final
+            _report_once(f"{preferred} cannot be written, so downloads go to {final.parents[1]}", on_progress)
         final.parent.mkdir(parents=True, exist_ok=True)
         with _locked(final.parent / ".lock", lambda: on_progress(waiting)):
             if not _complete(final):
@@ -56,16 +56,53 @@ def cached(name: str, fill: Callable[[Path], None], waiting: str, on_progress: P
     return final
 
 
+def cache_dir() -> Path:
+    """Return the cache directory: AFTERSHOCK_CACHE, else the user's if it can be written, else a temporary one."""
+    preferred = _preferred_dir()
+    return preferred if os.environ.get("AFTERSHOCK_CACHE") or _writable(preferred) else _temporary_dir()
+
+
+def _preferred_dir() -> Path:
+    configured = os.environ.get("AFTERSHOCK_CACHE")
+    return Path(configured).absolute() if configured else Path(platformdirs.user_cache_dir("aftershock"))
+
+
+def _writable(directory: Path) -> bool:
+    """Return whether a directory can be written, or created."""
+    if not directory.is_absolute():  # the user has no home directory at all
+        return False
+    existing = next(path for path in (directory, *directory.parents) if path.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+
+
+def _temporary_dir() -> Path:
+    """Create and return a private directory below the temporary directory. Raises `MachineError` if it is not ours."""
+    path = Path(tempfile.gettempdir()) / f"aftershock-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_symlink() or path.stat().st_uid != os.getuid():
+        raise MachineError(f"{path} belongs to another user; set AFTERSHOCK_CACHE to a directory that you can write")
+    return path
+
+
+_reported: set[str] = set()
+
+
+def _report_once(problem: str, on_progress: Progress) -> None:
+    if problem not in _reported:
+        _reported.add(problem)
+        on_progress(f"{problem}; set AFTERSHOCK_CACHE to keep them in another directory")
+
+
 def _fill(final: Path, fill: Callable[[Path], None]) -> None:
-    for left_over in final.parent.glob(f"{_PARTIAL}*"):  # of one who was killed: whoever fills holds the lock
-        shutil.rmtree(left_over, ignore_errors=True)
+    for stale in final.parent.glob(f"{_PARTIAL}*"):  # of a killed process: the lock is held here
+        shutil.rmtree(stale, ignore_errors=True)
     partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=final.parent))
     try:
         fill(partial)
         sizes = {path.name: path.stat().st_size for path in sorted(partial.iterdir())}
         (partial / _LIST).write_text(json.dumps(sizes, indent=1), encoding="utf-8")
         partial.chmod(0o755)
-        shutil.rmtree(final, ignore_errors=True)  # incomplete, or this would not be called
+        shutil.rmtree(final, ignore_errors=True)  # incomplete
         partial.rename(final)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
@@ -82,8 +119,8 @@ def _complete(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def _locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock, which the kernel gives back even if this process is killed."""
-    with path.open("a") as lock:
+    """Hold an exclusive lock, which the kernel releases even if this process is killed."""
+    with path.open("ab") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

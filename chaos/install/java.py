@@ -12,12 +12,15 @@ from pathlib import Path
 from chaos.errors import MachineError
 
 NEEDED = 17
+JAVA_ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
+"""Environment variables for a JVM. Java decodes paths with the locale, and the C locale is limited to ASCII."""
+
 _HINT = f"install a Java {NEEDED} runtime or newer, or point JAVA_HOME at one"
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java launcher. `build` tells two builds of one version apart."""
+    """A Java launcher. `build` distinguishes two builds of one version."""
 
     path: Path
     major: int
@@ -25,21 +28,27 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, else the first on PATH. Raises `MachineError` if there is none, or an old one."""
+    """Return the Java of JAVA_HOME, else the first on PATH. Raises `MachineError` if it is missing or too old."""
     path = _launcher()
     try:
-        said = subprocess.run(
-            [path, "-version"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL
+        output = subprocess.run(
+            [path, "-version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=60,
+            check=True,
+            stdin=subprocess.DEVNULL,
         ).stderr
     except (OSError, subprocess.SubprocessError) as e:
         raise MachineError(f"{path} does not run ({e}); {_HINT}") from None
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None:
-        raise MachineError(f"{path} -version said {said.strip()[:200]!r}, which names no version; {_HINT}")
+        raise MachineError(f"{path} -version printed {output.strip()[:200]!r}, which names no version; {_HINT}")
     major = int(version.group(1))
     if major < NEEDED:
         raise MachineError(f"{path} is Java {major}, and Kafka needs {NEEDED} or newer; {_HINT}")
-    build = re.search(r"\(build ([^\s,)]+)", said)
+    build = re.search(r"\(build ([^\s,)]+)", output)
     return Java(path, major, build.group(1) if build else str(major))
 
 
@@ -49,6 +58,6 @@ def _launcher() -> Path:
         if not os.access(path, os.X_OK):
             raise MachineError(f"JAVA_HOME is {home}, but there is no {path}; unset it, or {_HINT}")
         return path
-    if found := shutil.which("java"):
-        return Path(found)
+    if on_path := shutil.which("java"):
+        return Path(on_path)
     raise MachineError(f"there is no java on PATH; {_HINT}")

@@ -1,1 +1,1 @@
-"""The processes that Aftershock starts: how they are started, marked, found again and ended."""
+"""The processes that Aftershock starts: how they start, carry marks, are found and end."""

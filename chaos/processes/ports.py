@@ -15,30 +15,30 @@ _LOWEST, _HIGHEST = 10_000, 65_535
 
 
 def free_ports(count: int, but: Collection[int] = ()) -> list[int]:
-    """Ports that nothing listens on now, none of `but`, at random so that two runs rarely want the same ones.
+    """Return random free ports, none of `but`. Two runs rarely choose the same. Raises `MachineError`.
 
-    They lie outside the range from which the kernel takes ports for outgoing connections. A broker is down for a while
-    when it is killed, and meanwhile its clients reconnect again and again: sooner or later one of those connections
-    would be given the broker's own port, and the broker could not come back.
+    The ports are outside the range that the kernel uses for outgoing connections. While a killed broker is down, its
+    clients reconnect repeatedly: one of these connections could otherwise get the port of the broker, which then could
+    not restart.
     """
     low, high = _ephemeral_range()
     candidates = [port for port in range(_LOWEST, _HIGHEST + 1) if not low <= port <= high]
     random.shuffle(candidates)
-    found: list[int] = []
+    ports: list[int] = []
     for port in candidates or range(_LOWEST, _HIGHEST + 1):
-        if len(found) == count:
+        if len(ports) == count:
             break
         if port not in but and is_free(port):
-            found.append(port)
-    if len(found) < count:
+            ports.append(port)
+    if len(ports) < count:
         raise MachineError(f"fewer than {count} ports are free on {HOST}; end what listens there")
-    return found
+    return ports
 
 
 def is_free(port: int) -> bool:
-    """Whether a broker could listen on this port now."""
+    """Return whether a broker could listen on this port now."""
     with contextlib.closing(socket.socket()) as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does: old connections do not matter
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as in Java: closed connections do not block the port
         try:
             s.bind((HOST, port))
         except OSError:
@@ -51,4 +51,4 @@ def _ephemeral_range() -> tuple[int, int]:
         low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()
         return int(low), int(high)
     except (OSError, ValueError):
-        return 32_768, 65_535  # no Linux: the widest range in use elsewhere
+        return 32_768, 65_535  # not Linux: the widest range of other systems

@@ -1,17 +1,17 @@
-"""Processes of a run: started with a mark, known by pid *and* start time, found again on the whole machine.
+"""Processes of a run: started with marks, and identified by process ID *and* start time.
 
-A pid alone names nothing: it is given to another process sooner or later. An `ProcessId` adds the start time, and
-nothing here signals a process whose start time is not the expected one.
+The system reuses process IDs. A `ProcessId` adds the start time, and nothing here signals a process with another start
+time.
 
-Everything a run starts carries environment variables that its own children inherit:
+Every process of a run has these environment variables, which its children inherit:
 
-    AFTERSHOCK_RUN      run id
-    AFTERSHOCK_RUN_DIR  absolute path of the run directory; this, not the id, is what tells two runs apart
+    AFTERSHOCK_RUN      run ID
+    AFTERSHOCK_RUN_DIR  absolute path of the run directory; two runs may have the same ID in different directories
     AFTERSHOCK_ROLE     broker-1, producer shop/1, reaper, ...
-    AFTERSHOCK_OWNER    <pid>:<start time> of the process that answers for it; empty if it is to outlive its starter
-    AFTERSHOCK_PIDS     the pid namespace in which that pid is meant: in a container the same number is somebody else
+    AFTERSHOCK_OWNER    <pid>:<start time> of the owner process; empty if the process outlives its starter
+    AFTERSHOCK_PIDS     the PID namespace of that PID: in a container, the same number is another process
 
-So `ps`, `gc` and the reaper need no list of pids that a crash could have left unwritten.
+So `ps`, `gc` and the reaper do not depend on a list of processes, which a crash could leave incomplete.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 @dataclass(frozen=True, order=True)
 class ProcessId:
-    """One process, for ever: its pid, and when it started.
+    """The identity of a process: its process ID and its start time.
 
-    `started` is in seconds since boot on Linux, since the epoch elsewhere: only good for comparing. The kernel's time
-    since boot is not moved when the clock is set; a start time computed from the clock would be, and a run's owner
-    would then seem to be gone.
+    `started` is only good for comparison: seconds since boot on Linux, since the epoch elsewhere. Time since boot does
+    not change when the clock is set; otherwise the owner of a run could seem to be gone.
     """
 
     pid: int
@@ -53,41 +52,49 @@ class ProcessId:
 
     @classmethod
     def of(cls, pid: int) -> ProcessId:
-        """The process that has this pid now. Raises `ProcessLookupError` if none has."""
-        found = _state_and_start(pid)
-        if found is None:
+        """Return the process with this process ID. Raises `ProcessLookupError` if there is none."""
+        stat = _state_and_start(pid)
+        if stat is None:
             raise ProcessLookupError(f"there is no process {pid}")
-        return cls(pid, found[1])
+        return cls(pid, stat[1])
 
     @classmethod
     def current(cls) -> ProcessId:
-        """The process that asks."""
+        """Return the calling process."""
         return cls.of(os.getpid())
 
     @classmethod
     def parse(cls, text: str) -> ProcessId:
-        """The reverse of `str()`. Raises `ValueError`."""
+        """Parse the result of `str()`. Raises `ValueError`."""
         pid, _, started = text.partition(":")
         return cls(int(pid), float(started))
+
+    @classmethod
+    def parse_or_none(cls, text: str) -> ProcessId | None:
+        """Parse the result of `str()`; return None if the text is invalid, such as empty."""
+        try:
+            return cls.parse(text)
+        except ValueError:
+            return None
 
     def __str__(self) -> str:
         return f"{self.pid}:{self.started!r}"
 
     def alive(self) -> bool:
-        """Whether the process still runs (or is paused). One that ended and was not yet reaped does not."""
-        found = _state_and_start(self.pid)
-        return found is not None and found[0] not in "ZX" and found[1] == self.started
+        """Return whether the process runs or is paused. A zombie does not count as alive."""
+        stat = _state_and_start(self.pid)
+        return stat is not None and stat[0] not in "ZX" and stat[1] == self.started
 
     def signal(self, number: int) -> bool:
-        """Send a signal to this very process; False if it is gone, whoever has its pid by now."""
+        """Send a signal; return False if the process is gone, even if another process has its ID."""
         try:
             handle = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else None
         except ProcessLookupError:
             return False
-        except OSError:  # a kernel without it
+        except OSError:  # the kernel does not support it
             handle = None
         try:
-            # the handle holds on to whatever has the pid now, so nothing can slip in between the check and the signal
+            # the handle refers to one process, so the ID cannot be reused between the check and the signal
             if not self.alive():
                 return False
             if handle is None:
@@ -103,13 +110,13 @@ class ProcessId:
 
 
 def _state_and_start(pid: int) -> tuple[str, float] | None:
-    """The state letter as in `ps` and the start time of a process; None if there is none."""
+    """Return the state letter, as in `ps`, and the start time of a process; None if there is no process."""
     if sys.platform == "linux":
         try:
-            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-        fields = stat.rpartition(")")[2].split()  # the name before it may hold anything, even spaces and brackets
+        fields = text.rpartition(")")[2].split()  # the name before it may contain spaces and brackets
         return fields[0], int(fields[19]) / os.sysconf("SC_CLK_TCK")
     else:
         import psutil
@@ -123,14 +130,14 @@ def _state_and_start(pid: int) -> tuple[str, float] | None:
 
 @dataclass(frozen=True)
 class Spawned:
-    """A process just started: the handle of its parent, and who it is for everybody else."""
+    """A started process: the handle for its parent, and its identity for every other process."""
 
     popen: subprocess.Popen[bytes]
     identity: ProcessId
 
 
 def marks_of(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
-    """The marks of something that belongs to a run, as environment variables."""
+    """Return the marks of a process of a run, as environment variables."""
     return {
         RUN: run.run_id,
         RUN_DIR: str(run.path),
@@ -141,7 +148,7 @@ def marks_of(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
 
 
 def pid_namespace() -> str:
-    """Which pids this process means; empty where there is but one kind."""
+    """Return the PID namespace of this process; empty on a system without namespaces."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -160,11 +167,11 @@ def spawn(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> Spawned:
-    """Start a marked process of a run in a session of its own, so that Ctrl-C in a terminal reaches only the platform.
+    """Start a marked process of a run in a new session, so that Ctrl-C in a terminal reaches only the platform.
 
-    What it writes is appended to `log` (nowhere if None); with `stdout` given, only stderr is. `env` is added to this
-    process's environment. `python -m chaos...` finds this package wherever it is started. From its return on, the
-    process is found by its marks. Raises `OSError`.
+    The output is appended to `log` (discarded if None); with `stdout`, only stderr is. `env` is added to the current
+    environment. `python -m chaos...` works in any directory. When this function returns, `find_marked` finds the
+    process. Raises `OSError`.
     """
     marks = marks_of(run, role, owner)
     path = os.pathsep.join(filter(None, [PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))
@@ -179,24 +186,24 @@ def spawn(
             cwd=cwd,
             start_new_session=True,
         )
-    # even if it ended at once it can still be looked at: only its parent can clear it away, and that is this process
+    # works even if the process has ended: only its parent, this process, can reap it
     identity = ProcessId.of(popen.pid)
-    wait_until(lambda: _shows_marks(popen.pid) or not identity.alive(), 10, f"{argv[0]} shows no environment", 0.001)
+    wait_until(lambda: _shows_marks(popen.pid) or not identity.alive(), 10, f"{argv[0]} has no environment", 0.001)
     return Spawned(popen, identity)
 
 
 def _shows_marks(pid: int) -> bool:
-    """Whether others can read the environment: on Linux it is empty for an instant while a program is being loaded."""
+    """Return whether the environment can be read: on Linux it is empty while the program is loaded."""
     if sys.platform != "linux":
         return True
     try:
         return Path(f"/proc/{pid}/environ").read_bytes() != b""
     except OSError:
-        return True  # ended meanwhile, or it took on another user's rights
+        return True  # ended meanwhile, or changed its user
 
 
 def wait_gone(processes: Iterable[ProcessId], timeout_s: float) -> None:
-    """Wait until none of these processes runs any more. Raises `WaitTimeout` naming those that do."""
+    """Wait until all of these processes are gone. Raises `WaitTimeout` with the IDs of those that still run."""
     left = set(processes)
 
     def gone() -> bool:
@@ -207,21 +214,21 @@ def wait_gone(processes: Iterable[ProcessId], timeout_s: float) -> None:
 
 
 def kill(process: ProcessId, timeout_s: float = 10) -> bool:
-    """SIGKILL (which ends a paused process too) and wait until it is gone; False if it was gone before."""
+    """Send SIGKILL, which also ends a paused process, and wait; return False if the process was gone before."""
     sent = process.signal(signal.SIGKILL)
     wait_gone([process], timeout_s)
     return sent
 
 
 def terminate(process: ProcessId, timeout_s: float) -> bool:
-    """SIGTERM and wait until it is gone; False if it was gone before. Raises `WaitTimeout`."""
+    """Send SIGTERM and wait; return False if the process was gone before. Raises `WaitTimeout`."""
     sent = process.signal(signal.SIGTERM)
     wait_gone([process], timeout_s)
     return sent
 
 
 def pause(process: ProcessId) -> bool:
-    """SIGSTOP, and wait until it stands still; False if it is gone."""
+    """Send SIGSTOP, and wait until the process is suspended; return False if it is gone."""
     if not process.signal(signal.SIGSTOP):
         return False
     wait_until(lambda: _is_paused(process) or not process.alive(), 10, f"process {process.pid} does not stop", 0.005)
@@ -229,15 +236,15 @@ def pause(process: ProcessId) -> bool:
 
 
 def cont(process: ProcessId) -> bool:
-    """SIGCONT; False if it is gone."""
+    """Send SIGCONT; return False if the process is gone."""
     return process.signal(signal.SIGCONT)
 
 
-def limit_files(process: ProcessId, most_bytes: int | None) -> bool:
-    """Let no file that the process writes grow beyond so many bytes (None: any size); False if it is gone.
+def limit_files(process: ProcessId, max_bytes: int | None) -> bool:
+    """Limit the size of the files that a process writes (None: no limit); return False if the process is gone.
 
-    Only the soft limit changes, so that it can be lifted again without privileges. Raises `ClusterError` where this
-    machine cannot do that to a running process.
+    Only the soft limit changes, so that removing it needs no privileges. Raises `ClusterError` if this machine does not
+    support that.
     """
     if sys.platform != "linux":
         raise ClusterError("the size of files can be limited in a running process on Linux only")
@@ -247,7 +254,7 @@ def limit_files(process: ProcessId, most_bytes: int | None) -> bool:
 
     try:
         _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-        soft = hard if most_bytes is None else most_bytes
+        soft = hard if max_bytes is None else max_bytes
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (soft, hard))
     except ProcessLookupError:
         return False
@@ -257,6 +264,6 @@ def limit_files(process: ProcessId, most_bytes: int | None) -> bool:
 
 
 def _is_paused(process: ProcessId) -> bool:
-    found = _state_and_start(process.pid)
-    # only Linux tells a paused process apart from a sleeping one
-    return found is not None and (found[0] in "Tt" or sys.platform != "linux")
+    stat = _state_and_start(process.pid)
+    # only Linux distinguishes a paused process from a sleeping one
+    return stat is not None and (stat[0] in "Tt" or sys.platform != "linux")

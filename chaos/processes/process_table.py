@@ -1,9 +1,8 @@
-"""Every process of every run on this machine, found by its marks; and the end of those nobody answers for any more."""
+"""The marked processes of all runs on this machine: how to find and end them."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -21,44 +20,41 @@ REAPER = "reaper"
 
 
 @dataclass(frozen=True)
-class Marked:
-    """A process that belongs to a run, or is a child of one that does."""
+class MarkedProcess:
+    """A process of a run, or a child of one, which inherits the marks."""
 
     identity: ProcessId
     created: float  # seconds since the epoch
     role: str
     run_id: str
     run_dir: Path
-    owner: ProcessId | None  # None: meant to outlive its starter
+    owner: ProcessId | None  # None: it may outlive its starter
     owner_alive: bool | None  # None: it has no owner
-    state: str  # as psutil calls it: running, sleeping, stopped (paused), ...
+    state: str  # as in psutil: running, sleeping, stopped (paused), ...
     rss_bytes: int
 
 
-def find_marked() -> list[Marked]:
-    """All marked processes of this machine whose environment may be read, sorted by run and role.
+def find_marked() -> list[MarkedProcess]:
+    """Return all marked processes of this machine with a readable environment, sorted by run and role.
 
-    Those of a platform in a container are left out: whether their owner lives cannot be told from here.
+    Processes of a platform in a container are left out: the state of their owners is unknown here.
     """
-    import psutil  # on use: the reaper imports this module and needs psutil only for its last act
+    import psutil  # on use: the reaper imports this module and needs psutil only at its end
 
-    found, here = [], pid_namespace()
+    processes, namespace = [], pid_namespace()
     for process in psutil.process_iter():
         try:
             env = process.environ()
-            if env.get(RUN_DIR) and env.get(PIDS, here) == here and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(_marked(ProcessId.of(process.pid), process, env))
-        except (psutil.Error, OSError):  # gone meanwhile, or another user's
+            if env.get(RUN_DIR) and env.get(PIDS, namespace) == namespace and process.status() != psutil.STATUS_ZOMBIE:
+                processes.append(_marked(ProcessId.of(process.pid), process, env))
+        except (psutil.Error, OSError):  # ended meanwhile, or of another user
             continue
-    return sorted(found, key=lambda m: (str(m.run_dir), m.role, m.identity))
+    return sorted(processes, key=lambda p: (str(p.run_dir), p.role, p.identity))
 
 
-def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -> Marked:
-    try:
-        owner = ProcessId.parse(env.get(OWNER, ""))
-    except ValueError:
-        owner = None
-    return Marked(
+def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -> MarkedProcess:
+    owner = ProcessId.parse_or_none(env.get(OWNER, ""))
+    return MarkedProcess(
         identity=identity,
         created=process.create_time(),
         role=env.get(ROLE, ""),
@@ -71,26 +67,21 @@ def _marked(identity: ProcessId, process: psutil.Process, env: dict[str, str]) -
     )
 
 
-def end_run(run_dir: Path, timeout_s: float = 30) -> list[Marked]:
-    """SIGKILL everything of a run but the caller, and return it once it is gone. Raises `WaitTimeout`."""
-    return end(lambda m: m.run_dir == run_dir, timeout_s)
+def end_run(run_dir: Path, timeout_s: float = 30) -> list[MarkedProcess]:
+    """Kill all processes of a run but the caller, and return them when they are gone. Raises `WaitTimeout`."""
+    return end(lambda p: p.run_dir == run_dir, timeout_s)
 
 
-def remove_data(run_dir: Path) -> None:
-    """Remove the brokers' data of a run; everything else in the run directory stays."""
-    shutil.rmtree(run_dir / "brokers", ignore_errors=True)
+def end(selected: Callable[[MarkedProcess], bool], timeout_s: float) -> list[MarkedProcess]:
+    """Kill all selected processes but the caller, and return them when they are gone. Raises `WaitTimeout`.
 
-
-def end(wanted: Callable[[Marked], bool], timeout_s: float) -> list[Marked]:
-    """SIGKILL all that are wanted but the caller, and return them once they are gone. Raises `WaitTimeout`.
-
-    It looks at the whole machine until none is left: a process killed now may just have started another.
+    The search repeats until it selects none, because a killed process may have started another one.
     """
-    ended: dict[ProcessId, Marked] = {}
+    ended: dict[ProcessId, MarkedProcess] = {}
     deadline = time.monotonic() + timeout_s
-    while found := [m for m in find_marked() if wanted(m) and m.identity.pid != os.getpid()]:
+    while processes := [p for p in find_marked() if selected(p) and p.identity.pid != os.getpid()]:
         if time.monotonic() > deadline:
-            raise WaitTimeout(f"could not end {', '.join(f'{m.role} ({m.identity.pid})' for m in found)}")
-        ended.update((m.identity, m) for m in found if m.identity.signal(signal.SIGKILL))
-        wait_gone([m.identity for m in found], timeout_s)
+            raise WaitTimeout(f"could not end {', '.join(f'{p.role} ({p.identity.pid})' for p in processes)}")
+        ended.update((p.identity, p) for p in processes if p.identity.signal(signal.SIGKILL))
+        wait_gone([p.identity for p in processes], timeout_s)
     return list(ended.values())

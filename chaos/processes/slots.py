@@ -1,9 +1,9 @@
-"""Places: how many clusters run at once, where something else (Airflow) starts them one by one.
+"""Slots: the limit on clusters that run at once, for callers such as Airflow that start them independently.
 
-A place is held for a cluster's whole life, from before its deployment until nothing of its run is left. Who holds one
-is told by looking: a process that deploys, or whatever of the run still lives. So a place is free again when a cluster
-was destroyed, when it died, when its reaper ended it and when the machine was started anew, and nobody has to give it
-back. Taking one is atomic among all processes that use the same file.
+A cluster holds its slot from before its deployment until nothing of its run is left. The holder is detected, not
+recorded: it is either the deploying process, or any live process of the run. So a slot becomes free when a cluster is
+destroyed, when it dies, when its reaper ends it, or when the machine restarts. Taking a slot is atomic among all
+processes that use the same file.
 """
 
 from __future__ import annotations
@@ -13,59 +13,55 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
 
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import find_marked
 
+Holders = dict[str, dict[str, str]]
+"""The holders by name: the deploying process (`deploys`) and the run directory (`run_dir`, empty before it exists)."""
 
-class Places:
-    """So many places, as a file has it."""
 
-    def __init__(self, file: Path, places: int) -> None:
-        self._file, self._places = file, places
+class Slots:
+    """A number of slots, with their holders in a file."""
+
+    def __init__(self, file: Path, slots: int) -> None:
+        self._file, self._slots = file, slots
 
     def take(self, name: str) -> bool:
-        """Take a place for what this process is about to deploy. Who holds it under that name already keeps it."""
-        with self._held() as (held, file):
-            if name not in held and len(held) >= self._places:
+        """Take a slot for a deployment by this process; return whether one was free. A holder keeps its slot."""
+        with self._holders() as holders:
+            if name not in holders and len(holders) >= self._slots:
                 return False
-            held[name] = {"deploys": str(ProcessId.current()), "run_dir": ""}
-            _write(file, held)
+            holders[name] = {"deploys": str(ProcessId.current()), "run_dir": ""}
             return True
 
     def bind(self, name: str, run_dir: Path) -> None:
-        """From now on the place is held by whatever lives of this run."""
-        with self._held() as (held, file):
-            held[name] = {"deploys": str(ProcessId.current()), "run_dir": str(run_dir)}
-            _write(file, held)
+        """Let any live process of a run hold the slot from now on."""
+        with self._holders() as holders:
+            holders[name] = {"deploys": str(ProcessId.current()), "run_dir": str(run_dir)}
 
     def leave(self, name: str) -> None:
-        """Give a place back, where who held it goes on living without its cluster."""
-        with self._held() as (held, file):
-            held.pop(name, None)
-            _write(file, held)
+        """Release a slot before its holder ends."""
+        with self._holders() as holders:
+            holders.pop(name, None)
 
     @contextmanager
-    def _held(self) -> Iterator[tuple[dict[str, Any], TextIO]]:
-        """The places that are held, with the file locked."""
+    def _holders(self) -> Iterator[Holders]:
+        """Lock the file, yield the live holders, and write them back."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
             try:
-                noted: dict[str, Any] = json.loads(file.read() or "{}")
-            except ValueError:  # cut short by a full disk: what lives is found again when it binds
-                noted = {}
-            living = {str(m.run_dir) for m in find_marked()} if noted else set()
-            yield {name: one for name, one in noted.items() if _lives(one, living)}, file
+                recorded: Holders = json.loads(file.read() or "{}")
+            except ValueError:  # truncated by a full disk: a live run is recorded again when it binds
+                recorded = {}
+            live_runs = {str(p.run_dir) for p in find_marked()} if recorded else set()
+            holders = {name: holder for name, holder in recorded.items() if _alive(holder, live_runs)}
+            yield holders
+            file.truncate(0)
+            file.write(json.dumps(holders))
 
 
-def _lives(one: dict[str, str], living: set[str]) -> bool:
-    return one["run_dir"] in living or ProcessId.parse(one["deploys"]).alive()
-
-
-def _write(file: TextIO, held: dict[str, Any]) -> None:
-    file.truncate(0)
-    file.write(json.dumps(held))
-    file.flush()
+def _alive(holder: dict[str, str], live_runs: set[str]) -> bool:
+    return holder["run_dir"] in live_runs or ProcessId.parse(holder["deploys"]).alive()

@@ -37,7 +37,7 @@ def fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
 def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
     """Check that the driver has the capabilities of a fault, and that brokers of an existing cluster may be broken."""
     driver = setup.cluster.driver
-    verbs = setup.cluster.verbs.given() if setup.attached else None
+    verbs = setup.cluster.verbs.commands() if setup.attached else None
     missing = fault.needs - capabilities(driver, verbs)
     if setup.attached and fault.hits_brokers and not setup.cluster.allow_faults:
         yield (

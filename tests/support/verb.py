@@ -24,8 +24,8 @@ ACTS = {
 
 def start(run: Run, broker: int) -> None:
     """Without waiting until it is ready, as `systemctl start` does: that is for who attached."""
-    from chaos.cluster.brokers.broker import job  # on use: the others are to be quick
     from chaos.cluster.brokers.jvm import start as start_jvm
+    from chaos.cluster.brokers.startup import job  # on use: the others are to be quick
     from chaos.cluster.process.driver import ProcessCluster
 
     # one after the other, for each writes the whole file
@@ -34,8 +34,8 @@ def start(run: Run, broker: int) -> None:
         cluster = ProcessCluster.attach(run)
         if not cluster.broker_alive(broker):
             what = job(run, broker, cluster.state.heap_bytes)
-            spawned = start_jvm(cluster._ready_release().kafka, what, run, cluster._owner)
-            cluster._note(broker, "running", spawned)
+            spawned = start_jvm(cluster._prepared_release().kafka, what, run, cluster.state.owner)
+            cluster._set_process(broker, "running", spawned)
 
 
 def main(verb: str, run: Run, broker: int) -> None:

@@ -1,11 +1,11 @@
-"""The attached driver: a cluster that exists and goes on existing.
+"""The attached driver: an existing cluster, which continues after the run.
 
-Clients reach it by its bootstrap servers and `chaos.kafka.security`. Topics and groups of the run begin
-with the run's prefix; nothing else is ever created, altered or deleted, and what has the prefix is removed at the end,
-by the reaper if need be. Brokers are broken only where the scenario says `allow_faults: true`, its owner said
-`--i-own-this-cluster`, and a command is given for it; those that a run took down are brought back before it lets go.
+Clients reach it through its bootstrap servers and `chaos.kafka.security`. Topics and groups of the run begin with the
+prefix of the run. Nothing else is ever created, altered or deleted. Everything with the prefix is removed at the end,
+if necessary by the reaper. Brokers are broken only if the scenario says `allow_faults: true`, the user says
+`--i-own-this-cluster`, and the scenario has a command for it. Brokers that the run took down are restored at the end.
 
-- `driver` is the cluster as the platform sees it, `entry` how it is found, `verbs` how commands are run,
-  `connection` how it is told by Airflow's connections.
-- `cluster.json` is written before the first topic is made, so that whatever is made can be found and removed.
+- `driver` is the cluster, `discovery` finds and checks it, `commands` runs the commands of the user, and `airflow`
+  reads Airflow connections.
+- `cluster.json` is written before the first topic is created, so that everything can be found and removed.
 """

@@ -1,20 +1,18 @@
-"""The attached driver itself; see the package."""
+"""The cluster of the attached driver."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from typing import Self
 
-from chaos.cluster import deploy, state
-from chaos.cluster.attached import entry, verbs
-from chaos.cluster.deployed import Deployed
-from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster import deployment, state
+from chaos.cluster.attached import commands, discovery
+from chaos.cluster.base import BaseCluster
 from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import Attachment, BrokerState, BrokerStatus, ClusterState, ProcessState
+from chaos.cluster.state import Attachment, BrokerState, BrokerStatus, ClusterState
 from chaos.errors import AftershockError, ClusterError, UsageError, WaitTimeout
 from chaos.install.cache import Progress, silent
 from chaos.kafka import cleanup
@@ -25,15 +23,15 @@ from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
-THERE_S = 2.0
-"""How long a broker may take to accept a connection."""
+CONNECT_S = 2.0
+"""The timeout for a connection to a broker."""
 
 
-class AttachedCluster(Deployed):
-    """A cluster that exists, for one run; `address` is what a broker advertised when the run began.
+class AttachedCluster(BaseCluster):
+    """An existing cluster, for one run; `address` is what a broker advertised when the run began.
 
-    What it does to brokers it does by the user's commands. A command that ends well is not believed: a broker that was
-    killed or stopped must refuse connections, one that was started must answer and be in the metadata.
+    It operates on brokers with the user's commands. The exit code of a command is not enough: a broker that was killed
+    or stopped must refuse connections, a broker that was started must answer and appear in the metadata.
     """
 
     @classmethod
@@ -45,164 +43,154 @@ class AttachedCluster(Deployed):
         deadline_s: float,
         on_progress: Progress = silent,
     ) -> Self:
-        """Connect to the cluster; nothing is made there yet.
+        """Connect to the cluster; this creates nothing there.
 
-        Raises `UsageError` where it does not let us in or lacks what the run needs, `ClusterError` where it does not
-        answer; the cluster is untouched then.
+        Raises `UsageError` if the cluster refuses access or lacks what the run needs, `ClusterError` if it does not
+        answer.
         """
         existing = spec.existing
         if existing is None:
-            raise UsageError("the attached driver needs a cluster that exists: cluster.bootstrap in a scenario")
+            raise UsageError("the attached driver needs an existing cluster: cluster.bootstrap in a scenario")
         if run.cluster.exists() and not _attachment(state.load(run)).cleared:
             raise ClusterError(f"{run.path} is attached to a cluster already; destroy it first, or make a new run")
-        deploy.check_disk(run)
         on_progress(f"connecting to {existing.bootstrap}")
-        metadata = entry.find(existing, Access.of(existing.security))
-        with deploy.all_or_nothing(run):
-            reaper = deploy.start_reaper(run, owner, deadline_s)
-            found = ClusterState(
-                driver="attached",
-                kafka="",
-                cluster_id=metadata.cluster_id,
-                bootstrap=existing.bootstrap,
-                heap_bytes=0,
-                owner=None if owner is None else ProcessState.of(owner),
-                reaper=ProcessState.of(reaper.identity),
-                attached=Attachment(prefix=existing.prefix, security=existing.security, verbs=existing.verbs),
-                deadline_at=time.time() + deadline_s,
-                brokers=[
-                    BrokerState(id=b, host=host, port=port, state="running")
-                    for b, (host, port) in metadata.brokers.items()
-                ],
+        metadata = discovery.discover(existing, Access.of(existing.security))
+        with deployment.deploying(run, spec, owner, deadline_s, partial(cls.clear, run)) as deploying:
+            brokers = [
+                BrokerState(id=b, host=host, port=port, state="running") for b, (host, port) in metadata.brokers.items()
+            ]
+            cluster_state = deploying.new_state("attached", brokers, existing.bootstrap, metadata.cluster_id)
+            cluster_state.attached = Attachment(
+                prefix=existing.prefix, security=existing.security, verbs=existing.verbs
             )
-            found.save(run.cluster)
-            deploy.check_reaper(run, reaper.identity)
-            cluster = cls(run, found)
-        return cluster
+            cluster_state.save(run.cluster)
+        return cls(run, cluster_state)
 
     @staticmethod
     def clear(run: Run) -> None:
-        """Leave the cluster as it was: brokers back, topics and groups of the run gone. Raises `AftershockError`."""
-        found = state.load(run)
-        attached = _attachment(found)
+        """Restore the cluster: brokers back, topics and groups of the run removed. Raises `AftershockError`."""
+        cluster_state = state.load(run)
+        attached = _attachment(cluster_state)
         if attached.cleared:
             return
         for command in attached.commands:
-            verbs.end_and_wait(command.identity)
-        problems = AttachedCluster(run, found)._bring_back()
+            commands.end_and_wait(command)
+        problems = AttachedCluster(run, cluster_state)._restore_brokers()
         try:
             if not attached.prefix:
-                raise ClusterError("a run without a prefix has nothing on a cluster that exists")
-            cleanup.remove(found.bootstrap, lambda name: name.startswith(attached.prefix), found.access())
+                raise ClusterError("a run without a prefix has nothing on an existing cluster")
+            cleanup.remove(
+                cluster_state.bootstrap, lambda name: name.startswith(attached.prefix), cluster_state.access()
+            )
         except AftershockError as e:
             again = f"remove what begins with {attached.prefix}, or try again: python -m chaos down {run.path}"
             raise type(e)(f"{e}; {again}") from None
         attached.cleared, attached.commands = True, []
-        found.save(run.cluster)
+        cluster_state.save(run.cluster)
         if problems:
             raise ClusterError("; ".join(problems))
 
     def broker_alive(self, broker: int) -> bool:
-        """Whether the broker accepts a connection, as a paused one does: its system does so in its place."""
-        return is_there(*self.address(broker), THERE_S, self._access)
+        """Return whether the broker accepts a connection; that of a paused broker is accepted by its kernel."""
+        return is_there(*self.address(broker), CONNECT_S, self._access)
 
     def kill_broker(self, broker: int) -> None:
-        """End a broker at once. Returns when it is gone; raises `ClusterError` if it was gone before."""
+        """Run the kill command, and wait until the broker is gone. Raises `ClusterError` if it was gone before."""
         self._take_down("kill", broker, "killed")
 
     def stop_broker(self, broker: int) -> None:
-        """Shut a broker down. Returns when it is gone; raises `ClusterError` if it was gone before."""
+        """Run the stop command, and wait until the broker is gone. Raises `ClusterError` if it was gone before."""
         self._take_down("stop", broker, "stopped")
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several at once: after the loss of the majority, no single one gets ready by itself."""
+        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
         down = [b for b in brokers if not self.broker_alive(b)]
-        with ThreadPoolExecutor(max(1, len(down))) as pool:  # a command may wait until its broker is ready
+        with ThreadPoolExecutor(max(1, len(down))) as pool:  # a command may wait for its broker
             list(pool.map(partial(self._command, "start"), down))
         for broker in down:
             wait_for(partial(self._ready, broker), self._timeout_s, f"broker {broker} is not ready")
-            self._note(broker, "running")
+            self._set_status(broker, "running")
 
     def pause_broker(self, broker: int) -> None:
-        """Stop a broker's execution. Raises `ClusterError` if it is gone."""
-        self._must_be_there("paused", broker)
-        self._note(broker, "paused")  # first: a command that failed half-way may have done it
+        """Run the pause command. Raises `ClusterError` if the broker is gone."""
+        self._check_reachable("paused", broker)
+        self._set_status(broker, "paused")  # first: a command that fails may have paused the broker
         self._command("pause", broker)
 
     def resume_broker(self, broker: int) -> None:
-        """Let a broker go on; nothing to do for one that is not paused. Raises `ClusterError` if it is gone."""
-        self._must_be_there("resumed", broker)
+        """Run the resume command; do nothing if the broker is not paused. Raises `ClusterError` if it is gone."""
+        self._check_reachable("resumed", broker)
         if self.state.broker(broker).state == "paused":
             self._command("resume", broker)
-            self._note(broker, "running")
+            self._set_status(broker, "running")
 
     def end_brokers(self) -> None:
-        """They are not the run's to end."""
+        """Do nothing: the brokers belong to the user."""
 
-    def destroy(self) -> None:
-        """End everything of the run, and leave the cluster as it was."""
-        end_all(self.run.path)
-        if self.run.cluster.exists():  # the whole run directory may have been removed
-            self.state = state.load(self.run)
+    def _record_end(self) -> None:
+        self.state = state.load(self.run)  # `clear` has changed the file; the brokers continue
 
     def _take_down(self, verb: str, broker: int, status: BrokerStatus) -> None:
-        """By a command. What brings brokers back by itself may be quick, so it is looked for while the command runs."""
-        self._must_be_there(status, broker)
-        self._note(broker, status)
-        seen_gone = threading.Event()
+        """Run a command, and wait until the broker is gone.
 
-        def look() -> bool:
-            if not seen_gone.is_set() and not self.broker_alive(broker):
-                seen_gone.set()
-            return seen_gone.is_set()
+        A supervisor may restart the broker quickly, so the check runs during the command too.
+        """
+        self._check_reachable(status, broker)
+        self._set_status(broker, status)
+        gone = threading.Event()
 
-        self._command(verb, broker, meanwhile=look)
-        wait_for(look, self._timeout_s, f"broker {broker} is still there after the {verb} command")
+        def check_gone() -> bool:
+            if not gone.is_set() and not self.broker_alive(broker):
+                gone.set()
+            return gone.is_set()
 
-    def _must_be_there(self, done: str, broker: int) -> None:
+        self._command(verb, broker, meanwhile=check_gone)
+        wait_for(check_gone, self._timeout_s, f"broker {broker} is still there after the {verb} command")
+
+    def _check_reachable(self, status: str, broker: int) -> None:
         if not self.broker_alive(broker):
-            where = self.state.broker(broker).address
-            raise ClusterError(f"broker {broker} cannot be {done}: it is not there, at {where}")
+            address = self.state.broker(broker).address
+            raise ClusterError(f"broker {broker} cannot be {status}: it is not there, at {address}")
 
     def _command(self, verb: str, broker: int, meanwhile: Callable[[], object] = lambda: None) -> None:
-        command = _attachment(self.state).verbs.given().get(verb)
+        command = _attachment(self.state).verbs.commands().get(verb)
         if command is None:
             raise ClusterError(f"there is no command to {verb} a broker: give cluster.verbs.{verb}")
-        verbs.run(
+        commands.run(
             f"{verb} of broker {broker}",
-            verbs.fill_in(command, broker, *self.address(broker)),
+            commands.fill_in(command, broker, *self.address(broker)),
             self._timeout_s,
             self.run.logs / "verbs.log",
             self._access.secrets if self._access else (),
             meanwhile=meanwhile,
-            under_way=self._under_way,
+            on_change=self._record_command,
         )
 
-    def _under_way(self, command: ProcessId, running: bool) -> None:
+    def _record_command(self, command: ProcessId, running: bool) -> None:
         with self._lock:
-            attached, this = _attachment(self.state), ProcessState.of(command)
-            attached.commands = [c for c in attached.commands if c != this] + ([this] if running else [])
+            attached = _attachment(self.state)
+            attached.commands = [c for c in attached.commands if c != command] + ([command] if running else [])
             self.state.save(self.run.cluster)
 
     def _ready(self, broker: int) -> bool:
-        kafka = Kafka(self.state.broker(broker).address, THERE_S, self._access, topics=())
+        kafka = Kafka(self.state.broker(broker).address, CONNECT_S, self._access, topics=())
         try:
             metadata = kafka.metadata()
         finally:
             kafka.close()
         return metadata is not None and broker in metadata.brokers
 
-    def _bring_back(self) -> list[str]:
-        """Start or resume every broker that the run took down and did not bring back; what could not be done."""
+    def _restore_brokers(self) -> list[str]:
+        """Start or resume every broker that the run took down, and return the problems."""
         problems = []
-        for known in self.state.brokers:
+        for broker in self.state.brokers:
             try:
-                if known.state == "paused":
-                    self.resume_broker(known.id)
-                elif known.state in ("killed", "stopped"):
-                    self.start_broker(known.id)
+                if broker.state == "paused":
+                    self.resume_broker(broker.id)
+                elif broker.state in ("killed", "stopped"):
+                    self.start_broker(broker.id)
             except AftershockError as e:
-                problems.append(f"broker {known.id} was {known.state} by the run and is not back: {e}")
+                problems.append(f"broker {broker.id} was {broker.state} by the run and is not back: {e}")
         return problems
 
     @cached_property
@@ -215,14 +203,14 @@ class AttachedCluster(Deployed):
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float, why: str) -> None:
-    """Wait until it holds. Raises `ClusterError`."""
+    """Wait until a condition is true. Raises `ClusterError` after the timeout."""
     try:
         wait_until(condition, timeout_s, why, every_s=0.1)
     except WaitTimeout as e:
         raise ClusterError(str(e)) from None
 
 
-def _attachment(found: ClusterState) -> Attachment:
-    if found.attached is None:
-        raise ClusterError(f"this run is of the {found.driver} driver, and has no cluster that existed before it")
-    return found.attached
+def _attachment(cluster_state: ClusterState) -> Attachment:
+    if cluster_state.attached is None:
+        raise ClusterError(f"this run uses the {cluster_state.driver} driver, and no existing cluster")
+    return cluster_state.attached

@@ -1,16 +1,16 @@
-"""How a JVM with Kafka in it is started: the same way for a broker and for the steps that prepare one."""
+"""The command line of a JVM that runs Kafka code: brokers, and the tools that prepare them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from chaos.install.java import Java
+from chaos.install.java import JAVA_ENVIRONMENT, Java
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.run.directory import Run
 
-# Serial collector and first-tier compiler: the least memory and the quickest start. No hsperfdata file, which a killed
-# JVM leaves in /tmp. A class archive fits only JVMs with the same collector, so there is one list for all.
+# The serial collector and the first-tier compiler need the least memory and start fastest. UsePerfData is off because a
+# killed JVM leaves its file in /tmp. A class archive fits only JVMs with the same collector, so all share one list.
 FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
 
 LOGGING = (
@@ -22,7 +22,7 @@ LOGGING = (
 
 @dataclass(frozen=True)
 class Kafka:
-    """The jars of a release, and a Java to run them; with a class archive, if there is one, for a quick start."""
+    """The jars of a release and a Java to run them, with an optional class archive for a faster start."""
 
     version: str
     java: Java
@@ -32,7 +32,7 @@ class Kafka:
 
 @dataclass(frozen=True)
 class Job:
-    """One of Kafka's main classes, to be run in a directory of its own. `role` also names its log."""
+    """A main class of Kafka with its arguments, to run in the directory `home`. `role` is also the name of its log."""
 
     role: str
     home: Path
@@ -42,17 +42,17 @@ class Job:
 
 
 def make_tmp(home: Path) -> None:
-    """A place for the native libraries that codecs unpack, and that a killed JVM leaves lying about."""
+    """Create the directory for native libraries that compression codecs unpack, which a killed JVM does not remove."""
     (home / "tmp").mkdir(exist_ok=True)
 
 
 def log_of(run: Run, role: str) -> Path:
-    """Where a JVM of this role writes."""
+    """Return the log file of a role."""
     return run.logs / f"{role}.log"
 
 
 def arguments(job: Job, home: str, logs: str) -> list[str]:
-    """What follows `java`, but for a class archive: `home` and `logs` are paths as the JVM sees them."""
+    """Return the arguments after `java`. `home` and `logs` are paths as the JVM sees them."""
     return [
         *(f"-Xmx{job.heap_bytes}", *FLAGS, "-Xshare:auto", *LOGGING),
         *(f"-Djava.io.tmpdir={home}/tmp", f"-XX:ErrorFile={logs}/{job.role}-crash.log", *job.flags, *job.main),
@@ -60,11 +60,11 @@ def arguments(job: Job, home: str, logs: str) -> list[str]:
 
 
 def start(kafka: Kafka, job: Job, run: Run, owner: ProcessId | None) -> Spawned:
-    """Start a JVM in `job.home`, which exists. Raises `OSError`."""
+    """Start a JVM in `job.home`, which must exist. Raises `OSError`."""
     make_tmp(job.home)
-    # the JVM checks the archive, because one that was cut short would crash it rather than be passed over
+    # verify the archive: a truncated one would crash the JVM instead of being ignored
     archive = (f"-XX:SharedArchiveFile={kafka.archive}", "-XX:+VerifySharedSpaces") if kafka.archive else ()
     argv = [str(kafka.java.path), *archive, *arguments(job, str(job.home), str(run.logs))]
-    # the class path goes into the environment so that the output of `ps` stays readable
-    env = {"CLASSPATH": kafka.classpath}
+    # the class path is in the environment to keep the output of `ps` readable
+    env = {**JAVA_ENVIRONMENT, "CLASSPATH": kafka.classpath}
     return spawn(argv, run=run, role=job.role, owner=owner, log=log_of(run, job.role), env=env, cwd=job.home)

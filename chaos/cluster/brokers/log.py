@@ -1,11 +1,11 @@
-"""What a broker's own log says about why it did not start."""
+"""The errors in the log of a broker or of another JVM."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-MOST_LINES, MOST_CHARS = 10, 300
+MAX_LINES, MAX_CHARS = 10, 300
 _TAIL_BYTES = 256 * 1024
 
 _JVM_ERROR = re.compile(r"^Error: |^Error occurred during init")
@@ -14,7 +14,7 @@ _TRACE = re.compile(r"^\s+(at |\.\.\. \d+ more)|^\s*$")
 
 
 def read_from(log: Path, offset: int) -> str:
-    """The text of a log from a byte offset on, or of its last part if that is very long; empty if there is no log."""
+    """Return the text of a log from a byte offset on, at most its last 256 KiB; empty if there is no log."""
     try:
         with log.open("rb") as f:
             f.seek(max(offset, log.stat().st_size - _TAIL_BYTES))
@@ -23,17 +23,23 @@ def read_from(log: Path, offset: int) -> str:
         return ""
 
 
-def telling_lines(text: str) -> list[str]:
-    """The last few lines that tell what went wrong: errors with the exceptions they name, else simply the last ones."""
+def errors_in(log: Path, offset: int = 0) -> str:
+    """Return the error lines of a log from a byte offset on, indented, after the path of the log."""
+    lines = "\n".join(f"  {line}" for line in error_lines(read_from(log, offset)))
+    return f"{log} says:\n{lines}" if lines else f"{log} says nothing"
+
+
+def error_lines(text: str) -> list[str]:
+    """Return the last error lines with the exceptions they name; without errors, the last lines of the text."""
     lines = [line for line in text.splitlines() if not _TRACE.match(line)]
-    telling = [
+    errors = [
         line for i, line in enumerate(lines) if _ERROR.search(line) or (i > 0 and _is_exception_of(lines[i - 1], line))
     ]
-    return [line[:MOST_CHARS] for line in (telling or lines)[-MOST_LINES:]]
+    return [line[:MAX_CHARS] for line in (errors or lines)[-MAX_LINES:]]
 
 
 def _is_exception_of(previous: str, line: str) -> bool:
-    """An error is logged on one line, and the exception behind it on the next; so is the reason of the JVM itself."""
+    """Return whether a line is the reason for the error on the line before it."""
     if _JVM_ERROR.search(previous):
         return True
     return _ERROR.search(previous) is not None and re.match(r"[\w.$]+(Exception|Error)\b", line) is not None

@@ -1,8 +1,8 @@
-"""A Kafka release made ready: its jars and, for KRaft, formatted storage to copy and an archive of its loaded classes.
+"""A Kafka release, prepared to start brokers: its jars and, for KRaft, formatted storage and a class archive.
 
-Each is made once and cached. Most of a broker's start is spent on loading some 6,000 classes. The JVM can write them
-down in their loaded form (class data sharing), and that takes a quarter off the time and the memory of every broker
-started later. The archive is an extra: where it cannot be made, brokers start without.
+Each part is made once and cached. A broker spends most of its start on loading about 6,000 classes. The archive holds
+them in loaded form (class data sharing), which saves a quarter of the time and the memory of every later start. The
+archive is optional: if it cannot be made, brokers start without it.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from chaos.cluster.brokers.jvm import FLAGS, Job, Kafka, log_of, start
 from chaos.cluster.brokers.log import read_from
 from chaos.cluster.brokers.storage import copy_storage, format_storage, new_id
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
-from chaos.errors import AftershockError, ClusterError
+from chaos.errors import AftershockError, ClusterError, MachineError
 from chaos.install.cache import Progress, cached
 from chaos.install.jars import kafka_jars
-from chaos.install.java import Java, find_java
+from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
 from chaos.processes.ports import free_ports
 from chaos.processes.process import ProcessId, terminate
 from chaos.run.directory import Run
@@ -35,7 +35,7 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True)
 class Release:
-    """A Kafka release, ready to start brokers of. `storage` is None where they make their own (ZooKeeper)."""
+    """A prepared Kafka release. `storage` is None with ZooKeeper, where brokers create their own."""
 
     kafka: Kafka
     storage: Path | None
@@ -47,14 +47,19 @@ class Release:
 
 
 def prepare_jars(version: str, on_progress: Progress) -> Release:
-    """The jars of a release alone. Raises `ResolveError` or `MachineError`."""
-    java = find_java()
-    jars = sorted(kafka_jars(version, on_progress).glob("*.jar"))
+    """Return a release with its jars only. Raises `ResolveError` or `MachineError`."""
+    java, directory = find_java(), kafka_jars(version, on_progress)
+    if os.pathsep in str(directory):
+        raise MachineError(
+            f"the cache {directory} has a {os.pathsep!r} in its path, which a Java class path cannot contain; "
+            "set AFTERSHOCK_CACHE to another directory"
+        )
+    jars = sorted(directory.glob("*.jar"))
     return Release(Kafka(version, java, os.pathsep.join(map(str, jars))), None)
 
 
 def prepare_files(version: str, run: Run, owner: ProcessId | None, on_progress: Progress) -> Release:
-    """The jars and the storage of a release, without the archive. Raises as `prepare` does."""
+    """Return a release with its jars and storage, without the class archive. Raises the errors of `prepare`."""
     kafka = prepare_jars(version, on_progress).kafka
     storage = cached(
         f"storage/kafka-{version}", lambda d: format_storage(kafka, d, run, owner), _waiting(version), on_progress
@@ -65,24 +70,22 @@ def prepare_files(version: str, run: Run, owner: ProcessId | None, on_progress: 
 def prepare(
     version: str, run: Run, owner: ProcessId | None, on_progress: Progress, with_zookeeper: bool = False
 ) -> Release:
-    """Make a release ready for JVMs of this machine. Raises `ResolveError`, `MachineError` or `ClusterError`."""
+    """Return a release for JVMs on this machine. Raises `ResolveError`, `MachineError` or `ClusterError`."""
     if with_zookeeper:
         return prepare_jars(version, on_progress)
     release = prepare_files(version, run, owner, on_progress)
     jars = sorted(release.jars.glob("*.jar"))
 
-    def write_down(directory: Path) -> None:
+    def fill(directory: Path) -> None:
         on_progress(f"preparing Kafka {version} for quick starts, once")
         try:
-            _write_down_classes(release, directory, run, owner)
+            _archive_classes(release, directory, run, owner)
         except (AftershockError, OSError, subprocess.SubprocessError) as e:
             (directory / _ARCHIVE).unlink(missing_ok=True)
-            (directory / _REASON).write_text(f"{e}\n", encoding="utf-8")  # so that it is not tried every time
+            (directory / _REASON).write_text(f"{e}\n", encoding="utf-8")  # prevents an attempt at every start
 
-    made = cached(
-        f"classes/kafka-{version}-{_key(release.kafka.java, jars)}", write_down, _waiting(version), on_progress
-    )
-    archive = made / _ARCHIVE
+    name = f"classes/kafka-{version}-{_archive_key(release.kafka.java, jars)}"
+    archive = cached(name, fill, _waiting(version), on_progress) / _ARCHIVE
     kafka = dataclasses.replace(release.kafka, archive=archive if archive.exists() else None)
     return Release(kafka, release.storage)
 
@@ -91,15 +94,15 @@ def _waiting(version: str) -> str:
     return f"another run prepares Kafka {version}; waiting for it"
 
 
-def _key(java: Java, jars: Iterable[Path]) -> str:
-    """Everything that must be the same for a JVM to accept an archive, in short."""
+def _archive_key(java: Java, jars: Iterable[Path]) -> str:
+    """Return a short hash of everything that must be equal for a JVM to accept an archive."""
     stats = [(str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
     facts = (str(java.path.resolve()), java.build, FLAGS, stats)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+    return hashlib.sha256(repr(facts).encode(errors="surrogateescape")).hexdigest()[:12]
 
 
-def _write_down_classes(release: Release, directory: Path, run: Run, owner: ProcessId | None) -> None:
-    """Run a cluster of one that writes down its classes as it ends, and see that a JVM accepts the result."""
+def _archive_classes(release: Release, directory: Path, run: Run, owner: ProcessId | None) -> None:
+    """Start a one-broker cluster that writes its loaded classes on exit, and verify that a JVM accepts the archive."""
     role, archive = "class-archive", directory / _ARCHIVE
     home, log = run.brokers / role, log_of(run, role)
     ports = free_ports(2)
@@ -113,18 +116,18 @@ def _write_down_classes(release: Release, directory: Path, run: Run, owner: Proc
 
     def started() -> bool:
         if not broker.identity.alive():
-            raise ClusterError(f"the broker to learn from ended; see {log}")
+            raise ClusterError(f"the broker that archives its classes ended; see {log}")
         return "Kafka Server started" in read_from(log, 0)
 
-    wait_until(started, _TIMEOUT_S, f"the broker to learn from did not start; see {log}")
+    wait_until(started, _TIMEOUT_S, f"the broker that archives its classes did not start; see {log}")
     terminate(broker.identity, _TIMEOUT_S)
     broker.popen.wait()
     shutil.rmtree(home)
-    _check(release.kafka, archive)
+    _verify_archive(release.kafka, archive)
 
 
-def _check(kafka: Kafka, archive: Path) -> None:
-    """Raise if a JVM that must use the archive does not run."""
+def _verify_archive(kafka: Kafka, archive: Path) -> None:
+    """Run a JVM that must use the archive. Raises `subprocess.SubprocessError` if it fails."""
     flags = (*FLAGS, "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces")
-    env = {**os.environ, "CLASSPATH": kafka.classpath}
+    env = {**os.environ, **JAVA_ENVIRONMENT, "CLASSPATH": kafka.classpath}
     subprocess.run([kafka.java.path, *flags, "-version"], env=env, check=True, capture_output=True, timeout=_TIMEOUT_S)

@@ -1,7 +1,7 @@
-"""A broker's storage as Kafka wants it before the first start.
+"""The formatted storage of a broker, as KRaft requires it before the first start.
 
-Formatting takes a JVM, and what it makes differs between brokers in three identifiers only. So it is done once per
-release, with placeholders, and copied.
+Formatting takes a JVM, and the results for two brokers differ only in three identifiers. So each release is formatted
+once, with placeholders, and the result is copied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import uuid
 from pathlib import Path
 
 from chaos.cluster.brokers.jvm import Job, Kafka, log_of, start
-from chaos.cluster.brokers.log import read_from, telling_lines
+from chaos.cluster.brokers.log import errors_in
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId, wait_gone
@@ -23,7 +23,7 @@ _TIMEOUT_S = 120
 
 
 def new_id() -> str:
-    """A random identifier in Kafka's form. Ids that begin with a dash are avoided: tools take them for an option."""
+    """Return a random ID in the format of Kafka. It never begins with a dash, which tools would read as an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -31,32 +31,30 @@ def new_id() -> str:
 
 
 def format_storage(kafka: Kafka, directory: Path, run: Run, owner: ProcessId | None) -> None:
-    """Fill `directory` with formatted storage. Raises `ClusterError` with what Kafka said."""
+    """Fill `directory` with formatted storage. Raises `ClusterError` with the output of Kafka."""
     home = run.brokers / "format"
     home.mkdir(parents=True)
     spec = ClusterSpec(brokers=1, kafka=kafka.version)
     settings = broker_settings(spec, 1, on_this_host([9092], [9093]))  # nothing listens
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
     main = ("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", "server.properties")
-    step = start(kafka, Job("format", home, main), run, owner)
-    wait_gone([step.identity], _TIMEOUT_S)
-    if step.popen.wait() != 0 or not (home / "data" / "meta.properties").exists():
-        log = log_of(run, "format")
-        said = "\n  ".join(telling_lines(read_from(log, 0)))
-        raise ClusterError(f"Kafka {kafka.version} could not format its storage; {log} says:\n  {said}")
-    for made in (home / "data").iterdir():
-        if made.is_file():
-            shutil.copy(made, directory)
+    tool = start(kafka, Job("format", home, main), run, owner)
+    wait_gone([tool.identity], _TIMEOUT_S)
+    if tool.popen.wait() != 0 or not (home / "data" / "meta.properties").exists():
+        raise ClusterError(f"Kafka {kafka.version} could not format its storage; {errors_in(log_of(run, 'format'))}")
+    for path in (home / "data").iterdir():
+        if path.is_file():
+            shutil.copy(path, directory)
     shutil.rmtree(home)
 
 
 def copy_storage(formatted: Path, data: Path, broker: int, cluster_id: str) -> None:
-    """Give a broker formatted storage with its own identifiers. `data` must not exist."""
+    """Copy formatted storage to `data`, which must not exist, and set the identifiers of a broker."""
     data.mkdir(parents=True)
     for path in formatted.iterdir():
         shutil.copy(path, data)
     meta = data / "meta.properties"
-    text = meta.read_text(encoding="ascii")
+    text = meta.read_text(encoding="utf-8")
     for key, value in {"node.id": str(broker), "cluster.id": cluster_id, "directory.id": new_id()}.items():
-        text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)  # older ones lack one
-    meta.write_text(text, encoding="ascii")
+        text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)  # older ones lack a key
+    meta.write_text(text, encoding="utf-8")

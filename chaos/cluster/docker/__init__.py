@@ -1,10 +1,10 @@
-"""The docker driver: each broker in a container of its own, on a network that belongs to the run.
+"""The docker driver: each broker runs in a container, on a network that belongs to the run.
 
-`driver` is the cluster, `engine` the connection to Docker and what a run has there, `image` the image of a release,
-`making` everything of a cluster but its start, `containers` one broker's container with its CPU and memory, `network`
-addresses and cuts, `disk` disks with a size.
+`driver` is the cluster, `engine` the connection to Docker and the objects of a run there, `image` the image of a
+release, `layout` creates everything of a cluster, `container` is the container of one broker with its CPU and memory
+limits, `network` holds addresses and cuts, and `disk` holds disks with a fixed size.
 
-Clients and controllers of the platform stay processes of this machine, and reach each broker at 127.0.0.1, where its
-port is published; brokers talk to each other on their own network. What they write lies in the run directory, which is
-mounted into the containers, so the engine has to be one of this machine.
+The clients of the platform stay processes of this machine. They reach each broker at 127.0.0.1, where its port is
+published; brokers reach each other on their network. Containers mount the run directory and write to it, so the engine
+must run on this machine.
 """

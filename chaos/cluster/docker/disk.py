@@ -1,7 +1,7 @@
-"""Disks with a size: one volume for each broker, held in memory, so that full means full and nothing else suffers.
+"""Disks with a fixed size: one volume in memory for each broker, so that a full disk affects only its broker.
 
-A volume of this kind lasts as long as a container that runs has it mounted. So one container of the run, the keeper,
-holds all of them: a broker that dies comes back to its data, as it would with a disk.
+Such a volume exists only while a running container mounts it. So one container of the run, the keeper, mounts all of
+them: the data of a broker survives the end of its container, as on a real disk.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from docker import DockerClient
 
-from chaos.cluster.docker.engine import asking, execute, labels
+from chaos.cluster.docker.engine import engine_errors, execute, labels
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
@@ -25,14 +25,14 @@ _BALLAST = "ballast"
 
 
 def volume_name(run: Run, broker: int) -> str:
-    """The name of a broker's volume."""
+    """Return the name of the volume of a broker."""
     return f"{run.run_id}-disk-{broker}"
 
 
 def create(client: DockerClient, run: Run, image: str, brokers: int, size_bytes: int, owner: ProcessId | None) -> str:
-    """Make the volumes and start the keeper; returns the keeper's id. Raises `ClusterError`."""
+    """Create the volumes, start the keeper, and return the ID of the keeper. Raises `ClusterError`."""
     options = f"size={size_bytes},uid={os.getuid()},gid={os.getgid()}"
-    with asking("the brokers' disks cannot be made"):
+    with engine_errors("the brokers' disks cannot be made"):
         for broker in range(1, brokers + 1):
             client.volumes.create(
                 volume_name(run, broker),
@@ -54,35 +54,35 @@ def create(client: DockerClient, run: Run, image: str, brokers: int, size_bytes:
 
 
 def put(client: DockerClient, keeper: str, broker: int, data: Path) -> None:
-    """Copy a broker's formatted storage onto its disk. Raises `ClusterError`."""
+    """Copy the formatted storage of a broker to its disk. Raises `ClusterError`."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(data, "data")
-    with asking(f"storage cannot be copied onto the disk of broker {broker}"):
+    with engine_errors(f"storage cannot be copied to the disk of broker {broker}"):
         client.containers.get(keeper).put_archive(f"{MOUNT}-{broker}", packed.getvalue())
 
 
 def fill(keeper: Any, broker: int, free_bytes: int) -> None:
-    """Leave so many bytes. Raises `ClusterError` where there are fewer already."""
+    """Fill a disk until `free_bytes` are left. Raises `ClusterError` if less is free already."""
     ballast = room(keeper, broker) - free_bytes
     if ballast <= 0:
         raise ClusterError(f"the disk of broker {broker} has less than {free_bytes} bytes left already")
-    # written to the end of the disk: the broker writes too, so what was free a moment ago may not be any more
+    # with 0 bytes to leave, `head` may fail: the broker also writes, so the measured room may be gone
     _run(keeper, ["sh", "-c", f"head -c {ballast} /dev/zero >{MOUNT}-{broker}/{_BALLAST} || test {free_bytes} -eq 0"])
 
 
 def free(keeper: Any, broker: int) -> None:
-    """Remove what filled it, if anything did."""
+    """Remove what `fill` wrote, if anything."""
     _run(keeper, ["rm", "-f", f"{MOUNT}-{broker}/{_BALLAST}"])
 
 
 def room(keeper: Any, broker: int) -> int:
-    """Bytes that are free."""
+    """Return the free bytes on a disk."""
     return int(_run(keeper, ["df", "--output=avail", "-B1", f"{MOUNT}-{broker}"]).split()[-1])
 
 
 def _run(keeper: Any, argv: list[str]) -> str:
-    code, said = execute(keeper, argv)
+    code, output = execute(keeper, argv)
     if code:
-        raise ClusterError(f"{' '.join(argv)} failed: {said}")
-    return said
+        raise ClusterError(f"{' '.join(argv)} failed: {output}")
+    return output

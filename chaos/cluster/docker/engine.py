@@ -1,10 +1,10 @@
-"""The Docker engine: the connection to it, and what runs have there. Everything of a run carries labels:
+"""The connection to the Docker engine, and the objects of runs there. Every object of a run has these labels:
 
-aftershock.run      run id
+aftershock.run      run ID
 aftershock.run_dir  absolute path of the run directory
 aftershock.role     broker-1, keeper, network, ...
-aftershock.owner    <pid>:<start time> of the process that answers for it; empty if it is to outlive its starter
-aftershock.pids     the pid namespace in which that pid is meant; what was made from another one is not ours to judge
+aftershock.owner    <pid>:<start time> of the owner process; empty if the object outlives its starter
+aftershock.pids     the PID namespace of that PID; objects from another namespace are ignored
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SOCKET = Path("/var/run/docker.sock")
 
 
 def connect() -> DockerClient:
-    """The engine of DOCKER_HOST or the usual socket. Raises `MachineError` where none answers, or it refuses us."""
+    """Connect to the engine of DOCKER_HOST or the default socket. Raises `MachineError` if none answers."""
     where = os.environ.get("DOCKER_HOST", str(_SOCKET))
     try:
         client = docker.from_env(timeout=TIMEOUT_S)
@@ -48,30 +48,30 @@ def connect() -> DockerClient:
 
 
 @contextlib.contextmanager
-def asking(what: str) -> Iterator[None]:
-    """Turn what the engine says no to into a `ClusterError`: one line with what was asked and the engine's reason."""
+def engine_errors(message: str) -> Iterator[None]:
+    """Turn an error of the engine into a `ClusterError` of one line: the message and the reason of the engine."""
     try:
         yield
     except APIError as e:
-        raise ClusterError(f"{what}: the Docker engine says {reason(e)}") from None
+        raise ClusterError(f"{message}: the Docker engine says {reason(e)}") from None
     except (DockerException, requests.RequestException) as e:
-        raise ClusterError(f"{what}: the Docker engine does not answer any more ({type(e).__name__})") from None
+        raise ClusterError(f"{message}: the Docker engine does not answer any more ({type(e).__name__})") from None
 
 
 def execute(container: Any, argv: Sequence[str], user: str = "") -> tuple[int, str]:
-    """Run a command in a container: its exit code, and what it said. Raises `ClusterError` where it cannot be run."""
-    with asking(f"{argv[0]} cannot be run in {container.name}"):
+    """Run a command in a container; return its exit code and output. Raises `ClusterError` if it cannot run."""
+    with engine_errors(f"{argv[0]} cannot be run in {container.name}"):
         code, output = container.exec_run(list(argv), user=user)
     return code, output.decode(errors="replace").strip()
 
 
 def reason(error: APIError) -> str:
-    """The engine's own words, on one line."""
+    """Return the explanation of the engine, on one line."""
     return " ".join(str(error.explanation or error).split())
 
 
 def labels(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
-    """The labels of something that belongs to a run."""
+    """Return the labels for an object of a run."""
     return {
         "aftershock.run": run.run_id,
         LABEL: str(run.path),
@@ -83,7 +83,7 @@ def labels(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Labelled:
-    """A container, network or volume that belongs to a run. `pid`: of a running container, on this machine."""
+    """A container, network or volume of a run. `pid` is that of a running container, on this machine."""
 
     kind: str
     name: str
@@ -97,19 +97,21 @@ class Labelled:
 
 
 def find_labelled(client: DockerClient, run_dir: Path | None = None) -> list[Labelled]:
-    """What runs have on this engine, containers first; of one run if `run_dir` is given. Raises `ClusterError`."""
-    wanted = {"label": [LABEL if run_dir is None else f"{LABEL}={run_dir}", f"aftershock.pids={pid_namespace()}"]}
-    with asking("what runs have left there cannot be listed"):
-        containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
-        networks = client.networks.list(filters=wanted)
-        volumes = client.volumes.list(filters=wanted)
-    found = [_labelled("container", c, c.labels, c.status, c.attrs["State"].get("Pid")) for c in containers]
-    found += [_labelled("network", n, n.attrs.get("Labels") or {}, "") for n in networks]
-    return found + [_labelled("volume", v, v.attrs.get("Labels") or {}, "") for v in volumes]
+    """Return the objects of all runs, or of one run directory; containers first. Raises `ClusterError`."""
+    filters = {"label": [LABEL if run_dir is None else f"{LABEL}={run_dir}", f"aftershock.pids={pid_namespace()}"]}
+    with engine_errors("the containers, networks and volumes of runs cannot be listed"):
+        containers = client.containers.list(all=True, filters=filters, ignore_removed=True)
+        networks = client.networks.list(filters=filters)
+        volumes = client.volumes.list(filters=filters)
+    return [
+        *(_labelled("container", c, c.labels, c.status, c.attrs["State"].get("Pid")) for c in containers),
+        *(_labelled("network", n, n.attrs.get("Labels") or {}, "") for n in networks),
+        *(_labelled("volume", v, v.attrs.get("Labels") or {}, "") for v in volumes),
+    ]
 
 
 def find_everywhere() -> list[Labelled]:
-    """What all runs have there; nothing where there is no engine, or none that we may ask."""
+    """Return the objects of all runs; none if there is no engine, or no permission to use it."""
     if not _SOCKET.exists() and "DOCKER_HOST" not in os.environ:
         return []
     try:
@@ -118,24 +120,21 @@ def find_everywhere() -> list[Labelled]:
         return []
 
 
-def _labelled(kind: str, thing: Any, said: dict[str, str], state: str, pid: int | None = None) -> Labelled:
-    try:
-        owner = ProcessId.parse(said.get("aftershock.owner", ""))
-    except ValueError:
-        owner = None
-    role, run_id = said.get("aftershock.role", ""), said.get("aftershock.run", "")
-    return Labelled(kind, thing.name, role, run_id, Path(said.get(LABEL, "")), owner, state, pid or None, thing)
+def _labelled(kind: str, thing: Any, values: dict[str, str], state: str, pid: int | None = None) -> Labelled:
+    owner = ProcessId.parse_or_none(values.get("aftershock.owner", ""))
+    role, run_id = values.get("aftershock.role", ""), values.get("aftershock.run", "")
+    return Labelled(kind, thing.name, role, run_id, Path(values.get(LABEL, "")), owner, state, pid or None, thing)
 
 
-def remove(found: list[Labelled]) -> None:
-    """Remove these, whatever state they are in; in the order of `find_labelled`. Raises `ClusterError`."""
-    for one in found:
-        with asking(f"{one.kind} {one.name} cannot be removed"), contextlib.suppress(NotFound):
-            if one.kind == "container":
+def remove(items: list[Labelled]) -> None:
+    """Remove objects in any state, in the order of `find_labelled`. Raises `ClusterError`."""
+    for item in items:
+        with engine_errors(f"{item.kind} {item.name} cannot be removed"), contextlib.suppress(NotFound):
+            if item.kind == "container":
                 try:
-                    one.thing.remove(force=True, v=True)
+                    item.thing.remove(force=True, v=True)
                 except APIError as e:
                     if "already in progress" not in reason(e):
                         raise
             else:
-                one.thing.remove()
+                item.thing.remove()

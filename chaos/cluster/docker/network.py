@@ -1,7 +1,7 @@
-"""The run's own network: addresses that do not change when a container is started again, and cuts in it.
+"""The network of a run: broker addresses that survive a restart, and cuts.
 
-A cut is made of iptables rules inside the broker's own network namespace, so nothing but this broker ever loses a
-packet. Clients reach a broker through the port that Docker publishes, and come from the network's gateway.
+A cut consists of iptables rules inside the network namespace of one broker, so no other broker loses a packet. Clients
+reach a broker through the port that Docker publishes; their packets come from the gateway of the network.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from docker import DockerClient
 from docker.errors import APIError
 from docker.types import IPAMConfig, IPAMPool
 
-from chaos.cluster.docker.engine import asking, execute, labels, reason
+from chaos.cluster.brokers.startup import AddressTaken
+from chaos.cluster.docker.engine import engine_errors, execute, labels, reason
 from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId
 from chaos.relay.cuts import Cut
@@ -24,38 +25,34 @@ from chaos.run.directory import Run
 _FIRST_HOST = 10
 
 
-class AddressesTaken(ClusterError):
-    """Another network has these addresses."""
-
-
 def choose_subnet() -> ipaddress.IPv4Network:
-    """Addresses for a run, at random so that two runs rarely want the same ones."""
+    """Return a random subnet, so that two runs rarely choose the same."""
     return ipaddress.IPv4Network(f"10.{random.randint(64, 191)}.{random.randint(0, 255)}.0/24")
 
 
 def address(subnet: ipaddress.IPv4Network, broker: int) -> str:
-    """The address of a broker."""
+    """Return the address of a broker."""
     return str(subnet[_FIRST_HOST + broker])
 
 
 def create(client: DockerClient, run: Run, subnet: ipaddress.IPv4Network, owner: ProcessId | None) -> str:
-    """Make the run's network. Raises `AddressesTaken`, or another `ClusterError`."""
+    """Create the network of the run, and return its name. Raises `AddressTaken`, or another `ClusterError`."""
     name = f"aftershock-{run.run_id}"
     pool = IPAMConfig(pool_configs=[IPAMPool(subnet=str(subnet), gateway=str(subnet[1]))])
-    with asking(f"network {name} cannot be made"):
+    with engine_errors(f"network {name} cannot be made"):
         try:
             client.networks.create(
                 name, driver="bridge", ipam=pool, labels=labels(run, "network", owner), check_duplicate=True
             )
         except APIError as e:
             if "overlap" in reason(e).lower():
-                raise AddressesTaken(reason(e)) from None
+                raise AddressTaken(reason(e)) from None
             raise
     return name
 
 
 def drop(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
-    """Drop the packets of a cut. Raises `ClusterError`, and has then undone what it did."""
+    """Drop the packets of a cut. Raises `ClusterError` after it removed its rules."""
     done: list[list[str]] = []
     try:
         for rule in _rules(cut, addresses):
@@ -68,37 +65,37 @@ def drop(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
 
 
 def let_pass(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
-    """Take away the rules of a cut that are there. Raises `ClusterError`."""
+    """Remove the rules of a cut, if any. Raises `ClusterError`."""
     for rule in _rules(cut, addresses):
         if _as_root(container, ["iptables", "-w", "-C", *rule])[0] == 0:
             _iptables(container, "-D", rule)
 
 
 def dropped(container: Any, addresses: Sequence[str]) -> int:
-    """How many packets from or to these addresses were dropped. Raises `ClusterError`."""
+    """Return the number of dropped packets from or to these addresses. Raises `ClusterError`."""
     packets = 0
     for chain, column in (("INPUT", 7), ("OUTPUT", 8)):
-        code, said = _as_root(container, ["iptables", "-w", "-nvxL", chain])
+        code, output = _as_root(container, ["iptables", "-w", "-nvxL", chain])
         if code:
-            raise ClusterError(f"iptables -L {chain} failed in {container.name}: {said}")
+            raise ClusterError(f"iptables -L {chain} failed in {container.name}: {output}")
         # pkts bytes target prot opt in out source destination
-        fields = [line.split() for line in said.splitlines()[2:]]
+        fields = [line.split() for line in output.splitlines()[2:]]
         packets += sum(int(f[0]) for f in fields if f[2] == "DROP" and f[column] in addresses)
     return packets
 
 
 def _rules(cut: Cut, addresses: Sequence[str]) -> Iterator[list[str]]:
-    for one in addresses:
+    for ip in addresses:
         if cut.direction in ("both", "in"):
-            yield ["INPUT", "-s", one, "-j", "DROP"]
+            yield ["INPUT", "-s", ip, "-j", "DROP"]
         if cut.direction in ("both", "out"):
-            yield ["OUTPUT", "-d", one, "-j", "DROP"]
+            yield ["OUTPUT", "-d", ip, "-j", "DROP"]
 
 
 def _iptables(container: Any, action: str, rule: Sequence[str]) -> None:
-    code, said = _as_root(container, ["iptables", "-w", action, *rule])
+    code, output = _as_root(container, ["iptables", "-w", action, *rule])
     if code:
-        raise ClusterError(f"iptables {action} {' '.join(rule)} failed in {container.name}: {said}")
+        raise ClusterError(f"iptables {action} {' '.join(rule)} failed in {container.name}: {output}")
 
 
 def _as_root(container: Any, argv: Sequence[str]) -> tuple[int, str]:

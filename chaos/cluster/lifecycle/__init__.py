@@ -1,1 +1,1 @@
-"""The end of a cluster, whoever causes it: the reaper, garbage collection and lending."""
+"""The end and the loan of a cluster: the reaper, garbage collection (`gc`), and lending to other runs."""

@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster.attached import entry
+from chaos.cluster.attached import discovery
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.kafka.access import Access
@@ -214,7 +214,7 @@ def refusals(secured: Secured) -> dict[str, tuple[str, Security, type[Aftershock
         "TLS where there is none": (plain, cert.model_copy(update=keyless), AftershockError, "127.0.0.1"),
         "plain where TLS is": (secured.cert, Security(), ClusterError, "is that port one for PLAINTEXT"),
         "nobody": ("127.0.0.1:1", ours, ClusterError, r"nothing listens at 127\.0\.0\.1:1$"),
-        "no such host": ("no-such-host.invalid:1", ours, ClusterError, r"no-such-host\.invalid is not known here"),
+        "no such host": ("no-such-host.invalid:1", ours, ClusterError, r"no-such-host\.invalid cannot be resolved"),
     }
 
 
@@ -222,7 +222,7 @@ def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
     secured: Secured, run: Run, theirs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WRONG", "not-the-password")
-    monkeypatch.setattr(entry, "ANSWER_S", 6.0)
+    monkeypatch.setattr(discovery, "ANSWER_S", 6.0)
     for what, (bootstrap, security, kind, words) in refusals(secured).items():
         with pytest.raises(kind) as error:
             secured.attach(run, bootstrap=bootstrap, security=security)
@@ -234,7 +234,7 @@ def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
 
 
 def test_a_server_that_never_answers_is_given_up(secured: Secured, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry, "ANSWER_S", 1.0)
+    monkeypatch.setattr(discovery, "ANSWER_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
         for security in (secured.security(), Security()):

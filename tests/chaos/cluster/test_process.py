@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.cluster import deploy
+from chaos.cluster import deployment
 from chaos.cluster.api import Pause
 from chaos.cluster.brokers.release import Release
 from chaos.cluster.lifecycle.gc import end_all
@@ -141,11 +141,11 @@ def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run
 
 
 def test_a_port_lost_to_somebody_else_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = deploy.choose_ports
+    choose = deployment.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
         ports = iter([[taken, choose(ClusterSpec(1), 1)[1]]])
-        monkeypatch.setattr(deploy, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
+        monkeypatch.setattr(deployment, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
         cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
     assert "Address already in use" in (run.logs / "broker-1.log").read_text()
     assert cluster.state.broker(1).port != taken

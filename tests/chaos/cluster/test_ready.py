@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.cluster.brokers.broker import BrokerDied, Starting, wait_ready
+from chaos.cluster.brokers.startup import BrokerDied, StartingBroker, wait_ready
 from chaos.cluster.state import BrokerState
 from chaos.errors import ClusterError
 from chaos.kafka.connection import Link
@@ -32,8 +32,8 @@ def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
     return views
 
 
-def broker(run: Run, number: int) -> Starting:
-    return Starting(run, BrokerState(id=number, host="127.0.0.1", port=number))
+def broker(run: Run, number: int) -> StartingBroker:
+    return StartingBroker(run, BrokerState(id=number, host="127.0.0.1", port=number))
 
 
 @pytest.mark.parametrize("view", [None, answer(-1, 1, 2), answer(1, 1)])

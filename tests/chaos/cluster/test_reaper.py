@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from chaos.cluster.deploy import start_reaper
+from chaos.cluster.deployment import start_reaper
 from chaos.processes import process
 from chaos.processes.process import ProcessId, Spawned
 from chaos.run.directory import Run

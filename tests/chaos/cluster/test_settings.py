@@ -12,14 +12,13 @@ import pytest
 from chaos.cluster import state
 from chaos.cluster.api import CAPABILITIES
 from chaos.cluster.brokers.jvm import Kafka
-from chaos.cluster.brokers.log import MOST_LINES, read_from, telling_lines
+from chaos.cluster.brokers.log import MAX_LINES, error_lines, read_from
 from chaos.cluster.brokers.release import Release
-from chaos.cluster.deploy import check_disk
+from chaos.cluster.deployment import Deployment, check_disk
 from chaos.cluster.drivers import DRIVER_CAPABILITIES, capabilities, driver
 from chaos.cluster.metadata_mode import Metadata, choose
-from chaos.cluster.process import zookeeper
-from chaos.cluster.process.driver import lay_out
-from chaos.cluster.settings import ClusterSpec, Place, broker_settings, on_this_host, properties
+from chaos.cluster.process import layout, zookeeper
+from chaos.cluster.settings import BrokerEndpoints, ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.install.java import Java
 from chaos.processes.ports import free_ports, is_free
@@ -140,7 +139,9 @@ def test_a_session_is_as_long_with_zookeeper_as_without(config: dict[str, int], 
 def test_behind_a_switch_a_broker_listens_elsewhere_than_it_is_reached(kafka: str, quorum: str) -> None:
     """Before 3.9 a controller's listener must not be advertised, and voters go by their list alone."""
     own = {"CLIENT": "127.0.0.1:1", "PEERS": "127.0.0.1:2", "CONTROLLER": "127.0.0.1:3"}
-    found = broker_settings(ClusterSpec(1, kafka, switch=True), 1, [Place("h", 21, "h:23", "h:22", behind=own)])
+    found = broker_settings(
+        ClusterSpec(1, kafka, switch=True), 1, [BrokerEndpoints("h", 21, "h:23", "h:22", behind=own)]
+    )
     assert found["listeners"] == "CLIENT://127.0.0.1:1,PEERS://127.0.0.1:2,CONTROLLER://127.0.0.1:3"
     assert found["advertised.listeners"] == f"CLIENT://h:21,PEERS://h:22{quorum}"
     assert found["controller.quorum.voters"] == "1@h:23"
@@ -174,7 +175,7 @@ Connections dump:
     [(DUMP, {1, 12}), ("ephemeral nodes dump:\n", set()), ("", None), ("dump is not executed because", None)],
 )
 def test_who_is_registered_is_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, said: str, known: object) -> None:
-    monkeypatch.setattr(zookeeper, "_ask", lambda server, word: said)
+    monkeypatch.setattr(zookeeper, "_query", lambda server, command: said)
     assert zookeeper.registered(state.ZooKeeperState(host="127.0.0.1", port=1, log="x")) == known
 
 
@@ -213,9 +214,13 @@ def release(tmp_path: Path) -> Release:
     return Release(Kafka("4.3.1", Java(Path("java"), 17, "17"), ""), storage)
 
 
-def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: Run, release: Release) -> None:
+def deployment_of(run: Run, spec: ClusterSpec) -> Deployment:
     me = ProcessId.current()
-    made = lay_out(run, ClusterSpec(3), release, me, me, 60)
+    return Deployment(run, spec, me, 60, me)
+
+
+def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: Run, release: Release) -> None:
+    made = layout.create(deployment_of(run, ClusterSpec(3)), release)
     metas = [(run.path / b.data / "meta.properties").read_text() for b in made.brokers]
     assert [f"node.id={i}\n" in meta for i, meta in enumerate(metas, 1)] == [True] * 3
     assert all(f"cluster.id={made.cluster_id}\n" in meta for meta in metas)
@@ -227,8 +232,7 @@ def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: R
 
 
 def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: Run, release: Release) -> None:
-    me = ProcessId.current()
-    made = lay_out(run, ClusterSpec(2, "2.8.2"), dataclasses.replace(release, storage=None), me, me, 60)
+    made = layout.create(deployment_of(run, ClusterSpec(2, "2.8.2")), dataclasses.replace(release, storage=None))
     assert made.zookeeper is not None
     assert f"clientPort={made.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
     settings = (run.brokers / "2" / "server.properties").read_text()
@@ -238,17 +242,16 @@ def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: Run,
 
 
 def test_a_fixed_port_that_is_taken_is_named(run: Run, release: Release) -> None:
-    me = ProcessId.current()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         spec = ClusterSpec(1, config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
         with pytest.raises(MachineError, match=f"port {port} on 127.0.0.1 is taken"):
-            lay_out(run, spec, release, me, me, 60)
+            layout.create(deployment_of(run, spec), release)
 
 
 def test_too_little_room_on_disk_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     check_disk(run)
-    monkeypatch.setattr("chaos.cluster.deploy.NEEDED_DISK_BYTES", 2**80)
+    monkeypatch.setattr("chaos.cluster.deployment.NEEDED_DISK_BYTES", 2**80)
     with pytest.raises(MachineError, match="MiB are free at"):
         check_disk(run)
 
@@ -274,7 +277,7 @@ Caused by: java.lang.NumberFormatException: many
 
 
 def test_errors_and_their_exceptions_tell_most() -> None:
-    assert [line.split(" - ")[-1] for line in telling_lines(LOG)] == [
+    assert [line.split(" - ")[-1] for line in error_lines(LOG)] == [
         "Exiting Kafka due to fatal exception",
         "org.apache.kafka.common.config.ConfigException: Invalid value many",
         "Caused by: java.lang.NumberFormatException: many",
@@ -282,16 +285,16 @@ def test_errors_and_their_exceptions_tell_most() -> None:
 
 
 def test_a_jvm_that_cannot_start_says_why_on_its_second_line() -> None:
-    assert telling_lines("Error occurred during initialization of VM\nToo small maximum heap\n") == [
+    assert error_lines("Error occurred during initialization of VM\nToo small maximum heap\n") == [
         "Error occurred during initialization of VM",
         "Too small maximum heap",
     ]
 
 
 def test_without_errors_the_last_lines_tell() -> None:
-    assert telling_lines("\n".join(f"line {i}" for i in range(50)))[-1] == "line 49"
-    assert len(telling_lines("x\n" * 50)) == MOST_LINES
-    assert len(telling_lines("[ERROR] " + "x" * 10_000)[0]) < 400
+    assert error_lines("\n".join(f"line {i}" for i in range(50)))[-1] == "line 49"
+    assert len(error_lines("x\n" * 50)) == MAX_LINES
+    assert len(error_lines("[ERROR] " + "x" * 10_000)[0]) < 400
 
 
 def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
@@ -310,8 +313,7 @@ def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
     monkeypatch: pytest.MonkeyPatch,
     kafka: str,
 ) -> None:
-    me = ProcessId.current()
-    made = lay_out(run, ClusterSpec(1, kafka), dataclasses.replace(release, storage=None), me, me, 60)
+    made = layout.create(deployment_of(run, ClusterSpec(1, kafka)), dataclasses.replace(release, storage=None))
     (down,), server = made.brokers, made.zookeeper
     refused: list[set[int]] = []
 
@@ -319,7 +321,7 @@ def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
         refused.append(set(but))
         return free_ports(count, but)
 
-    monkeypatch.setattr("chaos.cluster.deploy.free_ports", spy)
+    monkeypatch.setattr("chaos.cluster.deployment.free_ports", spy)
     sleeper("reaper")  # the run lives, though nothing listens on its ports
-    lay_out(Run.create(tmp_path, "another"), ClusterSpec(1), release, me, me, 60)
+    layout.create(deployment_of(Run.create(tmp_path, "another"), ClusterSpec(1)), release)
     assert {down.port, server.port if server else down.controller_port} <= refused[0]

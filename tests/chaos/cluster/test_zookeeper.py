@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from chaos.cluster import deploy
+from chaos.cluster import deployment
 from chaos.cluster.process import zookeeper
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
@@ -100,11 +100,11 @@ def test_the_cluster_s_own_id_is_on_file(run: Run) -> None:
 
 
 def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = deploy.choose_ports
+    choose = deployment.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
         ports = iter([[choose(ClusterSpec(1), 0)[0], taken]])
-        monkeypatch.setattr(deploy, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
+        monkeypatch.setattr(deployment, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
         cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
     assert cluster.state.zookeeper is not None and cluster.state.zookeeper.port != taken
     assert roles(run) == ["broker-1", "reaper", "zookeeper"]

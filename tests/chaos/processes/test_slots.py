@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.processes.process import RUN_DIR, ProcessId
-from chaos.processes.slots import Places
+from chaos.processes.slots import Slots
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def someone(alive):
 
 
 def test_there_are_so_many_places_and_no_more(file):
-    places = Places(file, 2)
+    places = Slots(file, 2)
     assert [places.take("a"), places.take("b"), places.take("c")] == [True, True, False]
     assert places.take("a")  # it has one: the other side of an A/B run, or a second try
 
@@ -47,7 +47,7 @@ def test_there_are_so_many_places_and_no_more(file):
 def test_a_deployment_that_died_holds_no_place(file, alive):
     process, identity = someone(alive)
     file.write_text(json.dumps({"a": {"deploys": identity, "run_dir": ""}}))
-    assert Places(file, 1).take("b") is not alive
+    assert Slots(file, 1).take("b") is not alive
     process.kill()
     process.wait()
 
@@ -56,7 +56,7 @@ def test_a_place_is_held_by_whatever_lives_of_the_run_and_free_when_nothing_does
     process, run_dir = run
     _, identity = someone(alive=False)
     file.write_text(json.dumps({"a": {"deploys": identity, "run_dir": str(run_dir)}}))
-    places = Places(file, 1)
+    places = Slots(file, 1)
     assert not places.take("b")
     process.kill()
     process.wait()
@@ -64,26 +64,26 @@ def test_a_place_is_held_by_whatever_lives_of_the_run_and_free_when_nothing_does
 
 
 def test_it_can_be_bound_to_a_run_directory(file):
-    places = Places(file, 1)
+    places = Slots(file, 1)
     places.take("a")
     places.bind("a", Path("/runs/a"))
     assert json.loads(file.read_text())["a"]["run_dir"] == "/runs/a"
 
 
 def test_a_place_that_is_given_back_is_free_though_its_holder_lives_on(file):
-    assert Places(file, 1).take("a") and not Places(file, 1).take("b")
-    Places(file, 1).leave("a")
-    assert Places(file, 1).take("b")
-    Places(file, 1).leave("never held")
+    assert Slots(file, 1).take("a") and not Slots(file, 1).take("b")
+    Slots(file, 1).leave("a")
+    assert Slots(file, 1).take("b")
+    Slots(file, 1).leave("never held")
 
 
 def test_a_file_cut_short_blocks_nobody(file):
     file.write_text('{"a": {"depl')
-    assert Places(file, 1).take("b")
+    assert Slots(file, 1).take("b")
 
 
 def _take(file, n, taken):
-    if Places(file, 3).take(f"run-{n}"):
+    if Slots(file, 3).take(f"run-{n}"):
         taken.put(n)
     taken.put(None)
     taken.close()

@@ -1,7 +1,7 @@
-"""A cluster as Airflow's connections tell of it: those of the Kafka provider, which hold librdkafka's settings as JSON.
+"""Existing clusters from Airflow connections of the Kafka provider, which hold librdkafka settings as JSON.
 
-Secrets go from there into the environment of the process that asks, and from there on only the names of the variables
-are passed on. Pure, so that it is tested without Airflow.
+Secrets move from the connection into the environment of this process; everything else receives only the names of the
+variables. Pure functions, tested without Airflow.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _HOSTNAME = "ssl.endpoint.identification.algorithm"
 
 
 def overrides(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, str]) -> list[str]:
-    """The connection's cluster as `path=value` overrides of a scenario; its secrets are put into `env`.
+    """Return the cluster of a connection as `path=value` overrides of a scenario, and put its secrets into `env`.
 
-    Settings that have nothing to do with how a cluster is reached, such as a group id, are left alone. Raises
-    `UsageError` for those that have, and that are not known here.
+    Settings that do not affect the connection, such as a group ID, are ignored. Raises `UsageError` for unsupported
+    security settings.
     """
     if not extra.get("bootstrap.servers"):
         raise UsageError(f"the Airflow connection {conn_id} has no bootstrap.servers in its extra field")
@@ -49,5 +49,5 @@ def overrides(conn_id: str, extra: Mapping[str, Any], env: MutableMapping[str, s
         elif key.startswith(("security.", "sasl.", "ssl.", "enable.ssl.")):
             known = ", ".join(sorted([*_SETTINGS, *_SECRETS, _HOSTNAME]))
             raise UsageError(f"the Airflow connection {conn_id} has {key}, which is not supported; known are {known}")
-    given = {"driver": "attached", "bootstrap": extra["bootstrap.servers"], "security": security}
-    return [f"cluster.{key}={json.dumps(value)}" for key, value in given.items()]
+    cluster = {"driver": "attached", "bootstrap": extra["bootstrap.servers"], "security": security}
+    return [f"cluster.{key}={json.dumps(value)}" for key, value in cluster.items()]

@@ -1,9 +1,9 @@
-"""Running the user's commands: each by /bin/sh, with a time-out, and with what it says in `logs/verbs.log`.
+"""The execution of the user's commands by /bin/sh, with a timeout and their output in `logs/verbs.log`.
 
-A command gets no mark of the run: a broker that it starts belongs to the user and must outlive the run. It is in a
-process group of its own, which is killed when the time is over; while it runs, `cluster.json` names it, so that whoever
-ends the run can end it. Its output goes to a file of no name first: what it starts may write on, and must not die of a
-closed pipe.
+A command does not get the marks of the run: a broker that it starts belongs to the user and must outlive the run. It
+runs in a new process group, which is killed after the timeout. While it runs, `cluster.json` lists it, so that any
+process that ends the run can end it. Its output goes to an unnamed file first, because processes that it leaves behind
+may continue to write, and a closed pipe would kill them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
-from chaos.cluster.verbs import PLACE
+from chaos.cluster.verbs import PLACEHOLDER
 from chaos.errors import ClusterError
 from chaos.processes.process import MARKS, ProcessId, wait_gone
 
-LOOK_EVERY_S = 0.05
-MOST_OUTPUT = 64 * 1024
-_MOST_OF_LINE = 300
+CHECK_EVERY_S = 0.05
+MAX_OUTPUT = 64 * 1024
+_MAX_LINE = 300
 
 
 def fill_in(command: str, broker: int, host: str, port: int) -> str:
-    """The command for a broker; what stands for something is quoted for the shell."""
+    """Return the command for a broker, with the values of its placeholders quoted for the shell."""
     values = {"broker": broker, "host": host, "port": port}
-    return PLACE.sub(lambda match: shlex.quote(str(values[match[1]])), command)
+    return PLACEHOLDER.sub(lambda match: shlex.quote(str(values[match[1]])), command)
 
 
 def run(
@@ -42,11 +42,12 @@ def run(
     secrets: Iterable[str] = (),
     *,
     meanwhile: Callable[[], object] = lambda: None,
-    under_way: Callable[[ProcessId, bool], None] = lambda identity, running: None,
+    on_change: Callable[[ProcessId, bool], None] = lambda identity, running: None,
 ) -> None:
-    """Run a command that `fill_in` made. Raises `ClusterError` if it fails or takes too long.
+    """Run a command from `fill_in`. Raises `ClusterError` if it fails or takes too long.
 
-    `meanwhile` is called again and again until it ends, `under_way` when it has begun and when it is over.
+    `meanwhile` is called repeatedly until the command ends. `on_change` is called with the process and whether it runs,
+    after the start and after the end.
     """
     env = {key: value for key, value in os.environ.items() if key not in MARKS}
     with tempfile.TemporaryFile() as output:
@@ -60,49 +61,49 @@ def run(
         )
         identity = ProcessId.of(child.pid)
         try:
-            under_way(identity, True)
+            on_change(identity, True)
             code = _wait(child, timeout_s, meanwhile)
         finally:
             if child.poll() is None:
                 end(identity)
                 child.wait()
-            under_way(identity, False)
-        said = _read(output, secrets)
+            on_change(identity, False)
+        text = _read(output, secrets)
     ended = f"exit code {code}" if code is not None else f"killed after {timeout_s:g} s"
-    _note(log, f"{verb}: {ended}\n{said}")
+    _note(log, f"{verb}: {ended}\n{text}")
     if code != 0:
-        last = f": {said.splitlines()[-1][:_MOST_OF_LINE]}" if said.strip() else ", and said nothing"
+        last = f": {text.splitlines()[-1][:_MAX_LINE]}" if text.strip() else ", and said nothing"
         how = "did not end in time and was " + ended if code is None else f"ended with {ended}"
         raise ClusterError(f"the {verb} command {how}{last}; see {log}")
 
 
 def end(command: ProcessId) -> None:
-    """SIGKILL a command and its children; nothing to do for one that has ended."""
+    """Kill a command and its children; do nothing if it has ended."""
     if command.alive():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(command.pid, signal.SIGKILL)
 
 
 def end_and_wait(command: ProcessId) -> None:
-    """The same, for one whose parent is another process."""
+    """Kill a command that another process started, and wait until it is gone."""
     end(command)
     wait_gone([command], 10)
 
 
 def _wait(child: subprocess.Popen[bytes], timeout_s: float, meanwhile: Callable[[], object]) -> int | None:
-    """The exit code; None when the time is over."""
+    """Return the exit code; None after the timeout."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return child.wait(LOOK_EVERY_S)
+            return child.wait(CHECK_EVERY_S)
         meanwhile()
     return None
 
 
 def _read(output: IO[bytes], secrets: Iterable[str]) -> str:
     size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - MOST_OUTPUT))
-    text = output.read(MOST_OUTPUT).decode("utf-8", errors="replace")
+    output.seek(max(0, size - MAX_OUTPUT))
+    text = output.read(MAX_OUTPUT).decode("utf-8", errors="replace")
     for secret in secrets:
         text = text.replace(secret, "[secret]")
     return text

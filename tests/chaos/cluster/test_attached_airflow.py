@@ -7,7 +7,7 @@ import ssl
 import pytest
 from pydantic import ValidationError
 
-from chaos.cluster.attached.connection import overrides
+from chaos.cluster.attached.airflow import overrides
 from chaos.drive import stages
 from chaos.errors import ScenarioError, UsageError
 from chaos.kafka.access import Access, librdkafka
@@ -61,7 +61,7 @@ def test_accepted(sets):
         (("cluster.verbs.explode=a",), "cluster.verbs.explode: unknown key"),
         (
             ("cluster.verbs.kill=ssh {hots} reboot",),
-            "cluster.verbs.kill: {hots} stands for nothing; known are {broker}",
+            "cluster.verbs.kill: {hots} is no placeholder; known are {broker}",
         ),
         (("cluster.verbs.timeout=0s",), "cluster.verbs.timeout"),
         (("cluster.security.protocol=TLS",), "cluster.security.protocol"),

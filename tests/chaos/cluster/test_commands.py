@@ -5,18 +5,18 @@ import time
 
 import pytest
 
-from chaos.cluster.attached import verbs
+from chaos.cluster.attached import commands
 from chaos.errors import ClusterError
 from chaos.processes.process import ROLE, RUN_DIR, ProcessId
 
 
 def run(tmp_path, command, timeout_s=20.0, **more):
-    verbs.run("kill of broker 2", command, timeout_s, tmp_path / "verbs.log", **more)
+    commands.run("kill of broker 2", command, timeout_s, tmp_path / "verbs.log", **more)
     return (tmp_path / "verbs.log").read_text()
 
 
 def test_places_are_filled_in_and_quoted():
-    command = verbs.fill_in("ssh {host} 'kill {broker}' -p {port} ${broker} {}", 2, "a b;c", 9092)
+    command = commands.fill_in("ssh {host} 'kill {broker}' -p {port} ${broker} {}", 2, "a b;c", 9092)
     assert command == "ssh 'a b;c' 'kill 2' -p 9092 ${broker} {}"
 
 
@@ -83,7 +83,7 @@ def test_no_secret_reaches_the_log_or_the_error(tmp_path):
 
 def test_who_ends_a_run_knows_of_a_command_under_way(tmp_path):
     seen = []
-    run(tmp_path, "sleep 0.2", under_way=lambda identity, running: seen.append((identity, running, identity.alive())))
+    run(tmp_path, "sleep 0.2", on_change=lambda identity, running: seen.append((identity, running, identity.alive())))
     assert [s[1:] for s in seen] == [(True, True), (False, False)] and seen[0][0] == seen[1][0]
 
 

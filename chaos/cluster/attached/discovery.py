@@ -1,0 +1,103 @@
+"""The discovery of an existing cluster: its brokers, the access to them, and the requirements of the scenario.
+
+A problem that the user can solve in the scenario (a password, an authority, a protocol) raises `UsageError`. A cluster
+that does not answer raises `ClusterError`. Both messages are one line.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+
+from chaos.cluster.settings import Existing
+from chaos.errors import ClusterError, UsageError
+from chaos.kafka.access import Access, AccessRefused
+from chaos.kafka.client import Kafka, addresses
+from chaos.kafka.connection import Link, ask_versions
+from chaos.kafka.metadata_merge import Metadata
+
+ANSWER_S = 15.0
+"""The timeout for an answer of the cluster."""
+
+
+def discover(existing: Existing, access: Access | None) -> Metadata:
+    """Return the brokers and topics of a cluster, after the check that it meets the requirements of the run."""
+    if access:
+        access.check()
+    _connect_to_any(existing.bootstrap, access)
+    kafka = Kafka(existing.bootstrap, ANSWER_S, access)
+    try:
+        metadata = kafka.metadata()
+    finally:
+        kafka.close()
+    if metadata is None:
+        raise ClusterError(f"{existing.bootstrap} accepts connections, but sends no metadata within {ANSWER_S:g} s")
+    _check(existing, metadata)
+    for broker, address in metadata.brokers.items():
+        _connect(*address, access, ANSWER_S, f"broker {broker} is advertised at {address[0]}:{address[1]}, and ")
+    return metadata
+
+
+def _connect_to_any(bootstrap: str, access: Access | None) -> None:
+    """Return when one of the bootstrap servers accepts a connection."""
+    problems = []
+    servers = addresses(bootstrap)
+    for host, port in servers:
+        try:
+            _connect(host, port, access, ANSWER_S / len(servers))
+            return
+        except ClusterError as e:
+            problems.append(str(e))
+    raise ClusterError("; ".join(problems))
+
+
+def _connect(host: str, port: int, access: Access | None, timeout_s: float, before: str = "") -> None:
+    """Connect, log in and send one request. Raises an error that the user can act on."""
+    server, began = f"{host}:{port}", time.monotonic()
+    link = Link(host, port, access)
+    try:
+        link.ask(ask_versions(), timeout_s)
+    except AccessRefused as e:
+        raise UsageError(f"{before}{e}; see cluster.security") from None
+    except ssl.SSLCertVerificationError as e:
+        hint = "cluster.security.ca names the authorities to trust"
+        raise UsageError(f"{before}the certificate of {server} is not trusted: {e.verify_message}; {hint}") from None
+    except ssl.SSLError as e:
+        why = (e.reason or str(e)).replace("_", " ").lower()
+        hint = "does that port use TLS, and does it require a client certificate?"
+        raise UsageError(f"{before}the TLS handshake with {server} failed: {why}; {hint}") from None
+    except TimeoutError:
+        waited = time.monotonic() - began
+        raise ClusterError(f"{before}{server} did not answer in {waited:.0f} s{_protocol_hint(access)}") from None
+    except socket.gaierror as e:
+        raise ClusterError(f"{before}{host} cannot be resolved: {e.strerror}") from None
+    except ConnectionRefusedError:
+        raise ClusterError(f"{before}nothing listens at {server}") from None
+    except (ConnectionError, BrokenPipeError) as e:
+        reason = e.strerror or e
+        raise ClusterError(f"{before}{server} closed the connection: {reason}{_protocol_hint(access)}") from None
+    except OSError as e:
+        raise ClusterError(f"{before}{server} cannot be reached: {e.strerror or e}") from None
+    finally:
+        link.close()
+
+
+def _protocol_hint(access: Access | None) -> str:
+    protocol = access.security.protocol if access else "PLAINTEXT"
+    return f"; is that port one for {protocol} (cluster.security.protocol)?"
+
+
+def _check(existing: Existing, metadata: Metadata) -> None:
+    """Raise `UsageError` if the cluster lacks what the scenario needs, or already has topics with its prefix."""
+    brokers = metadata.brokers
+    if len(brokers) < existing.replicas:
+        raise UsageError(
+            f"the cluster at {existing.bootstrap} has {len(brokers)} brokers, and the scenario's topics "
+            f"have {existing.replicas} replicas"
+        )
+    if unknown := existing.brokers - brokers.keys():
+        has = ", ".join(map(str, brokers))
+        raise UsageError(f"the cluster has no broker {', '.join(map(str, sorted(unknown)))}; it has {has}")
+    if foreign := [p for p in metadata.partitions if p.topic.startswith(existing.prefix)]:
+        raise UsageError(f"the cluster has {foreign[0]} already, which this run did not make; nothing was touched")

@@ -1,0 +1,171 @@
+"""The steps of a deployment that the drivers share: checks, the reaper, free ports, and the files of the brokers."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from chaos.cluster import state
+from chaos.cluster.brokers import startup
+from chaos.cluster.brokers.jvm import log_of
+from chaos.cluster.brokers.release import Release
+from chaos.cluster.brokers.startup import AddressTaken
+from chaos.cluster.brokers.storage import new_id
+from chaos.cluster.settings import BrokerEndpoints, ClusterSpec, broker_settings
+from chaos.cluster.state import BrokerState, ClusterState, DriverName, ZooKeeperState
+from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
+from chaos.errors import ClusterError, MachineError, RunDirError
+from chaos.processes.ports import HOST, free_ports, is_free
+from chaos.processes.process import ProcessId, Spawned, spawn
+from chaos.processes.process_table import REAPER, find_marked
+from chaos.run.directory import Run
+
+NEEDED_DISK_BYTES = 2**30
+ATTEMPTS = 5
+"""Attempts to start a cluster when other programs take its ports or addresses."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A deployment in progress. The reaper ends the run if `owner` is gone or after `deadline_s` seconds."""
+
+    run: Run
+    spec: ClusterSpec
+    owner: ProcessId | None
+    deadline_s: float
+    reaper: ProcessId
+
+    def new_state(
+        self, driver: DriverName, brokers: list[BrokerState], bootstrap: str, cluster_id: str
+    ) -> ClusterState:
+        """Return the state of the new cluster."""
+        existing = self.spec.existing is not None
+        return ClusterState(
+            driver=driver,
+            kafka="" if existing else self.spec.kafka,
+            cluster_id=cluster_id,
+            bootstrap=bootstrap,
+            heap_bytes=0 if existing else self.spec.heap_bytes,
+            owner=self.owner,
+            reaper=self.reaper,
+            deadline_at=time.time() + self.deadline_s,
+            brokers=brokers,
+        )
+
+
+@contextlib.contextmanager
+def deploying(
+    run: Run, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, clear: Clear
+) -> Iterator[Deployment]:
+    """Start the reaper of a run and yield the deployment. On failure or interruption, remove everything it made."""
+    check_disk(run)
+    try:
+        remove_data(run.path)
+        reaper = start_reaper(run, owner, deadline_s)
+        yield Deployment(run, spec, owner, deadline_s, reaper.identity)
+        check_reaper(run, reaper.identity)
+    except BaseException:
+        end_all(run.path, clear, clear_first=True)
+        run.cluster.unlink(missing_ok=True)
+        raise
+
+
+def check_disk(run: Run) -> None:
+    """Raise `MachineError` if there is little room for the data of the run."""
+    free = shutil.disk_usage(run.path).free
+    if free < NEEDED_DISK_BYTES:
+        raise MachineError(
+            f"only {free / 2**20:.0f} MiB are free at {run.path}, and a run needs {NEEDED_DISK_BYTES / 2**20:.0f}; "
+            "make room, or choose another --runs-dir"
+        )
+
+
+def start_reaper(run: Run, owner: ProcessId | None, deadline_s: float) -> Spawned:
+    """Start the reaper, which ends everything of the run if nothing else does; see `chaos.cluster.lifecycle.reaper`."""
+    argv = [sys.executable, "-m", "chaos.cluster.lifecycle.reaper", str(run.path), "--deadline", str(deadline_s)]
+    if owner is not None:
+        argv += ["--owner", str(owner)]
+    return spawn(argv, run=run, role=REAPER, owner=owner, log=log_of(run, REAPER))
+
+
+def check_reaper(run: Run, reaper: ProcessId) -> None:
+    """Raise `ClusterError` if the reaper has ended."""
+    if not reaper.alive():
+        raise ClusterError(f"the reaper of the run ended too early; see {run.logs / 'reaper.log'}")
+
+
+def retry_taken_addresses(run: Run, start: Callable[[], T], clear: Clear = lambda: None) -> T:
+    """Return the result of `start`; undo and repeat it with other addresses while it raises `AddressTaken`."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return start()
+        except AddressTaken:
+            end_all_but_reaper(run.path, clear)
+    return start()
+
+
+def write_cluster(
+    deployment: Deployment,
+    release: Release,
+    endpoints: Sequence[BrokerEndpoints],
+    driver: DriverName = "process",
+    data: str = "data",
+    zookeeper: ZooKeeperState | None = None,
+) -> ClusterState:
+    """Write the files of every broker and `cluster.json`, and return the state.
+
+    `endpoints` are those of the brokers by node ID from 1, `data` is their log directory as they see it.
+    """
+    run, spec = deployment.run, deployment.spec
+    # with ZooKeeper, the first broker creates the cluster ID
+    cluster_id = "" if zookeeper else new_id()
+    brokers = []
+    for broker, endpoint in enumerate(endpoints, start=1):
+        settings = broker_settings(spec, broker, endpoints, data, zookeeper.address if zookeeper else None)
+        startup.write_files(run, broker, settings, release, cluster_id)
+        brokers.append(
+            BrokerState(
+                id=broker,
+                host=endpoint.host,
+                port=endpoint.port,
+                log=str(log_of(run, startup.role(broker)).relative_to(run.path)),
+                data=str((startup.home(run, broker) / "data").relative_to(run.path)),
+            )
+        )
+    bootstrap = ",".join(b.address for b in brokers)
+    cluster_state = deployment.new_state(driver, brokers, bootstrap, cluster_id)
+    cluster_state.zookeeper = zookeeper
+    cluster_state.save(run.cluster)
+    return cluster_state
+
+
+def choose_ports(spec: ClusterSpec, more: int) -> list[int]:
+    """Return a client port for each broker, then `more` other ports. Raises `MachineError` if a fixed port is taken."""
+    fixed, excluded = spec.fixed_ports(), _ports_of_other_runs()
+    if fixed is None:
+        return free_ports(spec.brokers + more, but=excluded)
+    for port in fixed:
+        if not is_free(port):
+            raise MachineError(
+                f"port {port} on {HOST} is taken, and listeners in cluster.config asks for it; "
+                "end what listens there, choose another port, or leave listeners out"
+            )
+    return [*fixed, *free_ports(more, but={*fixed, *excluded})]
+
+
+def _ports_of_other_runs() -> set[int]:
+    """Return the ports of live runs, including brokers that are down: these return to their ports."""
+    ports: set[int] = set()
+    for run_dir in {p.run_dir for p in find_marked()}:
+        with contextlib.suppress(RunDirError):  # nothing is deployed yet, or the directory was removed
+            other = state.load(Run(run_dir))
+            ports |= {p for b in other.brokers for p in (b.port, b.controller_port, *b.behind) if p is not None}
+            ports |= {other.zookeeper.port} if other.zookeeper else set()
+    return ports

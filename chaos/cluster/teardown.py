@@ -1,0 +1,52 @@
+"""The end of a run: its processes, what its driver keeps outside of them, and the data of its brokers.
+
+The reaper imports this module and lives as long as a run, so the imports are few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from chaos.errors import AftershockError
+from chaos.processes.process_table import REAPER, MarkedProcess, end, end_run
+
+Clear = Callable[[], None]
+"""Removes what a driver keeps outside of the processes of a run: containers, a network, topics."""
+
+_TIMEOUT_S = 30.0
+
+
+def end_all(run_dir: Path, clear: Clear, *, clear_first: bool = False) -> list[MarkedProcess]:
+    """End everything of a run but the caller, and return the ended processes.
+
+    Set `clear_first` if processes may be frozen in containers: a frozen process dies only after it is thawed. The
+    reaper ends last: if the caller is killed or `clear` fails, the reaper tries again. Raises `WaitTimeout`, or the
+    error of `clear`; everything but the reaper is gone by then.
+    """
+    return end_all_but_reaper(run_dir, clear, clear_first=clear_first) + end_run(run_dir)
+
+
+def end_all_but_reaper(run_dir: Path, clear: Clear, *, clear_first: bool = False) -> list[MarkedProcess]:
+    """Do the same as `end_all`, but leave the reaper alive."""
+
+    def clear_if_deployed() -> None:
+        if (run_dir / "cluster.json").exists():  # written before anything is deployed
+            clear()
+
+    if clear_first:
+        with contextlib.suppress(AftershockError):
+            clear_if_deployed()
+    ended = end(lambda p: p.run_dir == run_dir and p.role != REAPER, _TIMEOUT_S)
+    try:
+        clear_if_deployed()  # again: a process may have created something before it ended
+    finally:
+        remove_data(run_dir)
+    return ended
+
+
+def remove_data(run_dir: Path) -> None:
+    """Remove the data of the brokers of a run; keep everything else in the run directory."""
+    shutil.rmtree(run_dir / "brokers", ignore_errors=True)
