@@ -1,0 +1,51 @@
+"""A bundle that was made before the packages were rearranged: audited, replayed and recorded as one of today."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.platform import chaos, left_running
+
+BUNDLE = Path(__file__).parent / "data" / "former-layout.aftershock.tar.gz"
+"""A run of `acks1-leader-kill --variant acks-1`, which loses records."""
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("former")
+
+
+@pytest.fixture(scope="module")
+def run_dir(runs_dir: Path) -> Path:
+    unpacked = chaos("unbundle", BUNDLE, "--runs-dir", runs_dir)
+    assert unpacked.code == 0, unpacked.err
+    (found,) = (path for path in runs_dir.iterdir() if path.is_dir())
+    return found
+
+
+def test_the_audit_finds_what_it_found_then(run_dir: Path) -> None:
+    then = json.loads((run_dir / "result.json").read_text())
+    ended = chaos("audit", run_dir, "--json")
+    assert ended.code == 0, ended.err
+    assert ended.result["totals"] == then["totals"]
+    assert ended.result["counts"] == then["counts"]
+    assert [e["verdict"] for e in ended.result["expectations"]] == [e["verdict"] for e in then["expectations"]]
+    assert len(ended.result["findings"]) == len(then["findings"]) > 0
+
+
+def test_the_history_records_it(run_dir: Path, runs_dir: Path) -> None:
+    database = f"sqlite:///{runs_dir}/history.sqlite"
+    imported = chaos("history", "import", run_dir, "--history", database)
+    assert imported.code == 0, imported.err
+    shown = chaos("history", "--history", database, "--json")
+    assert run_dir.name in shown.out
+
+
+@pytest.mark.kafka
+def test_a_replay_loses_records_again(runs_dir: Path) -> None:
+    ended = chaos("replay", BUNDLE, "--json", "--runs-dir", runs_dir / "again")
+    assert (ended.code, json.loads(ended.out)["same"]) == (0, True), ended.err[-3000:]
+    assert left_running(runs_dir) == []
