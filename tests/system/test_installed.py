@@ -1,0 +1,140 @@
+"""The wheel in an environment of its own, run by a user who makes everything as hard as it gets.
+
+The environment, the working directory and TMPDIR have spaces and umlauts in their paths, the locale is C, the time zone
+has an odd offset, the user is not root, and the home directory cannot be written to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.support.platform import ROOT, Ended, left_running
+
+NOBODY = 65534
+SCENARIO = """
+title: Zwölf Bestellungen
+cluster: {brokers: 3}
+topics: [{name: orders, partitions: 3, config: {min.insync.replicas: 2}}]
+producers: [{name: shop, topic: orders, rate: 500/s, records: 2000, outlast_faults: true, config: {acks: all}}]
+consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders]}]
+faults: [{name: kill, kind: broker.kill, target: {leader_of: orders/0}, when: {acked: 500},
+          heal: {when: {after: kill.proven + 1s}}}]
+"""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """An installed wheel: the folder of the user, and the command."""
+
+    folder: Path
+    wheel: Path
+
+    def __call__(self, *arguments: object, timeout_s: float = 500) -> Ended:
+        """Run `aftershock` as that user, in a working directory that holds nothing of the project."""
+        work, home = self.folder / "Träge Läufe 1", self.folder / "home"
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "TMPDIR": str(self.folder / "tmp mit Überraschung"),
+            "LANG": "C",
+            "LC_ALL": "C",
+            "TZ": "Asia/Kathmandu",
+        }
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"] if os.geteuid() == 0 else []
+        argv = [*user, str(self.folder / "Umgebung 1" / "bin" / "aftershock"), *map(str, arguments)]
+        done = subprocess.run(argv, cwd=work, env=env, capture_output=True, timeout=timeout_s, check=False)
+        return Ended(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8", "replace"))
+
+
+@pytest.fixture(scope="module")
+def installed() -> Iterator[Installation]:
+    folder = Path(tempfile.mkdtemp(prefix="aftershock-installed-"))
+    python = "/usr/bin/python3" if os.geteuid() == 0 else sys.executable  # a user must be able to reach it
+    environment = folder / "Umgebung 1"
+    for name in ("Träge Läufe 1", "tmp mit Überraschung", "home"):
+        (folder / name).mkdir()
+    try:
+        uv("build", "--quiet", "--wheel", "--out-dir", folder / "dist", ROOT)
+        (wheel,) = (folder / "dist").glob("*.whl")
+        uv("venv", "--quiet", "--python", python, environment)
+        uv("pip", "install", "--quiet", "--link-mode", "copy", "--compile-bytecode", "--python", environment, "-c",
+           ROOT / "requirements.txt", wheel)  # fmt: skip
+        if os.geteuid() == 0:
+            for path in (folder, *(folder / name for name in ("Träge Läufe 1", "tmp mit Überraschung"))):
+                os.chown(path, NOBODY, NOBODY)
+        (folder / "home").chmod(0o555)
+        yield Installation(folder, wheel)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def uv(*arguments: object) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "uv", *map(str, arguments)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_wheel_holds_scenarios_gates_dags_pages_and_no_tests(installed: Installation) -> None:
+    names = zipfile.ZipFile(installed.wheel).namelist()
+    for needed in (
+        "chaos/scenarios/leader-kill.yaml",
+        "chaos/gates/acks-1-to-all.yaml",
+        "dags/resilience.py",
+        "checks/report/page/report.html.j2",
+        "checks/spark/log4j2.properties",
+        "chaos/kafka/schemas/ConsumerGroupDescribeRequest.json",
+    ):
+        assert needed in names
+    assert {name.partition("/")[0] for name in names} == {"chaos", "checks", "dags", "aftershock-0.1.0.dist-info"}
+
+
+def test_light_commands_answer(installed: Installation) -> None:
+    assert "leader-kill" in installed("list").out
+    assert "faults:" in installed("show", "leader-kill").out
+    assert json.loads(installed("schema").out)["title"] == "Scenario"
+    assert "Usage: aftershock" in installed("--help").out
+
+
+@pytest.mark.kafka
+def test_a_scenario_runs_from_command_to_verdict(installed: Installation) -> None:
+    work = installed.folder / "Träge Läufe 1"
+    (work / "Bestellungen.yaml").write_text(SCENARIO, encoding="utf-8")
+    ended = installed("run", "Bestellungen.yaml", "--json", "--seed", 7)
+    assert ended.code == 0, ended.err[-4000:]
+    assert (ended.result["verdict"], ended.result["title"]) == ("pass", "Zwölf Bestellungen")
+    assert [bool(f["proven_us"]) for f in ended.result["faults"]] == [True]
+    report = Path(ended.result["run_dir"]) / "report.html"
+    assert "Zwölf Bestellungen" in report.read_text(encoding="utf-8")
+    assert left_running(work) == []
+
+
+@pytest.mark.airflow
+def test_airflow_finds_a_dag_for_each_scenario(installed: Installation) -> None:
+    environment = installed.folder / "Umgebung 1"
+    code = (
+        "import json; from chaos.install.locations import dags_folder; "
+        "from airflow.dag_processing.dagbag import DagBag; "
+        "bag = DagBag(str(dags_folder())); "
+        "print('found', json.dumps([sorted(bag.dags), {k: str(v) for k, v in bag.import_errors.items()}]))"
+    )
+    home = installed.folder / "airflow"
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "AIRFLOW_HOME": str(home), "LANG": "C"}
+    env["AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT"] = "120"
+    done = subprocess.run(
+        [str(environment / "bin" / "python"), "-c", code], cwd="/", env=env, capture_output=True, text=True, check=False
+    )
+    assert "found" in done.stdout, done.stderr[-3000:]
+    dags, errors = json.loads(done.stdout.split("found ")[1])
+    assert errors == {} and "resilience.leader-kill" in dags and "release_gate" in dags
