@@ -1,7 +1,7 @@
-"""The observer: samples what the cluster shows to the outside, and records every change.
+"""The observer: samples the state of the cluster from outside, and records every change in the table `cluster`.
 
-Its table `cluster` is what proofs of faults, attribution and the pictures stand on. Three threads, because a question
-to a dead broker waits for its time-out and must not hold up the others: metadata, groups, offsets.
+Fault proofs, attribution and the pictures of the report read that table. Metadata, groups and offsets have one thread
+each, because a request to a dead broker waits for its time-out and must not delay the other samples.
 """
 
 from __future__ import annotations
@@ -25,9 +25,17 @@ GROUPS_EVERY_S = 0.3
 OFFSETS_EVERY_S = 0.5
 OFFSETS_TOPIC = "__consumer_offsets"
 
+Observation = tuple[str, str, Any]
+"""Entity, key and JSON value; see `cluster` in `chaos.ledger.schemas`."""
+
 
 class Observer:
-    """Samples while it is started; `metadata` and `groups` hold the latest answers."""
+    """Samples the cluster inside its context.
+
+    metadata: the latest metadata, or None before the first answer.
+    groups: the latest state of each group.
+    broken: why nothing can be recorded any more, such as a full disk; else None.
+    """
 
     def __init__(
         self,
@@ -37,17 +45,16 @@ class Observer:
         groups: Sequence[str],
         later: Collection[str] = (),
     ) -> None:
-        """`partitions` are there from the start; `later` are topics that may appear, of which all are followed too."""
+        """`partitions` exist from the start. All partitions of the topics in `later` are added when they appear."""
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
         self.broken: OSError | None = None
-        """Why it can record no more, such as a full disk: the run is blind from then on."""
         self._connect = connect
         self._partitions = list(partitions)
         self._topics = {partition.topic for partition in partitions} | set(later)
         self._group_ids = list(groups)
         self._writer = TableWriter(run.ledger, "cluster", "observer")
-        self._known: dict[tuple[str, str], str] = {}
+        self._recorded: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._samples: list[tuple[float, Callable[[Kafka], None]]] = [
@@ -56,8 +63,8 @@ class Observer:
             (OFFSETS_EVERY_S, self._sample_offsets),
         ]
         self._threads = [
-            threading.Thread(target=self._every, args=one, daemon=True, name=f"observer-{one[1].__name__}")
-            for one in self._samples
+            threading.Thread(target=self._repeat, args=args, daemon=True, name=f"observer-{args[1].__name__}")
+            for args in self._samples
         ]
 
     def __enter__(self) -> Observer:
@@ -70,27 +77,27 @@ class Observer:
         for thread in self._threads:
             thread.join(timeout=15)
         kafka = self._connect()
-        for _, sample in self._samples:  # a last look: what changed since the threads' own
+        for _, sample in self._samples:  # records changes after the last samples of the threads
             sample(kafka)
         kafka.close()
         with self._lock:
             self._writer.close()
 
-    def partition(self, name: TopicPartition) -> PartitionState | None:
-        """A partition as last seen."""
-        return self.metadata.partitions.get(name) if self.metadata else None
+    def partition(self, partition: TopicPartition) -> PartitionState | None:
+        """Return the latest state of a partition; None before the first answer."""
+        return self.metadata.partitions.get(partition) if self.metadata else None
 
     def partitions(self, topics: Collection[str] | None = None) -> list[TopicPartition]:
-        """All partitions of the run's topics, or of some of these, that have been seen: more may appear meanwhile."""
-        return [name for name in self._partitions if topics is None or name.topic in topics]
+        """Return the partitions observed so far, of all topics of the run or only of `topics`."""
+        return [partition for partition in self._partitions if topics is None or partition.topic in topics]
 
-    def _every(self, seconds: float, sample: Callable[[Kafka], None]) -> None:
+    def _repeat(self, every_s: float, sample: Callable[[Kafka], None]) -> None:
         kafka = self._connect()
         try:
             while not self._stopping.is_set():
                 sample(kafka)
-                self._stopping.wait(seconds)
-        except OSError as e:  # of the ledger: questions to brokers never raise
+                self._stopping.wait(every_s)
+        except OSError as e:  # from the ledger: requests to brokers do not raise it
             self.broken = e
         kafka.close()
 
@@ -99,66 +106,74 @@ class Observer:
         if metadata is None:
             self._record([("cluster", "answers", False)])
             return
-        seen: list[tuple[str, str, Any]] = [
+        observations: list[Observation] = [
             ("cluster", "answers", True),
             ("cluster", "brokers", list(metadata.brokers)),
         ]
-        known = set(self._partitions)
-        new = [n for n in metadata.partitions if n not in known and n.topic in self._topics]
-        self._partitions = [*self._partitions, *new]  # a new list: the other threads go through the old one
-        for name in self._partitions:
-            if (state := metadata.partitions.get(name)) is not None:
-                seen += [(str(name), "leader", state.leader), (str(name), "isr", list(state.isr))]
-                seen.append((str(name), "leader_epoch", state.leader_epoch))
+        present = set(self._partitions)
+        new = [p for p in metadata.partitions if p not in present and p.topic in self._topics]
+        self._partitions = [*self._partitions, *new]  # a new list, because other threads iterate over the old one
+        for partition in self._partitions:
+            if (state := metadata.partitions.get(partition)) is not None:
+                name = str(partition)
+                observations += [
+                    (name, "leader", state.leader),
+                    (name, "isr", list(state.isr)),
+                    (name, "leader_epoch", state.leader_epoch),
+                ]
         if self._group_ids:
-            seen += _offsets_topic(metadata)
-        self._record(seen)
+            observations += _offsets_topic(metadata)
+        self._record(observations)
         self.metadata = metadata
 
     def _sample_groups(self, kafka: Kafka) -> None:
         for group in self._group_ids:
+            entity = f"group:{group}"
             state = kafka.group(group)
             if state is None:
-                self._record([(f"group:{group}", "answers", False)])
+                self._record([(entity, "answers", False)])
                 continue
-            members = [{**asdict(m), "partitions": list(map(str, m.partitions))} for m in state.members]
-            seen: list[tuple[str, str, Any]] = [
-                (f"group:{group}", "answers", True),
-                (f"group:{group}", "state", state.state),
-                (f"group:{group}", "coordinator", state.coordinator),
-                (f"group:{group}", "members", members),
-            ]
             committed = kafka.committed(group, self._partitions) or {}
-            seen += [(f"group:{group}/{p}", "committed", offset) for p, offset in committed.items()]
-            self._record(seen)
+            members = [{**asdict(m), "partitions": [*map(str, m.partitions)]} for m in state.members]
+            self._record(
+                [
+                    (entity, "answers", True),
+                    (entity, "state", state.state),
+                    (entity, "coordinator", state.coordinator),
+                    (entity, "members", members),
+                    *((f"{entity}/{partition}", "committed", offset) for partition, offset in committed.items()),
+                ]
+            )
             self.groups[group] = state
 
     def _sample_offsets(self, kafka: Kafka) -> None:
-        found = kafka.stable_offsets(self._partitions)
-        seen: list[tuple[str, str, Any]] = []
-        for name in self._partitions:
-            seen.append((str(name), "offsets_answer", name in found))
-            if name in found:
-                end, stable = found[name]
-                seen += [(str(name), "end_offset", end), (str(name), "last_stable_offset", stable)]
-        self._record(seen)
+        offsets = kafka.stable_offsets(self._partitions)
+        observations: list[Observation] = []
+        for partition in self._partitions:
+            name = str(partition)
+            observations.append((name, "offsets_answer", partition in offsets))
+            if partition in offsets:
+                end, stable = offsets[partition]
+                observations += [(name, "end_offset", end), (name, "last_stable_offset", stable)]
+        self._record(observations)
 
-    def _record(self, seen: list[tuple[str, str, Any]]) -> None:
-        """Write what changed since it was last seen."""
+    def _record(self, observations: list[Observation]) -> None:
+        """Write the observations with another value than the last one recorded."""
         with self._lock:
-            at, rows = now_us(), []
-            for entity, key, value in seen:
+            at_us, rows = now_us(), []
+            for entity, key, value in observations:
                 text = json.dumps(value, separators=(",", ":"))
-                if self._known.get((entity, key)) != text:
-                    self._known[entity, key] = text
-                    rows.append({"at_us": at, "entity": entity, "key": key, "value": text})
+                if self._recorded.get((entity, key)) != text:
+                    self._recorded[entity, key] = text
+                    rows.append({"at_us": at_us, "entity": entity, "key": key, "value": text})
             if rows:
                 self._writer.append_rows(rows)
 
 
-def _offsets_topic(metadata: Metadata) -> list[tuple[str, str, Any]]:
-    """How many partitions `__consumer_offsets` has and who leads them: group coordinators hang on that."""
-    mine = {name: p for name, p in metadata.partitions.items() if name.topic == OFFSETS_TOPIC}
-    if not mine:
+def _offsets_topic(metadata: Metadata) -> list[Observation]:
+    """Return the number of partitions of `__consumer_offsets` and their leaders, which determine the coordinators."""
+    partitions = {p: state for p, state in metadata.partitions.items() if p.topic == OFFSETS_TOPIC}
+    if not partitions:
         return []
-    return [(OFFSETS_TOPIC, "partitions", len(mine)), *((str(name), "leader", p.leader) for name, p in mine.items())]
+    leaders = [(str(p), "leader", state.leader) for p, state in partitions.items()]
+    return [(OFFSETS_TOPIC, "partitions", len(partitions)), *leaders]

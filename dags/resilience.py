@@ -103,7 +103,7 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
     from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
-    run = Run.open(Path(whole) / variants.side_id(Path(whole).name, variant))
+    run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
     take_place(dag_run)(run.path)
     stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)

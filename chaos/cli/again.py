@@ -199,7 +199,7 @@ def ab(
     whole = comparing.prepare(subject, sets, folder)
     with View() as view:
         view.say(f"run directory: {whole.run.path}")
-        for name, side in whole.sides.items():
+        for name, side in whole.by_variant.items():
             view.say(f"[bold]{name}[/]")
             one(side, view, spark_master)
     raise typer.Exit(show_comparison(whole.run, as_json))

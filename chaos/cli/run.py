@@ -78,12 +78,12 @@ def run(
     given = stages.ScenarioRequest(
         scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client
     )
-    if not variant and variants.of(given):
+    if not variant and variants.names(given):
         whole = variants.prepare(given, runs_dir)
         with View() as view:
             view.say(f"run directory: {whole.run.path}")
-            with _recorded(whole.sides.values(), runs_dir, view):
-                for name, side in whole.sides.items():
+            with _recorded(whole.by_variant.values(), runs_dir, view):
+                for name, side in whole.by_variant.items():
                     view.say(f"[bold]variant {name}[/]")
                     one(side, view, spark_master)
         raise typer.Exit(show_comparison(whole.run, as_json))

@@ -1,1 +1,1 @@
-"""The driving half of a run: prepare it, deploy its cluster, drive clients and faults, destroy the cluster."""
+"""The driving half of a run: prepare, deploy, drive clients and faults, drain, destroy."""

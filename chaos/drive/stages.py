@@ -1,6 +1,8 @@
-"""The stages of the driving half, each callable on its own: the command line and the DAGs call the same ones.
+"""The stages of the driving half. The command line and the DAGs call the same functions.
 
-prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdict) -> destroy
+    prepare -> deploy -> drive -> (checks: readback, audit, validate, report, verdict) -> destroy
+
+`prepare` makes a `Run`. Every other stage takes that `Run` and returns it. `end_brokers` is an early part of `destroy`.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ from chaos.wait import wait_until
 
 TOPICS_TIMEOUT_S = 30.0
 AUDIT_MARGIN_S = 1800.0
-"""What a run may take beyond its own limits (start, audit, report) before its deadline ends it."""
+"""Time for start, audit and report, which is added to the limits of the scenario for the deadline of a run."""
 
 
 @dataclass(frozen=True)
 class ScenarioRequest:
-    """A scenario, by name or file, and what its user says otherwise."""
+    """A scenario by name or file, and the options with which the user overrides it."""
 
     scenario: str
     seed: int | None = None
@@ -56,18 +58,18 @@ class ScenarioRequest:
     client: str | None = None
 
     def load(self, variant: str = "") -> Scenario:
-        """The scenario, or one variant of it, with all of that in it."""
+        """Return the scenario, or one variant, with the options applied. Raises `ScenarioError`."""
         overrides = all_overrides(self.sets, self.kafka, self.driver, self.bootstrap, self.client)
         return load(find(self.scenario), overrides, variant)
 
 
-def prepare(given: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> Run:
-    """Load and resolve a scenario, or one variant of it, and make its run directory; nothing is started."""
-    path, loaded = find(given.scenario), given.load(variant)
+def prepare(request: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_id: str | None = None) -> Run:
+    """Load and resolve a scenario, or one variant, and make its run directory. Starts nothing."""
+    path, loaded = find(request.scenario), request.load(variant)
     if loaded.variants:
         known = ", ".join(loaded.variants)
-        raise UsageError(f"{given.scenario} has variants, and a run is of one of them: --variant {known}")
-    check_owner(loaded, given.i_own_this_cluster)
+        raise UsageError(f"{request.scenario} has variants, and a run is of one of them: --variant {known}")
+    check_owner(loaded, request.i_own_this_cluster)
     run = Run.create(runs_dir, run_id or new_run_id(path.stem))
     run.scenario.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
     name = path.stem if path.parent == SHIPPED else str(path)
@@ -76,8 +78,8 @@ def prepare(given: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_id
         run_id=run.run_id,
         name=name,
         created_us=now_us(),
-        seed=given.seed,
-        overrides=list(given.sets),
+        seed=request.seed,
+        overrides=list(request.sets),
         variant=variant,
     )
     save(run, resolved)
@@ -85,38 +87,38 @@ def prepare(given: ScenarioRequest, *, runs_dir: Path, variant: str = "", run_id
 
 
 def deadline_s(resolved: Resolved) -> float:
-    """When everything of a run is ended, whatever became of its owner."""
+    """Return the seconds after which the reaper ends every process of a run, even without its owner."""
     limits = resolved.scenario.limits
     return limits.drive + limits.drain + 2 * limits.clients + AUDIT_MARGIN_S
 
 
-def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | None = None) -> Cluster:
-    """Start the brokers, or borrow those of a lender, and make the topics. A failure leaves nothing running."""
+def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | None = None) -> Run:
+    """Start the brokers, or borrow those of `lender`, and create the topics. A failure leaves nothing running."""
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy"):
-        environment.prepare(scenario.clients.confluent_kafka, lambda words: events.emit("note", words=words))
+        environment.prepare(scenario.clients.confluent_kafka, events.note)
         cluster = _own(run, resolved, owner, events) if lender is None else _lent(run, resolved, owner, lender)
         try:
             _note_java(run, resolved)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
             if groups := [c.group for c in scenario.readers if c.group]:
-                # the first question makes __consumer_offsets
+                # the first request creates __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
             if scenario.proxied:
                 proxy.start_proxy(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
         except BaseException:
             if lender is None:
                 cluster.destroy()
-            else:  # what the run has of its own; the cluster stays
+            else:  # ends the processes of this run; the cluster stays
                 end_all(run.path)
             raise
-    return cluster
+    return run
 
 
 def _note_java(run: Run, resolved: Resolved) -> None:
-    """Put the Java that runs the brokers on record, where it is one of this machine."""
+    """Add the Java release to the versions of the run, if the brokers use the Java of this machine."""
     if resolved.scenario.cluster.driver == "process":
         versions = {**resolved.versions, "java": find_java().build}
         save(run, resolved.model_copy(update={"versions": versions}))
@@ -128,7 +130,7 @@ def _own(run: Run, resolved: Resolved, owner: ProcessId | None, events: EventLog
         cluster_spec(resolved),
         owner=owner,
         deadline_s=deadline_s(resolved),
-        on_progress=lambda words: events.emit("note", words=words),
+        on_progress=events.note,
     )
 
 
@@ -139,7 +141,7 @@ def _lent(run: Run, resolved: Resolved, owner: ProcessId | None, lender: Run) ->
 
 
 def cluster_spec(resolved: Resolved) -> ClusterSpec:
-    """What a driver has to deploy for a scenario. Scenarios with the same may use one cluster after another."""
+    """Return the cluster that a scenario needs. Scenarios with equal specs can use one cluster after the other."""
     cluster = resolved.scenario.cluster
     return ClusterSpec(
         brokers=cluster.brokers,
@@ -156,7 +158,7 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
 
 
 def _existing(resolved: Resolved) -> Existing | None:
-    """The cluster that is there already, if the scenario is for one."""
+    """Return the existing cluster of the scenario; None if the driver starts one."""
     scenario, cluster = resolved.scenario, resolved.scenario.cluster
     if cluster.bootstrap is None:
         return None
@@ -166,49 +168,51 @@ def _existing(resolved: Resolved) -> Existing | None:
 
 
 def attach(run: Run) -> Cluster:
-    """The cluster that was deployed for a run, or lent to it."""
-    found = state.load(run)
-    return driver_of(found.driver).attach(lending.lender_or_self(run, found))
+    """Return the cluster that was deployed for a run or lent to it."""
+    saved = state.load(run)
+    return driver_of(saved.driver).attach(lending.lender_or_self(run, saved))
 
 
-def drive(run: Run, events: EventLog, before_load: Callable[[], None] = lambda: None) -> None:
+def drive(run: Run, events: EventLog, before_load: Callable[[], None] = lambda: None) -> Run:
     """Run clients and faults against the deployed cluster, and seal the ledger.
 
-    `before_load` is called when all clients are up, just before the first record is sent.
+    `before_load` is called when all clients run, just before the first record is sent.
     """
     with events.stage("drive"):
         Drive(run, read(run), attach(run), events, before_load).run()
+    return run
 
 
 def end_brokers(run: Run, events: EventLog) -> None:
-    """The final log has been read: end the brokers, so that the audit has the machine to itself; the rest goes on."""
+    """End the brokers after the final log was read, so that the audit has the whole machine; no-op if borrowed."""
     if lending.is_borrowed(run):
         return
     with events.stage("destroy"):
         try:
             attach(run).end_brokers()
-        except ClusterError as e:  # what was recorded is judged all the same; `destroy` tries again, and says so
-            events.emit("problem", words=str(e))
+        except ClusterError as e:  # the run can still be judged; `destroy` tries again and raises
+            events.problem(str(e))
 
 
-def destroy(run: Run, events: EventLog) -> None:
-    """End everything of the run; idempotent, and quiet where nothing was deployed."""
+def destroy(run: Run, events: EventLog) -> Run:
+    """End every process of the run. Idempotent; no-op if nothing was deployed."""
     with events.stage("destroy"):
         end_all(run.path)
+    return run
 
 
 def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | None) -> None:
-    """Make the topics, and wait until every partition has a leader and a full ISR."""
+    """Create the topics, and wait until every partition has a leader and a full ISR. Raises `ClusterError`."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **(access.librdkafka() if access else {})})
-    wanted = [
+    new = [
         NewTopic(t.name, t.partitions, t.replication_factor, config={k: as_text(v) for k, v in t.config.items()})
         for t in topics
     ]
-    for name, future in admin.create_topics(wanted, operation_timeout=TOPICS_TIMEOUT_S).items():
+    for name, future in admin.create_topics(new, operation_timeout=TOPICS_TIMEOUT_S).items():
         try:
             future.result(TOPICS_TIMEOUT_S)
         except KafkaException as e:
-            raise ClusterError(f"topic {name} could not be made: {e.args[0].str()}") from None
+            raise ClusterError(f"topic {name} could not be created: {e.args[0].str()}") from None
     kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
     partitions = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
     wait_until(

@@ -1,8 +1,8 @@
-"""A/B: one scenario as several runs, with the same seed and timeline, that differ in what its variants set.
+"""A/B runs: one run per variant of a scenario, with the same seed and timeline.
 
-`runs/<id>/` is the run directory of the whole: `comparison.json` names the variants and their run directories, which
-lie below it and are complete ones; `result.json`, `report.html` and `junit.xml` put them side by side
-(`checks.verdict.comparison`).
+The run directory of an A/B scenario, `runs/<id>/`, contains the complete run directories of its variants.
+`comparison.json` lists them; `checks.verdict.comparison` writes `result.json`, `report.html` and `junit.xml` with the
+variants side by side.
 """
 
 from __future__ import annotations
@@ -20,47 +20,46 @@ from chaos.scenario.resolve import new_seed
 
 @dataclass(frozen=True)
 class VariantRuns:
-    """The run directory of an A/B scenario, and those of its sides by variant."""
+    """The run directory of an A/B scenario, and the runs of its variants by name."""
 
     run: Run
-    sides: dict[str, Run]
+    by_variant: dict[str, Run]
 
 
-def of(given: stages.ScenarioRequest) -> list[str]:
-    """The names of a scenario's variants; none for one that is a single run."""
-    return list(given.load().variants)
+def names(request: stages.ScenarioRequest) -> list[str]:
+    """Return the names of a scenario's variants; empty for a scenario without variants."""
+    return list(request.load().variants)
 
 
-def prepare(given: stages.ScenarioRequest, runs_dir: Path, run_id: str | None = None) -> VariantRuns:
-    """Make the run directories of the whole and of every side; nothing is started."""
-    scenario = given.load()
-    seed = given.seed if given.seed is not None else scenario.seed
-    seeded = replace(given, seed=new_seed() if seed is None else seed)
-    run = Run(runs_dir.absolute() / (run_id or new_run_id(find(given.scenario).stem)))
+def prepare(request: stages.ScenarioRequest, runs_dir: Path, run_id: str | None = None) -> VariantRuns:
+    """Make the run directories of an A/B scenario and of each variant. Starts nothing."""
+    scenario = request.load()
+    seed = request.seed if request.seed is not None else scenario.seed
+    seeded = replace(request, seed=new_seed() if seed is None else seed)
+    run = Run(runs_dir.absolute() / (run_id or new_run_id(find(request.scenario).stem)))
     make_folder(run.path)
-    sides = {
-        name: stages.prepare(seeded, runs_dir=run.path, variant=name, run_id=side_id(run.run_id, name))
+    by_variant = {
+        name: stages.prepare(seeded, runs_dir=run.path, variant=name, run_id=variant_run_id(run.run_id, name))
         for name in scenario.variants
     }
-    index(run, scenario.title, seeded, {name: side.run_id for name, side in sides.items()})
-    return VariantRuns(run, sides)
+    _write_comparison(run, scenario.title, seeded, {name: variant.run_id for name, variant in by_variant.items()})
+    return VariantRuns(run, by_variant)
 
 
-def side_id(run_id: str, variant: str) -> str:
-    """The run id of one side of an A/B run."""
+def variant_run_id(run_id: str, variant: str) -> str:
+    """Return the run id of one variant of an A/B run."""
     return f"{run_id}-{variant}"
 
 
-def index(run: Run, title: str, given: stages.ScenarioRequest, folders: dict[str, str]) -> None:
-    """Write down which directory is that of which variant, for who compares them."""
-    kafka = f" --kafka {given.kafka}" if given.kafka else ""
-    kafka += f" --client {given.client}" if given.client else ""
-    sets = "".join(f" --set {shlex.quote(text)}" for text in given.sets)
-    name = given.scenario
+def _write_comparison(run: Run, title: str, request: stages.ScenarioRequest, folders: dict[str, str]) -> None:
+    """Write `comparison.json`: the command that repeats the runs, and the run directory of each variant."""
+    kafka = f" --kafka {request.kafka}" if request.kafka else ""
+    client = f" --client {request.client}" if request.client else ""
+    sets = "".join(f" --set {shlex.quote(text)}" for text in request.sets)
     data = {
-        "scenario": name,
+        "scenario": request.scenario,
         "title": title,
-        "command": f"python -m chaos run {name} --seed {given.seed}{kafka}{sets}",
+        "command": f"python -m chaos run {request.scenario} --seed {request.seed}{kafka}{client}{sets}",
         "variants": folders,
     }
     write_atomically(run.comparison, json.dumps(data, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The ledger of a run that is not sealed yet, as rows."""
+"""Rows of a ledger that is not sealed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from chaos.run.directory import Run
 
 
 def topic_name() -> str:
+    """Return a topic name that no other test uses."""
     return f"t{secrets.token_hex(4)}"
 
 
 def rows(run: Run, table: str, **where: Any) -> list[dict[str, Any]]:
-    """The rows of a table that have these values, ordered by file."""
+    """Return the rows of a table with these column values, ordered by file."""
     return [
         row
         for path in sorted((run.ledger / table).glob("*.arrows"))

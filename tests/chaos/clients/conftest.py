@@ -1,4 +1,4 @@
-"""One broker for all tests of clients, and runs that leave nothing behind."""
+"""One broker for all client tests, and runs that end all their processes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BROKER = {
 
 @pytest.fixture(scope="session")
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A cluster of one broker."""
+    """Return the bootstrap servers of a cluster of one broker."""
     run = Run.create(tmp_path_factory.mktemp("cluster"), f"clients-{secrets.token_hex(4)}")
     cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=900)
     yield cluster.bootstrap
@@ -46,8 +46,8 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def fleet(run: Run, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
-    """Makes the fleet of a scenario, given as YAML without title and cluster, and its topics."""
-    made: list[Fleet] = []
+    """Return a function that creates the topics and the fleet of a scenario: YAML without title and cluster."""
+    fleets: list[Fleet] = []
 
     def make(text: str) -> Fleet:
         head = "title: A test of clients\ncluster: {brokers: 1}\n"
@@ -55,14 +55,14 @@ def fleet(run: Run, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
         resolved = resolve(scenario, run_id=run.run_id, name="test", created_us=now_us(), seed=1, overrides=[])
         topics = [NewTopic(t.name, t.partitions, t.replication_factor) for t in scenario.topics]
         with admin(bootstrap) as a:
-            for made_topic in a.create_topics(topics).values():
-                made_topic.result(30)
-        made.append(Fleet(run, resolved, bootstrap))
-        return made[-1]
+            for future in a.create_topics(topics).values():
+                future.result(30)
+        fleets.append(Fleet(run, resolved, bootstrap))
+        return fleets[-1]
 
     yield make
-    for one in made:
-        one.kill_all()
+    for fleet in fleets:
+        fleet.kill_all()
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Unit: specs, orders and events, without a broker."""
+"""Specs, orders and events, without a broker."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from chaos.clients.protocol import AssignConsumerSpec, ProducerSpec, partition_n
 from chaos.run.directory import Run
 from tests.support.ledgers import rows
 
-NOBODY = "127.0.0.1:1"
+NO_BROKER = "127.0.0.1:1"
 
 
 def spec(run: Run, **fields: Any) -> Path:
     base = {"run_id": run.run_id, "run_token": "7f3a91c0", "ledger": str(run.ledger), "client": "shop/1"}
     path = run.path / "spec.json"
-    path.write_text(json.dumps({**base, "bootstrap": NOBODY, "topic": "orders", "value_size": 128, **fields}))
+    path.write_text(json.dumps({**base, "bootstrap": NO_BROKER, "topic": "orders", "value_size": 128, **fields}))
     return path
 
 
@@ -33,8 +33,8 @@ def producer(path: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def heard(process: subprocess.Popen[str], until: str, **fields: Any) -> dict[str, Any]:
-    """Read events until one is of this kind and has these fields."""
+def wait_for(process: subprocess.Popen[str], until: str, **fields: Any) -> dict[str, Any]:
+    """Read events until one has this kind and these fields, and return it."""
     assert process.stdout is not None
     for line in process.stdout:
         event: dict[str, Any] = json.loads(line)
@@ -44,21 +44,19 @@ def heard(process: subprocess.Popen[str], until: str, **fields: Any) -> dict[str
 
 
 def stop(process: subprocess.Popen[str]) -> None:
-    """Order it to stop, and hear that it did."""
+    """Order the producer to stop, and wait for its clean exit."""
     assert process.stdin is not None
     process.stdin.write('{"do": "stop"}\n')
     process.stdin.flush()
-    heard(process, "stopped")
+    wait_for(process, "stopped")
     assert process.wait(30) == 0
 
 
 @pytest.mark.parametrize(("retries", "outcome"), [(0, "fail"), (5, "unknown")])
-def test_a_stopped_producer_leaves_a_row_for_each_send_that_was_on_its_way(
-    run: Run, retries: int, outcome: str
-) -> None:
-    # nobody listens there, so nothing was sent; but only a producer that never repeats can know that from its report
+def test_a_stopped_producer_writes_a_row_for_each_send_in_flight(run: Run, retries: int, outcome: str) -> None:
+    # without a broker, nothing was sent; but only the report of a producer that never retries proves it
     process = producer(spec(run, records=10, keys=3, stop_within_s=0.1, config={"retries": retries}))
-    heard(process, "progress", sent=10)
+    wait_for(process, "progress", sent=10)
     stop(process)
     sends = rows(run, "sends")
     assert sorted(s["seq"] for s in sends) == list(range(10))
@@ -67,32 +65,32 @@ def test_a_stopped_producer_leaves_a_row_for_each_send_that_was_on_its_way(
     assert [e["event"] for e in rows(run, "lifecycle")] == ["started", "stopped"]
 
 
-def test_a_producer_whose_owner_is_gone_ends_at_once_and_does_not_count_as_stopped(run: Run) -> None:
+def test_a_producer_without_its_fleet_exits_at_once_and_does_not_count_as_stopped(run: Run) -> None:
     process = producer(spec(run, records=10, stop_within_s=1000))
-    heard(process, "progress", sent=10)
+    wait_for(process, "progress", sent=10)
     process.communicate(timeout=30)
     assert process.returncode == 1
     assert [e["event"] for e in rows(run, "lifecycle")] == ["started"]
 
 
-def test_an_order_that_makes_no_sense_is_told_and_survived(run: Run) -> None:
+def test_an_invalid_order_is_reported_as_an_error_and_the_client_continues(run: Run) -> None:
     process = producer(spec(run, records=0, stop_within_s=0.1))
     assert process.stdin is not None
     process.stdin.write('{"do": "dance"}\n')
     process.stdin.flush()
-    assert "dance" in heard(process, "error")["detail"]
+    assert "dance" in wait_for(process, "error")["detail"]
     stop(process)
 
 
-def test_a_record_that_the_client_itself_refuses_failed(run: Run) -> None:
+def test_a_record_that_the_client_library_refuses_has_the_outcome_fail(run: Run) -> None:
     process = producer(spec(run, records=3, value_size=5000, stop_within_s=0.1, config={"message.max.bytes": 1000}))
-    heard(process, "progress", sent=3, failed=3, done=True)
+    wait_for(process, "progress", sent=3, failed=3, done=True)
     stop(process)
     assert {(s["outcome"], s["error"]) for s in rows(run, "sends")} == {("fail", "MSG_SIZE_TOO_LARGE")}
 
 
-def test_a_spec_has_no_unknown_fields_and_start_positions_are_complete() -> None:
-    common = {"run_id": "r", "run_token": "7f3a91c0", "ledger": "x", "client": "a/1", "bootstrap": NOBODY}
+def test_a_spec_refuses_unknown_fields_and_incomplete_start_positions() -> None:
+    common = {"run_id": "r", "run_token": "7f3a91c0", "ledger": "x", "client": "a/1", "bootstrap": NO_BROKER}
     with pytest.raises(ValidationError, match="recrods"):
         ProducerSpec.model_validate({**common, "topic": "t", "records": 1, "value_size": 128, "recrods": 2})
     reader = {**common, "topics": ["t"], "commit": {"when": "never", "kind": "sync"}}
@@ -102,11 +100,11 @@ def test_a_spec_has_no_unknown_fields_and_start_positions_are_complete() -> None
         AssignConsumerSpec.model_validate({**reader, "start": "group"})
 
 
-def test_partition_names_go_back_and_forth() -> None:
+def test_partition_names_can_be_parsed() -> None:
     assert partition_of(partition_name(("orders", 3))) == ("orders", 3)
 
 
-def test_membership_is_read_from_the_groups_metadata_and_nothing_is_guessed() -> None:
+def test_membership_is_read_from_known_metadata_formats_only() -> None:
     assert membership(b"CGMDv2:" + struct.pack("=i", 7) + b"billing\0billing/1-abc\0\0") == ("billing/1-abc", 7)
     assert membership(b"CGMDv2:" + struct.pack("=i", -1) + b"billing\0\0\0") == (None, None)
     assert membership(b"CGMDv9:whatever") == (None, None)
@@ -114,7 +112,7 @@ def test_membership_is_read_from_the_groups_metadata_and_nothing_is_guessed() ->
     assert membership(None) == (None, None)
 
 
-def test_a_pacer_catches_up_a_little_and_forgets_the_rest() -> None:
+def test_a_pacer_catches_up_a_limited_time_after_a_stall() -> None:
     pacer = Pacer(1000)
     pacer._start -= 60
     pacer._next_tick = 0

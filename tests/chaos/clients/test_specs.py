@@ -1,4 +1,4 @@
-"""Unit: what of consumers can be refused before anything starts, and what needs no broker."""
+"""Consumer entries that are refused when the scenario is loaded, and offset tracking, without a broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def scenario(consumer: str, kafka: str = "4.3.1", rest: str = "") -> Scenario:
 
 
 @pytest.mark.parametrize(
-    ("consumer", "why"),
+    ("consumer", "message"),
     [
         ("mode: subscribe, group: g", "exactly one of topics, pattern"),
         ("mode: subscribe, group: g, topics: [stock], pattern: stock", "exactly one of topics, pattern"),
@@ -46,19 +46,19 @@ def scenario(consumer: str, kafka: str = "4.3.1", rest: str = "") -> Scenario:
         ),
     ],
 )
-def test_what_does_not_fit_is_refused_with_the_reason(consumer: str, why: str) -> None:
-    with pytest.raises(ScenarioError, match=why):
+def test_an_inconsistent_consumer_is_refused_with_the_reason(consumer: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         scenario(consumer)
 
 
-def test_the_consumer_protocol_needs_brokers_that_speak_it() -> None:
+def test_the_consumer_protocol_needs_brokers_that_support_it() -> None:
     protocol = "mode: subscribe, group: g, topics: [stock], config: {group.protocol: consumer}"
     assert scenario(protocol)
     with pytest.raises(ScenarioError, match=r"needs Kafka 4.0, not 3.9.2"):
         scenario(protocol, kafka="3.9.2")
 
 
-def test_a_pattern_means_whole_names() -> None:
+def test_a_pattern_matches_whole_names() -> None:
     consumer = scenario("mode: subscribe, group: g, pattern: 'orders-.'").consumers[0]
     assert consumer.topics_among(["orders-a", "orders-b", "stock", "my-orders-a", "orders-ab"]) == [
         "orders-a",
@@ -68,13 +68,13 @@ def test_a_pattern_means_whole_names() -> None:
     assert reader.topics == ("orders-a", "orders-b")
 
 
-def test_commits_on_revocation_alone_are_commits() -> None:
+def test_commits_on_revocation_alone_count_as_commits() -> None:
     assert readers_of(scenario("mode: subscribe, group: g, topics: [stock], commit: {when: never, on_revoke: true}"))[
         0
     ].commits
 
 
-def test_members_of_one_process_are_neighbours() -> None:
+def test_members_of_one_process_have_consecutive_numbers() -> None:
     entry = scenario("mode: subscribe, group: g, topics: [stock], members: 5, threads: 2").consumers[0]
     assert [process_mates(entry, f"c/{n}") for n in (1, 2, 3, 5)] == [
         ["c/1", "c/2"],
@@ -84,7 +84,7 @@ def test_members_of_one_process_are_neighbours() -> None:
     ]
 
 
-def test_what_is_delivered_again_after_a_seek_counts_for_triggers() -> None:
+def test_redelivered_records_after_a_seek_count_for_triggers() -> None:
     seek = "faults: [{name: s, kind: consumer.seek, target: {member: c/1}, ago: 1h, when: {delivered: WHEN}}]"
     rest = seek.replace("WHEN", "{consumer: c, records: 30000}")
     assert scenario("mode: subscribe, group: g, topics: [stock]", rest=rest)
@@ -92,7 +92,7 @@ def test_what_is_delivered_again_after_a_seek_counts_for_triggers() -> None:
         scenario("mode: subscribe, group: g, topics: [stock]", rest=rest.replace("ago: 1h, ", ""))
 
 
-def test_a_window_ends_before_the_first_record_that_is_not_done() -> None:
+def test_a_window_ends_before_the_first_unfinished_record() -> None:
     t = Tracking()
     for offset in (5, 6, 9, 10):  # 7 and 8 are markers: no gap
         t.polled(offset)

@@ -319,7 +319,7 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1")
     ab.check(subject, ["producers.shop.config.acks=all"])
     whole = ab.prepare(subject, ["producers.shop.config.acks=all"], tmp_path)
-    was, changed = (read(whole.sides[name]) for name in (ab.AS_IT_WAS, ab.CHANGED))
+    was, changed = (read(whole.by_variant[name]) for name in (ab.AS_IT_WAS, ab.CHANGED))
     assert was.seed == changed.seed
     assert (was.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
     assert was.scenario.faults == changed.scenario.faults

@@ -1,4 +1,4 @@
-"""Unit: values made and read by columns are what `chaos.ledger.record` makes and reads."""
+"""Values written and read as columns equal those of `chaos.ledger.record`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ any_values = st.one_of(
 )
 
 
-def as_parse_sees(values: list[bytes | None]) -> list[tuple[object, ...]]:
+def by_parse(values: list[bytes | None]) -> list[tuple[object, ...]]:
     parsed = [record.parse(v) for v in values]
     return [(p.producer, p.incarnation, p.seq, p.sent_us) if p else (None,) * 4 for p in parsed]
 
@@ -54,13 +54,13 @@ def by_columns(values: list[bytes | None]) -> list[tuple[object, ...]]:
 
 
 @given(st.lists(own_values, min_size=1, max_size=30))
-def test_identities_by_columns_are_those_of_parse(values: list[bytes | None]) -> None:
-    assert by_columns(values) == as_parse_sees(values)
+def test_identities_by_columns_equal_those_of_parse(values: list[bytes | None]) -> None:
+    assert by_columns(values) == by_parse(values)
 
 
 @given(st.lists(any_values, min_size=1, max_size=10))
 def test_damaged_foreign_and_missing_values_are_read_as_parse_reads_them(values: list[bytes | None]) -> None:
-    assert by_columns(values) == as_parse_sees(values)
+    assert by_columns(values) == by_parse(values)
 
 
 @given(
@@ -70,7 +70,7 @@ def test_damaged_foreign_and_missing_values_are_read_as_parse_reads_them(values:
     sent=st.integers(0, 10**16 - 1),
     keyed=st.booleans(),
 )
-def test_values_are_byte_for_byte_what_encode_makes(size: int, first: int, count: int, sent: int, keyed: bool) -> None:
+def test_values_equal_those_of_encode_byte_for_byte(size: int, first: int, count: int, sent: int, keyed: bool) -> None:
     factory = ValueFactory("7f3a91c0", "shop/1", 3, size, KEYS)
     count = min(count, factory.room(first))
     numbers = np.arange(first, first + count) % len(KEYS)
@@ -83,7 +83,7 @@ def test_values_are_byte_for_byte_what_encode_makes(size: int, first: int, count
         assert values[i] == record.encode(identity, KEYS[numbers[i]] if keyed else None, payload)
 
 
-def test_large_values_come_a_few_at_a_time() -> None:
+def test_large_values_are_created_a_few_at_a_time() -> None:
     factory = ValueFactory("7f3a91c0", "shop/1", 1, 2**20)
     assert factory.room(0) == 1
     (value,) = factory.make(7, 1, 5)

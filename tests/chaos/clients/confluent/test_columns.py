@@ -1,4 +1,4 @@
-"""Unit: the columns of messages are what the messages say, and rows follow them."""
+"""Columns of messages have the values of the messages, and rows have the values of the columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def message(topic: str, partition: int, offset: int, epoch: int = 3, value: byte
     )
 
 
-def test_an_error_among_records_is_seen_whatever_the_values_are() -> None:
+def test_an_error_among_records_is_detected_whatever_the_values_are() -> None:
     error = Message(
         topic="a", value=b"Broker: Unknown topic or partition", error=KafkaError(KafkaError._ALL_BROKERS_DOWN)
     )
@@ -41,14 +41,14 @@ def test_each_record_keeps_its_leader_epoch(epochs: tuple[int, ...], partitions:
     assert records.epochs.tolist() == list(epochs)
 
 
-def test_epochs_of_two_partitions_or_topics_are_told_apart_though_first_and_last_agree() -> None:
-    for place in (("a", 1), ("b", 0)):
-        records = consumed([message("a", 0, 1, 3), message(*place, 1, 7), message("a", 0, 2, 3)], topics=True)
+def test_epochs_of_two_partitions_or_topics_differ_although_first_and_last_agree() -> None:
+    for partition in (("a", 1), ("b", 0)):
+        records = consumed([message("a", 0, 1, 3), message(*partition, 1, 7), message("a", 0, 2, 3)], topics=True)
         assert records is not None and records.epochs is not None
         assert records.epochs.tolist() == [3, 7, 3]
 
 
-def test_rows_of_several_polls_are_written_together_and_each_keeps_its_own(tmp_path: Path) -> None:
+def test_rows_of_several_polls_are_written_together_with_their_poll_times(tmp_path: Path) -> None:
     writer = TableWriter(tmp_path, "deliveries", "billing/1.1")
     log = DeliveryLog(writer, READER, ["a", "b"])
     polls = [
@@ -73,9 +73,7 @@ def test_rows_of_several_polls_are_written_together_and_each_keeps_its_own(tmp_p
 
 
 @pytest.mark.parametrize(("epochs", "written"), [((-1, -1), [None, None]), ((4, 4), [4, 4]), ((-1, 4), [None, 4])])
-def test_a_leader_epoch_that_is_not_told_is_null(
-    tmp_path: Path, epochs: tuple[int, ...], written: list[int | None]
-) -> None:
+def test_a_missing_leader_epoch_is_null(tmp_path: Path, epochs: tuple[int, ...], written: list[int | None]) -> None:
     writer = TableWriter(tmp_path, "deliveries", "billing/1.1")
     log = DeliveryLog(writer, READER, ["a"])
     records = consumed([message("a", 0, i, epoch) for i, epoch in enumerate(epochs)], log.needs_topics)

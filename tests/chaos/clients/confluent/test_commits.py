@@ -1,4 +1,4 @@
-"""Rows of commits, without a broker: what a row says of a commit whose answer came late."""
+"""Rows of commits with a late answer, without a broker."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from chaos.ledger.writer import TableWriter
 
 
 class AsyncConsumer:
-    """Takes commits and answers none."""
+    """Accepts commits and answers none."""
 
     def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
         assert asynchronous
 
 
-def test_an_answer_belongs_to_the_assignment_that_asked(tmp_path: Path) -> None:
+def test_a_commit_row_has_the_assignment_of_its_request(tmp_path: Path) -> None:
     numbers = {("orders", 0): 1}
     key = ReaderKey("c/1", 1, "g", "subscribe")
     writer = TableWriter(tmp_path, "commits", "c-1.1")
     committer = Committer(writer, key, CommitSpec(when="after_batch", kind="async"), {}, numbers)
     committer.after_batch(AsyncConsumer(), {("orders", 0): 5})
     committer.after_batch(AsyncConsumer(), {("orders", 0): 9})
-    numbers["orders", 0] = 2  # revoked and given again before the answer is served
+    numbers["orders", 0] = 2  # revoked and assigned again before the answer is served
     committer.on_commit(None, [TopicPartition("orders", 0, 5)])
     committer.after_batch(AsyncConsumer(), {("orders", 0): 7})
     committer.close()

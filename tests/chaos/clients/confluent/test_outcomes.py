@@ -1,11 +1,11 @@
-"""Unit: what an error says about whether the operation happened."""
+"""Outcomes of sends and commits by error."""
 
 from confluent_kafka import KafkaError
 
 from chaos.clients.confluent.outcomes import COMMITS, SENDS, commit_outcome, send_outcome, single_attempt
 
 
-def test_a_time_out_or_a_lost_connection_leaves_a_send_unknown_however_often_it_was_tried() -> None:
+def test_a_send_is_unknown_after_a_time_out_or_a_lost_connection() -> None:
     for code in (
         KafkaError._MSG_TIMED_OUT,
         KafkaError._TIMED_OUT,
@@ -21,17 +21,17 @@ def test_a_time_out_or_a_lost_connection_leaves_a_send_unknown_however_often_it_
         assert send_outcome(KafkaError(code), single_attempt=False) == "unknown"
 
 
-def test_a_refusal_excludes_a_send_only_if_no_earlier_attempt_can_have_got_through() -> None:
+def test_a_refused_send_failed_only_if_there_was_no_earlier_attempt() -> None:
     refused = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
     assert send_outcome(refused, single_attempt=True) == "fail"
     assert send_outcome(refused, single_attempt=False) == "unknown"
 
 
-def test_a_record_that_no_broker_takes_was_never_appended() -> None:
+def test_a_record_that_no_broker_accepts_was_never_appended() -> None:
     assert send_outcome(KafkaError(KafkaError.INVALID_RECORD), single_attempt=False) == "fail"
 
 
-def test_a_refused_commit_did_not_happen_if_the_answer_came_before_a_repeat_could() -> None:
+def test_a_refused_commit_failed_if_the_answer_came_before_a_retry_was_possible() -> None:
     refused = KafkaError(KafkaError.ILLEGAL_GENERATION)
     assert commit_outcome(refused, took_s=0.01, backoff_s=0.1) == "fail"
     assert commit_outcome(refused, took_s=0.09, backoff_s=0.1) == "unknown"
@@ -44,13 +44,13 @@ def test_a_commit_without_an_answer_is_unknown() -> None:
     assert commit_outcome(None, took_s=None, backoff_s=0.1) == "ok"
 
 
-def test_only_a_producer_that_never_repeats_makes_single_attempts() -> None:
+def test_only_a_producer_that_never_retries_makes_single_attempts() -> None:
     assert single_attempt({"retries": 0})
     assert single_attempt({"message.send.max.retries": "0"})
     assert not single_attempt({})
     assert not single_attempt({"retries": 1, "acks": 0})
 
 
-def test_every_line_of_the_tables_gives_its_reason() -> None:
+def test_each_entry_of_the_tables_has_a_reason() -> None:
     assert all(reason for _, reason in SENDS.values())
     assert all(COMMITS.values())

@@ -1,4 +1,4 @@
-"""Unit: partitioners of the application's own, and where a producer that resends begins."""
+"""Partitioners of the application, and the first seq of a producer that resends."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from chaos.clients.confluent.partitioners import UNASSIGNED, partitioner
 from chaos.ledger.writer import TableWriter
 
 
-def test_each_partitioner_chooses_as_it_says() -> None:
+def test_each_partitioner_chooses_by_its_rule() -> None:
     assert list(partitioner("round_robin", 3)(7, 4, None)) == [1, 2, 0, 1]
     assert list(partitioner("by_key_number", 3)(0, 3, np.array([5, 6, 7]))) == [2, 0, 1]
     assert next(iter(partitioner(None, 3)(0, 4, None))) == UNASSIGNED
 
 
-def test_resending_begins_at_the_first_record_that_no_row_calls_acknowledged(tmp_path: Path) -> None:
+def test_resending_starts_at_the_first_seq_without_an_acknowledged_row(tmp_path: Path) -> None:
     assert first_unacked_of(tmp_path, "shop/1") == 0
     for incarnation, outcomes in ((1, {0: "ok", 1: "ok", 2: "unknown", 3: "ok"}), (2, {2: "ok", 4: "ok"})):
-        who = {"producer": "shop/1", "incarnation": incarnation}
+        key = {"producer": "shop/1", "incarnation": incarnation}
         TableWriter(tmp_path, "lifecycle", f"shop/1.{incarnation}")
         sends = TableWriter(tmp_path, "sends", f"shop/1.{incarnation}")
-        sends.append_rows([{**who, "seq": seq, "outcome": outcome} for seq, outcome in outcomes.items()])
+        sends.append_rows([{**key, "seq": seq, "outcome": outcome} for seq, outcome in outcomes.items()])
         assert first_unacked_of(tmp_path, "shop/1") == {1: 2, 2: 5}[incarnation]
     assert next_seq_of(tmp_path, "shop/1") == 5
