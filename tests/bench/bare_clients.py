@@ -1,9 +1,9 @@
-"""The bare loops that clients with a ledger are measured against: `python -m tests.bench.bare_clients SPEC`.
+"""Bare client loops, the baseline of the benchmark: `python -m tests.bench.bare_clients SPEC`.
 
-They take the specs of `chaos.clients.protocol`, tell as much of its protocol as a measurement needs, and write nothing.
-With `gc` false in the spec they switch the search for reference cycles off, as the clients do: few loops out there have
-thought of it. With `look` the consumer asks each message for its error and its value, as whoever wants the records has
-to; without, it only counts what a batch holds.
+They read the specs of `chaos.clients.protocol`, send the events that a measurement needs, and write no ledger. If `gc`
+is false in the spec, they disable the search for reference cycles, as our clients do and most applications do not. If
+`read_messages` is true, the consumer reads the error and value of each message, as every application must; otherwise it
+only counts the messages.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, Message, Producer
 
 
-def tell(event: str, **fields: Any) -> None:
+def send(event: str, **fields: Any) -> None:
     print(json.dumps({"event": event, **fields}), flush=True)
 
 
 def produce(spec: dict[str, Any]) -> float:
-    """`produce` with a delivery callback that counts, and a poll every 500 records."""
+    """Produce with a callback that counts reports and a poll every 500 records. Returns the seconds it took."""
     producer = Producer({"bootstrap.servers": spec["bootstrap"], **spec["config"]})
     topic, value, records = spec["topic"], b"x" * spec["value_size"], spec["records"]
     acked = 0
@@ -49,7 +49,7 @@ def produce(spec: dict[str, Any]) -> float:
 
 
 def consume(spec: dict[str, Any]) -> float:
-    """`consume`, and a commit after each batch where the spec has one."""
+    """Consume, with a commit after each batch if the spec says so. Returns the seconds it took."""
     consumer = Consumer(
         {"bootstrap.servers": spec["bootstrap"], "group.id": spec["group"], "enable.auto.commit": False}
         | spec["config"]
@@ -57,36 +57,36 @@ def consume(spec: dict[str, Any]) -> float:
     consumer.subscribe(spec["topics"])
     size, commit = spec["max_poll_records"], spec["commit"]
     commits, asynchronous = commit["when"] == "after_batch", commit["kind"] == "async"
-    seen = 0
-    while not seen:
-        seen = len(consumer.consume(size, 0.1))
+    count = 0
+    while not count:
+        count = len(consumer.consume(size, 0.1))
     began = time.perf_counter()
-    while seen < spec["records"]:
+    while count < spec["records"]:
         batch = consumer.consume(size, 0.1)
-        seen += _looked_at(batch) if spec["look"] else len(batch)
+        count += _read(batch) if spec["read_messages"] else len(batch)
         if commits and batch:
             consumer.commit(asynchronous=asynchronous)
     took = time.perf_counter() - began
-    tell("progress", done=True, delivered=seen, took_s=took)
+    send("progress", done=True, delivered=count, took_s=took)
     consumer.close()
     return took
 
 
-def _looked_at(batch: list[Message]) -> int:
-    seen = 0
+def _read(batch: list[Message]) -> int:
+    count = 0
     for message in batch:
         if message.error() is None and message.value() is not None:
-            seen += 1
-    return seen
+            count += 1
+    return count
 
 
 def main(path: str) -> None:
     spec = json.loads(Path(path).read_bytes())
     if not spec["gc"]:
         gc.disable()
-    tell("started")
+    send("started")
     took = produce(spec) if "topic" in spec else consume(spec)
-    tell("progress", done=True, delivered=spec["records"], took_s=took)
+    send("progress", done=True, delivered=spec["records"], took_s=took)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""What a ledger costs: clients with one, bare loops of the same library, and Kafka's own tools, on one cluster.
+"""The cost of the ledger: our clients, bare loops of the same library, and Kafka's own tools, on one cluster.
 
     python -m tests.bench.bench_clients [--records N] [--rounds N]
 
-The bare loops are those of `bare_clients`: the producer's counts answers, the consumer's takes each message's error and
-value; "counting" is one that does not even look at its messages. Kafka's tools are ProducerPerformance and
-ConsumerPerformance, with settings as near to librdkafka's as theirs go. Values are 100 bytes and their identity. Each
-round runs all of them, in an order that turns, each in a process of its own. Ratios are of the fastest run of each, and
-in brackets the least, the median and the most of one round: whatever else the machine does slows single runs down, and
-more those that use more memory. A rate counts from the first call to the last answer, or from the first batch to the
-last. CPU is that of the client's process until its last record, without the start of Python; that of a Java tool
-includes the start of the JVM.
+The bare loops are in `bare_clients`: the producer counts delivery reports, the consumer reads the error and value of
+each message; "counting" does not read its messages. Kafka's tools are ProducerPerformance and ConsumerPerformance, with
+settings as close to librdkafka's as possible. Values have 100 bytes after their identity. Each round runs all of them
+in a rotating order, each in a new process. Ratios compare the fastest runs; in brackets are minimum, median and maximum of
+one round, because other load on the machine slows single runs, more so if they use more memory. A rate counts from the
+first call to the last report, or from the first batch to the last. CPU is the time of the client process until its last
+record, without the start of Python; for a Java tool it includes the start of the JVM.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ from chaos.ledger.schemas import TABLES
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 
-MOST_S = 150.0
-"""After this time, shared out among the comparisons, no round begins; rounds take seconds, but on a busy machine."""
+LIMIT_S = 150.0
+"""Time after which no round starts, divided among the comparisons."""
 PARTITIONS, VALUE_SIZE = 6, HEADER_BYTES + 100
 KAFKA = "4.3.1"
 BARE = "tests.bench.bare_clients"
@@ -58,14 +57,14 @@ SYNC, ASYNC, NEVER = "sync", "async", "never"
 
 
 @dataclass(frozen=True)
-class Taken:
-    """What one run took."""
+class Measurement:
+    """Records per second, and microseconds of CPU time per record."""
 
     per_s: float
     cpu_us: float
 
 
-Attempt = Callable[[], Taken]
+Attempt = Callable[[], Measurement]
 
 
 class Bench:
@@ -82,11 +81,11 @@ class Bench:
         return topic
 
     def fill(self) -> None:
-        """Write what consumers read: records as our producer sends them."""
+        """Write the records that consumers read."""
         self._produce("chaos.clients.confluent.producer", self.topic)
 
     def producers(self) -> dict[str, Attempt]:
-        """Each run writes a topic of its own, which is gone afterwards."""
+        """Return the producer runs by name. Each run writes a new topic and deletes it."""
         return {
             "bare": lambda: self._produced(lambda t: self._produce(BARE, t, gc=True)),
             "bare_no_gc": lambda: self._produced(lambda t: self._produce(BARE, t, gc=False)),
@@ -95,27 +94,30 @@ class Bench:
         }
 
     def consumers(self, size: int, commit: str) -> dict[str, Attempt]:
+        """Return the consumer runs by name, for a batch size and a commit setting."""
         runs: dict[str, Attempt] = {
-            "bare": lambda: self._consume(BARE, size, commit, gc=True, look=True, records=self.records),
+            "bare": lambda: self._consume(BARE, size, commit, gc=True, read_messages=True, records=self.records),
             "ledger": lambda: self._consume("chaos.clients.confluent.group_consumer", size, commit),
         }
         if commit == NEVER:
-            runs["counting"] = lambda: self._consume(BARE, size, commit, gc=True, look=False, records=self.records)
+            runs["counting"] = lambda: self._consume(
+                BARE, size, commit, gc=True, read_messages=False, records=self.records
+            )
             runs["java"] = lambda: self._java_consumer(size)
         return runs
 
-    def _produced(self, run: Callable[[str], Taken]) -> Taken:
+    def _produced(self, run: Callable[[str], Measurement]) -> Measurement:
         topic = self.new_topic()
         try:
             return run(topic)
         finally:
             self.admin.delete_topics([topic])[topic].result(30)
 
-    def _produce(self, module: str, topic: str, **more: Any) -> Taken:
+    def _produce(self, module: str, topic: str, **more: Any) -> Measurement:
         spec = {"topic": topic, "records": self.records, "value_size": VALUE_SIZE, "config": {}, **more}
         return self._run(module, spec, "sends", ("invoked_us", "completed_us"))
 
-    def _consume(self, module: str, size: int, commit: str, **more: Any) -> Taken:
+    def _consume(self, module: str, size: int, commit: str, **more: Any) -> Measurement:
         never = {"when": "never", "kind": "sync"}
         spec = {
             "topics": [self.topic],
@@ -127,8 +129,8 @@ class Bench:
         }
         return self._run(module, spec, "deliveries", ("polled_us", "processed_us"))
 
-    def _run(self, module: str, spec: dict[str, Any], table: str, span: tuple[str, str]) -> Taken:
-        """Run a client until it is through."""
+    def _run(self, module: str, spec: dict[str, Any], table: str, span: tuple[str, str]) -> Measurement:
+        """Run a client until it has sent or read all records."""
         with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
             ledger, path = Path(folder) / "ledger", Path(folder) / "spec.json"
             common = {"run_id": "bench", "run_token": "00000000", "ledger": str(ledger), "client": "bench/1"}
@@ -140,24 +142,26 @@ class Bench:
                 rows = pa.Table.from_batches(list(read_stream(stream, TABLES[table], StreamEnd())), TABLES[table])
                 assert rows.num_rows == self.records
                 took_s = (pc.max(rows[span[1]]).as_py() - pc.min(rows[span[0]]).as_py()) / 1e6
-            return Taken(self.records / took_s, cpu_s / self.records * 1e6)
+            return Measurement(self.records / took_s, cpu_s / self.records * 1e6)
 
-    def _java_producer(self, topic: str) -> Taken:
+    def _java_producer(self, topic: str) -> Measurement:
         size = ("--num-records", str(self.records), "--record-size", str(VALUE_SIZE), "--throughput", "-1")
         props = (f"bootstrap.servers={self.bootstrap}", *JAVA_PRODUCER)
-        said, cpu_s = _java("ProducerPerformance", "--topic", topic, *size, "--command-property", *props)
-        return Taken(float(re.findall(r"([\d.]+) records/sec", said)[-1]), cpu_s / self.records * 1e6)
+        output, cpu_s = _java("ProducerPerformance", "--topic", topic, *size, "--command-property", *props)
+        return Measurement(float(re.findall(r"([\d.]+) records/sec", output)[-1]), cpu_s / self.records * 1e6)
 
-    def _java_consumer(self, size: int) -> Taken:
+    def _java_consumer(self, size: int) -> Measurement:
         where = ("--bootstrap-server", self.bootstrap, "--topic", self.topic, "--group", secrets.token_hex(4))
         props = ("--command-property", f"max.poll.records={size}", "--command-property", "enable.auto.commit=false")
-        said, cpu_s = _java("ConsumerPerformance", *where, "--num-records", str(self.records), "--hide-header", *props)
+        output, cpu_s = _java(
+            "ConsumerPerformance", *where, "--num-records", str(self.records), "--hide-header", *props
+        )
         # the last column: records per second of the time after the group was joined
-        return Taken(float(said.strip().splitlines()[-1].rpartition(",")[2]), cpu_s / self.records * 1e6)
+        return Measurement(float(output.strip().splitlines()[-1].rpartition(",")[2]), cpu_s / self.records * 1e6)
 
 
 def _follow(argv: list[str], records: int) -> tuple[float, dict[str, Any]]:
-    """The CPU time of a client from its start until it is done, and what it told then."""
+    """Return the CPU time of a client until it is done, and its last progress event."""
     began_s, done = 0.0, None
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
@@ -181,7 +185,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def _java(tool: str, *args: str) -> tuple[str, float]:
-    """What one of Kafka's tools said, and the CPU time it took."""
+    """Run one of Kafka's tools. Returns its output and its CPU time."""
     jars = resolve("org.apache.kafka", "kafka-tools", KAFKA)
     argv = [str(find_java().path), "-Xmx1g", "-cp", f"{jars}/*", f"org.apache.kafka.tools.{tool}", *args]
     before = os.times()
@@ -194,24 +198,24 @@ def _java(tool: str, *args: str) -> tuple[str, float]:
 
 
 def compare(runs: dict[str, Attempt], rounds: int, within_s: float) -> dict[str, Any]:
-    """Run all in each round, in an order that turns from round to round; no new round when the time is up."""
+    """Run all in each round, in a rotating order, until `rounds` or `within_s`. Returns rates and ratios."""
     until = time.monotonic() + within_s
-    taken: dict[str, list[Taken]] = {name: [] for name in runs}
+    measured: dict[str, list[Measurement]] = {name: [] for name in runs}
     names = list(runs)
     for i in range(rounds):
         if i and time.monotonic() > until:
             break
         for name in names[i % len(names) :] + names[: i % len(names)]:
-            taken[name].append(runs[name]())
-    result: dict[str, Any] = {"rounds": len(taken["ledger"])} | {
-        f"{name}_per_s": round(statistics.median(t.per_s for t in each)) for name, each in taken.items()
+            measured[name].append(runs[name]())
+    result: dict[str, Any] = {"rounds": len(measured["ledger"])} | {
+        f"{name}_per_s": round(statistics.median(t.per_s for t in each)) for name, each in measured.items()
     }
-    result |= {f"{name}_cpu_us": _median(t.cpu_us for t in each) for name, each in taken.items()}
+    result |= {f"{name}_cpu_us": _median(t.cpu_us for t in each) for name, each in measured.items()}
     result["ledger_cost_us"] = round(result["ledger_cpu_us"] - result["bare_cpu_us"], 2)
     for other in names:
         if other != "ledger":
-            ratios = [a.per_s / b.per_s for a, b in zip(taken["ledger"], taken[other], strict=True)]
-            fastest = max(a.per_s for a in taken["ledger"]) / max(b.per_s for b in taken[other])
+            ratios = [a.per_s / b.per_s for a, b in zip(measured["ledger"], measured[other], strict=True)]
+            fastest = max(a.per_s for a in measured["ledger"]) / max(b.per_s for b in measured[other])
             spread = {"min": min(ratios), "median": statistics.median(ratios), "max": max(ratios)}
             result[f"of_{other}"] = {"fastest": fastest, **spread}
             result[f"of_{other}"] = {k: round(v, 2) for k, v in result[f"of_{other}"].items()}
@@ -222,11 +226,11 @@ def _median(numbers: Iterable[float]) -> float:
     return round(statistics.median(numbers), 2)
 
 
-def measure(bootstrap: str, records: int = 500_000, rounds: int = 5, within_s: float = MOST_S) -> dict[str, Any]:
-    """Rates, CPU and ratios, by comparison."""
+def measure(bootstrap: str, records: int = 500_000, rounds: int = 5, within_s: float = LIMIT_S) -> dict[str, Any]:
+    """Return rates, CPU times and ratios by comparison."""
     bench = Bench(bootstrap, records)
     bench.fill()
-    found = {
+    comparisons = {
         "produce": compare(bench.producers(), rounds, 0.35 * within_s),
         "consume": compare(bench.consumers(500, NEVER), rounds, 0.35 * within_s),
         "consume, batches of 5,000": compare(bench.consumers(5000, NEVER), rounds, 0.2 * within_s),
@@ -234,11 +238,11 @@ def measure(bootstrap: str, records: int = 500_000, rounds: int = 5, within_s: f
         "consume, async commit of each batch": compare(bench.consumers(500, ASYNC), rounds, 0.05 * within_s),
     }
     bench.admin.delete_topics([bench.topic])[bench.topic].result(30)
-    return {"records": records, "value_size": VALUE_SIZE, "comparisons": found}
+    return {"records": records, "value_size": VALUE_SIZE, "comparisons": comparisons}
 
 
 def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
-    """`measure` on a broker of its own."""
+    """Call `measure` with a new broker."""
     with tempfile.TemporaryDirectory(prefix="aftershock-bench-") as folder:
         run = Run.create(Path(folder), new_run_id("bench-clients"))
         cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1), ProcessId.current(), deadline_s=3600)
@@ -248,8 +252,8 @@ def measure_here(records: int = 500_000, rounds: int = 5) -> dict[str, Any]:
             cluster.destroy()
 
 
-def shown(result: dict[str, Any]) -> Table:
-    """The result as a table."""
+def table_of(result: dict[str, Any]) -> Table:
+    """Return the result as a table."""
     columns = (
         "bare/s",
         "ledger/s",
@@ -276,12 +280,12 @@ def shown(result: dict[str, Any]) -> Table:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What a ledger costs the clients.")
+    parser = argparse.ArgumentParser(description="Measure the cost of the ledger for the clients.")
     parser.add_argument("--records", type=int, default=500_000)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     result = measure_here(args.records, args.rounds)
-    Console(width=160).print(shown(result))
+    Console(width=160).print(table_of(result))
     print(json.dumps(result))
 
 

@@ -1,4 +1,4 @@
-"""What the producers of a generated history sent, and what its log holds."""
+"""The sends and the log of a generated history."""
 
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ BEGIN_US = 1_700_000_000_000_000
 LOST, DUPLICATED = 0.01, 0.05
 """Shares of the batches of a rich history."""
 GONE = PARTITIONS - 1
-"""The partition whose log a rich history lacks."""
+"""The partition without a log in a rich history."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How large, and with what planted in it.
+    """The size of a history, and whether it contains anomalies (`rich`).
 
-    records: sent in all. per_tick: by each producer in a tick. ticks: made at once, by default 1,000,000 records.
+    records: records sent in total.
+    per_tick: records of each producer in a tick.
+    ticks: ticks of a slice; the default makes slices of 1,000,000 records.
     """
 
     records: int
@@ -40,9 +42,10 @@ class Plan:
 
 @dataclass
 class Planted:
-    """What a correct audit has to find, and nothing else.
+    """The counts that a correct audit finds: all of these and no others.
 
-    `lost_write`, `duplicate_write`, `offset_reuse` by offset, and legal `duplicate_delivery`.
+    lost: `lost_write`. duplicated: `duplicate_write`. reused: offsets of `offset_reuse`. redelivered: legal
+    `duplicate_delivery`.
     """
 
     lost: int = 0
@@ -53,7 +56,10 @@ class Planted:
 
 @dataclass
 class Slice:
-    """Records of some ticks, sorted by (tick, producer, seq), and what became of them."""
+    """The records of some ticks, sorted by (tick, producer, seq), with their acknowledgements.
+
+    log: by partition, the first offset, and the row in this slice of each log record.
+    """
 
     tick: Ints
     producer: Ints
@@ -64,21 +70,23 @@ class Slice:
     completed_us: Ints
     acked_offset: Ints
     log: dict[int, tuple[int, Ints]] = field(default_factory=dict)
-    """By partition: the first offset, and of each log record which of these it is."""
 
 
 class Writing:
-    """The whole history of writing, in slices; adds to `planted` what it plants."""
+    """Generates all sends in slices, and counts the anomalies in `planted`.
+
+    heads: by partition, the next offset.
+    lost_at: by partition, the offsets at which lost batches were acknowledged; later records reuse them.
+    """
 
     def __init__(self, plan: Plan, planted: Planted) -> None:
         self.plan, self.planted = plan, planted
         self.rng = np.random.default_rng(plan.seed)
         self.heads = [0] * PARTITIONS
-        """By partition: the offset that the next record gets."""
         self.lost_at: list[list[Ints]] = [[] for _ in range(PARTITIONS)]
-        """By partition: the offsets at which lost batches were acknowledged; what was written next has them now."""
 
     def slices(self) -> Iterator[Slice]:
+        """Yield the slices in the order of their ticks."""
         size = self.plan.ticks * self.plan.per_tick * PRODUCERS
         for nth in range(-(-self.plan.records // size)):
             s = self._sent(nth * self.plan.ticks, min(size, self.plan.records - nth * size))
@@ -94,7 +102,7 @@ class Writing:
         self.planted.reused = sum(_reused(at, end) for at, end in zip(self.lost_at, self.heads, strict=True))
 
     def _sent(self, first_tick: int, n: int) -> Slice:
-        """A slice as the producers see it; all records of a batch are acknowledged at once."""
+        """Return a slice without offsets and log; all records of a batch are acknowledged at the same time."""
         index, per_tick = np.arange(n, dtype=np.int64), self.plan.per_tick
         tick = index // (per_tick * PRODUCERS) + first_tick
         producer = index // per_tick % PRODUCERS
@@ -107,14 +115,14 @@ class Writing:
         return Slice(tick, producer, seq, partition, batch, invoked, completed, np.full(n, -1, np.int64))
 
     def _lose_log(self, s: Slice, p: int, mine: Ints) -> None:
-        """A slice's records of a partition were acknowledged one after the other, and nothing of the log is left."""
+        """Acknowledge the records of a partition one after the other, and leave its log empty."""
         s.log[p] = 0, mine[:0]
         s.acked_offset[mine] = self.heads[p] + np.arange(len(mine))
         self.heads[p] += len(mine)
         self.planted.lost += len(mine)
 
     def _write(self, s: Slice, p: int, mine: Ints, fate: npt.NDArray[np.float64]) -> None:
-        """Put a slice's records of a partition into its log: each once, or as its batch's fate says, or none."""
+        """Write the records of a partition to its log: 0, 1 or 2 copies, as the random number of the batch says."""
         head, copies = self.heads[p], np.ones(len(mine), np.int64)
         copies[fate < LOST] = 0
         copies[(fate >= LOST) & (fate < LOST + DUPLICATED)] = 2
@@ -122,7 +130,7 @@ class Writing:
         self.planted.duplicated += int((copies == 2).sum())
         order = _twice(mine, copies, s.batch[mine])
         s.log[p] = head, order
-        # of two copies the first was acknowledged
+        # the first of two copies is the acknowledged one
         s.acked_offset[order[::-1]] = (head + np.arange(len(order)))[::-1]
         lost = copies == 0
         at = (head + np.cumsum(copies) + _nth_of_batch(s.batch[mine]))[lost]
@@ -132,14 +140,14 @@ class Writing:
 
 
 def _nth_of_batch(batch: Ints) -> Ints:
-    """Of each of one partition's records, in the order in which they were sent: how many of its batch are before it."""
-    _, first, whose = np.unique(batch, return_index=True, return_inverse=True)
-    nth: Ints = np.arange(len(batch)) - first[whose]
+    """Return for each record of one partition, in send order, the number of earlier records of its batch."""
+    _, first, batch_index = np.unique(batch, return_index=True, return_inverse=True)
+    nth: Ints = np.arange(len(batch)) - first[batch_index]
     return nth
 
 
 def _reused(at: list[Ints], end: int) -> int:
-    """At how many offsets of lost batches two records have been. end: of the log, so of others at these offsets."""
+    """Return the number of offsets of lost batches that another record got, too. `end`: end offset of the log."""
     if not at:
         return 0
     offsets, times = np.unique(np.concatenate(at), return_counts=True)
@@ -147,8 +155,8 @@ def _reused(at: list[Ints], end: int) -> int:
 
 
 def _twice(mine: Ints, copies: Ints, batch: Ints) -> Ints:
-    """Log order: as sent, and a batch written twice stands again right behind itself."""
-    keep, again = copies > 0, copies == 2
-    rows = np.concatenate([mine[keep], mine[again]])
-    nth = np.concatenate([np.zeros(keep.sum(), np.int64), np.ones(again.sum(), np.int64)])
-    return rows[np.lexsort((rows, nth, np.concatenate([batch[keep], batch[again]])))]
+    """Return the rows in log order: send order, with the second copy of a batch directly after the first."""
+    keep, second = copies > 0, copies == 2
+    rows = np.concatenate([mine[keep], mine[second]])
+    nth = np.concatenate([np.zeros(keep.sum(), np.int64), np.ones(second.sum(), np.int64)])
+    return rows[np.lexsort((rows, nth, np.concatenate([batch[keep], batch[second]])))]

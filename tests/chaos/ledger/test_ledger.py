@@ -47,7 +47,7 @@ def test_every_table_is_sealed_even_an_empty_one(tmp_path):
 
 
 @given(st.data())
-def test_a_stream_cut_anywhere_keeps_its_whole_batches_and_counts_the_rest(tmp_path_factory, data):
+def test_a_truncated_stream_keeps_its_complete_batches_and_counts_the_remaining_bytes(tmp_path_factory, data):
     ledger = tmp_path_factory.mktemp("ledger")
     path = written(ledger, [fault("a")], [fault("b"), fault("c")])
     whole = path.read_bytes()
@@ -62,7 +62,7 @@ def test_a_stream_cut_anywhere_keeps_its_whole_batches_and_counts_the_rest(tmp_p
     assert table.rows in (0, 1, 3)
 
 
-def test_garbage_behind_whole_batches_is_counted_not_guessed(tmp_path):
+def test_garbage_after_complete_batches_is_counted_and_not_read(tmp_path):
     path = written(tmp_path, [fault("a")])
     with path.open("ab") as f:
         f.write(b"\x07" * 100)
@@ -77,7 +77,7 @@ def sends(texts):
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "b", "", None]), min_size=1, max_size=9), max_size=4))
-def test_columns_in_runs_come_back_row_by_row(tmp_path_factory, batches):
+def test_run_end_encoded_columns_are_read_row_by_row(tmp_path_factory, batches):
     ledger = tmp_path_factory.mktemp("ledger")
     with TableWriter(ledger, "sends", "shop") as writer:
         for texts in batches:
@@ -89,7 +89,7 @@ def test_columns_in_runs_come_back_row_by_row(tmp_path_factory, batches):
     assert sealed.select(["producer", "seq", "txn"]).to_pylist() == expected
 
 
-def test_a_stream_of_plain_columns_says_the_same_as_one_of_runs(tmp_path):
+def test_plain_and_run_end_encoded_streams_have_the_same_rows(tmp_path):
     rows = sends(["a", "a", None, "b"])
     with TableWriter(tmp_path, "sends", "ours") as writer:
         writer.append_rows(rows)
@@ -100,7 +100,7 @@ def test_a_stream_of_plain_columns_says_the_same_as_one_of_runs(tmp_path):
     assert ours.equals(theirs) and ours.to_pylist() == batch.to_pylist()
 
 
-def test_one_value_in_runs_is_sliced_to_any_length(tmp_path):
+def test_a_repeated_value_can_be_sliced_to_any_length(tmp_path):
     with TableWriter(tmp_path, "sends", "shop") as writer:
         for n in (1, 5000):
             known = {"outcome": same("ok", pa.string()).slice(0, n), "completed_us": runs(np.array([n]), pa.array([3]))}
@@ -111,7 +111,7 @@ def test_one_value_in_runs_is_sliced_to_any_length(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_any_damaged_byte_ends_the_stream_or_changes_values_and_nothing_breaks(tmp_path, seed):
+def test_a_damaged_byte_ends_the_stream_or_changes_values_without_a_crash(tmp_path, seed):
     with TableWriter(tmp_path, "sends", "shop") as writer:
         writer.append_rows(sends(["a", "a", None]))
         writer.append_rows(sends(["b"]))
@@ -125,7 +125,7 @@ def test_any_damaged_byte_ends_the_stream_or_changes_values_and_nothing_breaks(t
         assert rows == 4 or end.torn_bytes
 
 
-def test_a_stream_of_another_schema_is_unreadable_as_a_whole(tmp_path):
+def test_a_stream_with_another_schema_is_unreadable(tmp_path):
     (tmp_path / "faults").mkdir()
     other = pa.schema([("fault", pa.string())], metadata={"aftershock.schema": "99"})
     (tmp_path / "faults" / "old.arrows").write_bytes(other.serialize())
@@ -134,7 +134,7 @@ def test_a_stream_of_another_schema_is_unreadable_as_a_whole(tmp_path):
     assert "schema version 99" in table.torn[0].reason
 
 
-def test_what_append_returned_from_survives_sigkill(tmp_path):
+def test_an_appended_batch_survives_sigkill(tmp_path):
     program = (
         "import os, signal, pathlib, sys; from chaos.ledger.writer import TableWriter;"
         "w = TableWriter(pathlib.Path(sys.argv[1]), 'faults', 'x');"
@@ -173,21 +173,21 @@ def test_a_ledger_without_seal_or_of_another_version_is_refused(tmp_path):
 def test_sealing_again_after_a_kill_between_writing_and_removing_loses_nothing(tmp_path):
     written(tmp_path, [fault("a")])
     seal(tmp_path)
-    (tmp_path / "seal.json").unlink()  # as if killed before the seal: Parquet is there, streams too
+    (tmp_path / "seal.json").unlink()  # simulates a kill before the seal: Parquet and streams both exist
     written(tmp_path, [fault("a")])
     assert seal(tmp_path).tables["faults"].rows == 1
 
 
 def test_a_kill_between_the_seal_and_the_removal_of_the_streams_loses_nothing(tmp_path):
     written(tmp_path, [fault("a")])
-    seal(tmp_path)  # as if killed here, with some streams removed and others not
+    seal(tmp_path)  # simulates a kill here, with only some streams removed
     TableWriter(tmp_path, "sends", "shop").close()
     assert seal(tmp_path).tables["faults"].rows == 1
     assert pq.read_table(tmp_path / "faults.parquet").num_rows == 1
     assert not (tmp_path / "sends").exists()
 
 
-def test_what_a_killed_seal_left_half_made_is_replaced(tmp_path):
+def test_the_incomplete_output_of_a_killed_seal_is_replaced(tmp_path):
     written(tmp_path, [fault("a")])
     for folder in (".faults.parquet.half", "faults.parquet"):
         (tmp_path / folder).mkdir()
@@ -198,7 +198,7 @@ def test_what_a_killed_seal_left_half_made_is_replaced(tmp_path):
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=4))
-def test_parts_are_full_but_the_last_and_keep_the_order_of_streams(tmp_path_factory, streams):
+def test_all_parts_except_the_last_are_full_and_keep_the_order_of_streams(tmp_path_factory, streams):
     ledger = tmp_path_factory.mktemp("ledger")
     names = iter(range(1000))
     expected = []
@@ -216,7 +216,7 @@ def test_parts_are_full_but_the_last_and_keep_the_order_of_streams(tmp_path_fact
     assert pq.read_table(ledger / "faults.parquet")["fault"].to_pylist() == expected
 
 
-def test_a_part_that_cannot_be_written_is_an_error_and_the_streams_stay(tmp_path):
+def test_a_failed_write_of_a_part_raises_and_keeps_the_streams(tmp_path):
     path = written(tmp_path, [fault("a")])
     full = unittest.mock.patch("chaos.ledger.seal.pq.write_table", side_effect=OSError("disk full"))
     with full, pytest.raises(OSError, match="disk full"):
@@ -236,7 +236,7 @@ identities = st.builds(
 
 
 @given(identities, st.none() | st.binary(max_size=20), st.binary(max_size=64))
-def test_an_identity_survives_its_record(identity, key, payload):
+def test_a_parsed_value_has_the_encoded_identity(identity, key, payload):
     value = encode(identity, key, payload)
     assert parse(value) == identity
     assert len(value) == HEADER_BYTES + len(payload)
