@@ -3,12 +3,12 @@
     python -m tests.bench.bench_clients [--records N] [--rounds N]
 
 The bare loops are in `bare_clients`: the producer counts delivery reports, the consumer reads the error and value of
-each message; "counting" does not read its messages. Kafka's tools are ProducerPerformance and ConsumerPerformance, with
-settings as close to librdkafka's as possible. Values have 100 bytes after their identity. Each round runs all of them
-in a rotating order, each in a new process. Ratios compare the fastest runs; in brackets are minimum, median and maximum
-of one round, because other load on the machine slows single runs, more so if they use more memory. A rate counts from the
-first call to the last report, or from the first batch to the last. CPU is the time of the client process until its last
-record, without the start of Python; for a Java tool it includes the start of the JVM.
+each message; "counting" does not read its messages. Kafka's tools are ProducerPerformance and ConsumerPerformance,
+with settings as close to librdkafka's as possible. Values have 100 bytes after their identity. Each round runs all of
+them in a rotating order, each in a new process. Ratios compare the fastest runs; in brackets are minimum, median and
+maximum of one round, because other load on the machine slows single runs, more so if they use more memory. A rate
+counts from the first call to the last report, or from the first batch to the last. CPU is the time of the client
+process until its last record, without the start of Python; for a Java tool it includes the start of the JVM.
 """
 
 from __future__ import annotations
