@@ -1,4 +1,4 @@
-"""`python -m checks.report RUN_DIR`: show a person the result of a run that was judged."""
+"""`python -m checks.report RUN_DIR`: print the result of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checks.report.terminal import render
 
 def main(run_dir: str) -> None:
     """Print the result."""
-    render(Result.model_validate_json(Run(Path(run_dir)).result.read_bytes()), Console())
+    render(Result.read(Run(Path(run_dir))), Console())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Curves: records per second and lag, as SVG steps. Seconds without a record are drawn as zero, not bridged."""
+"""Curves of records per second and of lag, as SVG steps. Periods without records are zero."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from markupsafe import Markup
 
 from checks.report.grid import HEIGHT, Grid
 from checks.report.lanes import Axis, Lane
-from checks.report.words import natural, number, short
+from checks.report.text import natural, number, short
 
 BUCKET_US = 250_000
 """Width of one bucket of `audit/series`."""
 MOST_BUCKETS = 1_400
-"""Wider than this no screen is: longer runs are drawn in buckets of a multiple of the width."""
+"""Maximum number of buckets, about the width of a screen; longer runs use wider buckets."""
 
 BURST = 10
-"""A rate beyond so many times the median is a burst."""
+"""Factor on the median beyond which a rate is a burst."""
 
 Values = Sequence[float | None]
 
 
 def rate_lanes(table: pa.Table, series: str, label: str, axis: Axis) -> list[Lane]:
-    """A lane of records per second for each scope of `acked` or `delivered`, all on one scale."""
+    """Return a lane of records per second for each scope of `acked` or `delivered`, with a common scale."""
     grid = Grid.over(axis, BUCKET_US, MOST_BUCKETS)
     rates: dict[str, Values] = {
         scope: [found.get(slot, 0.0) * 1e6 / grid.width_us for slot in range(grid.slots)]
@@ -37,14 +37,14 @@ def rate_lanes(table: pa.Table, series: str, label: str, axis: Axis) -> list[Lan
 
 
 def ceiling(values: list[float]) -> float:
-    """The upper end of a scale. A short burst after a fault must not press all the rest flat, so it is cut off."""
+    """Return the upper end of a scale. It cuts off short bursts, which would flatten everything else."""
     most = max(values, default=0.0)
     usual = statistics.median(values) if values else 0.0
     return nice_ceiling(most if most <= BURST * usual else BURST / 2 * usual)
 
 
 def lag_lanes(table: pa.Table, axis: Axis) -> list[Lane]:
-    """A lane of lag for each reader; between two samples the last one holds."""
+    """Return a lane of lag for each reader; the last sample holds until the next one."""
     grid = Grid.over(axis, BUCKET_US, MOST_BUCKETS)
     lanes = []
     for scope, found in _bucketed(table, "lag", grid, "max").items():
@@ -56,7 +56,7 @@ def lag_lanes(table: pa.Table, axis: Axis) -> list[Lane]:
 
 
 def _bucketed(table: pa.Table, series: str, grid: Grid, how: str) -> dict[str, dict[int, float]]:
-    """By scope: the value of each slot."""
+    """Return the value of each slot, by scope."""
     found: dict[str, dict[int, float]] = {}
     for row in grid.sums(table.filter(pc.equal(table["series"], series)), ["scope"], "value", how):
         if row["value"] is not None:
@@ -80,7 +80,7 @@ def _lane(key: str, scope: str, label: str, unit: str, values: Values, top: floa
 
 
 def nice_ceiling(value: float) -> float:
-    """The next of 1, 2, 2.5, 5 times a power of ten, so that the axis can be labelled."""
+    """Round up to 1, 2, 2.5 or 5 times a power of ten, for the label of the axis."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -88,7 +88,7 @@ def nice_ceiling(value: float) -> float:
 
 
 def _drawing(values: Values, top: float, grid: Grid) -> Markup:
-    """One step line and the area under it."""
+    """Return a step line and the area below it."""
     heights = [None if v is None else HEIGHT - round(min(1.0, v / top) * HEIGHT) for v in values]
     first = next((slot for slot, h in enumerate(heights) if h is not None), None)
     if first is None:

@@ -1,6 +1,6 @@
-"""Defaults of Apache Kafka (broker and topic) and librdkafka, for the settings that decide what survives a fault.
+"""Defaults of Apache Kafka (broker and topic) and librdkafka, for settings that matter under faults.
 
-Not complete: a setting that is not here is shown with an unknown default rather than a guessed one.
+The list is not complete: the report shows the default of other settings as unknown.
 """
 
 from __future__ import annotations
@@ -105,4 +105,4 @@ SYNONYMS: dict[str, str] = {
     "request.required.acks": "acks",
     "max.in.flight": "max.in.flight.requests.per.connection",
 }
-"""Names and values that mean the same to librdkafka."""
+"""Names and values that librdkafka treats as equal."""

@@ -1,4 +1,4 @@
-"""Anomalies as dots on the lanes where they happened, each leading to its row."""
+"""Anomalies as dots on the lanes of their partitions and readers, with links to their rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from chaos.anomalies import ANOMALIES
 from chaos.run.result import Result
 from checks.report.lanes import Axis, Dot, Lane, Shape
 from checks.report.mechanisms import Kind, Mechanism, breaks, broken
-from checks.report.words import Clock, duration
+from checks.report.text import Clock, duration
 
 _Row = dict[str, Any]
 SLOTS = 480
-"""Anomalies are counted in so many parts of the axis."""
+"""Number of parts of the axis in which anomalies are counted."""
 DOTS = 40
-"""Those of one kind on one lane within a 40th of the axis are one dot with a number: more would hide each other."""
+"""Maximum number of dots side by side: anomalies of a kind within 1/40 of the axis share a dot with a number."""
 MOST_DOTS = 60
 
 
@@ -31,12 +31,12 @@ def place_dots(
     axis: Axis,
     clock: Clock,
 ) -> list[Lane]:
-    """Put each anomaly on its lane. Returns lanes of their own for those that have none."""
+    """Add a dot to the lane of each anomaly. Return new lanes for anomalies without one."""
     groups = list(groups)
     links, elsewhere, failed, capped = _Links(groups, axis), dict[str, Lane](), broken(result), _capped(groups)
     gathered: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
     for row in _slots(_table(result, anomalies), axis):
-        key = next((key for key in _homes(row) if key in lanes), "")
+        key = next((key for key in _lane_keys(row) if key in lanes), "")
         if not key:
             scope = row["scope"] or row["check"] or "?"
             key = elsewhere.setdefault(scope, Lane(f"elsewhere:{scope}", scope)).key
@@ -44,9 +44,9 @@ def place_dots(
     reachable = {**lanes, **{lane.key: lane for lane in elsewhere.values()}}
     for (key, check, split), rows in gathered.items():
         broke = breaks((check, split), failed)
-        for some in _near(rows, axis)[:MOST_DOTS]:
-            more = (check, split, some[0]["scope"]) in capped
-            reachable[key].dots.append(_dot(some, check, split, broke, more, links.find(some[0]), axis, clock))
+        for cluster in _near(rows, axis)[:MOST_DOTS]:
+            more = (check, split, cluster[0]["scope"]) in capped
+            reachable[key].dots.append(_dot(cluster, check, split, broke, more, links.find(cluster[0]), axis, clock))
     for lane in reachable.values():
         if n := sum(dot.count for dot in lane.dots):
             plus = "+" * any(dot.capped for dot in lane.dots)
@@ -56,7 +56,7 @@ def place_dots(
 
 
 def _near(rows: Iterable[_Row], axis: Axis) -> list[list[_Row]]:
-    """Rows so close that their dots would lie over each other, together."""
+    """Group rows whose dots would overlap."""
     near: list[list[_Row]] = []
     for row in rows:
         if near and row["at_us_max"] - near[-1][0]["at_us_min"] <= _slot_us(axis) * SLOTS // DOTS:
@@ -67,7 +67,7 @@ def _near(rows: Iterable[_Row], axis: Axis) -> list[list[_Row]]:
 
 
 def _capped(groups: Iterable[Mechanism]) -> set[Kind]:
-    """The kinds of which there were more anomalies than rows were kept."""
+    """Return the kinds with more anomalies than rows."""
     kept: Counter[Kind] = Counter()
     known: dict[Kind, int] = {}
     for kind in (kind for group in groups for kind in group.kinds):
@@ -82,15 +82,15 @@ def _dot(
 ) -> Dot:
     first, last, n = rows[0]["at_us_min"], max(row["at_us_max"] for row in rows), sum(row["count_all"] for row in rows)
     name = f"{check} ({split})" if split else check
-    words = f"{n:,}{' or more' * capped} {name} at {clock.relative(first)}"
+    details = f"{n:,}{' or more' * capped} {name} at {clock.relative(first)}"
     if last > first:
-        words += f", within {duration(last - first)}"
+        details += f", within {duration(last - first)}"
     shape: Shape = ANOMALIES[check].path if check in ANOMALIES else "read"
-    return Dot(axis.at(first), href, words, n, shape, broke, round(axis.at(last) - axis.at(first), 3), capped)
+    return Dot(axis.at(first), href, details, n, shape, broke, round(axis.at(last) - axis.at(first), 3), capped)
 
 
 def _table(result: Result, anomalies: pa.Table) -> pa.Table:
-    """The audit's rows, or the result's where the table is missing."""
+    """Return the rows of the audit, or those of the result if the table is missing."""
     if anomalies.num_rows:
         return anomalies
     rows = [{name: _plain(getattr(f, name)) for name in anomalies.schema.names} for f in result.findings]
@@ -98,7 +98,7 @@ def _table(result: Result, anomalies: pa.Table) -> pa.Table:
 
 
 def _plain(value: str | int | None) -> str | int | None:
-    """Arrow takes no lone surrogates, which an error message may hold."""
+    """Replace lone surrogates, which an error message may contain and Arrow rejects."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
 
 
@@ -119,18 +119,18 @@ def _slot_us(axis: Axis) -> int:
     return max(1, (axis.end_us - axis.begin_us) // SLOTS)
 
 
-def _homes(row: Mapping[str, Any]) -> list[str]:
-    """Lanes on which an anomaly is at home, best first."""
+def _lane_keys(row: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the lanes on which an anomaly belongs, the best first."""
     scope, place = row["scope"], f"{row['topic']}/{row['partition']}"
     on_partition, on_reader = f"leader:{place}", [f"owner:{scope}:{place}", f"reader:{scope}"]
-    known = ANOMALIES.get(row["check"] or "")
-    if known and known.path == "write":
+    anomaly = ANOMALIES.get(row["check"] or "")
+    if anomaly and anomaly.path == "write":
         return [on_partition, f"acked:{row['topic']}"]
     return [*on_reader, f"coordinator:{scope}", f"delivered:{scope}", on_partition]
 
 
 class _Links:
-    """Where a dot leads: to a row of its place and time, else to one of its kind, else to the section."""
+    """Targets of the dots: a row of the same place and time, else of the same kind, else the section."""
 
     def __init__(self, groups: Iterable[Mechanism], axis: Axis) -> None:
         self._axis = axis

@@ -1,28 +1,23 @@
-"""`python -m checks.report.gate DIR`: the pages of a gate, from its `gate.json` alone: matrix, summary.md, junit.xml.
+"""`python -m checks.report.gate DIR`: the files of a gate, from its `gate.json`: report.html, summary.md, junit.xml.
 
-It lies here because it shares style, parts and rules with the reports (nothing from outside, dark and light, print).
-Nothing is decided here: verdicts, statistics and sentences are those of `chaos.gate.judge`.
+The page uses the style and the rules of the reports. Verdicts, statistics and sentences come from `chaos.gate.judge`.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from markupsafe import Markup
-from pydantic import ValidationError
-
 from chaos.errors import RunDirError
-from chaos.run.directory import read_json, write_atomically
+from chaos.run.directory import read_model, write_atomically
 from chaos.run.gate_result import Cell, GateResult, Key, Mark, TimeComparison
-from checks.report.gatefiles import junit, markdown, median, share
-from checks.report.html import PAGE, environment
-from checks.report.words import Clock
+from chaos.run.result import WORST_FIRST
+from checks.report.gate_summary import junit, markdown, median, share
+from checks.report.pages import render_page
+from checks.report.text import Clock
 
 _ORDER: tuple[Mark, ...] = ("slower", "too few", "undecided", "within")
 SIGNS: dict[Mark, str] = {"slower": "▲", "too few": "…", "undecided": "≈", "within": "="}
@@ -30,7 +25,7 @@ SIGNS: dict[Mark, str] = {"slower": "▲", "too few": "…", "undecided": "≈",
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the matrix: a release of the brokers, one of the clients, and settings."""
+    """A column of the matrix: releases of brokers and clients, and settings."""
 
     kafka: str
     client: str
@@ -39,14 +34,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the matrix: a scenario, with its cell in each column, or None where it has none."""
+    """A row of the matrix: a scenario and its cell in each column, or None."""
 
     scenario: str
     cells: list[Cell | None]
 
 
 def columns(cells: Iterable[Cell]) -> list[Column]:
-    """The columns, in the order of the matrix."""
+    """Return the columns in the order of the matrix."""
     return list(dict.fromkeys(_column(cell.key) for cell in cells))
 
 
@@ -54,58 +49,49 @@ def _column(key: Key) -> Column:
     return Column(key.kafka, key.client, key.settings)
 
 
-def lines(found: GateResult) -> list[Line]:
-    """The rows, in the order of the matrix."""
-    by_key = {(cell.key.scenario, _column(cell.key)): cell for cell in found.cells}
-    across = columns(found.cells)
-    scenarios = dict.fromkeys(cell.key.scenario for cell in found.cells)
+def lines(gate: GateResult) -> list[Line]:
+    """Return the rows in the order of the matrix."""
+    by_key = {(cell.key.scenario, _column(cell.key)): cell for cell in gate.cells}
+    across = columns(gate.cells)
+    scenarios = dict.fromkeys(cell.key.scenario for cell in gate.cells)
     return [Line(name, [by_key.get((name, column)) for column in across]) for name in scenarios]
 
 
-def page(found: GateResult) -> str:
-    """The page as text."""
-    style = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("report.css", "trend.css", "gate.css"))
-    script = "\n".join((PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "gate.js"))
-    text = (
-        environment(Clock(0))
-        .get_template("gate.html.j2")
-        .render(
-            g=found,
-            columns=columns(found.cells),
-            lines=lines(found),
-            cells=sorted(found.cells, key=lambda cell: ("fail", "inconclusive", "pass").index(cell.verdict)),
-            share=share,
-            median=median,
-            times=lambda cell: sorted(found.comparisons_of(cell), key=lambda c: _ORDER.index(c.mark)),
-            counts=lambda cell: _counts(found.comparisons_of(cell)),
-            link=quote,
-            SIGNS=SIGNS,
-            style=Markup(style),  # our own files, here and below
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
+def page(gate: GateResult) -> str:
+    """Return the page as text."""
+    return render_page(
+        "gate.html.j2",
+        Clock(0),
+        styles=("report.css", "trend.css", "gate.css"),
+        scripts=("page.js", "gate.js"),
+        g=gate,
+        columns=columns(gate.cells),
+        lines=lines(gate),
+        cells=sorted(gate.cells, key=lambda cell: WORST_FIRST.index(cell.verdict)),
+        share=share,
+        median=median,
+        times=lambda cell: sorted(gate.comparisons_of(cell), key=lambda c: _ORDER.index(c.mark)),
+        counts=lambda cell: _counts(gate.comparisons_of(cell)),
+        link=quote,
+        SIGNS=SIGNS,
     )
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _counts(comparisons: list[TimeComparison]) -> list[tuple[Mark, int]]:
-    """How many times of a cell have each mark, the worst first."""
+    """Return the number of times with each mark, the worst mark first."""
     return [(mark, n) for mark in _ORDER if (n := sum(c.mark == mark for c in comparisons))]
 
 
 def main(target: str) -> int:
-    """Write the files beside `gate.json`."""
+    """Write the files next to `gate.json`; return 0, or 2 with a message on standard error."""
     folder = Path(target)
     try:
-        found = GateResult.model_validate(read_json(folder / "gate.json", "result of the gate"))
-        for name, text in (("report.html", page(found)), ("summary.md", markdown(found)), ("junit.xml", junit(found))):
+        gate = read_model(folder / "gate.json", GateResult, "result of a gate", "run the gate with --judge again")
+        for name, text in (("report.html", page(gate)), ("summary.md", markdown(gate)), ("junit.xml", junit(gate))):
             write_atomically(folder / name, text)
     except RunDirError as e:
         sys.stderr.write(f"{e}\n")
         return e.exit_code
-    except ValidationError as e:
-        sys.stderr.write(f"{folder / 'gate.json'} is not the result of a gate ({e.error_count()} errors)\n")
-        return 2
     except OSError as e:
         sys.stderr.write(f"{folder} cannot be written to: {e.strerror}\n")
         return 2

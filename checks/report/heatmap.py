@@ -1,6 +1,6 @@
-"""Latency as a heat map: time across, latency up on a logarithmic scale, the number of records as depth of colour.
+"""Heat maps of latency: time on the x axis, latency on a logarithmic y axis, number of records as colour.
 
-An average would hide what a fault does: most records stay fast while some wait for an election.
+An average would hide the effect of a fault: most records stay fast while some wait for an election.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from markupsafe import Markup
 from checks.report.curves import BUCKET_US
 from checks.report.grid import HEIGHT, Grid
 from checks.report.lanes import Axis, Lane
-from checks.report.words import count, duration, natural
+from checks.report.text import count, duration, natural
 
 MOST_COLUMNS = 300
 MANY = 6
-"""With more scopes than this, each map has half the columns."""
+"""Number of scopes beyond which each map has half the columns."""
 LEVELS = 5
 LABELS = {"ack": "ack latency", "end_to_end": "end to end"}
 
@@ -30,7 +30,7 @@ Column = dict[int, int]
 
 
 def latency_lanes(table: pa.Table, series: str, axis: Axis) -> list[Lane]:
-    """A heat map for each scope of `ack` or `end_to_end`."""
+    """Return a heat map for each scope of `ack` or `end_to_end`."""
     most = MOST_COLUMNS if len(pc.unique(table["scope"])) <= MANY else MOST_COLUMNS // 2
     grid = Grid.over(axis, column_us(table), most)
     found: dict[str, dict[int, Column]] = defaultdict(lambda: defaultdict(dict))
@@ -41,7 +41,7 @@ def latency_lanes(table: pa.Table, series: str, axis: Axis) -> list[Lane]:
 
 
 def column_us(table: pa.Table) -> int:
-    """The width of the audit's columns, which is wider in a long run: the largest that all their begins share."""
+    """Return the width of the columns of the audit, which depends on the length of the run."""
     moments = pc.drop_null(pc.unique(table["at_us"])).to_pylist()
     return max(BUCKET_US, math.gcd(*(at - min(moments) for at in moments))) if len(moments) > 1 else BUCKET_US
 
@@ -55,12 +55,12 @@ def _lane(series: str, scope: str, columns: Mapping[int, Column], grid: Grid) ->
     for column in columns.values():
         for edge, n in column.items():
             total[edge] += n
-    texts = [_words(columns[slot], ratio) if slot in columns else None for slot in range(max(columns) + 1)]
+    texts = [_summary(columns[slot], ratio) if slot in columns else None for slot in range(max(columns) + 1)]
     return Lane(
         f"latency:{series}:{scope}",
         scope,
         sub=LABELS[series],
-        note=_words(total, ratio),
+        note=_summary(total, ratio),
         kind="heat",
         drawing=_drawing(columns, ratio, (low, high), grid),
         ticks=[(1 - (d - low) / (high - low), decade(d)) for d in range(low, high + 1)],
@@ -69,20 +69,20 @@ def _lane(series: str, scope: str, columns: Mapping[int, Column], grid: Grid) ->
 
 
 def decade(exponent: int) -> str:
-    """A power of ten of microseconds: `100 µs`, `10 ms`, `100 s`."""
+    """Format a power of ten of microseconds: `100 µs`, `10 ms`, `100 s`."""
     unit, least = next((u, e) for u, e in (("s", 6), ("ms", 3), ("µs", 0)) if exponent >= e)
     return f"{10 ** (exponent - least):,} {unit}"
 
 
 def bin_ratio(bins: list[int]) -> float:
-    """The factor from one bin's lower edge to the next, seen where rounding no longer disturbs it."""
+    """Return the ratio of adjacent lower edges of bins, from bins wide enough to ignore rounding."""
     wide = [b for b in bins if b >= 100] or bins
     ratios = [b / a for a, b in pairwise(wide) if b / a > 1.02]
     return min(min(ratios, default=2.0), 10.0)
 
 
 def percentile(column: Column, share: float, ratio: float) -> float:
-    """The middle of the bin in which a percentile lies."""
+    """Return the middle of the bin that contains a percentile."""
     left = share * sum(column.values())
     for edge in sorted(column):
         left -= column[edge]
@@ -91,13 +91,13 @@ def percentile(column: Column, share: float, ratio: float) -> float:
     raise ValueError("a column without records has no percentiles")
 
 
-def _words(column: Column, ratio: float) -> str:
+def _summary(column: Column, ratio: float) -> str:
     p50, p99 = (duration(percentile(column, share, ratio)) for share in (0.5, 0.99))
     return f"p50 ~{p50} · p99 ~{p99} · {count(sum(column.values()), 'record')}"
 
 
 def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, int], grid: Grid) -> Markup:
-    """One path per level of depth, and lines for the median and the 99th percentile."""
+    """Return a path for each colour level, and lines for the median and the 99th percentile."""
     low, high = decades
     scale = HEIGHT / (high - low)
     tall = max(1, round(math.log10(ratio) * scale))
@@ -120,7 +120,7 @@ def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, in
 
 
 def _runs(columns: Mapping[int, Column]) -> list[list[tuple[int, int, int]]]:
-    """By level of depth: (bin, first slot, number of slots) of cells beside each other."""
+    """Return adjacent cells as (bin, first slot, number of slots), by colour level."""
     deepest = math.log1p(max(n for column in columns.values() for n in column.values()))
     cells = {
         (edge, slot): min(LEVELS - 1, int(math.log1p(n) / deepest * LEVELS))

@@ -1,67 +1,82 @@
-"""The result as JUnit XML, for a CI server: one test case for the verdict, each expectation and each fault.
+"""JUnit XML for CI servers: of a run, one test case for its verdict, each expectation and each fault.
 
-Inconclusive is an error, never a skip: CI servers show skipped as green.
+Inconclusive is an error, never a skip, because CI servers show skipped tests as green.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from chaos.run.result import FaultOutcome, Result, Verdict
+from chaos.run.result import Result, Verdict
 from checks.evidence.faults import missing_proof
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}
 
 
+@dataclass(frozen=True)
+class JunitCase:
+    """One test case. part: last part of its class name; message: the explanation of the verdict."""
+
+    part: str
+    name: str
+    verdict: Verdict
+    message: str
+    seconds: float = 0.0
+
+
 def junit(result: Result) -> str:
-    """The XML text."""
-    seconds = f"{max(0, result.ended_us - result.began_us) / 1_000_000:.3f}"
-    suite = ET.Element("testsuite", name=clean(f"aftershock.{result.scenario}"), time=seconds)
-    properties = ET.SubElement(suite, "properties")
-    for name, value in {"seed": str(result.seed), "command": result.command, **result.versions}.items():
-        ET.SubElement(properties, "property", name=clean(name), value=clean(value))
-    _case(suite, result, "verdict", result.title, result.verdict, result.sentence, seconds)
+    """Return the XML text of a run."""
+    properties = {"seed": str(result.seed), "command": result.command, **result.versions}
+    seconds = max(0, result.ended_us - result.began_us) / 1_000_000
+    return to_xml([junit_suite(f"aftershock.{result.scenario}", seconds, properties, _cases(result, seconds))])
+
+
+def junit_suite(name: str, seconds: float, properties: Mapping[str, str], cases: Iterable[JunitCase]) -> ET.Element:
+    """Return a test suite with its properties, test cases and counts."""
+    suite = ET.Element("testsuite", name=clean(name), time=f"{seconds:.3f}")
+    parent = ET.SubElement(suite, "properties")
+    for key, value in properties.items():
+        ET.SubElement(parent, "property", name=clean(key), value=clean(value))
+    counts = {"tests": 0, "failures": 0, "errors": 0}
+    for case in cases:
+        classname, message = clean(f"{name}.{case.part}"), clean(case.message)
+        element = ET.SubElement(
+            suite, "testcase", classname=classname, name=clean(case.name), time=f"{case.seconds:.3f}"
+        )
+        counts["tests"] += 1
+        if tag := _TAGS.get(case.verdict):
+            ET.SubElement(element, tag, message=message, type=case.verdict).text = message
+            counts[f"{tag}s"] += 1
+        else:
+            ET.SubElement(element, "system-out").text = message
+    for key, count in counts.items():
+        suite.set(key, str(count))
+    return suite
+
+
+def to_xml(suites: Iterable[ET.Element]) -> str:
+    """Return test suites as the text of one file."""
+    root = ET.Element("testsuites")
+    root.extend(suites)
+    ET.indent(root)
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _cases(result: Result, seconds: float) -> Iterator[JunitCase]:
+    yield JunitCase("verdict", result.title, result.verdict, result.sentence, seconds)
     for e in result.expectations:
         name = f"{e.name} [{e.scope}]" if e.scope and e.scope not in e.name else e.name
-        said = f"expected {e.expected}, seen {e.seen}. {e.why}".strip()
-        _case(suite, result, "expectations", name, e.verdict, said)
+        yield JunitCase("expectations", name, e.verdict, f"expected {e.expected}, seen {e.seen}. {e.why}".strip())
     for fault in result.faults:
-        _fault(suite, result, fault)
-    for tag, attribute in (("failure", "failures"), ("error", "errors")):
-        suite.set(attribute, str(sum(case.find(tag) is not None for case in suite.iter("testcase"))))
-    suite.set("tests", str(sum(1 for _ in suite.iter("testcase"))))
-    suites = ET.Element("testsuites")
-    suites.append(suite)
-    ET.indent(suites)
-    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _fault(suite: ET.Element, result: Result, fault: FaultOutcome) -> None:
-    missing = missing_proof(fault)
-    said = missing or fault.proof
-    _case(
-        suite,
-        result,
-        "faults",
-        f"{fault.name}: {fault.kind} at {fault.target}",
-        "inconclusive" if missing else "pass",
-        said,
-    )
-
-
-def _case(
-    suite: ET.Element, result: Result, part: str, name: str, verdict: Verdict, said: str, seconds: str = "0"
-) -> None:
-    classname = clean(f"aftershock.{result.scenario}.{part}")
-    case = ET.SubElement(suite, "testcase", classname=classname, name=clean(name), time=seconds)
-    if tag := _TAGS.get(verdict):
-        ET.SubElement(case, tag, message=clean(said), type=verdict).text = clean(said)
-    else:
-        ET.SubElement(case, "system-out").text = clean(said)
+        missing = missing_proof(fault)
+        verdict: Verdict = "inconclusive" if missing else "pass"
+        yield JunitCase("faults", f"{fault.name}: {fault.kind} at {fault.target}", verdict, missing or fault.proof)
 
 
 def clean(text: str) -> str:
-    """Text without the characters that XML cannot carry."""
+    """Return the text without characters that XML forbids."""
     return _NOT_XML.sub("", text)

@@ -1,6 +1,6 @@
-"""What a lane of the picture is made of, and the one time axis that all lanes share.
+"""Parts of a lane of the timeline, and the time axis of all lanes.
 
-Positions are seconds from the begin of the axis. The page multiplies them by the zoom in CSS, so a lane is drawn once.
+Positions are seconds from the beginning of the axis. CSS multiplies them by the zoom, so each lane is drawn once.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 SHOWN = 16
-"""Partitions of one strip group that are drawn openly; the rest is folded away."""
+"""Lanes of a band that are visible at first."""
 FOLDED = 80
-"""Partitions of one strip group that are drawn in the fold; of what is beyond that only the number is told."""
+"""Maximum number of folded lanes of a band; the page shows only the number of further lanes."""
 MOST_SEGMENTS = 3_000
-"""Stretches of one strip group, beyond which no more lanes are folded in."""
+"""Maximum number of segments in the lanes of a band."""
 
 Shape = Literal["write", "read", "group"]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The shared time axis: its two ends, in us since the epoch."""
+    """The time axis of all lanes: its ends in us since the epoch."""
 
     begin_us: int
     end_us: int
@@ -34,18 +34,18 @@ class Axis:
         return (self.end_us - self.begin_us) / 1e6
 
     def at(self, us: int) -> float:
-        """The position of a moment; what lies outside is put on the edge."""
+        """Return the position of a time; times outside the axis move to its edge."""
         return round((min(max(us, self.begin_us), self.end_us) - self.begin_us) / 1e6, 3)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of a strip. `text` is its label, `words` what the readout says, `look` its colour or pattern."""
+    """A segment of a strip. text: its label; details: the text under the crosshair; look: its colour or pattern."""
 
     begin: float
     end: float
     text: str
-    words: str
+    details: str
     look: str
     fill: float = 1.0
 
@@ -57,14 +57,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class Dot:
-    """Anomalies of one kind at one place on a lane, leading to their rows. `broke`: against the contract.
+    """Anomalies of one kind that are close together on a lane, with a link to their rows.
 
-    `reach`: from the first to the last of them. `capped`: there were more, of which no rows were kept.
+    broke: whether they break the contract; reach: seconds from the first to the last; capped: whether there are more
+    anomalies than rows.
     """
 
     at: float
     href: str
-    words: str
+    details: str
     count: int
     shape: Shape
     broke: bool
@@ -73,13 +74,13 @@ class Dot:
 
     @property
     def number(self) -> str:
-        """`37`, or `200+`; empty for a single one."""
+        """The label: `37` or `200+`; empty for a single anomaly."""
         return f"{self.count:,}{'+' * self.capped}" if self.count > 1 or self.capped else ""
 
 
 @dataclass
 class Lane:
-    """One row of the picture. `readout` is what the crosshair looks up; `note` stands there until it does."""
+    """One row of the timeline. readout: values under the crosshair; note: the text without a crosshair."""
 
     key: str
     label: str
@@ -95,17 +96,17 @@ class Lane:
     number: int = 0
 
     def readout(self) -> dict[str, Any]:
-        """The values under the crosshair: stretches with words, or evenly spaced numbers."""
+        """Return the values under the crosshair: segments with their text, or evenly spaced numbers."""
         if self.numbers is not None:
             return self.numbers
-        words = list(dict.fromkeys(s.words for s in self.segments))
-        index = {w: i for i, w in enumerate(words)}
-        return {"words": words, "spans": [[s.begin, s.end, index[s.words]] for s in self.segments]}
+        texts = list(dict.fromkeys(s.details for s in self.segments))
+        index = {text: i for i, text in enumerate(texts)}
+        return {"texts": texts, "spans": [[s.begin, s.end, index[s.details]] for s in self.segments]}
 
 
 @dataclass
 class Band:
-    """A titled group of lanes. `folded` are those of little news; `undrawn` is how many more there are."""
+    """A titled group of lanes. folded: lanes with few changes; undrawn: number of lanes that are not drawn."""
 
     title: str
     hint: str
@@ -113,21 +114,21 @@ class Band:
     folded: list[Lane] = field(default_factory=list)
     undrawn: int = 0
 
-    def every(self) -> list[Lane]:
-        """All drawn lanes."""
+    def drawn(self) -> list[Lane]:
+        """Return all drawn lanes."""
         return [*self.lanes, *self.folded]
 
 
 def fold(lanes: Sequence[Lane], shown: int = SHOWN, folded: int = FOLDED) -> tuple[list[Lane], list[Lane], int]:
-    """Part lanes into those with the most to tell, in their own order, those to fold away, and a number beyond that."""
-    by_news = sorted(lanes, key=lambda lane: (not lane.dots, -len(lane.segments)))
+    """Split lanes into visible ones (the most changes), folded ones, and the number of the others; keep the order."""
+    by_changes = sorted(lanes, key=lambda lane: (not lane.dots, -len(lane.segments)))
     room, drawn = MOST_SEGMENTS, 0
-    for lane in by_news[: shown + folded]:
+    for lane in by_changes[: shown + folded]:
         room -= len(lane.segments)
         if room < 0 and drawn >= shown:
             break
         drawn += 1
-    first, second = ({lane.key for lane in some} for some in (by_news[:shown], by_news[shown:drawn]))
+    first, second = ({lane.key for lane in some} for some in (by_changes[:shown], by_changes[shown:drawn]))
     return [ln for ln in lanes if ln.key in first], [ln for ln in lanes if ln.key in second], len(lanes) - drawn
 
 
@@ -135,5 +136,5 @@ COLOURS = 6
 
 
 def look(index: int) -> str:
-    """The colour of the n-th broker or member; after the last colour they come again with stripes."""
+    """Return the colour of the n-th broker or member; after the last colour, colours repeat with stripes."""
     return f"c{index % COLOURS}" + (" striped" if index // COLOURS % 2 else "")

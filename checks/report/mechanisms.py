@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from chaos.anomalies import ANOMALIES
 from chaos.run.result import Finding, Result
-from checks.report.words import count
+from checks.report.text import count
 
 SHOWN_ROWS, MOST_ROWS, MOST_GROUPS = 5, 100, 40
 ALL_ROWS = 600

@@ -1,4 +1,4 @@
-"""The settings that mattered: those that differ from the defaults, and those that the findings name."""
+"""Relevant settings: those that differ from the defaults, and those that prevent an anomaly that was found."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from checks.report import defaults
 
 
 @dataclass(frozen=True)
-class Place:
-    """A thing that has settings: what is set, and what holds where nothing is set."""
+class ConfiguredPart:
+    """A part of the scenario with settings. derived: settings that follow from other fields of the scenario."""
 
     name: str
     config: Mapping[str, Scalar]
-    known: Mapping[str, Scalar]
+    defaults: Mapping[str, Scalar]
     derived: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One row: where, what, its value, the default, and the anomalies that it prevents or that it let through."""
+    """One row of the table. named_by: the anomalies that the setting prevents."""
 
     place: str
     name: str
@@ -36,69 +36,69 @@ class Setting:
 
     @property
     def differs(self) -> bool:
-        """Whether it was set to something else than the default."""
+        """Whether the value is not the default."""
         return self.value != self.default
 
 
 def settings_that_mattered(result: Result, resolved: Resolved) -> list[Setting]:
-    """Rows, those that findings name first, and among them those that were changed."""
+    """Return the settings: those that prevent a finding first, and changed settings before unchanged ones."""
     named = _named_by_findings(result)
-    rows = [row for place in _places(resolved.scenario) for row in _rows(place, named)]
+    rows = [row for part in _parts(resolved.scenario) for row in _rows(part, named)]
     return sorted(rows, key=lambda row: (not row.named_by, not row.differs))
 
 
-def _rows(place: Place, named: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
-    own = {defaults.SYNONYMS.get(name, name): value for name, value in place.config.items()} | dict(place.derived)
-    for name in sorted(own.keys() | (named.keys() & place.known.keys())):
-        default = as_text(place.known[name]) if name in place.known else "not known here"
-        row = Setting(place.name, name, as_text(own[name]) if name in own else default, default, named.get(name, ()))
+def _rows(part: ConfiguredPart, named: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
+    own = {defaults.SYNONYMS.get(name, name): value for name, value in part.config.items()} | dict(part.derived)
+    for name in sorted(own.keys() | (named.keys() & part.defaults.keys())):
+        default = as_text(part.defaults[name]) if name in part.defaults else "not known here"
+        row = Setting(part.name, name, as_text(own[name]) if name in own else default, default, named.get(name, ()))
         if row.named_by or not _same(row.value, default):
             yield row
 
 
-def _places(scenario: Scenario) -> Iterator[Place]:
+def _parts(scenario: Scenario) -> Iterator[ConfiguredPart]:
     cluster = scenario.cluster
-    # a topic tells its own value, so the brokers speak of it only where they set it
-    known = {k: v for k, v in defaults.BROKER.items() if k not in defaults.TOPIC or k in cluster.config}
-    yield Place("brokers", cluster.config, known)
+    # settings of topics are listed with each topic, and with the brokers only if the brokers set them
+    broker_defaults = {k: v for k, v in defaults.BROKER.items() if k not in defaults.TOPIC or k in cluster.config}
+    yield ConfiguredPart("brokers", cluster.config, broker_defaults)
     for topic in scenario.topics:
-        # a topic's default is what the brokers say, where they say anything
+        # a setting of the brokers is the default of a topic
         inherited = {k: v for k, v in cluster.config.items() if k in defaults.TOPIC}
-        yield Place(f"topic {topic.name}", {**inherited, **topic.config}, defaults.TOPIC)
+        yield ConfiguredPart(f"topic {topic.name}", {**inherited, **topic.config}, defaults.TOPIC)
     for producer in scenario.producers:
-        yield Place(f"producer {producer.name}", producer.config, defaults.PRODUCER)
+        yield ConfiguredPart(f"producer {producer.name}", producer.config, defaults.PRODUCER)
     for consumer in scenario.consumers:
-        yield Place(f"consumer {consumer.name}", consumer.config, _CONSUMER, _commits(consumer))
+        yield ConfiguredPart(f"consumer {consumer.name}", consumer.config, _CONSUMER, _commits(consumer))
 
 
 _CONSUMER: dict[str, Scalar] = {**defaults.CONSUMER, "(commit)": "auto, after poll"}
 
 
 def _commits(consumer: Subscribe | Assign) -> dict[str, Scalar]:
-    """What the scenario's commit mode means in librdkafka's own words."""
+    """Return the commit mode of the scenario as settings of librdkafka."""
     auto = consumer.commit.kind == "auto" and consumer.commit.when != "never"
-    words = (
+    mode = (
         "never"
         if consumer.commit.when == "never"
         else f"{consumer.commit.when.replace('_', ' ')}, {consumer.commit.kind}"
     )
-    return {"enable.auto.commit": auto, "(commit)": words}
+    return {"enable.auto.commit": auto, "(commit)": mode}
 
 
 def _named_by_findings(result: Result) -> dict[str, tuple[str, ...]]:
-    """Setting -> the kinds found whose prevention names it."""
+    """Return the kinds of anomalies that were found and that a setting prevents, by setting."""
     checks = sorted({t.check for t in result.totals if t.count} | {f.check for f in result.findings})
     names = {*defaults.BROKER, *defaults.TOPIC, *defaults.PRODUCER, *defaults.CONSUMER}
     return {name: kinds for name in names if (kinds := tuple(c for c in checks if _mentions(c, name)))}
 
 
 def _mentions(check: str, name: str) -> bool:
-    words = ANOMALIES[check].prevents if check in ANOMALIES else ""
-    return name in _tokens(words)
+    prevents = ANOMALIES[check].prevents if check in ANOMALIES else ""
+    return name in _tokens(prevents)
 
 
-def _tokens(words: str) -> Iterable[str]:
-    return {word.partition("=")[0].strip("(),:;.") for word in words.split()}
+def _tokens(text: str) -> Iterable[str]:
+    return {word.partition("=")[0].strip("(),:;.") for word in text.split()}
 
 
 def _same(value: str, default: str) -> bool:

@@ -1,4 +1,4 @@
-"""Strips: who led a partition, who owned it, who coordinated a group, and how long. Pure functions over rows."""
+"""Strips of leaders, owners and coordinators over time; pure functions over rows."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from checks.report.lanes import Axis, Lane, Segment, look
 from checks.report.tables import Row
-from checks.report.words import count, natural
+from checks.report.text import count, natural
 
 Partition = tuple[str, int]
 
 
 def partition_of(entity: str) -> Partition | None:
-    """`orders/0` as topic and number; None for what is not a partition, or is one of Kafka's own."""
+    """Split `orders/0` into topic and number; None for other entities and for internal topics of Kafka."""
     topic, _, number = entity.rpartition("/")
-    is_one = topic and number.isdigit() and not topic.startswith(("__", "group:"))
-    return (topic, int(number)) if is_one else None
+    is_partition = topic and number.isdigit() and not topic.startswith(("__", "group:"))
+    return (topic, int(number)) if is_partition else None
 
 
 def leader_lanes(rows: Sequence[Row], axis: Axis, replicas: Mapping[str, int]) -> list[Lane]:
-    """A strip per partition, coloured by leader, ISR size as height. `replicas` is each topic's replication factor."""
+    """Return a strip for each partition. Colour: leader; height: ISR. replicas: replication factor by topic."""
     history: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
         if row["key"] in ("leader", "isr", "leader_epoch") and (partition := partition_of(row["entity"])):
@@ -35,7 +35,7 @@ def leader_lanes(rows: Sequence[Row], axis: Axis, replicas: Mapping[str, int]) -
 
 
 def broker_looks(rows: Iterable[Row]) -> dict[int, str]:
-    """The colour of each broker that ever led or coordinated."""
+    """Return the colour of each broker that was a leader or coordinator."""
     seen = {r["value"] for r in rows if r["key"] in ("leader", "coordinator") and _is_broker(r["value"])}
     return {broker: look(i) for i, broker in enumerate(sorted(seen))}
 
@@ -46,7 +46,7 @@ def _is_broker(value: Any) -> bool:
 
 def _leader_lane(name: str, rows: Sequence[Row], axis: Axis, brokers: Mapping[int, str], replicas: int) -> Lane:
     segments: list[Segment] = []
-    for begin, end, state in _stretches(rows, axis):
+    for begin, end, state in _periods(rows, axis):
         leader, isr = state.get("leader"), state.get("isr")
         isr = isr if isinstance(isr, list) else []
         in_sync = f"ISR {', '.join(map(str, isr))}" if isr else "ISR not known"
@@ -63,8 +63,8 @@ def _leader_lane(name: str, rows: Sequence[Row], axis: Axis, brokers: Mapping[in
     return Lane(f"leader:{name}", name, note=count(changes, "change") if changes else "", segments=segments)
 
 
-def _stretches(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[str, Any]]]:
-    """From observed changes to stretches in which nothing changed."""
+def _periods(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[str, Any]]]:
+    """Convert observed changes to periods without a change: begin, end, values by key."""
     states: list[tuple[float, dict[str, Any]]] = []
     for row in rows:
         at = axis.at(row["at_us"])
@@ -81,7 +81,7 @@ def _stretches(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict
 
 
 def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
-    """By group id: a strip coloured by the broker that coordinated it, with the group's state in words."""
+    """Return a strip for each group. Colour: its coordinator; text: the state of the group."""
     brokers = broker_looks(rows)
     history: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -90,30 +90,30 @@ def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
     lanes = {}
     for group, changes in history.items():
         segments = []
-        for begin, end, state in _stretches(changes, axis):
-            broker, words = state.get("coordinator"), f" · group {state['state']}" if state.get("state") else ""
+        for begin, end, state in _periods(changes, axis):
+            broker, status = state.get("coordinator"), f" · group {state['state']}" if state.get("state") else ""
             if state.get("answers") is False:
                 segments.append(Segment(begin, end, "silent", "coordinator does not answer", "none"))
             elif isinstance(broker, int) and broker in brokers:
-                segments.append(Segment(begin, end, str(broker), f"broker {broker}{words}", brokers[broker]))
+                segments.append(Segment(begin, end, str(broker), f"broker {broker}{status}", brokers[broker]))
         lanes[group] = Lane(f"coordinator:{group}", "coordinator", segments=_joined(segments))
     return lanes
 
 
 def _joined(segments: Iterable[Segment]) -> list[Segment]:
-    """Neighbours that look and read the same become one."""
+    """Merge adjacent segments with the same text and look."""
     joined: list[Segment] = []
     for s in segments:
         last = joined[-1] if joined else None
-        if last and last.end == s.begin and (last.text, last.words, last.look) == (s.text, s.words, s.look):
-            joined[-1] = Segment(last.begin, s.end, s.text, s.words, s.look, s.fill)
+        if last and last.end == s.begin and (last.text, last.details, last.look) == (s.text, s.details, s.look):
+            joined[-1] = Segment(last.begin, s.end, s.text, s.details, s.look, s.fill)
         else:
             joined.append(s)
     return joined
 
 
 def owner_lanes(group: str, rows: Sequence[Row], axis: Axis) -> list[Lane]:
-    """A strip per partition of a group, coloured by owner: a rebalance is a seam, a stop-the-world a hole."""
+    """Return a strip for each partition of a group. Colour: owner; seam: rebalance; gap: no owner."""
     by_partition: dict[Partition, list[Row]] = defaultdict(list)
     for row in rows:
         by_partition[row["topic"], row["partition"]].append(row)
@@ -134,7 +134,7 @@ def _owners(rows: Sequence[Row]) -> str:
 
 
 def _owned(rows: Sequence[Row], axis: Axis, members: Mapping[str, str]) -> list[Segment]:
-    """Stretches by the set of owners; two at once are a stretch of their own look."""
+    """Return segments by owner; two owners at once have a separate look."""
     spans = [(axis.at(r["begin_us"]), axis.at(axis.end_us if r["end_us"] is None else r["end_us"]), r) for r in rows]
     edges = sorted({edge for begin, end, _ in spans for edge in (begin, end)})
     segments = []
@@ -145,13 +145,13 @@ def _owned(rows: Sequence[Row], axis: Axis, members: Mapping[str, str]) -> list[
             segments.append(Segment(begin, end, "two owners", f"owned by {names}", "clash"))
         elif owners:
             owner = owners[-1]
-            segments.append(Segment(begin, end, _life(owner), _ownership(owner), members[owner["consumer"]]))
-    # a new generation is a seam even where the owner stays, so only stretches that read the same are joined
+            segments.append(Segment(begin, end, _client(owner), _ownership(owner), members[owner["consumer"]]))
+    # a new generation is a seam even if the owner stays: only segments with the same text are merged
     return _joined(segments)
 
 
-def _life(row: Row) -> str:
-    """A client and, from its second life on, which incarnation."""
+def _client(row: Row) -> str:
+    """Return the client, with its incarnation from the second one on."""
     again = (row["incarnation"] or 1) > 1
     return f"{row['consumer']} #{row['incarnation']}" if again else f"{row['consumer']}"
 
@@ -159,24 +159,26 @@ def _life(row: Row) -> str:
 def _ownership(row: Row) -> str:
     generation = "" if row["generation"] is None else f" · gen {row['generation']}"
     ended = f" → {row['end_reason']}" if row["end_reason"] not in (None, "", "open") else ""
-    return f"{_life(row)}{generation}{ended}"
+    return f"{_client(row)}{generation}{ended}"
 
 
 def reader_lanes(rows: Sequence[Row], axis: Axis) -> list[Lane]:
-    """Assign mode: one strip per consumer, for nobody takes a partition from it."""
+    """Return a strip for each assign-mode consumer: its partitions never move."""
     by_consumer: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_consumer[row["consumer"]].append(row)
     lanes = []
     for i, name in enumerate(sorted(by_consumer, key=natural)):
-        lives: dict[int, list[Row]] = defaultdict(list)
+        incarnations: dict[int, list[Row]] = defaultdict(list)
         for row in by_consumer[name]:
-            lives[row["incarnation"] or 1].append(row)
+            incarnations[row["incarnation"] or 1].append(row)
         segments = []
-        for life in lives.values():
-            partitions = count(len({(r["topic"], r["partition"]) for r in life}), "partition")
-            ends = [axis.end_us if r["end_us"] is None else r["end_us"] for r in life]
-            begin, end = axis.at(min(r["begin_us"] for r in life)), axis.at(max(ends))
-            segments.append(Segment(begin, end, f"{_life(life[0])} · {partitions}", f"reads {partitions}", look(i)))
+        for rows_of in incarnations.values():
+            partitions = count(len({(r["topic"], r["partition"]) for r in rows_of}), "partition")
+            ends = [axis.end_us if r["end_us"] is None else r["end_us"] for r in rows_of]
+            begin, end = axis.at(min(r["begin_us"] for r in rows_of)), axis.at(max(ends))
+            segments.append(
+                Segment(begin, end, f"{_client(rows_of[0])} · {partitions}", f"reads {partitions}", look(i))
+            )
         lanes.append(Lane(f"reader:{name}", name, segments=segments))
     return lanes

@@ -1,6 +1,6 @@
-"""The small tables a report is drawn from. Any may be missing: a run that failed early still has a report.
+"""Tables of the report. Any table may be missing, so that a run that failed early still has a report.
 
-Nothing here needs Spark: the audit has aggregated what is large (buckets of time, bins of latency).
+Reading them needs no Spark: the audit aggregates large tables into buckets of time and bins of latency.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LEDGER: dict[str, dict[str, pa.DataType]] = {
 
 @dataclass(frozen=True)
 class Tables:
-    """What was found, in the columns that the report uses."""
+    """The tables with the columns that the report uses. unwritten, unreadable: names and errors of missing tables."""
 
     series: pa.Table
     latency: pa.Table
@@ -67,27 +67,27 @@ class Tables:
 
     @property
     def missing(self) -> list[str]:
-        """What was not found, and why, in a few lines."""
+        """The missing tables and the reasons, as text."""
         return [f"Not written: {', '.join(self.unwritten)}"] * bool(self.unwritten) + self.unreadable
 
 
 def read_tables(run: Run) -> Tables:
-    """Read every table that is there."""
-    places = {name: (run.audit / name, f"audit/{name}", columns) for name, columns in AUDIT.items()}
-    places |= {
+    """Read all available tables of a run."""
+    sources = {name: (run.audit / name, f"audit/{name}", columns) for name, columns in AUDIT.items()}
+    sources |= {
         name: (run.ledger / f"{name}.parquet", f"ledger/{name}.parquet", columns) for name, columns in LEDGER.items()
     }
     found: dict[str, pa.Table] = {}
     unwritten, unreadable = [], []
-    for name, (path, words, columns) in places.items():
+    for name, (path, title, columns) in sources.items():
         found[name] = pa.schema(list(columns.items())).empty_table()
         if not path.exists():
-            unwritten.append(words)
+            unwritten.append(title)
             continue
         try:
             found[name] = _read(path, columns)
         except (pa.ArrowException, OSError, ValueError) as e:
-            unreadable.append(f"{words} cannot be read: {str(e).splitlines()[0]}")
+            unreadable.append(f"{title} cannot be read: {str(e).splitlines()[0]}")
     return Tables(
         series=found["series"],
         latency=found["latency"],
@@ -102,7 +102,7 @@ def read_tables(run: Run) -> Tables:
 
 
 def _read(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """One table in exactly these columns."""
+    """Read a table with exactly these columns."""
     data = ds.dataset(path, format="parquet")
     if absent := [c for c in columns if c not in data.schema.names]:
         raise ValueError(f"it has no column {', '.join(absent)}")

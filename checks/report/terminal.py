@@ -1,6 +1,6 @@
-"""The result in a terminal: verdict, sentence, expectations, faults, path of the report.
+"""The result of a run in a terminal: verdict, sentence, expectations, faults, path of the report.
 
-Nothing is told by colour alone, foreign text is never read as markup, and a terminal without Unicode gets plain signs.
+Colour is never the only sign, foreign text is never interpreted as markup, and a terminal without Unicode gets ASCII.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from chaos.run.result import Counts, Expectation, FaultOutcome, Result, Verdict
+from chaos.run.result import WORST_FIRST, Counts, Expectation, FaultOutcome, Result, Verdict
 from checks.evidence.faults import missing_proof
 from checks.expectations.phrases import duration
 
@@ -40,7 +40,7 @@ def render(result: Result, console: Console, *, report: bool = True) -> None:
 
 
 class _Page:
-    """A console, and how text gets onto it unharmed."""
+    """A console, and the conversion of foreign text for it."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -53,18 +53,18 @@ class _Page:
         sign = SIGNS[verdict][0 if self.unicode else 1]
         return Text(f"{sign} {verdict.upper()}", STYLES[verdict])
 
-    def text(self, words: str, style: str = "") -> Text:
-        """Foreign text without control characters, in what the terminal can show."""
-        words = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in words)
+    def text(self, text: str, style: str = "") -> Text:
+        """Return foreign text without control characters, in characters that the terminal supports."""
+        text = "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)
         if not self.unicode:
             for sign, plain in _PLAIN.items():
-                words = words.replace(sign, plain)
-            words = words.encode("ascii", "replace").decode()
-        return Text(words, style)
+                text = text.replace(sign, plain)
+            text = text.encode("ascii", "replace").decode()
+        return Text(text, style)
 
 
 def _numbers(c: Counts) -> str:
-    """The numbers beside the verdict."""
+    """Return the numbers of records as text."""
     outcomes = f"{c.acked:,} acknowledged, {c.failed:,} failed, {c.unknown:,} unknown"
     written = f"{c.sent:,} sent, {outcomes}, {c.in_log:,} in the log"
     read = ", ".join(f"{r.reader} {r.delivered:,}" for r in c.readers[:MOST_READERS])
@@ -80,22 +80,21 @@ def _table(*columns: str) -> Table:
 
 
 def _expectations(page: _Page, expectations: list[Expectation]) -> Table:
-    """What is not met comes first; what had to be zero and is zero shares one line, the report names each."""
-    table = _table("verdict", "expectation", "expected", "seen")
-    order = {"fail": 0, "inconclusive": 1, "pass": 2}
+    """Return the expectations, the worst first; passed bounds of zero share one row."""
+    table = _table("verdict", "expectation", "expected", "observed")
     quiet = [e for e in expectations if e.verdict == "pass" and e.expected == "0"]
-    for e in sorted((e for e in expectations if e not in quiet), key=lambda e: order[e.verdict]):
+    for e in sorted((e for e in expectations if e not in quiet), key=lambda e: WORST_FIRST.index(e.verdict)):
         name = page.text(e.name)
         if e.why:
             name.append_text(page.text(f"\n{e.why}", "dim"))
         table.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
     if quiet:
-        table.add_row(page.verdict("pass"), page.text(f"{len(quiet)} things that must not happen"), "0", "0")
+        table.add_row(page.verdict("pass"), page.text(f"{len(quiet)} anomalies that must not occur"), "0", "0")
     return table
 
 
 def _faults(page: _Page, faults: list[FaultOutcome]) -> Table:
-    table = _table("proof", "fault", "target", "what was seen", "produce", "consume")
+    table = _table("proof", "fault", "target", "evidence", "produce", "consume")
     for f in faults:
         missing = missing_proof(f)
         target = f"{f.target} = {f.resolved}" if f.resolved else f.target
@@ -107,6 +106,6 @@ def _faults(page: _Page, faults: list[FaultOutcome]) -> Table:
             page.text(f"{f.name} ({f.kind})"),
             page.text(target),
             page.text(missing or f.proof),
-            *(page.text(words) for words in outage),
+            *(page.text(text) for text in outage),
         )
     return table

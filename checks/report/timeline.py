@@ -1,6 +1,6 @@
-"""The story on one time axis: which lanes there are, in which order, and which of them are folded away.
+"""Layout of the timeline: its lanes, their order, and which of them are folded.
 
-Lanes that are missing because a table is missing are simply not there; the page says which tables were missing.
+If a table is missing, its lanes are absent; the page names the missing tables.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from checks.report.lanes import Axis, Band, Lane, Segment, fold
 from checks.report.mechanisms import Mechanism
 from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes
 from checks.report.tables import Row, Tables
-from checks.report.words import Clock, duration
+from checks.report.text import Clock, duration
 
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
 CURVES = 8
-"""Curves of a kind that are drawn openly; as many more are folded away."""
+"""Number of visible curves of a band, and maximum number of folded ones."""
 
 
 @dataclass(frozen=True)
 class Guide:
-    """A fault's injection or heal, as a line through all lanes."""
+    """The injection or heal of a fault, drawn as a line through all lanes."""
 
     at: float
     kind: str
@@ -41,7 +41,7 @@ class Guide:
 
 @dataclass
 class Picture:
-    """All that the page draws."""
+    """The complete timeline. zero: position of the start of the run; windows: zoom ranges of the faults."""
 
     axis: Axis
     zero: float
@@ -51,18 +51,18 @@ class Picture:
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Marks of the axis as long as no script draws better ones: position, and time since the start."""
+        """Marks of the axis without a script: position, and time since the start as text."""
         step = next((s for s in _STEPS if self.axis.total / s <= 10), _STEPS[-1])
         first = math.ceil((self.zero + self.axis.total * 0.02) / step) * step
         moments = range(first, int(self.zero + self.axis.total * 0.975) + 1, step)
         return [(t - self.zero, f"{t} s" if self.axis.total < 600 else f"{t // 60}:{t % 60:02} min") for t in moments]
 
     def lanes(self) -> list[Lane]:
-        """Every drawn lane in order."""
-        return [lane for band in self.bands for lane in band.every()]
+        """Return all drawn lanes in order."""
+        return [lane for band in self.bands for lane in band.drawn()]
 
     def data(self) -> dict[str, Any]:
-        """What the script needs: the axis, where zero is on it, and the values under the crosshair."""
+        """Return the data of the script: the axis, the position of zero, and the values under the crosshair."""
         return {
             "total": self.axis.total,
             "zero": self.zero,
@@ -72,7 +72,7 @@ class Picture:
 
 
 def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Mechanism]) -> Picture:
-    """Lay out the picture of a run."""
+    """Return the timeline of a run."""
     axis, clock = find_axis(tables, result), Clock(result.began_us)
     leaders = leader_lanes(tables.cluster, axis, {t.name: t.replication_factor for t in resolved.scenario.topics})
     readers = _readers(tables, axis, resolved)
@@ -89,13 +89,13 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     bands = [
         _band(
             "Faults",
-            "bar: injected to healed · ◆ proof that it took effect",
+            "bar: injected to healed · ◆ proof of effect",
             [_fault_lane(f, axis) for f in result.faults],
         ),
-        _band("Leaders", "number: the broker that leads · height: in-sync replicas", leaders),
+        _band("Leaders", "number: the leader · height: in-sync replicas", leaders),
         *(_band(name, _reader_hint(name, lanes), lanes) for name, lanes in readers.items()),
         *(_band(name, _curve_hint(name, lanes), lanes, CURVES) for name, lanes in curves.items()),
-        _band("Other anomalies", "those whose place has no lane", elsewhere),
+        _band("Other anomalies", "anomalies without a lane above", elsewhere),
     ]
     picture = Picture(
         axis=axis,
@@ -109,8 +109,8 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     return picture
 
 
-_OWNERS = "name: the member that owns the partition · hatched: nobody"
-_ALONE = "each reads by itself, nobody takes a partition from it"
+_OWNERS = "name: the member that owns the partition · hatched: no owner"
+_ALONE = "independent readers without a group"
 ASSIGN = "Assign-mode readers"
 _CURVES = {
     "Throughput": "records per second, by topic and by reader",
@@ -126,11 +126,11 @@ def _reader_hint(name: str, lanes: Sequence[Lane]) -> str:
 
 def _curve_hint(name: str, lanes: Sequence[Lane]) -> str:
     cut_off = any(text.endswith("↑") for lane in lanes for _, text in lane.ticks)
-    return _CURVES[name] + " · ↑ bursts go beyond the scale" * cut_off
+    return _CURVES[name] + " · ↑ bursts exceed the scale" * cut_off
 
 
 def find_axis(tables: Tables, result: Result) -> Axis:
-    """From the first to the last thing that was seen happening, with a little room; else the run's own ends."""
+    """Return the axis from the first to the last event, with a margin; without events, the axis of the run."""
     moments = [row["at_us"] for row in (*tables.lifecycle, *tables.faults)]
     moments += [at for f in result.faults for _, at in _moments(f)]
     moments += [at for row in tables.ownership for at in (row["begin_us"], row["end_us"]) if at is not None]
@@ -155,7 +155,7 @@ def _moments(fault: FaultOutcome) -> list[tuple[str, int]]:
 
 
 def _window(fault: FaultOutcome, axis: Axis) -> tuple[str, float, float]:
-    """What to zoom to in order to see a fault: from a little before it to well after its heal."""
+    """Return the zoom range of a fault: name, begin before the injection, end after the heal."""
     begin = axis.at(fault.injected_us or axis.begin_us)
     end = axis.at(fault.healed_us) if fault.healed_us is not None else axis.total
     room = max(1.0, (end - begin) * 0.25)
@@ -170,13 +170,13 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     end_us = axis.end_us if fault.healed_us is None else fault.healed_us
     proven_us = end_us if fault.proven_us is None else fault.proven_us
     begin, proven, end = axis.at(fault.injected_us), axis.at(proven_us), axis.at(end_us)
-    what = fault.resolved or fault.target
+    target = fault.resolved or fault.target
     open_end = " open" if fault.healed_us is None else ""
-    stretches = [
-        Segment(begin, min(proven, end), what, "injected, not yet proven", "pending" + open_end),
-        Segment(min(proven, end), end, what, "in effect, proven", "proven" + open_end),
+    segments = [
+        Segment(begin, min(proven, end), target, "injected, not yet proven", "pending" + open_end),
+        Segment(min(proven, end), end, target, "in effect, proven", "proven" + open_end),
     ]
-    lane.segments = [s for s in stretches if s.width > 0]
+    lane.segments = [s for s in segments if s.width > 0]
     lane.proven = None if fault.proven_us is None else proven
     lane.note = duration(end_us - fault.injected_us) if fault.healed_us is not None else "not healed"
     lane.note += (
@@ -186,7 +186,7 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
 
 
 def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> dict[str, list[Lane]]:
-    """By band title: the lanes of each group, then those of all assign-mode consumers."""
+    """Return the lanes of each group, then of all assign-mode consumers, by title of the band."""
     assign = {c.name for c in resolved.scenario.readers if c.mode == "assign"}
     groups: dict[str, list[Row]] = defaultdict(list)
     readers: list[Row] = []

@@ -70,7 +70,7 @@
         if (lane.spans[middle][0] <= t) low = middle; else high = middle - 1;
       }
       const found = lane.spans[low];
-      return found && found[0] <= t && t < found[1] ? lane.words[found[2]] : "";
+      return found && found[0] <= t && t < found[1] ? lane.texts[found[2]] : "";
     }
     const slot = Math.floor((t + lane.lead) / lane.step);
     if (lane.texts) return lane.texts[slot] || "";

@@ -12,7 +12,7 @@ import pytest
 from chaos.run.gate_result import Cell, CellRun, GateResult, Key, Machine, Mark, TimeComparison
 from chaos.run.result import Verdict
 from checks.report.gate import page
-from checks.report.gatefiles import MOST_CHARACTERS, junit, markdown
+from checks.report.gate_summary import MOST_CHARACTERS, junit, markdown
 from tests.checks.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits
 

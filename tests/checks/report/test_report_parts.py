@@ -15,7 +15,7 @@ from checks.report.mechanisms import families
 from checks.report.settings import settings_that_mattered
 from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes
 from checks.report.tables import AUDIT
-from checks.report.words import Clock, duration, natural, visible
+from checks.report.text import Clock, duration, natural, visible
 from tests.checks.report.story import BEGAN, at
 from tests.checks.report.synthetic import failed_run
 
@@ -76,7 +76,7 @@ def test_a_rebalance_is_a_seam_and_a_stop_the_world_a_hole() -> None:
 def test_two_owners_at_once_are_shown_as_such() -> None:
     (lane,) = owner_lanes("billing", [owned(1, 5, "billing/1"), owned(4, 8, "billing/2")], AXIS)
     assert told(lane.segments) == [(1, 4, "billing/1"), (4, 5, "two owners"), (5, 8, "billing/2")]
-    assert lane.segments[1].words == "owned by billing/1 and billing/2"
+    assert lane.segments[1].details == "owned by billing/1 and billing/2"
 
 
 def test_a_silent_coordinator_is_a_hole_of_its_own() -> None:

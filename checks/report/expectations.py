@@ -1,4 +1,4 @@
-"""Expectations in the order a reader wants them, each with one link to its evidence, and the measured times as rows."""
+"""Expectations with the worst first and a link to the evidence of each, and the measured times as rows."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.run.result import Expectation, Metric, Result, Verdict
+from chaos.run.result import WORST_FIRST, Expectation, Metric, Result
 from checks.report.mechanisms import Mechanism
+from checks.report.text import count
 from checks.report.timeline import Picture
-from checks.report.words import count
-
-_ORDER: dict[Verdict, int] = {"fail": 0, "inconclusive": 1, "pass": 2}
 
 
-def ordered(expectations: Sequence[Expectation]) -> list[Expectation]:
-    """Failed first, then those that could not be decided."""
-    return sorted(expectations, key=lambda e: _ORDER[e.verdict])
+def worst_first(expectations: Sequence[Expectation]) -> list[Expectation]:
+    """Return failed expectations first, then inconclusive ones."""
+    return sorted(expectations, key=lambda e: WORST_FIRST.index(e.verdict))
 
 
 def evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], picture: Picture) -> tuple[str, str]:
-    """Address on the page and words of the one link of an expectation."""
+    """Return the address and the text of the link from an expectation to its evidence."""
     if e.check in ANOMALIES:
         for group in groups:
             if any(k.check == e.check and (not e.split or k.split == e.split) for k in group.kinds):
                 return f"#{group.key}", "rows"
-        looked = [t.examined for t in result.totals if t.check == e.check and e.split in ("", t.split)]
-        return "#counted", f"{count(sum(looked), 'row')} examined" if looked else "what was counted"
+        examined = [t.examined for t in result.totals if t.check == e.check and e.split in ("", t.split)]
+        return "#counted", f"{count(sum(examined), 'row')} examined" if examined else "counts"
     if e.check in METRICS:
         name = {"ack_latency": "latency:ack", "end_to_end_latency": "latency:end_to_end"}.get(e.check)
         lane = next((lane for lane in picture.lanes() if name and lane.key.startswith(name)), None)
@@ -42,7 +40,7 @@ def evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], p
 
 @dataclass
 class Times:
-    """The statistics of one metric in one scope."""
+    """Statistics of one metric in one scope, in microseconds."""
 
     metric: str
     scope: str
@@ -51,7 +49,7 @@ class Times:
 
 
 def measured(metrics: Sequence[Metric]) -> list[Times]:
-    """One row per metric, scope and fault."""
+    """Return the times, one row for each metric, scope and fault."""
     rows: dict[tuple[str, str, str], Times] = {}
     for m in metrics:
         row = rows.setdefault((m.metric, m.scope, m.fault), Times(m.metric, m.scope, m.fault))

@@ -1,4 +1,4 @@
-"""Numbers, times and foreign text as a person reads them."""
+"""Formatting of numbers, times and foreign text for people."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from markupsafe import Markup
 
 LONGEST = 240
-"""Characters of one foreign value that are shown; the whole value is in the tables."""
+"""Maximum characters of a foreign value; the tables have the complete value."""
 
 
-def _stand_ins() -> dict[int, str]:
-    """Characters that would be invisible, would turn the text around or cannot be written as UTF-8."""
+def _replacements() -> dict[int, str]:
+    """Return replacements for characters that are invisible, change the direction of text or are not valid UTF-8."""
     table = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
     table[0x7F] = "\u2421"
     table |= dict.fromkeys(range(0x80, 0xA0), "\ufffd")
@@ -25,21 +25,21 @@ def _stand_ins() -> dict[int, str]:
     return table | dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 
-_STAND_INS = _stand_ins()
+_REPLACEMENTS = _replacements()
 
 
 def visible(value: Any) -> Any:
-    """Text with control characters, direction marks and lone surrogates made visible; anything else untouched."""
-    return value.translate(_STAND_INS) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Make control characters, direction marks and lone surrogates visible; return values other than text unchanged."""
+    return value.translate(_REPLACEMENTS) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def number(value: float) -> str:
-    """`12,345`."""
+    """Format a number: `12,345`."""
     return f"{value:,.0f}"
 
 
 def short(value: float) -> str:
-    """Two significant digits at least, for axes: `0.5`, `42`, `1.2k`, `3M`."""
+    """Format a number for an axis: `0.5`, `42`, `1.2k`, `3M`."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g}{unit}"
@@ -47,7 +47,7 @@ def short(value: float) -> str:
 
 
 def duration(us: float) -> str:
-    """A span of time with three significant digits: `312 µs`, `4.2 ms`, `1.35 s`, `2 min 3 s`."""
+    """Format microseconds with three significant digits: `312 µs`, `4.2 ms`, `1.35 s`, `2 min 3 s`."""
     if abs(us) < 1_000:
         return f"{us:.0f} µs"
     if abs(us) < 999_500:
@@ -60,18 +60,18 @@ def duration(us: float) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 record`, `37 records`."""
+    """Format a count: `1 record`, `37 records`."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Times of a run, relative to its start, with the wall clock beside it."""
+    """Formatting of times, relative to the start of the run and as wall clock time."""
 
     zero_us: int
 
     def relative(self, us: int) -> str:
-        """`+12.250 s`, `+3 min 12.250 s`."""
+        """Format a time relative to the start: `+12.250 s`, `+3 min 12.250 s`."""
         ms = round((us - self.zero_us) / 1000)
         sign, ms = ("+", ms) if ms >= 0 else ("\N{MINUS SIGN}", -ms)
         minutes, ms = divmod(ms, 60_000)
@@ -80,12 +80,12 @@ class Clock:
         return sign + " ".join([*parts, f"{ms / 1000:.3f} s"])
 
     def wall(self, us: int) -> str:
-        """`2026-02-03 14:03:12.250 UTC`."""
+        """Format a time as wall clock time: `2026-02-03 14:03:12.250 UTC`."""
         moment = datetime.fromtimestamp(us // 1_000_000, UTC)
         return f"{moment:%Y-%m-%d %H:%M:%S}.{us // 1000 % 1000:03d} UTC"
 
     def evidence(self, pairs: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-        """An anomaly's evidence as (name, value, wall clock or empty); values that are times become relative."""
+        """Return evidence as (name, value, wall clock time or empty); values that are times become relative."""
         return [(name.removesuffix("_us").replace("_", " "), *self._value(name, pairs[name])) for name in pairs]
 
     def _value(self, name: str, value: Any) -> tuple[str, str]:
@@ -100,10 +100,10 @@ class Clock:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """The sort key by which `billing/2` comes before `billing/10`."""
+    """Return a sort key that orders `billing/2` before `billing/10`."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def cut(text: str) -> str:
-    """Foreign text, shortened to what a page can bear."""
+    """Cut foreign text to `LONGEST` characters."""
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
