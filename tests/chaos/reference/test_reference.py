@@ -59,7 +59,7 @@ def test_a_check_names_the_scenarios_and_sides_that_must_show_it():
 def test_settings_are_told_with_unit_default_and_bounds():
     assert rows(ConsumerChurn)[-2:] == [
         ("`times`", "a whole number, 1 to 100", "`5`", "how often it leaves"),
-        ("`every`", "a duration, such as `5s`", "`1s`", "how long it stays away, and then in the group"),
+        ("`every`", "a duration, such as `5s`", "`1s`", "time that it stays away, and then in the group"),
     ]
     assert rows(DiskFill)[-1] == ("`free`", "a size, such as `64MiB`", "`0B`", "bytes that are left")
 
