@@ -14,7 +14,7 @@ from chaos.faults import probe, targets
 from chaos.faults.base import Family, Fault
 from chaos.faults.brokers import abbreviate, led_by, start_down, stop_controlled
 from chaos.faults.world import World
-from chaos.kafka.client import NO_LEADER
+from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import broker as specs
 from chaos.scenario.faults.base import FaultSpec

@@ -9,7 +9,7 @@ from chaos.faults.base import Family, Fault
 from chaos.faults.broker import BrokerKill
 from chaos.faults.brokers import start_down
 from chaos.faults.world import World
-from chaos.kafka.client import NO_LEADER
+from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import disk as specs
 

@@ -89,7 +89,7 @@ class DeleteGroup(GroupFault[specs.DeleteGroup]):
     def inject(self, world: World) -> str:
         """Delete the group."""
         offsets = self.committed(world)
-        admin.delete_group(world.kafka, self._group)
+        admin.delete_group(self._group).apply(world.kafka)
         self.record(offsets)
         return f"deleted {self.resolved} with {len(offsets)} committed offsets"
 

@@ -9,8 +9,7 @@ from chaos.faults import targets
 from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
-from chaos.kafka.client import NO_LEADER
-from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import leaders as specs
 from chaos.scenario.faults.base import FaultSpec

@@ -15,8 +15,7 @@ from chaos.errors import FaultError
 from chaos.faults import probe, targets
 from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
-from chaos.kafka.client import NO_LEADER
-from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.relay.cuts import Cut
 from chaos.scenario.faults import network as specs

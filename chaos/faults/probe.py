@@ -9,7 +9,7 @@ from chaos.cluster.api import Cluster
 from chaos.errors import FaultError
 from chaos.faults.world import World
 from chaos.kafka.access import Access
-from chaos.kafka.connection import connect, left
+from chaos.kafka.connection import connect, seconds_left
 
 SILENCE_S = 1.0
 """Time without an answer after which a broker that answered before counts as paused."""
@@ -28,7 +28,7 @@ def answer_s(host: str, port: int, timeout_s: float, access: Access | None = Non
     deadline = began + timeout_s
     with connect(host, port, deadline, access) as connection:
         connection.sendall(struct.pack(">i", len(_API_VERSIONS)) + _API_VERSIONS)
-        connection.settimeout(left(deadline))
+        connection.settimeout(seconds_left(deadline))
         if not connection.recv(4):
             raise ConnectionResetError("the broker closed the connection")
     return time.monotonic() - began

@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.world import World
-from chaos.kafka.client import NO_LEADER
-from chaos.kafka.metadata_merge import PartitionState
+from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.triggers import Target
 from chaos.wait import wait_until

@@ -58,7 +58,7 @@ class DeleteTopic(Fault[specs.DeleteTopic]):
     def inject(self, world: World) -> str:
         """Delete the topic."""
         self.resolved, self.begun = str(self.spec.target.topic), True
-        admin.delete_topic(world.kafka, self.resolved)
+        admin.delete_topics([self.resolved]).apply(world.kafka)
         return f"deleted {self.resolved}"
 
     def effect(self, world: World) -> str | None:

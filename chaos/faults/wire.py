@@ -5,14 +5,12 @@ from __future__ import annotations
 import time
 from typing import ClassVar, TypeVar
 
-from kafka.protocol.metadata import MetadataRequest
-
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import Family, Fault
 from chaos.faults.world import World
-from chaos.kafka.brokers import METADATA
-from chaos.kafka.connection import Link
+from chaos.kafka import messages
+from chaos.kafka.connection import BrokerConnection
 from chaos.relay.control import Proxy
 from chaos.relay.rules import Act, Rule
 from chaos.scenario.faults import wire as specs
@@ -142,12 +140,11 @@ class WireSlow(RuleFault[specs.WireSlow]):
     def _round_trip_s(self, world: World) -> float:
         """Return the seconds of a request for topics that do not exist. Raises `OSError`."""
         names = [f"{PROBE_NAME}{number}" for number in range(self._name_count())]
-        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        link = Link(*proxy_of(world).address(self._broker), world.access)
+        link = BrokerConnection(*proxy_of(world).address(self._broker), world.access)
         try:
-            link.ask(MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False), PROBE_TIMEOUT_S)
+            link.ask(messages.metadata(), PROBE_TIMEOUT_S)
             began = time.monotonic()
-            link.ask(MetadataRequest[METADATA](topics=topics, allow_auto_topic_creation=False), PROBE_TIMEOUT_S)
+            link.ask(messages.metadata(names), PROBE_TIMEOUT_S)
             return time.monotonic() - began
         finally:
             link.close()

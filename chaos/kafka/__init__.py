@@ -1,1 +1,1 @@
-"""Everything that speaks Kafka for the platform itself: connections, metadata, admin requests, groups, offsets."""
+"""The Kafka client of the platform itself: connections, metadata, admin requests, groups and offsets."""

@@ -1,8 +1,7 @@
-"""Getting into a secured cluster: security settings with their secrets, which live in memory and nowhere else.
+"""Access to a secured cluster: the security settings with their secrets.
 
-Everything that connects does so by one of these: librdkafka's clients by `librdkafka`, our own connections
-(`connection`) by `wrap` and `login`. An `Access` is never written, printed or handed to another process; that one looks
-the secrets up for itself.
+librdkafka's clients use `librdkafka`; the platform's own connections (`chaos.kafka.connection`) use `wrap` and `login`.
+The secrets exist only in memory. An `Access` is never written, printed or passed to another process.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from chaos.kafka.security import Security
 
 
 class AccessRefused(ConnectionError):
-    """A broker answers, and does not let us in."""
+    """A broker answers, but refuses the login."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """Security settings with their secrets looked up."""
+    """Security settings with their secrets."""
 
     security: Security
     password: str = field(default="", repr=False)
@@ -33,7 +32,7 @@ class Access:
 
     @classmethod
     def of(cls, security: Security | None) -> Access | None:
-        """Look the secrets up; None where connections are plain. Raises `UsageError` where one is not to be had."""
+        """Read the secrets. Returns None for plaintext without login. Raises `UsageError` if a secret is missing."""
         if security is None or security.protocol == "PLAINTEXT":
             return None
         password = _secret(security.password, "cluster.security.password")
@@ -41,11 +40,11 @@ class Access:
 
     @property
     def secrets(self) -> list[str]:
-        """What must not be seen anywhere."""
+        """The texts that no output may contain."""
         return [secret for secret in (self.password, self.key_password) if secret]
 
     def librdkafka(self) -> dict[str, str]:
-        """As librdkafka's clients take it."""
+        """Return the settings for a librdkafka client."""
         s = self.security
         settings = {
             "security.protocol": s.protocol,
@@ -61,28 +60,27 @@ class Access:
         return {key: value for key, value in settings.items() if value is not None}
 
     def check(self) -> None:
-        """Raise `UsageError` where a certificate or a key cannot be read."""
+        """Raise `UsageError` if a certificate or key cannot be read."""
         if self.security.tls:
             _ = self._context
 
     def wrap(self, connection: socket.socket, host: str) -> socket.socket:
-        """The connection, encrypted where it is to be; its time-out covers the handshake. Raises `OSError`."""
+        """Encrypt a connection if the protocol asks for it, within the timeout of the socket. Raises `OSError`."""
         return self._context.wrap_socket(connection, server_hostname=host) if self.security.tls else connection
 
     def login(self) -> Any:
-        """A SASL exchange: what to say (`auth_bytes`), what is answered (`receive`), whether it is over (`is_done`)."""
-        # on use: clients, which are many, log in by librdkafka
+        """Return a SASL exchange: send `auth_bytes()`, pass the answer to `receive()`, until `is_done()`."""
+        # imported on use: the client processes log in by librdkafka and do not need these modules
         from kafka.net.sasl.plain import SaslMechanismPlain
         from kafka.net.sasl.scram import SaslMechanismScram
 
-        # RFC 5802 writes these two characters of a name otherwise; kafka-python leaves that to its caller
+        # SCRAM escapes two characters of a name (RFC 5802); kafka-python leaves that to its caller
         name = str(self.security.username)
-        escaped = name.replace("=", "=3D").replace(",", "=2C")
         plain = self.security.mechanism == "PLAIN"
         mechanism = SaslMechanismPlain if plain else SaslMechanismScram
         return mechanism(
             sasl_mechanism=self.security.mechanism,
-            sasl_plain_username=name if plain else escaped,
+            sasl_plain_username=name if plain else name.replace("=", "=3D").replace(",", "=2C"),
             sasl_plain_password=self.password,
         )
 
@@ -91,43 +89,43 @@ class Access:
         s = self.security
         try:
             context = ssl.create_default_context(cafile=s.ca)
-        except (OSError, ValueError) as e:  # an SSLError is an OSError
-            raise UsageError(f"cluster.security.ca: {s.ca} cannot be read as PEM certificates: {_words(e)}") from None
+        except (OSError, ValueError) as e:  # SSLError is an OSError
+            raise UsageError(f"cluster.security.ca: {s.ca} cannot be read as PEM certificates: {_reason(e)}") from None
         context.check_hostname = s.verify_hostname
         if s.certificate and s.key:
             try:
-                # a password is always given: without one, OpenSSL would ask for it at the terminal
+                # without a password argument, OpenSSL would ask for one at the terminal
                 context.load_cert_chain(s.certificate, s.key, self.key_password)
             except (OSError, ValueError) as e:
                 raise UsageError(
                     f"cluster.security: {s.certificate} and {s.key} cannot be read as a PEM certificate and its key, "
-                    f"with the key_password that is given: {_words(e)}"
+                    f"with the key_password that is given: {_reason(e)}"
                 ) from None
         return context
 
 
 def librdkafka(security: Security | None) -> dict[str, str]:
-    """What librdkafka's clients need besides the bootstrap servers; nothing where connections are plain."""
+    """Return the security settings for a librdkafka client; empty for plaintext without login."""
     access = Access.of(security)
     return access.librdkafka() if access else {}
 
 
-def _secret(reference: str | None, what: str) -> str:
+def _secret(reference: str | None, setting: str) -> str:
     if reference is None:
         return ""
-    kind, _, place = reference.partition(":")
+    kind, _, name = reference.partition(":")
     if kind == "env":
-        if not (found := os.environ.get(place)):
-            raise UsageError(f"{what}: the environment variable {place} is not set")
-        return found
+        if not (secret := os.environ.get(name)):
+            raise UsageError(f"{setting}: the environment variable {name} is not set")
+        return secret
     try:
-        found = Path(place).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+        secret = Path(name).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"{what}: {place} cannot be read: {_words(e)}") from None
-    if not found:
-        raise UsageError(f"{what}: {place} is empty")
-    return found
+        raise UsageError(f"{setting}: {name} cannot be read: {_reason(e)}") from None
+    if not secret:
+        raise UsageError(f"{setting}: {name} is empty")
+    return secret
 
 
-def _words(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__

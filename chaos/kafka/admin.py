@@ -1,13 +1,15 @@
-"""Changing topics, offsets, leaders and replicas by requests of one's own, each to the broker that must answer it.
+"""Admin requests: changes of topics, settings, offsets, groups, leaders and replicas.
 
-Why not a client library's admin: see `connection`. A request that a broker refuses for the moment (its coordinator or
-controller moves) is made again until it is taken or `TIMEOUT_S` has passed; any other refusal raises `ClusterError`
-with Kafka's own name for it.
+See `chaos.kafka.connection` for the reason not to use a client library. A request that the cluster refuses for the
+moment, because a coordinator or controller moves, is repeated until it succeeds or `TIMEOUT_S` has passed. Every other
+refusal raises `ClusterError` with Kafka's name for the error. A repeated request whose first answer was lost succeeds:
+a topic that exists already, or is gone already, counts as done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import for_code
@@ -26,6 +28,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetDeleteRequest
 
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka.client import Kafka
+from chaos.kafka.messages import request, topics
 from chaos.kafka.partition import TopicPartition, by_topic
 from chaos.wait import wait_until
 
@@ -33,189 +36,172 @@ TIMEOUT_S = 30.0
 _TIMEOUT_MS = 10_000
 _ANSWER_S = 12.0
 _TOPIC_RESOURCE, _SET, _DELETE, _OF_TOPIC = 2, 0, 1, 1
-_LATER = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
-"""Error codes that may pass: unknown topic, no leader or another one, timed out, coordinator or controller moves, no
+_PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
+"""Error codes that may pass: unknown topic, no leader or another one, timeout, moving coordinator or controller, no
 replica to elect yet."""
-_UNKNOWN_TOPIC, _TOPIC_EXISTS, _NOT_NEEDED = 3, 36, 84
+_UNKNOWN_TOPIC, _TOPIC_EXISTS, _GROUP_NOT_FOUND, _ELECTION_NOT_NEEDED = 3, 36, 69, 84
+_NAME_FIELDS = ("name", "topic", "group_id", "resource_name", "partition_index", "partition_id")
+
+Errors = list[tuple[str, int]]
+"""Names of topics, groups or partitions with Kafka's error codes (0: success)."""
+Broker = Callable[[Kafka], int | None]
+"""The broker that must answer a request; None if unknown at the moment."""
+
+
+@dataclass(frozen=True)
+class AdminRequest:
+    """A request that changes the cluster."""
+
+    change: str
+    """The change in the imperative, such as `create orders`."""
+    message: Any
+    broker: Broker
+    done: frozenset[int] = frozenset()
+    """Error codes that mean that there is nothing left to do."""
+
+    def attempt(self, kafka: Kafka) -> Errors | None:
+        """Send the request once. Returns the errors; None if there is no answer."""
+        broker = self.broker(kafka)
+        answer = None if broker is None else kafka.ask(broker, self.message, _ANSWER_S)
+        if answer is None:
+            return None
+        return [(name, code) for name, code in _errors(answer) if code and code not in self.done]
+
+    def apply(self, kafka: Kafka) -> None:
+        """Repeat the request until it succeeds. Raises `ClusterError`."""
+        state = "no broker answers"
+
+        def succeeds() -> bool:
+            nonlocal state
+            errors = self.attempt(kafka)
+            if errors is None:
+                return False
+            state = ", ".join(f"{name}: {for_code(code).__name__}" for name, code in errors)
+            if any(code not in _PASSING for _, code in errors):
+                raise ClusterError(f"the cluster refused to {self.change}: {state}")
+            return not errors
+
+        try:
+            wait_until(succeeds, TIMEOUT_S, "", every_s=0.2)
+        except WaitTimeout:
+            raise ClusterError(f"the cluster did not {self.change} within {TIMEOUT_S:g} s: {state}") from None
 
 
 def create_topic(kafka: Kafka, name: str, partitions: int, replicas: int, config: Mapping[str, str]) -> None:
-    """Make a topic; one that is there already is left as it is, for the answer to an earlier request may be lost."""
-    kind = CreateTopicsRequest.CreatableTopic
-    configs = [kind.CreatableTopicConfig(name=key, value=value) for key, value in config.items()]
-    topic = kind(name=name, num_partitions=partitions, replication_factor=replicas, assignments=[], configs=configs)
-    request = CreateTopicsRequest[4](topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=False)
-
-    def errors(answer: Any) -> list[tuple[str, int]]:
-        return [(t.name, t.error_code) for t in answer.topics if t.error_code != _TOPIC_EXISTS]
-
-    _at_controller(kafka, request, errors, f"create {name}")
+    """Create a topic, unless it exists."""
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": replicas,
+        "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in config.items()],
+    }
+    message = request(CreateTopicsRequest[4], topics=[topic], timeout_ms=_TIMEOUT_MS, validate_only=False)
+    AdminRequest(f"create {name}", message, _controller, frozenset({_TOPIC_EXISTS})).apply(kafka)
 
 
 def add_partitions(kafka: Kafka, topic: str, to: int) -> None:
-    """Give a topic more partitions."""
-    one = CreatePartitionsRequest.CreatePartitionsTopic(name=topic, count=to, assignments=None)
-    request = CreatePartitionsRequest[1](topics=[one], timeout_ms=_TIMEOUT_MS, validate_only=False)
-    _at_controller(kafka, request, lambda answer: [(t.name, t.error_code) for t in answer.results], f"extend {topic}")
+    """Increase the number of partitions of a topic to `to`."""
+    new = [{"name": topic, "count": to, "assignments": None}]
+    message = request(CreatePartitionsRequest[1], topics=new, timeout_ms=_TIMEOUT_MS, validate_only=False)
+    AdminRequest(f"extend {topic}", message, _controller).apply(kafka)
 
 
-def delete_topic(kafka: Kafka, topic: str) -> None:
-    """Delete a topic."""
-    request = DeleteTopicsRequest[3](topic_names=[topic], timeout_ms=_TIMEOUT_MS)
-
-    def errors(answer: Any) -> list[tuple[str, int]]:
-        return [(t.name, t.error_code) for t in answer.responses if t.error_code != _UNKNOWN_TOPIC]  # gone: done
-
-    _at_controller(kafka, request, errors, f"delete {topic}")
+def delete_topics(names: list[str]) -> AdminRequest:
+    """Return the request that deletes topics. A topic that does not exist counts as deleted."""
+    message = request(DeleteTopicsRequest[3], topic_names=names, timeout_ms=_TIMEOUT_MS)
+    done = frozenset({_UNKNOWN_TOPIC})
+    return AdminRequest(f"delete {', '.join(names)}", message, _controller, done)
 
 
 def delete_records(kafka: Kafka, before: Mapping[TopicPartition, int]) -> None:
-    """Move the log start of each partition to an offset."""
-    kind = DeleteRecordsRequest.DeleteRecordsTopic
-    for name, offset in before.items():
-        part = kind.DeleteRecordsPartition(partition_index=name.number, offset=offset)
-        request = DeleteRecordsRequest[1](topics=[kind(name=name.topic, partitions=[part])], timeout_ms=_TIMEOUT_MS)
-
-        def ask(name: TopicPartition = name, request: Any = request) -> Any:
-            metadata = kafka.metadata()
-            state = metadata.partitions.get(name) if metadata else None
-            return kafka.ask(state.leader, request, _ANSWER_S) if state else None
-
-        _until_taken(ask, lambda a: _parts(a.topics), f"delete records of {name}")
+    """Move the log start offset of each partition to the given offset."""
+    for partition, offset in before.items():
+        fields = topics({partition: {"offset": offset}})
+        message = request(DeleteRecordsRequest[1], topics=fields, timeout_ms=_TIMEOUT_MS)
+        AdminRequest(f"delete records of {partition}", message, _leader(partition)).apply(kafka)
 
 
 def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[str, bool]]:
-    """Settings of a topic as they are now, each with whether it is the topic's own."""
-    kind = DescribeConfigsRequest.DescribeConfigsResource
-    asked = kind(resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(keys))
-    request = DescribeConfigsRequest[1](resources=[asked], include_synonyms=False)
-    answer = kafka.ask_any(request)
+    """Return the values of a topic's settings, each with whether it is set for the topic; empty without an answer."""
+    resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": list(keys)}
+    answer = kafka.ask_any(request(DescribeConfigsRequest[1], resources=[resource], include_synonyms=False))
     if answer is None or any(r.error_code for r in answer.results):
         return {}
     return {c.name: (c.value or "", c.config_source == _OF_TOPIC) for r in answer.results for c in r.configs}
 
 
 def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> None:
-    """Set settings of a topic; None: what they are without one of the topic's own."""
-    kind = IncrementalAlterConfigsRequest.AlterConfigsResource
+    """Set settings of a topic; None removes the topic's value, so that the default applies."""
     configs = [
-        kind.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
+        {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
         for key, value in values.items()
     ]
-    resource = kind(resource_type=_TOPIC_RESOURCE, resource_name=topic, configs=configs)
-    request = IncrementalAlterConfigsRequest[0](resources=[resource], validate_only=False)
-    words = f"change settings of {topic}"
-    _at_controller(kafka, request, lambda a: [(r.resource_name, r.error_code) for r in a.responses], words)
+    resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
+    message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
+    AdminRequest(f"change settings of {topic}", message, _controller).apply(kafka)
 
 
 def delete_offsets(kafka: Kafka, group: str, partitions: Iterable[TopicPartition]) -> None:
     """Delete committed offsets of a group."""
-    kind = OffsetDeleteRequest.OffsetDeleteRequestTopic
-    topics = [
-        kind(name=topic, partitions=[kind.OffsetDeleteRequestPartition(partition_index=n) for n in numbers])
-        for topic, numbers in by_topic(partitions).items()
-    ]
-    request = OffsetDeleteRequest[0](group_id=group, topics=topics)
-    words = f"delete offsets of {group}"
-    _at_coordinator(kafka, group, request, lambda a: [(group, a.error_code), *_parts(a.topics)], words)
+    message = request(OffsetDeleteRequest[0], group_id=group, topics=topics({p: {} for p in partitions}))
+    AdminRequest(f"delete offsets of {group}", message, _coordinator(group)).apply(kafka)
 
 
 def commit(kafka: Kafka, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Commit offsets for a group that has no members."""
-    kind = OffsetCommitRequest.OffsetCommitRequestTopic
-    topics = [
-        kind(
-            name=topic,
-            partitions=[
-                kind.OffsetCommitRequestPartition(
-                    partition_index=n,
-                    committed_offset=offsets[TopicPartition(topic, n)],
-                    committed_leader_epoch=-1,
-                    committed_metadata="",
-                )
-                for n in numbers
-            ],
-        )
-        for topic, numbers in by_topic(offsets).items()
-    ]
-    request = OffsetCommitRequest[6](group_id=group, generation_id_or_member_epoch=-1, member_id="", topics=topics)
-    _at_coordinator(kafka, group, request, lambda a: _parts(a.topics), f"reset offsets of {group}")
+    """Commit offsets for a group without members."""
+    fields = {
+        partition: {"committed_offset": offset, "committed_leader_epoch": -1, "committed_metadata": ""}
+        for partition, offset in offsets.items()
+    }
+    no_member = {"generation_id_or_member_epoch": -1, "member_id": ""}
+    message = request(OffsetCommitRequest[6], group_id=group, topics=topics(fields), **no_member)
+    AdminRequest(f"reset offsets of {group}", message, _coordinator(group)).apply(kafka)
 
 
-def delete_group(kafka: Kafka, group: str) -> None:
-    """Delete a group that has no members."""
-    request = DeleteGroupsRequest[1](groups_names=[group])
-    _at_coordinator(kafka, group, request, lambda a: [(r.group_id, r.error_code) for r in a.results], f"delete {group}")
+def delete_group(group: str) -> AdminRequest:
+    """Return the request that deletes a group without members. A group that does not exist counts as deleted."""
+    message = request(DeleteGroupsRequest[1], groups_names=[group])
+    return AdminRequest(f"delete {group}", message, _coordinator(group), frozenset({_GROUP_NOT_FOUND}))
 
 
 def elect(kafka: Kafka, partitions: Iterable[TopicPartition], unclean: bool) -> None:
-    """Elect the preferred replica, or any that lives where none is in sync; not needed counts as done."""
-    kind = ElectLeadersRequest.TopicPartitions
-    topics = [kind(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
-    request = ElectLeadersRequest[1](election_type=int(unclean), topic_partitions=topics, timeout_ms=_TIMEOUT_MS)
+    """Elect the preferred replica, or with `unclean` any live replica if none is in sync.
 
-    def errors(answer: Any) -> list[tuple[str, int]]:
-        found = [("all", answer.error_code)]
-        for topic in answer.replica_election_results:
-            found += [(f"{topic.topic}/{p.partition_id}", p.error_code) for p in topic.partition_result]
-        return [(name, 0 if code == _NOT_NEEDED else code) for name, code in found]
-
-    _at_controller(kafka, request, errors, "elect leaders")
+    An election that is not needed counts as done.
+    """
+    chosen = [{"topic": topic, "partitions": numbers} for topic, numbers in by_topic(partitions).items()]
+    fields = {"election_type": int(unclean), "topic_partitions": chosen, "timeout_ms": _TIMEOUT_MS}
+    message = request(ElectLeadersRequest[1], **fields)
+    AdminRequest("elect leaders", message, _controller, frozenset({_ELECTION_NOT_NEEDED})).apply(kafka)
 
 
 def reassign(kafka: Kafka, partition: TopicPartition, replicas: list[int]) -> None:
-    """Move a partition to these brokers; returns when that has begun."""
-    kind = AlterPartitionReassignmentsRequest.ReassignableTopic
-    part = kind.ReassignablePartition(partition_index=partition.number, replicas=replicas)
-    topics = [kind(name=partition.topic, partitions=[part])]
-    request = AlterPartitionReassignmentsRequest[0](timeout_ms=_TIMEOUT_MS, topics=topics)
-
-    def errors(answer: Any) -> list[tuple[str, int]]:
-        return [("all", answer.error_code), *_parts(answer.responses)]
-
-    _at_controller(kafka, request, errors, f"reassign {partition}")
+    """Begin to move a partition to these brokers."""
+    fields = topics({partition: {"replicas": replicas}})
+    message = request(AlterPartitionReassignmentsRequest[0], timeout_ms=_TIMEOUT_MS, topics=fields)
+    AdminRequest(f"reassign {partition}", message, _controller).apply(kafka)
 
 
-Errors = Callable[[Any], list[tuple[str, int]]]
+def _controller(kafka: Kafka) -> int | None:
+    """Return the broker to send changes of topics to: in KRaft any broker, with ZooKeeper the controller."""
+    metadata = kafka.metadata()
+    return metadata.controller if metadata else None
 
 
-def _at_controller(kafka: Kafka, request: Any, errors: Errors, words: str) -> None:
-    """In KRaft any broker passes it on; with ZooKeeper metadata names the one that must be asked."""
-
-    def ask() -> Any:
-        metadata = kafka.metadata()
-        return kafka.ask(metadata.controller, request, _ANSWER_S) if metadata else None
-
-    _until_taken(ask, errors, words)
+def _coordinator(group: str) -> Broker:
+    return lambda kafka: kafka.coordinator(group)
 
 
-def _at_coordinator(kafka: Kafka, group: str, request: Any, errors: Errors, words: str) -> None:
-    def ask() -> Any:
-        coordinator = kafka.coordinator(group)
-        return None if coordinator is None else kafka.ask(coordinator, request, _ANSWER_S)
-
-    _until_taken(ask, errors, words)
+def _leader(partition: TopicPartition) -> Broker:
+    return lambda kafka: state.leader if (state := kafka.state(partition)) else None
 
 
-def _until_taken(ask: Callable[[], Any], errors: Errors, words: str) -> None:
-    said = "no broker answers"
-
-    def taken() -> bool:
-        nonlocal said
-        answer = ask()
-        if answer is None:
-            return False
-        wrong = [(name, code) for name, code in errors(answer) if code]
-        said = ", ".join(f"{name}: {for_code(code).__name__}" for name, code in wrong)
-        if any(code not in _LATER for _, code in wrong):
-            raise ClusterError(f"the cluster refused to {words}: {said}")
-        return not wrong
-
-    try:
-        wait_until(taken, TIMEOUT_S, "", every_s=0.2)
-    except WaitTimeout:
-        raise ClusterError(f"the cluster did not {words} within {TIMEOUT_S:g} s: {said}") from None
-
-
-def _parts(topics: Any) -> list[tuple[str, int]]:
-    return [(f"{t.name}/{p.partition_index}", p.error_code) for t in topics for p in t.partitions]
+def _errors(answer: Any, path: tuple[str, ...] = ()) -> Errors:
+    """Return every error code in an answer, with the names of the topic, partition, group or resource around it."""
+    path = (*path, *(str(getattr(answer, key)) for key in _NAME_FIELDS if key in answer.fields))
+    errors = [("/".join(path) or "all", answer.error_code)] if "error_code" in answer.fields else []
+    for name, field in answer.fields.items():
+        for part in (getattr(answer, name) or ()) if field.is_struct_array() else ():
+            errors += _errors(part, path)
+    return errors

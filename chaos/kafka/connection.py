@@ -1,8 +1,8 @@
-"""One connection to one broker: a request, its answer or a time-out, and nothing behind one's back.
+"""A connection to one broker, for one request at a time.
 
-A client library retries, caches and picks brokers for its caller. That is in the way of observing a cluster that is
-being broken, and librdkafka's Admin API ends the whole process where a coordinator moves (librdkafka issue 5040). So
-requests are made here, each to a broker of the caller's choice; kafka-python encodes them, from Kafka's own schemas.
+Client libraries retry requests, cache metadata and choose brokers for their callers. That prevents the observation of
+a cluster under faults, and librdkafka's Admin API ends the whole process when a coordinator moves (librdkafka issue
+5040). So the platform sends its own requests, each to the broker that the caller names. kafka-python encodes them.
 """
 
 from __future__ import annotations
@@ -15,37 +15,38 @@ import time
 from typing import Any
 
 from kafka.errors import KafkaError
-from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.parser import KafkaProtocol
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from chaos.kafka import messages
 from chaos.kafka.access import Access, AccessRefused
 
 CLIENT_ID = "aftershock-observer"
-API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 0, 1, 1
-"""Version of each request."""
 SESSION_SHARE = 0.8
-"""Of the time that a login lasts, the part after which the next request logs in anew (KIP-368)."""
+"""Fraction of the lifetime of a SASL session after which the next request logs in again (KIP-368)."""
 
-# at DEBUG it writes whole requests, and the one that logs in holds the password
+# at DEBUG it logs whole requests, and the login request contains the password
 logging.getLogger("kafka.protocol.parser").setLevel(logging.INFO)
 
 
 def connect(host: str, port: int, deadline: float, access: Access | None = None) -> socket.socket:
-    """A connection, encrypted where it is to be, not logged in. `deadline`: of `time.monotonic()`. Raises `OSError`."""
-    connection = socket.create_connection((host, port), timeout=left(deadline))
+    """Return a connection, encrypted if `access` asks for it, before the login. Raises `OSError`.
+
+    deadline: a time of `time.monotonic()`.
+    """
+    connection = socket.create_connection((host, port), timeout=seconds_left(deadline))
     if access is None:
         return connection
     try:
-        connection.settimeout(left(deadline))
+        connection.settimeout(seconds_left(deadline))
         return access.wrap(connection, host)
     except BaseException:
         connection.close()
         raise
 
 
-class Link:
-    """A connection to one broker, made when it is first needed and again after it broke. Not for several threads."""
+class BrokerConnection:
+    """A connection to one broker, which opens with the first request and again after a failure. Not thread-safe."""
 
     def __init__(self, host: str, port: int, access: Access | None = None) -> None:
         self.host, self.port = host, port
@@ -55,10 +56,10 @@ class Link:
         self._login_ends = math.inf
 
     def ask(self, request: Any, timeout_s: float) -> Any:
-        """The broker's answer.
+        """Send a request and return the answer.
 
-        Raises `TimeoutError` where none came in time, `AccessRefused` where the broker does not let us in, another
-        `OSError` where it is not there or closed the connection; the next call connects anew.
+        Raises `TimeoutError` if no answer arrives in time, `AccessRefused` if the broker refuses the login, another
+        `OSError` if it cannot be reached or closes the connection. After an error, the next call connects again.
         """
         deadline = time.monotonic() + timeout_s
         try:
@@ -81,31 +82,30 @@ class Link:
         return self._exchange(request, deadline)
 
     def _log_in(self, access: Access, deadline: float) -> None:
-        mechanism, who = access.security.mechanism, f"{access.security.username} at {self.host}:{self.port}"
-        answer = self._exchange(SaslHandshakeRequest[SASL_HANDSHAKE](mechanism=mechanism), deadline)
+        mechanism, user = access.security.mechanism, f"{access.security.username} at {self.host}:{self.port}"
+        answer = self._exchange(SaslHandshakeRequest[1](mechanism=mechanism), deadline)
         if answer.error_code:
             offered = ", ".join(answer.mechanisms) or "none"
             raise AccessRefused(f"{self.host}:{self.port} does not take SASL {mechanism}; it takes {offered}")
         login = access.login()
         while not login.is_done():
-            said = SaslAuthenticateRequest[SASL_AUTHENTICATE](auth_bytes=login.auth_bytes())
-            answer = self._exchange(said, deadline)
+            answer = self._exchange(SaslAuthenticateRequest[1](auth_bytes=login.auth_bytes()), deadline)
             if answer.error_code:
-                raise AccessRefused(f"SASL refused {who}: {answer.error_message or f'error {answer.error_code}'}")
+                raise AccessRefused(f"SASL refused {user}: {answer.error_message or f'error {answer.error_code}'}")
             try:
                 login.receive(bytes(answer.auth_bytes))
             except (ValueError, KeyError) as e:
-                raise AccessRefused(f"SASL {mechanism} of {who} went wrong: {e}") from None
-        lasts_ms = answer.session_lifetime_ms
-        self._login_ends = time.monotonic() + lasts_ms / 1000 * SESSION_SHARE if lasts_ms > 0 else math.inf
+                raise AccessRefused(f"SASL {mechanism} of {user} failed: {e}") from None
+        if (lifetime_ms := answer.session_lifetime_ms) > 0:
+            self._login_ends = time.monotonic() + lifetime_ms / 1000 * SESSION_SHARE
 
     def _exchange(self, request: Any, deadline: float) -> Any:
         assert self._socket is not None
         self._protocol.send_request(request)
-        self._socket.settimeout(left(deadline))
+        self._socket.settimeout(seconds_left(deadline))
         self._socket.sendall(self._protocol.send_bytes())
         while True:
-            self._socket.settimeout(left(deadline))
+            self._socket.settimeout(seconds_left(deadline))
             received = self._socket.recv(1 << 16)
             if not received:
                 raise ConnectionResetError(f"{self.host}:{self.port} closed the connection")
@@ -113,7 +113,7 @@ class Link:
                 return answer
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection, if it is open."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
                 self._socket.close()
@@ -121,35 +121,30 @@ class Link:
         self._login_ends = math.inf
 
 
-def ask_versions() -> Any:
-    """A request that every broker answers, at once and without a look at the cluster."""
-    return ApiVersionsRequest[API_VERSIONS]()
-
-
-def is_there(host: str, port: int, timeout_s: float, access: Access | None = None) -> bool:
-    """Whether a broker takes a connection and does not close it; one that is paused does, and says nothing."""
+def accepts_connections(host: str, port: int, timeout_s: float, access: Access | None = None) -> bool:
+    """Return whether a broker accepts a connection and keeps it open. A paused broker does, without an answer."""
     deadline = time.monotonic() + timeout_s
     try:
         connection = socket.create_connection((host, port), timeout=timeout_s)
     except OSError:
         return False
     protocol = KafkaProtocol(client_id=CLIENT_ID)
-    protocol.send_request(ask_versions())
+    protocol.send_request(messages.versions())
     try:
         with access.wrap(connection, host) if access else connection as ready:
             ready.sendall(protocol.send_bytes())
-            ready.settimeout(left(deadline))
+            ready.settimeout(seconds_left(deadline))
             return ready.recv(1) != b""
     except TimeoutError:
         return True
-    except OSError:  # a proxy in front of a broker that is gone takes the connection, and closes it
+    except OSError:  # a proxy accepts connections for a dead broker, and closes them
         return False
     finally:
         connection.close()
 
 
-def left(deadline: float) -> float:
-    """Seconds until a time of `time.monotonic()`. Raises `TimeoutError` when it has passed."""
+def seconds_left(deadline: float) -> float:
+    """Return the seconds until a time of `time.monotonic()`. Raises `TimeoutError` if it has passed."""
     seconds = deadline - time.monotonic()
     if seconds <= 0:
         raise TimeoutError

@@ -1,7 +1,8 @@
-"""Groups as their coordinator shows them, from either of the requests that describe them."""
+"""Consumer groups as their coordinators describe them, for the classic protocol and for KIP-848."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,12 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from chaos.kafka.partition import TopicPartition
 
 UNKNOWN_GROUP = "Dead"
-"""The state of a group that nobody knows."""
+"""State of a group that the coordinator does not know."""
 
 
 @dataclass(frozen=True)
 class GroupMember:
-    """One member of a group as its coordinator shows it."""
+    """A member of a group, with its assigned partitions in order."""
 
     member_id: str
     client_id: str
@@ -25,40 +26,36 @@ class GroupMember:
 
 @dataclass(frozen=True)
 class GroupState:
-    """A group as its coordinator shows it; one that nobody knows is `Dead` and has no members."""
+    """A group. An unknown group has the state `Dead` and no members."""
 
     state: str
     coordinator: int
     members: tuple[GroupMember, ...]
 
 
-def of_classic(described: Any, coordinator: int) -> GroupState:
-    """From the answer to DescribeGroups."""
-    members = tuple(
-        GroupMember(m.member_id, m.client_id, m.client_host, _assigned(m.member_assignment)) for m in described.members
+def from_classic(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to DescribeGroups."""
+    return _group(described, coordinator, lambda member: _classic_assignment(member.member_assignment))
+
+
+def from_kip_848(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to ConsumerGroupDescribe. Its members use the `consumer` protocol."""
+    assigned = lambda member: [  # noqa: E731
+        TopicPartition(t.topic_name, p) for t in member.assignment.topic_partitions for p in t.partitions
+    ]
+    return _group(described, coordinator, assigned)
+
+
+def _group(described: Any, coordinator: int, assigned: Callable[[Any], list[TopicPartition]]) -> GroupState:
+    members = (
+        GroupMember(m.member_id, m.client_id, m.client_host, tuple(sorted(assigned(m)))) for m in described.members
     )
-    return GroupState(described.group_state, coordinator, members)
+    return GroupState(described.group_state, coordinator, tuple(members))
 
 
-def of_kip_848(described: Any, coordinator: int) -> GroupState:
-    """From the answer to ConsumerGroupDescribe: a group whose members speak the `consumer` protocol."""
-    members = tuple(
-        GroupMember(
-            m.member_id,
-            m.client_id,
-            m.client_host,
-            tuple(sorted(TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions)),
-        )
-        for m in described.members
-    )
-    return GroupState(described.group_state, coordinator, members)
-
-
-def _assigned(data: Any) -> tuple[TopicPartition, ...]:
-    """The partitions in a member's assignment, which is empty while the group rebalances."""
+def _classic_assignment(data: Any) -> list[TopicPartition]:
+    """Return the partitions of an assignment, which is empty while the group rebalances."""
     if not data:
-        return ()
-    assignment = (
-        data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
-    )
-    return tuple(sorted(TopicPartition(t.topic, p) for t in assignment.assigned_partitions for p in t.partitions))
+        return []
+    decoded = data if isinstance(data, ConsumerProtocolAssignment) else ConsumerProtocolAssignment.decode(bytes(data))
+    return [TopicPartition(t.topic, p) for t in decoded.assigned_partitions for p in t.partitions]

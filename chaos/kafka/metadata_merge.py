@@ -1,8 +1,9 @@
-"""What several brokers say of one cluster, put together.
+"""Metadata of a cluster, merged from the answers of several brokers.
 
-A broker that is cut off from its peers still answers, with what it knew before: it would go on for ever as the leader
-of what has long had another. So every broker is asked in turn, and their views are merged by what Kafka guarantees: a
-leader epoch only grows (KIP-101), and who is in sync is decided for a partition by its leader.
+A broker that is isolated from its peers still answers, with the metadata that it had before: it shows itself as the
+leader of partitions that have another leader by now. So the platform asks the brokers in turn and merges their views.
+The highest leader epoch wins, because epochs only grow (KIP-101); within an epoch the leader's own view wins, because
+the leader decides which replicas are in sync.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from dataclasses import dataclass
 
 from chaos.kafka.partition import TopicPartition
 
+NO_LEADER = -1
 FRESH_S = 3.0
-"""How long a view counts that its broker did not repeat."""
+"""Seconds after which a view expires."""
 
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Leader (-1: none), leader epoch, in-sync replicas and all replicas of one partition, as the metadata says."""
+    """Leader (or `NO_LEADER`), leader epoch, in-sync replicas and all replicas of a partition."""
 
     leader: int
     leader_epoch: int
@@ -30,9 +32,9 @@ class PartitionState:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The brokers that are registered and unfenced, with their addresses, and the partitions.
+    """The brokers that are registered and not fenced, with their addresses, and the partitions.
 
-    `controller` is the broker to send a change of topics to: in KRaft any one, which passes it on.
+    `controller` is the broker to send changes of topics to. In KRaft that is any broker, which forwards them.
     """
 
     brokers: Mapping[int, tuple[str, int]]
@@ -42,39 +44,39 @@ class Metadata:
 
 
 class Views:
-    """The latest view of each broker, by its address."""
+    """The latest metadata of each broker, by the broker's address."""
 
     def __init__(self) -> None:
         self._latest: dict[tuple[str, int], tuple[float, Metadata]] = {}
 
     def note(self, address: tuple[str, int], view: Metadata) -> None:
-        """What a broker said just now."""
+        """Keep a view that a broker just answered with."""
         self._latest[address] = (time.monotonic(), view)
 
     def forget(self, address: tuple[str, int]) -> None:
-        """A broker that does not answer any more has no view."""
+        """Drop the view of a broker that does not answer."""
         self._latest.pop(address, None)
 
     def listed(self) -> dict[int, tuple[str, int]]:
-        """The brokers that most views list; nobody vouches for himself alone. Empty without any view."""
+        """Return the brokers that the majority of the views list. Empty without any view."""
         views = self._fresh().values()
         votes = Counter(broker for view in views for broker in view.brokers.items())
         return {broker: at for (broker, at), count in sorted(votes.items()) if 2 * count > len(views)}
 
     def merged(self) -> Metadata | None:
-        """The cluster as the views together show it; None without any."""
+        """Return the merged metadata; None without any view."""
         views = self._fresh()
         if not views:
             return None
         ids = {at: broker for view in views.values() for broker, at in view.brokers.items()}
         partitions: dict[TopicPartition, tuple[tuple[int, bool], PartitionState]] = {}
         for address, view in views.items():
-            for name, state in view.partitions.items():
+            for partition, state in view.partitions.items():
                 rank = (state.leader_epoch, ids.get(address) == state.leader)
-                if name not in partitions or rank > partitions[name][0]:
-                    partitions[name] = (rank, state)
+                if partition not in partitions or rank > partitions[partition][0]:
+                    partitions[partition] = (rank, state)
         _, newest = max(self._latest.values(), key=lambda noted: noted[0])
-        states = {name: state for name, (_, state) in sorted(partitions.items())}
+        states = {partition: state for partition, (_, state) in sorted(partitions.items())}
         return Metadata(self.listed(), states, newest.controller, newest.cluster_id)
 
     def _fresh(self) -> dict[tuple[str, int], Metadata]:

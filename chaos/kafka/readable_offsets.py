@@ -1,7 +1,7 @@
-"""How far each partition can be read: behind its last record, where transactions leave other things at the end of logs.
+"""The offset up to which a consumer can read each partition: the one behind the last record that it receives.
 
-Markers of transactions take offsets that no reader is ever given, and a read_committed reader is given nothing of what
-was aborted. So where transactions are written, the end of the log says nothing about who is through.
+A log ends with offsets that no consumer receives: transaction markers, and for read_committed also aborted records. So
+in topics with transactions, the end offset of the log does not show whether a consumer has read everything.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ from chaos.kafka.security import Security
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
-FIRST_WINDOW = 1000
-"""So many offsets before the end are looked at first, and eight times as many whenever there was no record."""
+FIRST_WINDOW, GROWTH = 1000, 8
+"""Number of offsets before the end that are read first, and its growth factor while they contain no record."""
 TIMEOUT_S = 30.0
 
 
 def readable_ends(
     bootstrap: str, security: Security | None, ends: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, int]:
-    """By `topic/partition`, the offset behind the last record that a reader gets; 0 where it gets none.
+    """Return the offset behind the last record that a consumer receives; 0 if it receives none.
 
-    ends: the end offsets. Raises `ClusterError` when the log cannot be read.
+    ends: the end offsets of the logs. Raises `ClusterError` if a log cannot be read.
     """
-    found: dict[TopicPartition, int] = {}
+    readable: dict[TopicPartition, int] = {}
     window = FIRST_WINDOW
-    while left := {name: end for name, end in ends.items() if name not in found}:
-        begins = {name: max(0, end - window) for name, end in left.items()}
+    while left := {partition: end for partition, end in ends.items() if partition not in readable}:
+        begins = {partition: max(0, end - window) for partition, end in left.items()}
         last = _last_records(bootstrap, security, begins, isolation)
-        found |= {name: offset + 1 for name, offset in last.items()}
-        found |= {name: 0 for name, begin in begins.items() if begin == 0 and name not in last}
-        window *= 8
-    return found
+        readable |= {partition: offset + 1 for partition, offset in last.items()}
+        readable |= {partition: 0 for partition, begin in begins.items() if begin == 0 and partition not in last}
+        window *= GROWTH
+    return readable
 
 
 def _last_records(
     bootstrap: str, security: Security | None, begins: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, int]:
-    """The last record of each partition from an offset on; none where there is none."""
+    """Return the offset of the last record of each partition, from the given offset on; none without a record."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
-            "group.id": "aftershock-ends",  # never joined: librdkafka wants a name
+            "group.id": "aftershock-ends",  # librdkafka requires one; the consumer never joins it
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",  # where the log begins later
+            "auto.offset.reset": "earliest",  # for logs that begin behind the given offset
             "isolation.level": isolation,
             "log_level": 0,
             **librdkafka(security),
@@ -66,16 +66,15 @@ def _last_records(
         consumer.assign([confluent_kafka.TopicPartition(p.topic, p.number, begin) for p, begin in begins.items()])
         while waiting:
             for message in consumer.consume(1000, 0.1):
-                name = TopicPartition(message.topic(), message.partition())
+                partition = TopicPartition(message.topic(), message.partition())
                 error = message.error()
                 if error is None:
-                    last[name] = max(last.get(name, -1), message.offset())
+                    last[partition] = max(last.get(partition, -1), message.offset())
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    waiting.discard(name)
+                    waiting.discard(partition)
             if time.monotonic() > deadline:
-                raise ClusterError(
-                    f"the end of {', '.join(map(str, sorted(waiting)))} cannot be read, after {TIMEOUT_S:g} s"
-                )
+                unread = ", ".join(map(str, sorted(waiting)))
+                raise ClusterError(f"the end of {unread} cannot be read, after {TIMEOUT_S:g} s")
     finally:
         consumer.close()
     return last

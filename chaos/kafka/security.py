@@ -1,8 +1,8 @@
-"""How a cluster that exists is reached: its security settings, with every secret named and none of them held.
+"""Security settings of an existing cluster, with references in place of the secrets.
 
-A secret is written as `env:NAME`, a variable of the environment, or as `file:PATH`. Only this reference is ever written
-down, in the scenario, in `resolved.json`, in `cluster.json` and in the specs of clients; each process that connects
-looks the secret up for itself (`chaos.kafka.access`) and keeps it in memory.
+A reference is `env:NAME` (an environment variable) or `file:PATH`. Only references appear in the scenario, in
+`resolved.json`, in `cluster.json` and in the specs of clients. Each process that connects reads the secret itself
+(`chaos.kafka.access`) and keeps it in memory.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 def _reference(value: Any) -> Any:
     kind, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
     if kind not in ("env", "file") or not rest.strip():
-        # what was given is not repeated: it may be the secret itself
+        # the message does not repeat the value, which may be the secret itself
         raise ValueError("a secret is not written here; name where it is: env:NAME (a variable) or file:PATH")
     return value
 
 
 Secret = Annotated[str, BeforeValidator(_reference), WithJsonSchema({"type": "string", "pattern": "^(env|file):.+$"})]
-"""Where a secret is: `env:NAME` or `file:PATH`."""
+"""Reference to a secret: `env:NAME` or `file:PATH`."""
 
 
 class Security(BaseModel):
-    """The security settings of a cluster's listener. Certificates and keys are PEM files."""
+    """Security settings of a cluster's listener. Certificates and keys are PEM files."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(None, description="of SASL")
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(None, description="SASL mechanism")
     username: str | None = Field(None, min_length=1)
     password: Secret | None = Field(None, description="env:NAME or file:PATH")
     ca: str | None = Field(
-        None, description="file of the authorities that sign the brokers' certificates; the system's"
+        None, description="certificates of the authorities that sign the brokers' certificates; default: the system's"
     )
-    certificate: str | None = Field(None, description="file of the client's certificate, where brokers ask for one")
-    key: str | None = Field(None, description="file of the client's private key")
-    key_password: Secret | None = Field(None, description="env:NAME or file:PATH, where the key is encrypted")
-    verify_hostname: bool = Field(True, description="whether a broker's certificate must name its host")
+    certificate: str | None = Field(None, description="the client's certificate, if the brokers require one")
+    key: str | None = Field(None, description="the client's private key")
+    key_password: Secret | None = Field(None, description="env:NAME or file:PATH, if the key is encrypted")
+    verify_hostname: bool = Field(True, description="whether a broker's certificate must contain its host name")
 
     @property
     def sasl(self) -> bool:
-        """Whether a client logs in."""
+        """Whether clients log in."""
         return self.protocol.startswith("SASL_")
 
     @property
@@ -53,14 +53,13 @@ class Security(BaseModel):
         return self.protocol.endswith("SSL")
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        login = ("mechanism", "username", "password")
+    def _check(self) -> Self:
+        login, files = ("mechanism", "username", "password"), ("ca", "certificate", "key", "key_password")
         if self.sasl and (missing := [key for key in login if getattr(self, key) is None]):
             raise ValueError(f"protocol {self.protocol} needs {', '.join(missing)}")
-        unused = [] if self.sasl else [*login]
-        unused += [] if self.tls else ["ca", "certificate", "key", "key_password"]
-        if given := [key for key in unused if getattr(self, key) is not None]:
-            raise ValueError(f"{', '.join(given)} does not fit protocol {self.protocol}")
+        unused = [*(() if self.sasl else login), *(() if self.tls else files)]
+        if superfluous := [key for key in unused if getattr(self, key) is not None]:
+            raise ValueError(f"{', '.join(superfluous)} does not fit protocol {self.protocol}")
         if (self.certificate is None) != (self.key is None):
             raise ValueError("certificate and key are given together")
         if self.key_password is not None and self.key is None:
@@ -68,7 +67,7 @@ class Security(BaseModel):
         return self
 
     def absolute(self) -> Security:
-        """With all paths absolute, for processes that work in other directories; `~` is the user's home."""
+        """Return a copy with absolute paths, for processes with other working directories. Expands `~`."""
         changed = {key: _absolute(path) for key in ("ca", "certificate", "key") if (path := getattr(self, key))}
         for key in ("password", "key_password"):
             kind, _, path = (getattr(self, key) or "").partition(":")

@@ -1,4 +1,4 @@
-"""Settings of brokers, topics and clients, as a scenario holds them and as Kafka reads them."""
+"""Settings of brokers, topics and clients: their types in a scenario, and their text for Kafka."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ Config = dict[str, Scalar]
 
 
 def as_text(value: Scalar) -> str:
-    """A setting as Kafka and librdkafka read it: `true`, `1000`, `all`."""
+    """Return a setting in the form that Kafka and librdkafka read: `true`, `1000`, `all`."""
     return str(value).lower() if isinstance(value, bool) else str(value)

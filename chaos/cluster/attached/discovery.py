@@ -12,9 +12,11 @@ import time
 
 from chaos.cluster.settings import Existing
 from chaos.errors import ClusterError, UsageError
+from chaos.kafka import messages
 from chaos.kafka.access import Access, AccessRefused
-from chaos.kafka.client import Kafka, addresses
-from chaos.kafka.connection import Link, ask_versions
+from chaos.kafka.brokers import addresses
+from chaos.kafka.client import Kafka
+from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.metadata_merge import Metadata
 
 ANSWER_S = 15.0
@@ -55,9 +57,9 @@ def _connect_to_any(bootstrap: str, access: Access | None) -> None:
 def _connect(host: str, port: int, access: Access | None, timeout_s: float, before: str = "") -> None:
     """Connect, log in and send one request. Raises an error that the user can act on."""
     server, began = f"{host}:{port}", time.monotonic()
-    link = Link(host, port, access)
+    link = BrokerConnection(host, port, access)
     try:
-        link.ask(ask_versions(), timeout_s)
+        link.ask(messages.versions(), timeout_s)
     except AccessRefused as e:
         raise UsageError(f"{before}{e}; see cluster.security") from None
     except ssl.SSLCertVerificationError as e:

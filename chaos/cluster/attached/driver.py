@@ -18,7 +18,7 @@ from chaos.install.cache import Progress, silent
 from chaos.kafka import cleanup
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
-from chaos.kafka.connection import is_there
+from chaos.kafka.connection import accepts_connections
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
@@ -92,7 +92,7 @@ class AttachedCluster(BaseCluster):
 
     def broker_alive(self, broker: int) -> bool:
         """Return whether the broker accepts a connection; that of a paused broker is accepted by its kernel."""
-        return is_there(*self.address(broker), CONNECT_S, self._access)
+        return accepts_connections(*self.address(broker), CONNECT_S, self._access)
 
     def kill_broker(self, broker: int) -> None:
         """Run the kill command, and wait until the broker is gone. Raises `ClusterError` if it was gone before."""

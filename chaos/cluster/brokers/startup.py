@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kafka.protocol.metadata import MetadataRequest
-
 from chaos.cluster.brokers.jvm import Job, log_of
 from chaos.cluster.brokers.log import errors_in, read_from
 from chaos.cluster.brokers.release import Release
@@ -15,8 +13,8 @@ from chaos.cluster.brokers.storage import copy_storage
 from chaos.cluster.settings import properties
 from chaos.cluster.state import BrokerState
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.kafka.brokers import METADATA
-from chaos.kafka.connection import Link
+from chaos.kafka import messages
+from chaos.kafka.connection import BrokerConnection
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
@@ -81,7 +79,7 @@ class StartingBroker:
         self.ended: Callable[[], str | None] = lambda: None
         self._offset = self.log.stat().st_size if self.log.exists() else 0
         # not a client library: it would soon ask other brokers, which may know more than this one
-        self._link = Link(state.host, state.port)
+        self._link = BrokerConnection(state.host, state.port)
 
     def sees(self, brokers: Sequence[int]) -> bool:
         """Return whether the broker answers with metadata that lists all these brokers. Raises `BrokerDied`.
@@ -91,7 +89,7 @@ class StartingBroker:
         if reason := self.ended():
             raise start_error(f"broker {self.broker} did not start: it {reason}", self.log, self._offset)
         try:
-            answer = self._link.ask(MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False), _ANSWER_S)
+            answer = self._link.ask(messages.metadata(), _ANSWER_S)
         except OSError:
             return False
         if answer.controller_id < 0 or not set(brokers) <= {b.node_id for b in answer.brokers}:

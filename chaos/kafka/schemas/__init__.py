@@ -1,1 +1,1 @@
-"""Kafka's own message schemas, as kafka-python reads them, for requests that kafka-python does not have."""
+"""Kafka's own message schemas for requests that kafka-python does not contain, in its format."""

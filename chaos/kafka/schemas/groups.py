@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (KIP-848): the groups that DescribeGroups does not show."""
+"""ConsumerGroupDescribe (KIP-848), for the groups that DescribeGroups does not know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kafka.protocol.api_message import ApiMessage
 
 
 def _message(name: str) -> Any:
-    """The message of that name, whose fields are in the JSON file of that name."""
+    """Return the message class for the JSON file with this name."""
     return new_class(name, (ApiMessage,), {"load_json": "chaos.kafka.schemas"})
 
 

@@ -10,7 +10,7 @@ import pytest
 from chaos.cluster.brokers.startup import BrokerDied, StartingBroker, wait_ready
 from chaos.cluster.state import BrokerState
 from chaos.errors import ClusterError
-from chaos.kafka.connection import Link
+from chaos.kafka.connection import BrokerConnection
 from chaos.run.directory import Run
 
 
@@ -23,12 +23,12 @@ def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
     """What is answered at each port; nothing where none is listed."""
     views: dict[int, Any] = {}
 
-    def ask(self: Link, request: Any, timeout_s: float) -> Any:
+    def ask(self: BrokerConnection, request: Any, timeout_s: float) -> Any:
         if self.port not in views:
             raise ConnectionRefusedError
         return views[self.port]
 
-    monkeypatch.setattr(Link, "ask", ask)
+    monkeypatch.setattr(BrokerConnection, "ask", ask)
     return views
 
 

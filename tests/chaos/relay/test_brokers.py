@@ -13,15 +13,14 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.protocol.metadata import MetadataRequest
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.faults import FAULTS
-from chaos.kafka.brokers import METADATA
+from chaos.kafka import messages
 from chaos.kafka.client import Kafka
-from chaos.kafka.connection import Link
+from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run, find_marked
@@ -36,7 +35,7 @@ pytestmark = pytest.mark.kafka
 
 TOPIC = "orders"
 FIRST = TopicPartition(TOPIC, 0)
-ASK = MetadataRequest[METADATA](topics=[], allow_auto_topic_creation=False)
+ASK = messages.metadata()
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +62,14 @@ def proxy(cluster: ProcessCluster) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def link(proxy: Proxy) -> Iterator[Link]:
-    link = Link(*proxy.address(1))
+def link(proxy: Proxy) -> Iterator[BrokerConnection]:
+    link = BrokerConnection(*proxy.address(1))
     link.ask(ASK, 10)
     yield link
     link.close()
 
 
-def took_s(link: Link, timeout_s: float = 10) -> float:
+def took_s(link: BrokerConnection, timeout_s: float = 10) -> float:
     began = time.monotonic()
     link.ask(ASK, timeout_s)
     return time.monotonic() - began
@@ -210,7 +209,7 @@ def test_rules_end_with_the_connection_that_made_them(cluster, link):
     wait_until(lambda: answers(link), 5, "the rule is still there")
 
 
-def answers(link: Link) -> bool:
+def answers(link: BrokerConnection) -> bool:
     try:
         link.ask(ASK, 1)
     except OSError:
@@ -229,8 +228,7 @@ def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link
     assert 0.38 < took_s(link) < 0.8
     proxy.remove(slow)
     assert took_s(link) < 0.3
-    names = [MetadataRequest.MetadataRequestTopic(name=f"{'x' * 240}{n}") for n in range(100)]
-    large = MetadataRequest[METADATA](topics=names, allow_auto_topic_creation=False)
+    large = messages.metadata([f"{'x' * 240}{n}" for n in range(100)])
     narrow = proxy.add(Rule("slow", 1, bandwidth=50_000))
     began = time.monotonic()
     link.ask(large, 10)
