@@ -1,4 +1,4 @@
-"""Kafka's framing: where a frame begins, how long it is, and what its header says; nothing further is looked at."""
+"""Kafka's framing: the boundaries of the frames on a connection, and their headers. Nothing else is read."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ _REQUEST = struct.Struct(">ihhih")  # length, api key, api version, correlation 
 _RESPONSE = struct.Struct(">ii")  # length, correlation id
 LENGTH_BYTES = 4
 MOST_REQUEST_BYTES = 2**28
-"""Brokers take 100 MiB (socket.request.max.bytes); the first bytes of TLS or HTTP, read as a length, are above this."""
+"""Limit for the length of a request. Brokers take 100 MiB (socket.request.max.bytes). The first bytes of TLS and HTTP,
+read as a length, are greater."""
 
 
 class NotKafka(Exception):
-    """The bytes are no frames of Kafka's: TLS, most likely."""
+    """The bytes are no Kafka frames; probably TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What a frame's header says. Of an answer only the correlation id is known from itself."""
+    """The header of a frame. The header of an answer contains only the correlation id."""
 
     bytes: int
-    """The length of the whole frame, its length field included."""
+    """Length of the whole frame, including the length field."""
     correlation: int
     api: int = -1
     version: int = -1
@@ -30,7 +31,7 @@ class Head:
 
 
 def request_head(data: bytes, at: int) -> Head | None:
-    """The header of the request that begins there; None if not all of it is there yet. Raises `NotKafka`."""
+    """Return the header of the request that begins at an index; None if it is incomplete. Raises `NotKafka`."""
     if len(data) - at < _REQUEST.size:
         return None
     length, api, version, correlation, client_bytes = _REQUEST.unpack_from(data, at)
@@ -47,7 +48,7 @@ def request_head(data: bytes, at: int) -> Head | None:
 
 
 def response_head(data: bytes, at: int) -> Head | None:
-    """The header of the answer that begins there; None if not all of it is there yet. Raises `NotKafka`."""
+    """Return the header of the answer that begins at an index; None if it is incomplete. Raises `NotKafka`."""
     if len(data) - at < _RESPONSE.size:
         return None
     length, correlation = _RESPONSE.unpack_from(data, at)
@@ -58,7 +59,7 @@ def response_head(data: bytes, at: int) -> Head | None:
 
 @dataclass(slots=True)
 class Piece:
-    """A part of a frame, `begin` to `end` of the bytes that `Splitter.feed` returned with it."""
+    """A part of a frame: `begin` to `end` in the bytes that `Splitter.feed` returned with it."""
 
     head: Head
     begin: int
@@ -68,9 +69,9 @@ class Piece:
 
 
 class Splitter:
-    """Cuts one direction of a connection into frames, however its bytes arrive.
+    """The frames in one direction of a connection.
 
-    Only a header is waited for; the rest of a frame is given on in the parts in which it comes.
+    The splitter waits for complete headers only. It returns the rest of a frame in the pieces in which it arrives.
     """
 
     def __init__(self, head_of: Callable[[bytes, int], Head | None]) -> None:
@@ -80,7 +81,7 @@ class Splitter:
         self._left = 0
 
     def feed(self, data: bytes) -> tuple[bytes, Iterator[Piece]]:
-        """The bytes that can be told now, and the parts of frames in them. Raises `NotKafka` while iterating."""
+        """Return the bytes that belong to known frames, and the pieces in them. The iterator raises `NotKafka`."""
         if self._carried:
             data, self._carried = self._carried + data, b""
         return data, self._pieces(data)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from dataclasses import dataclass, field
 from typing import cast
@@ -12,6 +14,7 @@ from chaos.relay.rules import Side
 
 QUEUE_BYTES = 2**20
 """Bytes that a pipe queues, or that its receiver has not taken yet, before the pipe stops reading."""
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER without a time
 
 
 @dataclass
@@ -202,5 +205,8 @@ class Connection:
         self.port.connections.discard(self)
         for pipe in (self.requests, self.responses):
             pipe.discard()
-            if pipe.source is not None:
-                pipe.source.abort() if reset else pipe.source.close()
+            if pipe.source is not None and reset:
+                pipe.source.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                pipe.source.abort()
+            elif pipe.source is not None:
+                pipe.source.close()

@@ -1,4 +1,4 @@
-"""The brokers' addresses in their answers, replaced by those at which the proxy stands for them."""
+"""Rewriting of answers: the proxy's addresses in place of the brokers'."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chaos.relay.frames import LENGTH_BYTES
 
 @dataclass
 class Addresses:
-    """By broker, where the proxy stands for it; and the hosts of the brokers themselves."""
+    """The proxy's address for each broker (`fronts`), and the hosts of the brokers themselves."""
 
     fronts: dict[int, tuple[str, int]]
     hosts: frozenset[bytes]
@@ -35,45 +35,45 @@ _UNSUPPORTED_VERSION = 35
 
 
 def holds_addresses(api: int, version: int) -> bool:
-    """Whether the answer to such a request has to be rewritten, and so to be held until it is whole."""
+    """Return whether the proxy must rewrite the answer to such a request, and so hold it until it is complete."""
     return api in _RESPONSES and (api != ApiKey.Produce or version >= _PRODUCE_WITH_ENDPOINTS)
 
 
 def rewritten(frame: bytes, api: int, version: int, addresses: Addresses) -> bytes:
-    """A whole answer with other addresses; those of brokers that nobody stands for are kept.
+    """Return a complete answer with the proxy's addresses. Addresses of other brokers stay as they are.
 
-    Raises `ValueError` where it is not understood.
+    Raises `ValueError` if the answer cannot be decoded.
     """
     response = _RESPONSES[api]
     if api == ApiKey.ApiVersions and _error(frame) == _UNSUPPORTED_VERSION:
-        return frame  # has the layout of version 0, and makes the client ask again with a version that is known
+        return frame  # it has the layout of version 0, and the client repeats the request with a supported version
     if api == ApiKey.Produce and not any(host in frame for host in addresses.hosts):
-        return frame  # as nearly always; decoding each would cost more than all else here
+        return frame  # nearly always; decoding every answer would cost more than the rest of the proxy
     try:
         answer = response.decode(memoryview(frame)[LENGTH_BYTES:], version=version, header=True)
         if api == ApiKey.ApiVersions:
-            _hold_back(answer)
+            _limit_versions(answer)
         elif not _replace(answer, api, version, addresses):
             return frame
         return bytes(answer.encode(header=True, framed=True))
-    except Exception as e:  # noqa: BLE001 - whatever the decoder stumbles over
+    except Exception as e:  # noqa: BLE001 - the decoder raises errors of many types
         raise ValueError(f"an answer to {ApiKey(api).name} version {version} is not understood: {e!r}") from None
 
 
 def _error(frame: bytes) -> int:
-    """The error code of an answer to ApiVersions, which follows the correlation id."""
+    """Return the error code of an answer to ApiVersions. It follows the correlation id."""
     return int.from_bytes(frame[8:10], "big", signed=True)
 
 
-def _hold_back(answer: Any) -> None:
-    """Offer no version whose addresses could not be replaced."""
+def _limit_versions(answer: Any) -> None:
+    """Remove the versions with addresses that the proxy cannot replace."""
     answer.api_keys = [entry for entry in answer.api_keys if entry.api_key not in _NOT_OFFERED]
     for entry in answer.api_keys:
         entry.max_version = min(entry.max_version, _LAST_VERSION.get(entry.api_key, entry.max_version))
 
 
 def _replace(answer: Any, api: int, version: int, addresses: Addresses) -> bool:
-    """Put the new addresses in; whether there was one to replace."""
+    """Replace the addresses. Returns whether there was one to replace."""
     if api == ApiKey.Produce:
         nodes = answer.node_endpoints or []
     elif api == ApiKey.FindCoordinator:

@@ -1,6 +1,6 @@
-"""What proxy and switch cost while nothing is broken: bare clients at full speed, directly and through each, in turns.
+"""Benchmark of proxy and switch without rules or cuts: bare clients at full speed, directly and through each, in turns.
 
-Rates depend on what else the machine does; the CPU time that each spends on a record does so less.
+The rates depend on the load of the machine; the CPU time per record depends on it less.
 
 Run: python -m tests.bench.bench_proxy [RECORDS [ROUNDS]]
 """
@@ -32,7 +32,7 @@ PARTITIONS = 3
 
 
 def measure(records: int = 1_500_000, rounds: int = 3) -> dict[str, Any]:
-    """Records a second of one producer and of one consumer, medians of interleaved rounds, and the ratios."""
+    """Return the records per second of a producer and a consumer in each round, and the ratios of the medians."""
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         runs = {name: Run.create(Path(directory), name) for name in ("plain", "switched")}
         clusters = {}
@@ -61,7 +61,7 @@ def _compare(
             for what, spec in (("produce", _producer(topic)), ("consume", _consumer(topic))):
                 before = _cpu_s(relays.get(way))
                 took = _run(folder, {**spec, "bootstrap": ways[way], "records": records, "gc": False})
-                if number == 0:  # the first round warms the broker up
+                if number == 0:  # the first round is the warm-up
                     continue
                 rates[what].setdefault(way, []).append(round(records / took))
                 if way in relays:
@@ -108,13 +108,13 @@ def _consumer(topic: str) -> dict[str, Any]:
 
 
 def _run(folder: Path, spec: dict[str, Any]) -> float:
-    """Seconds that the bare loop took."""
+    """Return the seconds that the client's loop took."""
     path = folder / "spec.json"
     path.write_text(json.dumps(spec))
     argv = [sys.executable, "-m", "tests.bench.bare_clients", str(path)]
     ended = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=300)
-    told = [json.loads(line) for line in ended.stdout.splitlines()]
-    return next(float(line["took_s"]) for line in told if "took_s" in line)
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    return next(float(line["took_s"]) for line in lines if "took_s" in line)
 
 
 if __name__ == "__main__":

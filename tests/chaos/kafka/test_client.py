@@ -1,4 +1,4 @@
-"""What the cluster is asked, and that it is still answered while brokers are silent or gone."""
+"""Tests of the questions to a cluster: with all brokers, and with brokers that are paused."""
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -19,7 +19,7 @@ FIRST, SECOND = PARTITIONS
 
 @pytest.fixture(scope="module", params=["4.3.1", "2.8.2"])
 def cluster(request, tmp_path_factory):
-    run = Run.create(tmp_path_factory.mktemp("runs"), "questions")
+    run = Run.create(tmp_path_factory.mktemp("runs"), "client")
     cluster = ProcessCluster.deploy(run, ClusterSpec(3, request.param), ProcessId.current(), 300)
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("orders", 2, 3)])["orders"].result(30)
@@ -35,7 +35,7 @@ def kafka(cluster):
     kafka.close()
 
 
-def test_brokers_partitions_and_end_offsets_are_told(cluster, kafka):
+def test_metadata_and_end_offsets_are_those_of_the_cluster(cluster, kafka):
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for _ in range(7):
         producer.produce("orders", b"x", partition=1)
@@ -44,10 +44,10 @@ def test_brokers_partitions_and_end_offsets_are_told(cluster, kafka):
     assert sorted(metadata.brokers) == [1, 2, 3]
     assert metadata.partitions[FIRST].isr == (1, 2, 3)
     assert metadata.partitions[FIRST].leader_epoch >= 0
-    wait_until(lambda: kafka.end_offsets(PARTITIONS) == {FIRST: 0, SECOND: 7}, 30, "the ends are not told")
+    wait_until(lambda: kafka.end_offsets(PARTITIONS) == {FIRST: 0, SECOND: 7}, 30, "the end offsets are wrong")
 
 
-def test_a_group_shows_its_members_and_what_it_committed(cluster, kafka):
+def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
     config = {"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "billing/1"}
     consumer = Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.subscribe(["orders"])
@@ -58,16 +58,16 @@ def test_a_group_shows_its_members_and_what_it_committed(cluster, kafka):
     assert group.coordinator == kafka.coordinator("billing")
     assert kafka.committed("billing", PARTITIONS) == {SECOND: message.offset() + 1}
     consumer.close()
-    wait_until(lambda: kafka.group("billing").members == (), 30, "the member is still shown")
+    wait_until(lambda: kafka.group("billing").members == (), 30, "the group still has a member")
 
 
-def test_a_group_nobody_knows_is_dead_and_has_no_commits(kafka):
-    wait_until(lambda: kafka.coordinator("nobody") is not None, 30, "no coordinator")
-    assert (kafka.group("nobody").state, kafka.group("nobody").members) == ("Dead", ())
-    assert kafka.committed("nobody", PARTITIONS) == {}
+def test_an_unknown_group_is_dead_and_has_no_commits(kafka):
+    wait_until(lambda: kafka.coordinator("unknown") is not None, 30, "no coordinator")
+    assert (kafka.group("unknown").state, kafka.group("unknown").members) == ("Dead", ())
+    assert kafka.committed("unknown", PARTITIONS) == {}
 
 
-def test_silent_brokers_do_not_silence_the_cluster(cluster, kafka):
+def test_paused_brokers_do_not_prevent_answers(cluster, kafka):
     leader = kafka.metadata().partitions[FIRST].leader
     others = [b for b in cluster.broker_ids if b != leader]
     for broker in others:

@@ -1,4 +1,4 @@
-"""The proxy before real brokers: what passes, what each kind of rule does, and what is left when one ends."""
+"""Tests of the proxy in front of real brokers: the rewriting of addresses, each act of a rule, and the end of rules."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         made = admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("moving", 1, replica_assignment=[[1]])])
         for future in made.values():
             future.result(30)
-        del admin  # its connections would look like ways around the proxy
-        wait_until(lambda: not own_connections(deployed), 30, "a connection of the test's own stays open")
+        del admin  # its connections bypass the proxy
+        wait_until(lambda: not own_connections(deployed), 30, "this process keeps a direct connection open")
         control.start_proxy(run, {b: deployed.address(b) for b in deployed.broker_ids}, ProcessId.current())
         yield deployed
     finally:
@@ -89,13 +89,13 @@ def producer(proxy: Proxy, **config: object) -> Producer:
 
 
 def own_connections(cluster: ProcessCluster) -> set[int]:
-    """The brokers that this process is connected to without the proxy."""
+    """Return the brokers that this process is connected to without the proxy."""
     ports = {cluster.address(b)[1]: b for b in cluster.broker_ids}
     found = psutil.Process().net_connections("tcp")
     return {ports[c.raddr.port] for c in found if c.raddr and c.status == "ESTABLISHED" and c.raddr.port in ports}
 
 
-def test_clients_write_and_read_through_it_and_never_learn_of_another_way(cluster, proxy):
+def test_clients_use_only_the_addresses_of_the_proxy(cluster, proxy):
     sending = producer(proxy, **{"enable.idempotence": True})
     for number in range(2000):
         sending.produce(TOPIC, b"x" * 1000, partition=number % 2)
@@ -103,9 +103,9 @@ def test_clients_write_and_read_through_it_and_never_learn_of_another_way(cluste
     config = {"group.id": "billing", "auto.offset.reset": "earliest", "bootstrap.servers": proxy.bootstrap}
     reading = Consumer(config)
     reading.subscribe([TOPIC])
-    seen = []
-    wait_until(lambda: len(seen.extend(reading.consume(500, 0.5)) or seen) >= 2000, 30, "not all was read")
-    assert all(message.error() is None for message in seen)
+    records = []
+    wait_until(lambda: len(records.extend(reading.consume(500, 0.5)) or records) >= 2000, 30, "not all was read")
+    assert all(message.error() is None for message in records)
     reading.commit(asynchronous=False)
     admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
     fronts = {proxy.address(b) for b in cluster.broker_ids}
@@ -115,8 +115,8 @@ def test_clients_write_and_read_through_it_and_never_learn_of_another_way(cluste
     reading.close()
 
 
-def test_the_new_leader_in_an_answer_to_produce_is_behind_the_proxy_too(cluster, proxy):
-    """The leader moves under a producer that has it in its cache: since KIP-951 the refusal says where to go."""
+def test_the_new_leader_in_an_answer_to_produce_is_rewritten(cluster, proxy):
+    """The leader moves while a producer has it in its cache. The refusal then contains the new leader (KIP-951)."""
     sending = producer(proxy, **{"topic.metadata.refresh.interval.ms": -1, "enable.idempotence": True})
     sending.produce("moving", b"first")
     assert sending.flush(20) == 0
@@ -128,7 +128,7 @@ def test_the_new_leader_in_an_answer_to_produce_is_behind_the_proxy_too(cluster,
 
 
 def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
-    """Reassign partition 0 by a raw request: the client library has no call for it."""
+    """Reassign partition 0 to a broker, and wait for it."""
     from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
 
     partition = Request.ReassignableTopic.ReassignablePartition(partition_index=0, replicas=[broker])
@@ -145,16 +145,16 @@ def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
     kafka.close()
 
 
-def test_a_dropped_answer_is_written_and_never_told(cluster, proxy):
+def test_a_dropped_answer_makes_the_producer_write_twice(cluster, proxy):
     before = end_offset(cluster)
     rule = proxy.add(Rule("drop", leader(cluster), "Produce", "shop/*", "response", count=1))
     sending = producer(proxy, **{"socket.timeout.ms": 1000})
     began = time.monotonic()
     sending.produce(TOPIC, b"x", partition=0)
     assert sending.flush(20) == 0
-    assert time.monotonic() - began > 0.9, "it waited for the answer"
+    assert time.monotonic() - began > 0.9, "the producer did not wait for the answer"
     assert proxy.remove(rule) == 1
-    assert end_offset(cluster) == before + 2, "sent again, and written again"
+    assert end_offset(cluster) == before + 2, "the retry was not written"
 
 
 def test_a_dropped_request_is_not_written(cluster, proxy):
@@ -167,7 +167,7 @@ def test_a_dropped_request_is_not_written(cluster, proxy):
     assert end_offset(cluster) == before + 1
 
 
-def test_a_cut_answer_takes_its_connection_with_it_and_the_next_is_sound(cluster, proxy, link):
+def test_a_cut_answer_closes_the_connection_and_the_next_one_works(cluster, proxy, link):
     rule = proxy.add(Rule("cut", 1, "Metadata", side="response", count=1))
     with pytest.raises(ConnectionResetError):
         link.ask(ASK, 10)
@@ -184,14 +184,14 @@ def leader(cluster: ProcessCluster, partition: TopicPartition = FIRST) -> int:
 
 
 @pytest.mark.parametrize("side", ["request", "response"])
-def test_a_delayed_frame_comes_late_and_everything_behind_it_too(proxy, link, side):
+def test_a_delayed_frame_arrives_late_once(proxy, link, side):
     rule = proxy.add(Rule("delay", 1, "Metadata", side=side, count=1, delay_s=0.6))
     assert took_s(link) > 0.55
     assert took_s(link) < 0.3
     assert proxy.hits(rule) == 1
 
 
-def test_what_a_rule_holds_passes_when_it_is_removed(proxy, link):
+def test_held_frames_pass_when_the_rule_is_removed(proxy, link):
     rule = proxy.add(Rule("delay", 1, "Metadata", delay_s=600))
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(link.ask, ASK, 20)
@@ -201,7 +201,7 @@ def test_what_a_rule_holds_passes_when_it_is_removed(proxy, link):
         asked.result(5)
 
 
-def test_rules_end_with_the_connection_that_made_them(cluster, link):
+def test_rules_end_with_the_control_connection_that_added_them(cluster, link):
     with Proxy(cluster.run) as other:
         other.add(Rule("drop", 1))
         with pytest.raises(TimeoutError):
@@ -217,7 +217,7 @@ def answers(link: BrokerConnection) -> bool:
     return True
 
 
-def test_a_rule_for_one_client_leaves_others_alone(proxy, link):
+def test_a_rule_for_one_client_does_not_affect_others(proxy, link):
     rule = proxy.add(Rule("drop", 1, client="shop/*"))
     assert took_s(link) < 1
     assert proxy.hits(rule) == 0
@@ -232,11 +232,11 @@ def test_latency_adds_to_a_round_trip_and_bandwidth_to_large_answers(proxy, link
     narrow = proxy.add(Rule("slow", 1, bandwidth=50_000))
     began = time.monotonic()
     link.ask(large, 10)
-    assert 0.9 < time.monotonic() - began < 2.5, "24 kB there, and as many back"
+    assert 0.9 < time.monotonic() - began < 2.5, "24 kB in each direction"
     assert proxy.remove(narrow) > 1
 
 
-def test_the_fault_of_a_slow_link_proves_itself_by_what_a_client_measures(cluster, proxy):
+def test_the_proof_of_a_slow_link_is_a_longer_round_trip(cluster, proxy):
     text = """
     {title: t, topics: [{name: orders}], producers: [{name: shop, topic: orders}],
      faults: [{name: slow, kind: wire.slow, target: {broker: 1}, latency: 300ms, bandwidth: 1MiB, when: {at: 1s}}]}
@@ -251,20 +251,20 @@ def test_the_fault_of_a_slow_link_proves_itself_by_what_a_client_measures(cluste
     slow.heal(world)
 
 
-def test_an_order_that_makes_no_sense_is_refused_and_harms_nothing(proxy, link):
+def test_an_invalid_order_is_refused_without_effect(proxy, link):
     with pytest.raises(ClusterError, match="refused"):
         proxy.remove(4711)
     assert answers(link)
 
 
-def test_what_is_no_kafka_is_hung_up_on(proxy, link):
+def test_a_connection_without_kafka_frames_is_closed(proxy, link):
     with socket.create_connection(proxy.address(1), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert connection.recv(10) == b""
     assert answers(link)
 
 
-def test_a_broker_that_dies_takes_its_connections_with_it_and_is_reached_again_when_it_is_back(cluster, proxy, link):
+def test_connections_end_with_their_broker_and_work_after_its_start(cluster, proxy, link):
     cluster.kill_broker(1)
     for _ in range(3):
         with pytest.raises(ConnectionError):
@@ -273,12 +273,12 @@ def test_a_broker_that_dies_takes_its_connections_with_it_and_is_reached_again_w
     assert answers(link)
 
 
-def test_a_proxy_that_ends_in_the_middle_is_told(cluster):
+def test_a_proxy_that_ends_during_the_run_is_reported(cluster):
     with Proxy(cluster.run) as proxy:
         proxy.check()
         (process,) = [m for m in find_marked() if m.run_dir == cluster.run.path and m.role == "proxy"]
         process.identity.signal(signal.SIGKILL)
-        wait_until(lambda: not process.identity.alive(), 10, "it still runs")
+        wait_until(lambda: not process.identity.alive(), 10, "the proxy still runs")
         with pytest.raises(ClusterError, match=r"wire proxy ended in the middle of the run.*proxy\.log"):
             proxy.check()
         with pytest.raises(ClusterError, match="wire proxy ended"):

@@ -1,4 +1,4 @@
-"""Frames are found however their bytes arrive: torn anywhere, several in a read, huge."""
+"""Tests of the frame splitter: frames in pieces, several frames in one read, and huge frames."""
 
 import random
 import struct
@@ -20,7 +20,7 @@ def response(number, body=b"body"):
 
 
 def split(head_of, parts):
-    """What the splitter makes of these reads: for each frame its head and its bytes."""
+    """Return the header and the bytes of each frame that the splitter finds in these reads."""
     splitter, frames = Splitter(head_of), []
     for part in parts:
         data, pieces = splitter.feed(part)
@@ -33,7 +33,7 @@ def split(head_of, parts):
 
 
 @pytest.mark.parametrize("size", range(1, 40))
-def test_torn_requests_come_out_whole(size):
+def test_requests_in_pieces_are_complete(size):
     sent = [request(7), request(8, api=3, client=""), request(9, body=b"x" * 100)]
     stream = b"".join(sent)
     found = split(request_head, [stream[at : at + size] for at in range(0, len(stream), size)])
@@ -42,7 +42,7 @@ def test_torn_requests_come_out_whole(size):
     assert heads == [(7, 0, 9, "shop/1"), (8, 3, 9, ""), (9, 0, 9, "shop/1")]
 
 
-def test_any_tearing_of_any_answers_changes_nothing():
+def test_answers_in_random_pieces_are_complete():
     rng = random.Random(7)
     for _ in range(200):
         sent = [response(n, bytes(rng.randrange(60))) for n in range(rng.randrange(1, 6))]
@@ -52,23 +52,23 @@ def test_any_tearing_of_any_answers_changes_nothing():
         assert [bytes(data) for _, data in split(response_head, parts)] == sent
 
 
-def test_a_huge_frame_is_given_on_in_parts_and_never_kept():
+def test_a_huge_frame_passes_in_pieces_and_is_never_kept():
     splitter = Splitter(response_head)
     size = 50 * 2**20
     head = struct.pack(">ii", 4 + size, 1)
     _, pieces = splitter.feed(head + bytes(2**16))
     (piece,) = pieces
     assert (piece.first, piece.last, piece.end) == (True, False, 8 + 2**16)
-    seen = 2**16
-    while seen < size:
-        data, pieces = splitter.feed(bytes(min(2**20, size - seen)))
+    passed = 2**16
+    while passed < size:
+        data, pieces = splitter.feed(bytes(min(2**20, size - passed)))
         (piece,) = pieces
-        seen += piece.end - piece.begin
+        passed += piece.end - piece.begin
         assert len(data) <= 2**20
     assert piece.last
 
 
-def test_a_client_without_a_name_has_none():
+def test_a_missing_client_id_is_empty():
     asked = MetadataRequest[8](topics=[], allow_auto_topic_creation=False)
     asked.with_header(correlation_id=5, client_id=None)
     ((head, _),) = split(request_head, [bytes(asked.encode(framed=True, header=True))])
@@ -85,6 +85,6 @@ def test_a_client_without_a_name_has_none():
         (response_head, struct.pack(">ii", -1, 1)),
     ],
 )
-def test_what_is_no_frame_is_refused(head_of, data):
+def test_bytes_that_are_no_frame_are_refused(head_of, data):
     with pytest.raises(NotKafka):
         split(head_of, [data])

@@ -1,4 +1,4 @@
-"""The proxy ends in the middle of a run: that run cannot tell, and says why."""
+"""Test of a run during which the proxy ends: the verdict is inconclusive, and the message gives the reason."""
 
 import json
 import signal
@@ -12,7 +12,7 @@ from tests.support.platform import left_running, start
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 
-def test_a_run_whose_proxy_dies_is_inconclusive_and_says_so(tmp_path):
+def test_a_run_without_its_proxy_is_inconclusive(tmp_path):
     process = start("run", "gray-leader", "--runs-dir", tmp_path, "--json")
 
     def proxy_under_load():

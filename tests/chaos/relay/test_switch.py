@@ -1,4 +1,4 @@
-"""The switch between real brokers: all that they say to each other goes through it, and names who says it."""
+"""Tests of the switch between real brokers: all their traffic passes through it, and identifies its source."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         end_run(run.path)
 
 
-def well(cluster: ProcessCluster) -> None:
+def wait_healthy(cluster: ProcessCluster) -> None:
     kafka = Kafka(cluster.bootstrap)
     try:
-        wait_until(lambda: not kafka.unhealthy(PARTITIONS), 60, lambda: f"not well: {kafka.unhealthy(PARTITIONS)}")
+        wait_until(lambda: not kafka.unhealthy(PARTITIONS), 60, lambda: f"not healthy: {kafka.unhealthy(PARTITIONS)}")
     finally:
         kafka.close()
 
 
-def test_whatever_brokers_say_to_each_other_goes_through_it_and_names_who_says_it(cluster):
-    well(cluster)
+def test_all_traffic_between_brokers_passes_and_names_its_source(cluster):
+    wait_healthy(cluster)
     sending = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "shop"})
     sending.init_transactions(30)
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_whatever_brokers_say_to_each_other_goes_through_it_and_names_who_says_i
 
 
 def direct(cluster: ProcessCluster) -> set[tuple[int, int]]:
-    """Connections of brokers to a broker's own ports that nobody but the switch should know: broker, port."""
+    """Return the connections of brokers to ports that only the switch may use, as broker and port."""
     behind = {port for broker in cluster.state.brokers for port in broker.behind}
     assert len(behind) == 9
     found = set()
@@ -80,24 +80,24 @@ def direct(cluster: ProcessCluster) -> set[tuple[int, int]]:
     return found
 
 
-def test_a_cut_ends_with_whoever_made_it(cluster):
-    well(cluster)
+def test_a_cut_ends_with_the_process_that_added_it(cluster):
+    wait_healthy(cluster)
     mine = ProcessCluster.attach(cluster.run)
     cut = Cut(1, (2, 3))
     mine.cut_network(cut)
-    wait_until(lambda: mine.dropped_packets(cut) > 0, 20, "nothing was held")
+    wait_until(lambda: mine.dropped_packets(cut) > 0, 20, "the cut held nothing")
     with Switch(cluster.run) as switch:
         assert len(switch.status()["active"]) == 1
         mine._switch.close()  # as when its process is killed
         wait_until(lambda: not switch.status()["active"], 5, "the cut is still there")
-    well(cluster)
+    wait_healthy(cluster)
 
 
-def test_a_switch_that_ends_is_told_and_nothing_passes_by_it(cluster):
+def test_a_switch_that_ends_is_reported_and_nothing_bypasses_it(cluster):
     cluster.check()
     (process,) = [m for m in find_marked() if m.run_dir == cluster.run.path and m.role == "switch"]
     process.identity.signal(signal.SIGKILL)
-    wait_until(lambda: not process.identity.alive(), 10, "it still runs")
+    wait_until(lambda: not process.identity.alive(), 10, "the switch still runs")
     with pytest.raises(ClusterError, match=r"switch between the brokers ended in the middle of the run.*switch\.log"):
         cluster.check()
     kafka = Kafka(cluster.bootstrap)
@@ -107,7 +107,7 @@ def test_a_switch_that_ends_is_told_and_nothing_passes_by_it(cluster):
         ProcessCluster.attach(cluster.run).cut_network(Cut(1, (2,)))
 
 
-def test_a_cluster_without_it_cannot_be_cut_and_some_cannot_have_it(cluster):
+def test_links_cannot_be_cut_without_a_switch_and_some_clusters_cannot_have_one(cluster):
     other = ProcessCluster(cluster.run, cluster.state.model_copy(update={"switch": None}))
     with pytest.raises(ClusterError, match="made without a switch"):
         other.cut_network(Cut(1, (2,)))
