@@ -10,9 +10,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import bench_clients, bench_cluster, bench_proxy, bench_runs
+from tests.bench import bench_cli, bench_clients, bench_cluster, bench_proxy, bench_runs
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
+    "cli": bench_cli.measure,
     "cluster": bench_cluster.measure,
     "clients": bench_clients.measure_here,
     "proxy": bench_proxy.measure,
