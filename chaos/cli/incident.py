@@ -44,13 +44,13 @@ def from_logs(
     ] = None,
 ) -> None:
     """Write the skeleton of a scenario from logs of brokers (Kafka 2.8 to 4.3), with sources and TODOs."""
-    from chaos.incident.logs.make import skeleton
-    from chaos.incident.logs.text import plain
+    from chaos.incident.logs.scenario_draft import draft_scenario
+    from chaos.incident.logs.yaml_page import plain
 
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file, such as {out / 'incident.yaml'}")
     with View() as view:
-        text = skeleton(folder, timezone, clients, lambda words: view.say(escape(plain(words))))
+        text = draft_scenario(folder, timezone, clients, lambda words: view.say(escape(plain(words))))
         if out is None:
             sys.stdout.write(text)
             return

@@ -1,25 +1,19 @@
-"""From the logs of Kafka's brokers to the skeleton of a scenario: `python -m chaos incident from-logs DIR`.
+"""Scenarios from the logs of Kafka brokers: `python -m chaos incident from-logs DIR`.
 
-files      which files of a folder are logs of brokers, whose, in which order; compressed and rotated ones too
-layouts    how a line is laid out: log4j's layouts that are known, as data
-reading    lines to entries: one instant, one logger, one message of one or many lines, and where it stands
-patterns   what Kafka says, as data: which class of Kafka says what since when, and the event that it means
-events     what was said, as data classes
-history    all entries of all brokers on one clock: events, lives of each broker, its settings
-clocks     whether the clocks of the brokers agree, by what several of them saw
-inventory  what there was: brokers, topics, groups, transactional ids, who led what when
-outages    brokers that died, were stopped, stood still, were cut off, or lost a disk
-members    members that left their group, with the reason where one is given
-losses     records that were cut off, and leaders that were not in sync
-clients    what the settings of producers and consumers say, from a properties or YAML file
-timing     when: triggers instead of times
-plan       faults with triggers, and the contract, of the scenario
-losing     so that a replay loses what the incident lost
-chronicle  what the logs say in order, as comments
-clientparts, text   the client entries of the file; YAML with comments
-make       all of that in a row
-skeleton   the scenario as YAML, each line with its source, and a TODO for what could not be told
+    files ─► entries ─► events ─► timeline ─► cluster state ─┐
+                                     │                       ├─► fault plan ─► scenario draft
+                                     └► outages, changes, losses
 
-A rule of all of them: what was read is named with file and line; what was inferred says from what; what is not known is
-a TODO and never a guess that looks like a fact.
+- `log_files` finds the logs of a folder and the broker of each; compressed and rotated ones, too.
+- `entries` splits lines into entries; it has the table of log4j layouts and the conversion of times.
+- `patterns` is the table of Kafka's messages, `events` the classes of the resulting events.
+- `broker_timeline` puts the events of all brokers on one clock, `clock_offsets` finds clocks that are wrong.
+- `cluster_state`: topics, groups and transactional ids; leaders, coordinators and controllers by time.
+- `outages`, `group_changes`, `losses`: what failed, with the log lines that show it.
+- `planned_faults`, `fault_triggers`, `fault_plan`: faults of the scenario, their triggers, and all of them in order.
+- `client_settings` reads the settings of producers and consumers from a file of the user.
+- `scenario_draft`, `client_entries`, `explain`, `yaml_page` write the scenario.
+
+Every value names its file and line. An inference names its reasons. An open question is a TODO, never a guess that
+looks like a fact.
 """

@@ -1,320 +1,326 @@
-"""What brokers said, as data. Times are microseconds since the epoch, partitions are written orders/0.
+"""Events in the logs of brokers, one class for each kind.
 
-`node` is the broker (or controller) whose log says it; what it says may be about another one.
+Times are microseconds since the epoch. A partition is written `orders/0`. `node` is the broker or controller that
+wrote the line; the event may concern another broker. pydantic converts the text of the log to the type of each field.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, BeforeValidator
+
+from chaos.incident.logs.entries import Source
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where it stands: a file, by its path inside the folder, a line counted from 1, and the beginning of the text."""
-
-    file: str
-    line: int
-    text: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+def _numbers(text: str) -> list[str]:
+    return [number for number in text.replace(" ", "").split(",") if number]
 
 
-@dataclass(frozen=True)
-class Event:
-    """Anything that was said."""
+def _with_slash(text: str) -> str:
+    topic, _, number = text.rpartition("-")
+    return f"{topic}/{number}" if topic else text
 
+
+BrokerIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
+Partition = Annotated[str, BeforeValidator(_with_slash)]
+
+
+class Event(BaseModel, frozen=True):
+    """Base of all events. `summary` is the text of `describe`, with the fields of the event in braces."""
+
+    summary: ClassVar[str] = ""
     at_us: int
     node: int
     source: Source
 
+    def describe(self) -> str:
+        """Return the event as one sentence; empty if its kind has no summary."""
+        return self.summary.format(**{name: list(v) if isinstance(v, tuple) else v for name, v in self})
 
-@dataclass(frozen=True)
+
+class PartitionEvent(Event):
+    """Event of one partition."""
+
+    partition: Partition
+
+
+class GroupEvent(Event):
+    """Event of one consumer group; `node` is its coordinator."""
+
+    group: str
+
+
+class MemberEvent(GroupEvent):
+    """Event of one member of a consumer group."""
+
+    member: str
+
+
 class JvmStep(Event):
-    """A step of a broker's start, in the order of `step`: one that comes again begins another life."""
+    """Step of a broker's start, in the order of `step`. A repeated step is the start of another process."""
 
+    summary = "broker {node} starts"
     step: int
 
 
-@dataclass(frozen=True)
 class SignalReceived(Event):
-    """The process was asked to end."""
+    """The process receives a signal to end."""
 
+    summary = "broker {node} receives {signal}"
     signal: str
 
 
-@dataclass(frozen=True)
 class ShuttingDown(Event):
-    """The broker began to shut down in order."""
+    """The broker begins a controlled shutdown."""
+
+    summary = "broker {node} begins a controlled shutdown"
 
 
-@dataclass(frozen=True)
 class FatalError(Event):
-    """The broker gave up."""
+    """The broker exits because of an error."""
 
+    summary = "broker {node}: {reason}"
     reason: str
 
 
-@dataclass(frozen=True)
 class LogRecovery(Event):
-    """At its start the broker found no mark of a clean shutdown."""
+    """The broker finds no marker of a clean shutdown when it starts."""
+
+    summary = "broker {node} finds no marker of a clean shutdown"
 
 
-@dataclass(frozen=True)
 class Version(Event):
-    """The release, or the library of a client inside the broker: they have the same."""
+    """The broker or a client inside it reports its release; both have the same."""
 
     version: str
 
 
-@dataclass(frozen=True)
 class BrokerFenced(Event):
-    """The controller fenced a broker (KRaft)."""
+    """The controller fences a broker (KRaft)."""
 
+    summary = "the controller fences broker {broker}: its session timed out"
     broker: int
 
 
-@dataclass(frozen=True)
 class BrokerUnfenced(Event):
-    """The controller lets a broker serve."""
+    """The controller unfences a broker (KRaft)."""
 
+    summary = "the controller unfences broker {broker}"
     broker: int
 
 
-@dataclass(frozen=True)
 class BrokersChanged(Event):
-    """What the controller learned from ZooKeeper."""
+    """The controller reads another list of brokers from ZooKeeper."""
 
-    added: tuple[int, ...]
-    deleted: tuple[int, ...]
-    bounced: tuple[int, ...]
-    live: tuple[int, ...]
+    summary = "brokers added {added}, removed {deleted}, restarted {bounced}"
+    added: BrokerIds
+    deleted: BrokerIds
+    bounced: BrokerIds
+    live: BrokerIds
 
 
-@dataclass(frozen=True)
 class ControllerElected(Event):
-    """`node` is the active controller from now on."""
+    """`node` becomes the active controller."""
 
+    summary = "broker {node} becomes the active controller, epoch {epoch}"
     epoch: int
 
 
-@dataclass(frozen=True)
 class ControllerResigned(Event):
-    """`node` is the active controller no more."""
+    """`node` stops being the active controller."""
+
+    summary = "broker {node} is no longer the active controller"
 
 
-@dataclass(frozen=True)
 class HeartbeatFailed(Event):
-    """A broker could not reach the controller, or lost its session with ZooKeeper."""
+    """A broker cannot reach the controller, or its ZooKeeper session expires."""
+
+    summary = "broker {node} cannot reach the controller, or its session expired"
 
 
-@dataclass(frozen=True)
 class PeerLost(Event):
-    """A connection to another broker broke or could not be made."""
+    """A connection to another broker breaks or cannot be opened."""
 
+    summary = "broker {node} has no connection to broker {peer}"
     peer: int
 
 
-@dataclass(frozen=True)
 class TopicCreated(Event):
-    """A topic was made."""
+    """A topic is created."""
 
+    summary = "topic {topic} is created: {partitions} partitions, {replicas} replicas"
     topic: str
     partitions: int
     replicas: int
 
 
-@dataclass(frozen=True)
-class PartitionPlaced(Event):
-    """A partition and its replicas."""
+class PartitionPlaced(PartitionEvent):
+    """The controller assigns the replicas of a partition."""
 
-    partition: str
-    replicas: tuple[int, ...]
+    replicas: BrokerIds
     topic_id: str = ""
     leader: int = -1
 
 
-@dataclass(frozen=True)
-class LogCreated(Event):
-    """A replica's log was made, with the topic's settings."""
+class LogCreated(PartitionEvent):
+    """A broker creates the log of a replica, with the settings of the topic."""
 
-    partition: str
     properties: str
 
 
-@dataclass(frozen=True)
-class LeaderStarted(Event):
-    """`node` leads a partition from an offset on. `previous_leader` is -1 where it is not said."""
+class LeaderStarted(PartitionEvent):
+    """`node` becomes the leader of a partition. `previous_leader` is -1 where the line does not name it."""
 
-    partition: str
+    summary = "broker {node} leads {partition}, epoch {leader_epoch}, from offset {offset}, ISR {isr}"
     leader_epoch: int
     offset: int
-    isr: tuple[int, ...]
+    isr: BrokerIds
     previous_epoch: int
     previous_leader: int = -1
 
 
-@dataclass(frozen=True)
-class FollowerStarted(Event):
-    """`node` follows a partition. `leader` is -1 where it is not said."""
+class FollowerStarted(PartitionEvent):
+    """`node` becomes a follower of a partition. `leader` is -1 where the line does not name it."""
 
-    partition: str
     leader_epoch: int
     previous_epoch: int
     leader: int = -1
 
 
-@dataclass(frozen=True)
-class LeaderChosen(Event):
-    """The controller chose a leader (ZooKeeper)."""
+class LeaderChosen(PartitionEvent):
+    """The controller elects a leader (ZooKeeper)."""
 
-    partition: str
+    summary = "the controller elects {leader} as leader of {partition}, epoch {leader_epoch}, ISR {isr}"
     leader: int
     leader_epoch: int
-    isr: tuple[int, ...]
+    isr: BrokerIds
 
 
-@dataclass(frozen=True)
-class IsrShrunk(Event):
-    """The leader took replicas out of the ISR. `end_offset` is its log's end then."""
+class IsrShrunk(PartitionEvent):
+    """The leader removes replicas from the ISR. `end_offset` is the end of its log at that time."""
 
-    partition: str
-    before: tuple[int, ...]
-    isr: tuple[int, ...]
+    summary = "ISR of {partition} shrinks from {before} to {isr}"
+    before: BrokerIds
+    isr: BrokerIds
     end_offset: int = -1
 
 
-@dataclass(frozen=True)
-class IsrUpdated(Event):
-    """The ISR as it is now."""
+class IsrUpdated(PartitionEvent):
+    """A broker reports the current ISR."""
 
-    partition: str
-    isr: tuple[int, ...]
+    summary = "ISR of {partition} is {isr}"
+    isr: BrokerIds
 
 
-@dataclass(frozen=True)
-class UncleanElection(Event):
-    """A replica that was not in sync was made leader."""
+class UncleanElection(PartitionEvent):
+    """A replica outside the ISR becomes leader."""
 
+    summary = "UNCLEAN election: {leader}, which is not in the ISR, leads {partition}"
     leader: int
-    partition: str = ""
+    partition: Partition = ""
     topic_id: str = ""
     number: int = -1
     previous_leader: int = -1
 
 
-@dataclass(frozen=True)
-class LogLoaded(Event):
-    """A broker read the log of a replica at its start; it ended there."""
+class LogLoaded(PartitionEvent):
+    """A broker loads the log of a replica when it starts."""
 
-    partition: str
+    summary = "broker {node} has {partition} up to offset {end_offset}"
     end_offset: int
 
 
-@dataclass(frozen=True)
-class Truncated(Event):
-    """A replica's log was cut off at an offset."""
+class Truncated(PartitionEvent):
+    """A broker truncates the log of a replica."""
 
-    partition: str
+    summary = "broker {node} truncates {partition} to offset {offset}"
     offset: int
 
 
-@dataclass(frozen=True)
-class CoordinatorLoaded(Event):
-    """`node` coordinates the groups (or transactional ids) of this partition from now on."""
+class CoordinatorLoaded(PartitionEvent):
+    """`node` becomes the coordinator for the groups or transactional ids of this partition."""
 
-    partition: str
-
-
-@dataclass(frozen=True)
-class CoordinatorUnloaded(Event):
-    """`node` coordinates them no more."""
-
-    partition: str
+    summary = "broker {node} coordinates {partition}"
 
 
-@dataclass(frozen=True)
-class RebalanceBegan(Event):
-    """A group rebalances; `node` is its coordinator."""
+class CoordinatorUnloaded(PartitionEvent):
+    """`node` stops being the coordinator for this partition."""
 
-    group: str
+    summary = "broker {node} no longer coordinates {partition}"
+
+
+class RebalanceBegan(GroupEvent):
+    """A group begins a rebalance."""
+
+    summary = "group {group} rebalances after generation {generation}: {reason}"
     generation: int
     reason: str
 
 
-@dataclass(frozen=True)
-class RebalanceDone(Event):
+class RebalanceDone(GroupEvent):
     """All members of a group have joined a generation."""
 
-    group: str
+    summary = "group {group} has generation {generation} with {members} members"
     generation: int
     members: int
 
 
-@dataclass(frozen=True)
-class MemberJoined(Event):
-    """A member came to a group."""
-
-    group: str
-    member: str
+class MemberJoined(MemberEvent):
+    """A member joins a group."""
 
 
-@dataclass(frozen=True)
-class MemberFailed(Event):
-    """A member was put out of its group: session timeout, or `reason`."""
+class MemberFailed(MemberEvent):
+    """The coordinator removes a member from its group."""
 
-    group: str
-    member: str
-    reason: str = ""
+    summary = "member {member} of group {group} failed: {reason}"
+    reason: str = "session timed out"
 
 
-@dataclass(frozen=True)
-class MemberLeft(Event):
-    """A member left its group by itself, with the reason that its client gave, if any."""
+class MemberLeft(MemberEvent):
+    """A member leaves its group. `reason` is the text of its client."""
 
-    group: str
-    member: str
-    reason: str = ""
+    summary = "member {member} left group {group}; reason of its client: {reason}"
+    reason: str = "not provided"
 
 
-@dataclass(frozen=True)
 class PollTimeExceeded(Event):
-    """A client's own log: it did not poll within max.poll.interval.ms."""
+    """A client reports in its own log that it exceeded max.poll.interval.ms."""
 
+    summary = "client {client} did not poll within max.poll.interval.ms"
     client: str
 
 
-@dataclass(frozen=True)
 class TransactionalIdTaken(Event):
-    """A producer took a transactional id; with an epoch above 0 it fences the one before."""
+    """A producer initializes a transactional id; an epoch above 0 fences the previous producer."""
 
+    summary = "transactional id {transactional_id} is initialized with epoch {epoch}"
     transactional_id: str
     epoch: int
 
 
-@dataclass(frozen=True)
 class TransactionTimedOut(Event):
-    """The coordinator aborted a transaction that was open for too long."""
+    """The coordinator aborts a transaction that exceeded its timeout."""
 
+    summary = "transaction of {transactional_id} is aborted by its timeout"
     transactional_id: str
 
 
-@dataclass(frozen=True)
 class ProducerFenced(Event):
-    """A write or a request of a producer with an old epoch was refused."""
+    """A broker rejects a request of a producer with an old epoch."""
 
+    summary = "producer id {producer_id} is rejected: its epoch is old"
     producer_id: int
 
 
-@dataclass(frozen=True)
 class DiskFailed(Event):
-    """A log directory failed."""
+    """A log directory fails."""
 
+    summary = "broker {node} lost log directory {directory}"
     directory: str
 
 
-@dataclass(frozen=True)
-class BelowMinIsr(Event):
-    """A write was refused, for the ISR was smaller than min.insync.replicas."""
+class BelowMinIsr(PartitionEvent):
+    """A broker rejects a write because the ISR is smaller than min.insync.replicas."""
 
-    partition: str
+    summary = "writes to {partition} are rejected: the ISR is smaller than min.insync.replicas"

@@ -1,21 +1,21 @@
-"""Records that were cut off from a log, and leaders that were not in sync when they were elected."""
+"""Losses of records: truncated logs, unclean elections, and brokers that return with a shorter log."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs.events import Source
-from chaos.incident.logs.history import History
-from chaos.incident.logs.inventory import internal
-from chaos.incident.logs.outages import How, Outage
+from chaos.incident.logs.broker_timeline import Timeline
+from chaos.incident.logs.cluster_state import internal, topic_name
+from chaos.incident.logs.entries import Source
+from chaos.incident.logs.outages import Outage, OutageKind
 
 
 @dataclass(frozen=True)
-class Cut:
-    """A broker threw away the end of its log, for the leader had none of it. `records` is None if it is not told.
+class Truncation:
+    """A broker truncated its log because the leader did not have these records. `records` is None if it is unknown.
 
-    Those were offsets above the high watermark: with acks=all nobody was told that they are safe.
+    The offsets are above the high watermark: with acks=all no producer got an acknowledgement for them.
     """
 
     broker: int
@@ -27,8 +27,8 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Unclean:
-    """A replica that was not in sync became leader: what it lacked is lost, whatever acks said."""
+class UncleanLeader:
+    """A replica outside the ISR became leader: the records that it did not have are lost with any acks."""
 
     partition: str
     leader: int
@@ -37,8 +37,8 @@ class Unclean:
 
 
 @dataclass(frozen=True)
-class Shorter:
-    """A broker came back with less than it had: an empty disk (`wiped`), or a log that ends too early."""
+class ShorterLog:
+    """A broker returned with fewer records than before: with an empty disk (`wiped`) or a log that ends too early."""
 
     broker: int
     partition: str
@@ -47,61 +47,77 @@ class Shorter:
     signs: tuple[Source, ...]
 
 
-def shorter(history: History, outages: list[Outage]) -> list[Shorter]:
-    """At most one for each outage. A leader's log is never shorter than what the next leader begins with."""
-    found = (_shorter(history, o) for o in outages if o.how is How.DIED and o.back_us is not None)
-    return [s for s in found if s is not None]
+@dataclass(frozen=True)
+class Losses:
+    """All losses in the logs, each list by time."""
+
+    truncations: list[Truncation]
+    unclean_leaders: list[UncleanLeader]
+    shorter_logs: list[ShorterLog]
 
 
-def _shorter(history: History, o: Outage) -> Shorter | None:
-    before = [x for x in history.events if x.at_us <= o.at_us]
-    after = [x for x in history.events if x.at_us > o.at_us]
-    had = {x.partition for x in before if x.node == o.broker and isinstance(x, e.LeaderStarted | e.FollowerStarted)}
-    made = {x.topic for x in after if isinstance(x, e.TopicCreated)}
-    for x in after:
-        partition = getattr(x, "partition", "")
-        if x.node != o.broker or partition not in had or internal(partition) or partition.rpartition("/")[0] in made:
+def find_losses(timeline: Timeline, outages: list[Outage]) -> Losses:
+    """Return the losses in user partitions."""
+    return Losses(find_truncations(timeline), find_unclean_leaders(timeline), find_shorter_logs(timeline, outages))
+
+
+def find_shorter_logs(timeline: Timeline, outages: list[Outage]) -> list[ShorterLog]:
+    """Return at most one shorter log for each outage."""
+    died = (o for o in outages if o.kind is OutageKind.DIED and o.back_us is not None)
+    return [shorter for outage in died if (shorter := _shorter_log(timeline, outage))]
+
+
+def _shorter_log(timeline: Timeline, outage: Outage) -> ShorterLog | None:
+    """Return the first partition with a shorter log; a leader's log must reach the start of its successor."""
+    broker, at_us = outage.broker, outage.at_us
+    roles = timeline.select(e.LeaderStarted, e.FollowerStarted, node=broker, until_us=at_us)
+    partitions = {x.partition for x in roles if not internal(x.partition)}
+    recreated = {x.topic for x in timeline.select(e.TopicCreated, since_us=at_us + 1)}
+    for x in timeline.select(e.PartitionEvent, node=broker, since_us=at_us + 1):
+        if x.partition not in partitions or topic_name(x.partition) in recreated:
             continue
         if isinstance(x, e.LogCreated):
-            return Shorter(o.broker, partition, True, x.at_us, (x.source,))
-        if isinstance(x, e.LogLoaded):
-            led = [y.node for y in before if isinstance(y, e.LeaderStarted) and y.partition == partition][-1:]
-            next_ = [y for y in after if isinstance(y, e.LeaderStarted) and y.partition == partition][:1]
-            if led == [o.broker] and next_ and next_[0].node != o.broker and next_[0].offset > x.end_offset:
-                return Shorter(o.broker, partition, False, x.at_us, (next_[0].source, x.source))
+            return ShorterLog(broker, x.partition, True, x.at_us, (x.source,))
+        if not isinstance(x, e.LogLoaded):
+            continue
+        terms = [y for y in timeline.select(e.LeaderStarted) if y.partition == x.partition]
+        last = [y.node for y in terms if y.at_us <= at_us][-1:]
+        successor = next((y for y in terms if y.at_us > at_us), None)
+        if last == [broker] and successor and successor.node != broker and successor.offset > x.end_offset:
+            return ShorterLog(broker, x.partition, False, x.at_us, (successor.source, x.source))
     return None
 
 
-def cuts(history: History) -> list[Cut]:
-    """All of them on users' partitions, by time."""
+def find_truncations(timeline: Timeline) -> list[Truncation]:
+    """Return the truncations that removed records, or may have removed some."""
     loaded: dict[tuple[int, str], e.LogLoaded] = {}
-    found: list[Cut] = []
-    for x in history.events:
+    truncations: list[Truncation] = []
+    for x in timeline.events:
         if isinstance(x, e.LogLoaded):
             loaded[x.node, x.partition] = x
         elif isinstance(x, e.Truncated) and not internal(x.partition):
-            before = loaded.pop((x.node, x.partition), None)
-            records = before.end_offset - x.offset if before else None
+            load = loaded.pop((x.node, x.partition), None)
+            records = load.end_offset - x.offset if load else None
             if records is None or records > 0:
-                signs = (before.source, x.source) if before else (x.source,)
-                found.append(Cut(x.node, x.partition, x.offset, records, x.at_us, signs))
-    return found
+                signs = (load.source, x.source) if load else (x.source,)
+                truncations.append(Truncation(x.node, x.partition, x.offset, records, x.at_us, signs))
+    return truncations
 
 
-def unclean(history: History) -> list[Unclean]:
-    """The first sign of each: said by the controller (KRaft), or by a leader from outside the ISR (ZooKeeper)."""
-    names = {x.topic_id: x.partition.rpartition("/")[0] for x in history.events if isinstance(x, e.PartitionPlaced)}
-    in_sync: dict[str, tuple[int, ...]] = {}
-    found: dict[tuple[str, int], Unclean] = {}
-    for x in history.events:
+def find_unclean_leaders(timeline: Timeline) -> list[UncleanLeader]:
+    """Return the first sign of each: from the controller (KRaft), or a leader outside the ISR (ZooKeeper)."""
+    topics = {x.topic_id: topic_name(x.partition) for x in timeline.select(e.PartitionPlaced)}
+    isr: dict[str, tuple[int, ...]] = {}
+    leaders: dict[tuple[str, int], UncleanLeader] = {}
+    for x in timeline.events:
+        partition = ""
         if isinstance(x, e.UncleanElection):
-            partition = x.partition or f"{names.get(x.topic_id, '')}/{x.number}"
-            if not partition.startswith("/") and not internal(partition):
-                found.setdefault((partition, x.leader), Unclean(partition, x.leader, x.at_us, (x.source,)))
-        elif isinstance(x, e.LeaderChosen) and not internal(x.partition):
-            known = in_sync.get(x.partition)
-            if known and x.leader >= 0 and x.leader not in known:
-                found.setdefault((x.partition, x.leader), Unclean(x.partition, x.leader, x.at_us, (x.source,)))
+            partition = x.partition or (f"{topics[x.topic_id]}/{x.number}" if topics.get(x.topic_id) else "")
+        elif isinstance(x, e.LeaderChosen) and x.leader >= 0 and x.leader not in (isr.get(x.partition) or (x.leader,)):
+            partition = x.partition
+        if isinstance(x, e.UncleanElection | e.LeaderChosen) and partition and not internal(partition):
+            leader = UncleanLeader(partition, x.leader, x.at_us, (x.source,))
+            leaders.setdefault((partition, x.leader), leader)
         if isinstance(x, e.LeaderChosen | e.LeaderStarted | e.IsrUpdated | e.IsrShrunk):
-            in_sync[x.partition] = x.isr
-    return sorted(found.values(), key=lambda u: u.at_us)
+            isr[x.partition] = x.isr
+    return sorted(leaders.values(), key=lambda leader: leader.at_us)

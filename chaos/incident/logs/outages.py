@@ -1,210 +1,205 @@
-"""Brokers that were not there for a while, and how: died, stopped, stood still, cut off, or without a disk.
+"""Outages of brokers: died, stopped, frozen, cut off, or without a disk.
 
-What tells them apart: a life that ends with `shutting down` was stopped in order; one that ends in the middle, before
-another begins or while the controller fences the broker, died; a broker that was fenced and has one and the same life
-before and after stood still if it wrote nothing meanwhile, and was cut off if it did. That a process was *killed* no
-log of its own can say.
+The logs separate them as follows. A life that ends with `shutting down` was stopped. A life that ends abruptly, before
+another one begins or while the controller fences the broker, died. A broker that was fenced within one life was frozen
+if it wrote nothing meanwhile, else it was cut off. No log of a broker can show that its process was *killed*.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs.events import Event, Source
-from chaos.incident.logs.history import History, Life, Silence
+from chaos.incident.logs.broker_timeline import Life, Timeline
+from chaos.incident.logs.entries import Entry, Source
+from chaos.incident.logs.events import Event
 
 SOON_US = 5 * 10**6
-"""A sign of the end belongs to a life if it comes so shortly before its last entry, or in between."""
+"""Maximum time between a sign of the end and the last entry of a life."""
 SAME_US = 500_000
-"""Clocks and queues let one thing look like two at about this distance."""
+"""Maximum time between two entries for one event, because of clocks and queues."""
 SESSION_US = 9 * 10**6
-"""Kafka's default of broker.session.timeout.ms."""
+"""Default of broker.session.timeout.ms in Kafka."""
 SHUTDOWN_US = 120 * 10**6
-"""How long a shutdown in order may take at most."""
+"""Maximum length of a controlled shutdown."""
+CUT_OFF_US = 30 * 10**6
+"""Time around a removal in which failed connections of the broker explain it."""
 
 
-class How(Enum):
-    """What became of a broker."""
+class OutageKind(Enum):
+    """Kind of an outage: a predicate for the user, the kind and the name of the fault, and an open question."""
 
-    DIED = "died"
-    STOPPED = "was stopped"
-    STILL = "stood still"
-    CUT_OFF = "was cut off"
-    DISK = "lost its disk"
-    GONE = "was gone"
+    DIED = (
+        "died",
+        "broker.kill",
+        "kill",
+        "killed, out of memory, or a lost machine? The log of the broker cannot show it; see the kernel's",
+    )
+    STOPPED = "was stopped", "broker.stop", "stop", ""
+    FROZEN = (
+        "froze",
+        "broker.pause",
+        "pause",
+        "a pause of the process (garbage collection, a frozen machine, a stuck disk) is assumed",
+    )
+    CUT_OFF = "was cut off", "broker.pause", "cut-off", ""
+    DISK = "lost its disk", "disk.limit", "disk", ""
+    GONE = "was gone", "broker.kill", "kill", "died, stopped, or cut off? Only the log of the controller mentions it"
 
 
 @dataclass(frozen=True)
 class Outage:
-    """One outage of a broker, from `at_us` until `back_us` (None: not seen again). `signs` are in order of time."""
+    """One outage of a broker, from `at_us` to `back_us` (None: it does not return). `signs` are in order of time.
+
+    `doubts` are notes for the user.
+    """
 
     broker: int
-    how: How
+    kind: OutageKind
     at_us: int
     back_us: int | None
     signs: tuple[Source, ...]
-    doubts: tuple[str, ...] = field(default=())
+    doubts: tuple[str, ...] = ()
 
 
-def find(history: History) -> list[Outage]:
-    """All outages, by time."""
-    found: list[Outage] = []
-    for node, log in history.nodes.items():
-        settled = 0
-        for i, life in enumerate(log.lives):
-            after = log.lives[i + 1] if i + 1 < len(log.lives) else None
-            if outage := _end_of(history, node, life, after, settled):
-                found.append(outage)
-                # what the controller says of it up to here is about this outage, not about the next
-                settled = (outage.back_us or history.ended_us) + 2 * SOON_US
-    found += _alive_but_away(history, found)
-    return sorted(found, key=lambda outage: outage.at_us)
+def find_outages(timeline: Timeline) -> list[Outage]:
+    """Return all outages by time."""
+    outages: list[Outage] = []
+    for node, log in timeline.nodes.items():
+        explained_us = 0
+        for life, following in zip(log.lives, [*log.lives[1:], None], strict=True):
+            if outage := _end_of(timeline, node, life, following, explained_us):
+                outages.append(outage)
+                # removals by the controller up to here belong to this outage, not to the next
+                explained_us = (outage.back_us or timeline.ended_us) + 2 * SOON_US
+    outages += _removed_alive(timeline, outages)
+    return sorted(outages, key=lambda outage: outage.at_us)
 
 
-def _said(
-    history: History, node: int, kinds: type[Event] | tuple[type[Event], ...], begin: int, end: int
-) -> list[Event]:
-    return [x for x in history.events if x.node == node and isinstance(x, kinds) and begin <= x.at_us <= end]
-
-
-def _removals(history: History, broker: int) -> list[Event]:
-    """Where the controller said that it takes this broker for gone."""
+def _removals(timeline: Timeline, broker: int) -> list[Event]:
+    """Return the events in which the controller removes a broker."""
     return [
         x
-        for x in history.events
+        for x in timeline.events
         if (isinstance(x, e.BrokerFenced) and x.broker == broker)
         or (isinstance(x, e.BrokersChanged) and broker in (*x.deleted, *x.bounced))
     ]
 
 
-def _end_of(history: History, node: int, life: Life, after: Life | None, settled: int) -> Outage | None:
-    """How a life ended; None for the last one if nobody missed the broker afterwards."""
-    end = life.last.at_us
-    back = after.first.at_us if after else None
-    until = (back or history.ended_us) + SOON_US
-    # one that wrote on for long after it was fenced did not die of that
-    begin = max(settled, end - (SOON_US if after else SAME_US))
-    gone = [x for x in _removals(history, node) if begin <= x.at_us <= until]
-    begin = max(life.first.at_us, end - SHUTDOWN_US)
-    asked = _said(history, node, (e.SignalReceived, e.ShuttingDown), begin, end)
-    disks = _said(history, node, e.DiskFailed, end - SOON_US, end)
-    fatal = _said(history, node, e.FatalError, end - SOON_US, end)
-    if after is None and not gone and not (asked or disks or fatal):
-        return None
-    if after is not None and not life.started and not _is_whole(life):
-        return None
-    recovery = _said(history, node, e.LogRecovery, back, after.last.at_us)[:1] if after and back else []
-    back_signs = [after.first.source] if after else []
-    if disks:
-        signs = [*(x.source for x in disks[:2]), *back_signs]
-        return Outage(node, How.DISK, disks[0].at_us, back, tuple(signs))
-    if asked:
-        doubts = () if not recovery else ("it was asked to stop and yet left no mark of a clean shutdown",)
-        signs = [*(x.source for x in asked[:2]), *(x.source for x in recovery), *back_signs]
-        return Outage(node, How.STOPPED, asked[0].at_us, back, tuple(signs), doubts)
-    missed = [x for x in _missing(history, node, end) if end <= x.at_us <= (back or history.ended_us)][:1]
-    signs = [life.last.source, *(x.source for x in (*missed, *gone[:1], *fatal, *recovery)), *back_signs]
-    at_us = _death(history, end, [x.at_us for x in missed], [x.at_us for x in gone])
-    reasons = tuple(f"its log names a reason: {_reason(x)}" for x in fatal)
-    return Outage(node, How.DIED, at_us, back, tuple(signs), reasons)
+def _return(timeline: Timeline, broker: int, after_us: int) -> Event | None:
+    """Return the first event after that time in which the controller accepts a broker."""
+    for x in timeline.events:
+        match x:
+            case e.BrokerUnfenced(broker=unfenced) if unfenced == broker and x.at_us > after_us:
+                return x
+            case e.BrokersChanged(added=added) if broker in added and x.at_us > after_us:
+                return x
+    return None
 
 
-def _missing(history: History, node: int, end_us: int) -> list[Event]:
-    """Lost connections to a broker, and another controller if it was the active one."""
-    elected = [x for x in history.events if isinstance(x, e.ControllerElected)]
-    was = [x.node for x in elected if x.at_us <= end_us][-1:] == [node]
+def _end_of(timeline: Timeline, node: int, life: Life, following: Life | None, explained_us: int) -> Outage | None:
+    """Return the outage at the end of a life; None for the last one if no other node noticed its end."""
+    end_us = life.last.at_us
+    back_us = following.first.at_us if following else None
+    until_us = back_us or timeline.ended_us
+    # a broker that writes on for long after a removal did not die at that removal
+    since_us = max(explained_us, end_us - (SOON_US if following else SAME_US))
+    removals = [x for x in _removals(timeline, node) if since_us <= x.at_us <= until_us + SOON_US]
+    since_us = max(life.first.at_us, end_us - SHUTDOWN_US)
+    shutdown = timeline.select(e.SignalReceived, e.ShuttingDown, node=node, since_us=since_us, until_us=end_us)
+    disk = timeline.select(e.DiskFailed, node=node, since_us=end_us - SOON_US, until_us=end_us)
+    fatal = timeline.select(e.FatalError, node=node, since_us=end_us - SOON_US, until_us=end_us)
+    if following is None and not (removals or shutdown or disk or fatal):
+        return None
+    if following is not None and not life.started and life.last.at_us <= life.first.at_us:
+        return None  # a single line, such as the first one of a rotated file, is no life
+    recovery: list[e.LogRecovery] = []
+    if following:
+        recovery = timeline.select(
+            e.LogRecovery, node=node, since_us=following.first.at_us, until_us=following.last.at_us
+        )[:1]
+
+    def outage(kind: OutageKind, at_us: int, *signs: Entry | Event, doubts: tuple[str, ...] = ()) -> Outage:
+        lines = (*signs, following.first) if following else signs
+        return Outage(node, kind, at_us, back_us, tuple(line.source for line in lines), doubts)
+
+    if disk:
+        return outage(OutageKind.DISK, disk[0].at_us, *disk[:2])
+    if shutdown:
+        doubt = "it received a request to stop but left no marker of a clean shutdown"
+        return outage(OutageKind.STOPPED, shutdown[0].at_us, *shutdown[:2], *recovery, doubts=(doubt,) * len(recovery))
+    reactions = _reactions(timeline, node, end_us, until_us)[:1]
+    doubts = tuple(f"its log names a reason: {x.reason}" for x in fatal)
+    at_us = _time_of_death(timeline, end_us, reactions, removals)
+    return outage(OutageKind.DIED, at_us, life.last, *reactions, *removals[:1], *fatal, *recovery, doubts=doubts)
+
+
+def _reactions(timeline: Timeline, node: int, since_us: int, until_us: int) -> list[Event]:
+    """Return lost connections to a broker, and elections of another controller if it was the active one."""
+    elected = timeline.select(e.ControllerElected, until_us=since_us)[-1:]
+    was_controller = bool(elected) and elected[0].node == node
     return [
         x
-        for x in history.events
-        if (isinstance(x, e.PeerLost) and x.peer == node)
-        or (was and isinstance(x, e.ControllerElected) and x.node != node)
+        for x in timeline.select(e.PeerLost, e.ControllerElected, since_us=since_us, until_us=until_us)
+        if (x.peer == node if isinstance(x, e.PeerLost) else was_controller and x.node != node)
     ]
 
 
-def _death(history: History, last_us: int, missed: list[int], removed: list[int]) -> int:
-    """About when a broker died: not before its last entry, and a session before the controller took it for dead.
+def _time_of_death(timeline: Timeline, last_us: int, reactions: list[Event], removals: list[Event]) -> int:
+    """Return the estimated time of death: not before the last entry, and one session before the removal.
 
-    The first lost connection to it tells more exactly, unless nobody had one for a while.
+    The first lost connection is more accurate, unless no broker had a connection for a while.
     """
-    timeouts = [
-        int(node.settings[key]) * 1000
-        for node in history.nodes.values()
+    timeouts_us = [
+        int(log.settings[key]) * 1000
+        for log in timeline.nodes.values()
         for key in ("broker.session.timeout.ms", "zookeeper.session.timeout.ms")
-        if node.settings.get(key, "").isdigit()
+        if log.settings.get(key, "").isdigit()
     ]
-    timeout_us = min(timeouts, default=SESSION_US)
-    expired = [at_us - timeout_us for at_us in removed][:1]
-    if missed and (not expired or missed[0] <= expired[0] + SOON_US):
-        return max(last_us, missed[0])
-    return max(last_us, *expired) if expired else last_us
+    expired_us = removals[0].at_us - min(timeouts_us, default=SESSION_US) if removals else None
+    if reactions and (expired_us is None or reactions[0].at_us <= expired_us + SOON_US):
+        return max(last_us, reactions[0].at_us)
+    return max(last_us, expired_us or last_us)
 
 
-def _reason(event: Event) -> str:
-    return event.reason if isinstance(event, e.FatalError) else ""
+def _removed_alive(timeline: Timeline, outages: list[Outage]) -> Iterator[Outage]:
+    """Yield the outages of brokers that the controller removed although their process lived, or that have no log."""
+    fenced = {x.broker for x in timeline.select(e.BrokerFenced)}
+    deleted = {broker for x in timeline.select(e.BrokersChanged) for broker in x.deleted}
+    for broker in sorted(fenced | deleted):
+        for removal in _removals(timeline, broker):
+            if not any(o.broker == broker and _explains(timeline, o, removal.at_us) for o in outages):
+                yield _without_end(timeline, broker, removal)
 
 
-def _is_whole(life: Life) -> bool:
-    """Whether there is more of a life than one stray line, such as the first of a rotated file."""
-    return life.last.at_us > life.first.at_us
+def _without_end(timeline: Timeline, broker: int, removal: Event) -> Outage:
+    """Return the outage behind a removal that no end of a life explains."""
+    back = _return(timeline, broker, removal.at_us)
+    back_us = back.at_us if back else None
+    signs: tuple[Source, ...] = (removal.source, back.source) if back else (removal.source,)
+    log = timeline.nodes.get(broker)
+    if log is None:
+        return Outage(broker, OutageKind.GONE, removal.at_us, back_us, signs, ("the folder has no log of it",))
+    silence = next((s for s in log.silences if s.before.at_us <= removal.at_us <= s.after.at_us), None)
+    if silence is not None and silence.length_us >= SOON_US:
+        signs = (silence.before.source, removal.source, silence.after.source)
+        return Outage(broker, OutageKind.FROZEN, silence.before.at_us, silence.after.at_us, signs)
+    since_us = silence.before.at_us if silence else removal.at_us - CUT_OFF_US
+    until_us = back_us or removal.at_us + CUT_OFF_US
+    failed = timeline.select(e.HeartbeatFailed, e.PeerLost, node=broker, since_us=since_us, until_us=until_us)[:1]
+    at_us = failed[0].at_us if failed else removal.at_us
+    return Outage(broker, OutageKind.CUT_OFF, at_us, back_us, (*(x.source for x in failed), *signs))
 
 
-def _alive_but_away(history: History, known: list[Outage]) -> Iterator[Outage]:
-    """Brokers that the controller missed although their process lived, or that have no log."""
-    for broker in sorted({b for x in history.events for b in _named(x)}):
-        for gone in _removals(history, broker):
-            if any(o.broker == broker and _covers(history, o, gone.at_us) for o in known):
-                continue
-            back = _back(history, broker, gone.at_us)
-            signs = (gone.source, *((back.source,) if back else ()))
-            back_us = back.at_us if back else None
-            log = history.nodes.get(broker)
-            if log is None:
-                yield Outage(broker, How.GONE, gone.at_us, back_us, signs, ("there is no log of its own",))
-                continue
-            silence = next((s for s in log.silences if s.before.at_us <= gone.at_us <= s.after.at_us), None)
-            failed = _said(history, broker, (e.HeartbeatFailed, e.PeerLost), *_while_away(silence, gone.at_us, back_us))
-            if silence is not None and silence.after.at_us - silence.before.at_us >= SOON_US:
-                # what it noticed it noticed when it could again
-                signs = (silence.before.source, gone.source, silence.after.source)
-                yield Outage(broker, How.STILL, silence.before.at_us, silence.after.at_us, signs)
-            else:
-                at_us = min([x.at_us for x in failed] or [gone.at_us])
-                yield Outage(broker, How.CUT_OFF, at_us, back_us, (*(x.source for x in failed[:1]), *signs))
-
-
-def _while_away(silence: Silence | None, gone_us: int, back_us: int | None) -> tuple[int, int]:
-    begin = silence.before.at_us if silence else gone_us - 30 * 10**6
-    return begin, back_us or gone_us + 30 * 10**6
-
-
-def _covers(history: History, outage: Outage, at_us: int) -> bool:
-    """Whether an outage explains that its broker was taken for gone then: it does until the broker serves again."""
+def _explains(timeline: Timeline, outage: Outage, at_us: int) -> bool:
+    """Return whether an outage explains a removal at that time: from its start until the broker is accepted again."""
+    if at_us < outage.at_us - SOON_US:
+        return False
     if outage.back_us is None:
-        return outage.at_us - SOON_US <= at_us
-    serving = _back(history, outage.broker, outage.back_us)
-    end = outage.back_us + 6 * SOON_US if serving is None else max(serving.at_us, outage.back_us + 2 * SOON_US)
-    return outage.at_us - SOON_US <= at_us <= end
-
-
-def _named(event: Event) -> tuple[int, ...]:
-    if isinstance(event, e.BrokerFenced):
-        return (event.broker,)
-    return event.deleted if isinstance(event, e.BrokersChanged) else ()
-
-
-def _back(history: History, broker: int, after_us: int) -> Event | None:
-    return next(
-        (
-            x
-            for x in history.events
-            if x.at_us > after_us
-            and (
-                (isinstance(x, e.BrokerUnfenced) and x.broker == broker)
-                or (isinstance(x, e.BrokersChanged) and broker in x.added)
-            )
-        ),
-        None,
-    )
+        return True
+    accepted = _return(timeline, outage.broker, outage.back_us)
+    if accepted is None:
+        return at_us <= outage.back_us + 6 * SOON_US
+    return at_us <= max(accepted.at_us, outage.back_us + 2 * SOON_US)

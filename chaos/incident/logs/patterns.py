@@ -1,21 +1,21 @@
-"""What Kafka says, as data: which class says it, since which release, and the event that it means.
+"""Patterns of log messages: the Kafka class that writes the message, the releases, and the resulting event.
 
-Looked up in the classes of 2.8.2, 3.9.2 and 4.3.1 and in logs of real clusters of these. A pattern is searched for in
-messages of its classes only (by their simple names; Kafka moved classes between packages), so a line costs next to
-nothing if nobody waits for its class. Named groups are the fields of the event: numbers where the field is one,
-lists of numbers from `1,2,3`, partitions from `orders-0`.
+The patterns are taken from the classes of 2.8.2, 3.9.2 and 4.3.1 and from logs of real clusters of these releases. Only
+messages of the listed classes are searched, by simple class name because Kafka moved classes between packages. A line
+of any other class therefore costs almost nothing. Named groups of a pattern are the fields of its event.
 """
 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs.events import Event, Source
-from chaos.incident.logs.reading import Entry
+from chaos.incident.logs.entries import Entry
+from chaos.incident.logs.events import Event
 
 STATE_CHANGE = "state.change.logger"
 _P = r"(?P<partition>[A-Za-z0-9._-]+-\d+)"
@@ -23,21 +23,21 @@ _P = r"(?P<partition>[A-Za-z0-9._-]+-\d+)"
 
 @dataclass(frozen=True)
 class Pattern:
-    """One thing that Kafka says. `says` are the classes, `since` the releases, `fixed` what the text does not say."""
+    """One message of Kafka. `classes` write it in the releases `since`; `fixed` are fields without a group."""
 
     event: type[Event]
     text: re.Pattern[str]
-    says: tuple[str, ...]
+    classes: tuple[str, ...]
     since: str
     fixed: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _p(event: type[Event], text: str, says: str, since: str = "2.8 to 4.3", **fixed: Any) -> Pattern:
-    return Pattern(event, re.compile(text), tuple(says.split()), since, fixed)
+def _p(event: type[Event], text: str, classes: str, since: str = "2.8 to 4.3", **fixed: Any) -> Pattern:
+    return Pattern(event, re.compile(text), tuple(classes.split()), since, fixed)
 
 
 PATTERNS = (
-    # a broker's life
+    # start and end of a broker
     _p(e.JvmStep, r"Registered `?kafka:type=kafka\.Log4jController`? MBean", "Log4jControllerRegistration", step=0),
     _p(e.JvmStep, r"Registered signal handlers for", "LoggingSignalHandler", step=1),
     _p(e.JvmStep, r"^starting$", "KafkaServer", "2.8 to 3.9, ZooKeeper", step=2),
@@ -50,7 +50,7 @@ PATTERNS = (
     _p(e.FatalError, r"(?P<reason>java\.lang\.OutOfMemoryError[^\n]{0,80})", "*"),
     _p(e.LogRecovery, r"(?:Attempting recovery for all|Recovering \d+) logs (?:in|from) .* since no clean shutdown file was found", "LogManager"),  # noqa: E501
     _p(e.Version, r"^Kafka version: (?P<version>\S+)", "AppInfoParser"),
-    # what the controller says of brokers
+    # brokers as the controller sees them
     _p(e.BrokerFenced, r"Fencing broker (?P<broker>\d+)(?: at epoch \d+)? because its session has timed out", "ReplicationControlManager", "2.8 to 4.3, KRaft"),  # noqa: E501
     _p(e.BrokerUnfenced, r"request from broker (?P<broker>\d+) to unfence has been granted", "BrokerHeartbeatManager", "2.8 to 4.3, KRaft"),  # noqa: E501
     _p(e.BrokersChanged, r"Newly added brokers: (?P<added>[\d,]*), deleted brokers: (?P<deleted>[\d,]*), bounced brokers: (?P<bounced>[\d,]*), all live brokers: (?P<live>[\d,]*)", "KafkaController", "2.8 to 3.9, ZooKeeper"),  # noqa: E501
@@ -107,50 +107,25 @@ PATTERNS = (
 )  # fmt: skip
 
 LIBRDKAFKA = re.compile(r"%\d\|(?P<at>\d+\.\d+)\|MAXPOLL\|(?P<client>.+?)#")
-"""A librdkafka client's own log of a poll that came too late; its time has a zone of its own, the epoch."""
+"""Message of a librdkafka client that polled too late. Its time is in seconds since the epoch."""
+
+_COORDINATOR_TOPICS = {"group": "__consumer_offsets", "txn": "__transaction_state"}
+_BY_CLASS: dict[str, list[Pattern]] = defaultdict(list)
+for _pattern in PATTERNS:
+    for _name in _pattern.classes:
+        _BY_CLASS[_name].append(_pattern)
+_ANY_CLASS = _BY_CLASS.pop("*")
 
 
-def _by_class() -> dict[str, list[Pattern]]:
-    found: dict[str, list[Pattern]] = {}
-    for pattern in PATTERNS:
-        for name in pattern.says:
-            found.setdefault(name, []).append(pattern)
-    return found
-
-
-_BY_CLASS = _by_class()
-_EVERYWHERE = _BY_CLASS.pop("*")
-_TYPES = {pattern.event: get_type_hints(pattern.event) for pattern in PATTERNS}
-
-
-def events_of(entry: Entry, node: int, file: str) -> Iterator[Event]:
-    """What an entry means; mostly nothing."""
+def events_of(entry: Entry) -> Iterator[Event]:
+    """Yield the events that a log entry reports; most entries report none."""
     name = entry.logger if entry.logger == STATE_CHANGE else entry.logger.rpartition(".")[2].rstrip("$").split("$")[0]
-    patterns = _BY_CLASS.get(name, ())
+    patterns = _BY_CLASS.get(name, [])
     if entry.level in ("ERROR", "FATAL"):
-        patterns = [*patterns, *_EVERYWHERE]
-    source = None
+        patterns = [*patterns, *_ANY_CLASS]
     for pattern in patterns:
         for match in pattern.text.finditer(entry.message):
-            source = source or Source(file, entry.line, entry.message.split("\n", 1)[0][:300])
-            given = {key: value for key, value in match.groupdict().items() if value is not None}
-            yield pattern.event(entry.at_us, node, source, **_fields(pattern, given))
-
-
-def _fields(pattern: Pattern, given: dict[str, str]) -> dict[str, Any]:
-    types = _TYPES[pattern.event]
-    found: dict[str, Any] = dict(pattern.fixed)
-    if given.get("partition") in ("group", "txn"):
-        kind, number = given["partition"], given.pop("number")
-        given["partition"] = f"{'__consumer_offsets' if kind == 'group' else '__transaction_state'}-{number}"
-    for key, text in given.items():
-        if key == "partition":
-            topic, _, number = text.rpartition("-")
-            found[key] = f"{topic}/{number}"
-        elif types[key] is int:
-            found[key] = int(text)
-        elif types[key] is str:
-            found[key] = text
-        else:
-            found[key] = tuple(int(n) for n in text.replace(" ", "").split(",") if n)
-    return found
+            fields = {key: text for key, text in match.groupdict().items() if text is not None} | dict(pattern.fixed)
+            if topic := _COORDINATOR_TOPICS.get(fields.get("partition", "")):
+                fields["partition"] = f"{topic}-{fields.pop('number')}"
+            yield pattern.event(at_us=entry.at_us, node=entry.node, source=entry.source, **fields)
