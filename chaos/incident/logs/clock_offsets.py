@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 from chaos.incident.logs.events import Event, FollowerStarted, LeaderStarted
+from chaos.kafka.partition import TopicPartition
 
 TOLERANCE_US = 2 * 10**6
 """Normal difference between brokers: the time that metadata takes to reach all of them."""
@@ -27,7 +28,7 @@ def clock_offsets(
     `after_silence(node, at_us, length_us)` tells whether the node was silent for that long just before: it may then
     have logged the change late.
     """
-    times: dict[tuple[str, int, int], dict[int, int]] = defaultdict(dict)
+    times: dict[tuple[TopicPartition, int, int], dict[int, int]] = defaultdict(dict)
     for event in events:
         # without a previous epoch, a broker may have learned of the leader when it started, long after the others
         if not isinstance(event, LeaderStarted | FollowerStarted) or event.previous_epoch < 0:

@@ -13,6 +13,7 @@ from chaos.incident.logs.broker_timeline import BrokerLog, Timeline
 from chaos.incident.logs.entries import Source
 from chaos.incident.logs.events import Event
 from chaos.incident.logs.log_files import NOT_A_BROKER
+from chaos.kafka.partition import TopicPartition
 
 DEFAULTS = {
     "min.insync.replicas": "1",
@@ -83,19 +84,23 @@ class ClusterState:
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: dict[str, Group] = field(default_factory=dict)
     transactional_ids: dict[str, Source] = field(default_factory=dict)
-    leaders: dict[str, Holders] = field(default_factory=dict)
+    leaders: dict[TopicPartition, Holders] = field(default_factory=dict)
     coordinators: dict[str, Holders] = field(default_factory=lambda: defaultdict(list))
     controllers: Holders = field(default_factory=list)
-    replicas: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    replicas: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
 
-    def led_by(self, broker: int, at_us: int) -> list[str]:
+    def led_by(self, broker: int, at_us: int) -> list[TopicPartition]:
         """Return the user partitions that a broker led just before that time."""
-        return sorted(p for p, leaders in self.leaders.items() if not internal(p) and _at(leaders, at_us) == broker)
+        return sorted(
+            p for p, leaders in self.leaders.items() if not internal(p.topic) and _at(leaders, at_us) == broker
+        )
 
-    def followed_by(self, broker: int, at_us: int) -> list[str]:
+    def followed_by(self, broker: int, at_us: int) -> list[TopicPartition]:
         """Return the user partitions of which a broker held a replica without leading them."""
         led = set(self.led_by(broker, at_us))
-        return sorted(p for p, nodes in self.replicas.items() if broker in nodes and p not in led and not internal(p))
+        return sorted(
+            p for p, nodes in self.replicas.items() if broker in nodes and p not in led and not internal(p.topic)
+        )
 
     def coordinated_by(self, broker: int, at_us: int) -> list[str]:
         """Return the groups that a broker coordinated just before that time."""
@@ -105,23 +110,14 @@ class ClusterState:
         """Return the active controller just before that time; None if it is unknown."""
         return _at(self.controllers, at_us)
 
-    def topic_of(self, partition: str) -> Topic | None:
-        """Return the topic of a partition; None if it is unknown."""
-        return self.topics.get(topic_name(partition))
-
     def changed_settings(self) -> dict[str, str]:
         """Return the broker settings of `DEFAULTS` that are not at their default."""
         return {k: v for k, v in self.settings.items() if k in DEFAULTS and v not in (DEFAULTS[k], "null")}
 
 
-def internal(name: str) -> bool:
-    """Return whether a topic or partition is internal to Kafka."""
-    return name.startswith("__")
-
-
-def topic_name(partition: str) -> str:
-    """Return the topic of a partition such as `orders/0`."""
-    return partition.rpartition("/")[0]
+def internal(topic: str) -> bool:
+    """Return whether a topic is internal to Kafka."""
+    return topic.startswith("__")
 
 
 def client_of(member: str) -> str:
@@ -145,8 +141,15 @@ def read_state(timeline: Timeline) -> ClusterState:
     )
     for event in timeline.events:
         match event:
-            case e.TopicCreated() | e.PartitionEvent():
-                _add_to_topic(state, event)
+            case e.TopicCreated() if not internal(event.topic):
+                topic = state.topics.setdefault(event.topic, Topic(event.topic))
+                topic.source, topic.created_us = event.source, event.at_us
+                if event.partitions > 0:
+                    topic.partitions, topic.is_sized = max(event.partitions, topic.partitions), True
+                topic.replicas = max(topic.replicas, event.replicas)
+            case e.PartitionEvent(partition=partition) | e.UncleanElection(partition=TopicPartition() as partition):
+                if not internal(partition.topic):
+                    _add_partition(state, partition, event)
             case e.GroupEvent():
                 _add_to_group(state, event)
             case e.TransactionalIdTaken() | e.TransactionTimedOut():
@@ -178,27 +181,18 @@ def _brokers(timeline: Timeline) -> list[int]:
     return sorted(node for node in nodes if node >= 0) or sorted(timeline.nodes)
 
 
-def _add_to_topic(state: ClusterState, event: e.TopicCreated | e.PartitionEvent) -> None:
-    name = event.topic if isinstance(event, e.TopicCreated) else topic_name(event.partition)
-    if not name or internal(name):
-        return
-    topic = state.topics.setdefault(name, Topic(name, source=event.source))
-    if isinstance(event, e.TopicCreated):
-        topic.source, topic.created_us = event.source, event.at_us
-        if event.partitions > 0:
-            topic.partitions, topic.is_sized = max(event.partitions, topic.partitions), True
-        topic.replicas = max(topic.replicas, event.replicas)
-        return
-    topic.partitions = max(topic.partitions, int(event.partition.rpartition("/")[2]) + 1)
+def _add_partition(state: ClusterState, partition: TopicPartition, event: Event) -> None:
+    topic = state.topics.setdefault(partition.topic, Topic(partition.topic, source=event.source))
+    topic.partitions = max(topic.partitions, partition.number + 1)
     match event:
         case e.PartitionPlaced():
             topic.replicas = max(topic.replicas, len(event.replicas))
             topic.is_sized = True  # the controller logs all partitions of a new topic at once
-            state.replicas[event.partition] = event.replicas
+            state.replicas[partition] = event.replicas
         case e.LeaderStarted() | e.LeaderChosen() | e.IsrUpdated() | e.IsrShrunk():
             topic.replicas = max(topic.replicas, len(event.isr))
-            if len(event.isr) > len(state.replicas.get(event.partition, ())):
-                state.replicas[event.partition] = event.isr
+            if len(event.isr) > len(state.replicas.get(partition, ())):
+                state.replicas[partition] = event.isr
         case e.LogCreated():
             pairs = (pair.partition("=") for pair in event.properties.split(", "))
             topic.properties |= {key.strip(): value for key, _, value in pairs if value}
@@ -223,10 +217,10 @@ def _add_to_group(state: ClusterState, event: e.GroupEvent) -> None:
             group.formed_us = group.formed_us or event.at_us
 
 
-def _leaders(events: Iterable[Event]) -> dict[str, Holders]:
+def _leaders(events: Iterable[Event]) -> dict[TopicPartition, Holders]:
     """Return the leaders of each partition; each leader epoch counts once, at its first event."""
-    first: dict[tuple[str, int], tuple[int, int]] = {}
-    leaders: dict[str, Holders] = defaultdict(list)
+    first: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
+    leaders: dict[TopicPartition, Holders] = defaultdict(list)
     for x in events:
         match x:
             case e.PartitionPlaced(leader=leader) if leader >= 0:

@@ -1,7 +1,7 @@
 """Events in the logs of brokers, one class for each kind.
 
-Times are microseconds since the epoch. A partition is written `orders/0`. `node` is the broker or controller that
-wrote the line; the event may concern another broker. pydantic converts the text of the log to the type of each field.
+Times are microseconds since the epoch. `node` is the broker or controller that wrote the line; the event may concern
+another broker. pydantic converts the text of the log to the type of each field.
 """
 
 from __future__ import annotations
@@ -11,19 +11,10 @@ from typing import Annotated, ClassVar
 from pydantic import BaseModel, BeforeValidator
 
 from chaos.incident.logs.entries import Source
+from chaos.kafka.partition import TopicPartition
 
-
-def _numbers(text: str) -> list[str]:
-    return [number for number in text.replace(" ", "").split(",") if number]
-
-
-def _with_slash(text: str) -> str:
-    topic, _, number = text.rpartition("-")
-    return f"{topic}/{number}" if topic else text
-
-
-BrokerIds = Annotated[tuple[int, ...], BeforeValidator(_numbers)]
-Partition = Annotated[str, BeforeValidator(_with_slash)]
+BrokerIds = Annotated[tuple[int, ...], BeforeValidator(lambda text: [n for n in text.replace(" ", "").split(",") if n])]
+"""Broker ids, from text such as `1, 2,3`."""
 
 
 class Event(BaseModel, frozen=True):
@@ -42,7 +33,7 @@ class Event(BaseModel, frozen=True):
 class PartitionEvent(Event):
     """Event of one partition."""
 
-    partition: Partition
+    partition: TopicPartition
 
 
 class GroupEvent(Event):
@@ -213,12 +204,12 @@ class IsrUpdated(PartitionEvent):
     isr: BrokerIds
 
 
-class UncleanElection(PartitionEvent):
+class UncleanElection(Event):
     """A replica outside the ISR becomes leader."""
 
     summary = "UNCLEAN election: {leader}, which is not in the ISR, leads {partition}"
     leader: int
-    partition: Partition = ""
+    partition: TopicPartition | None = None
     topic_id: str = ""
     number: int = -1
     previous_leader: int = -1

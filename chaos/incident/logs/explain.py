@@ -7,6 +7,7 @@ from chaos.incident.logs.broker_timeline import Timeline
 from chaos.incident.logs.cluster_state import internal
 from chaos.incident.logs.events import Event
 from chaos.incident.logs.yaml_page import YamlPage, clock_time
+from chaos.kafka.partition import TopicPartition
 
 MAX_LINES = 120
 TOGETHER_US = 2 * 10**6
@@ -38,8 +39,8 @@ def _groups(timeline: Timeline) -> list[list[Event]]:
     """Return the events to explain, by time; each group shares one line."""
     groups: list[list[Event]] = []
     latest: dict[tuple[type[Event], int], list[Event]] = {}
-    unclean: set[tuple[str, int]] = set()
-    coordinating: set[tuple[int, str]] = set()
+    unclean: set[tuple[TopicPartition | None, int]] = set()
+    coordinating: set[tuple[int, TopicPartition]] = set()
     for event in timeline.events:
         match event:
             case e.CoordinatorLoaded():
@@ -66,11 +67,11 @@ def _is_relevant(event: Event) -> bool:
         case e.JvmStep():
             return event.step == 0
         case e.LogLoaded():
-            return event.end_offset > 0 and not internal(event.partition)
+            return event.end_offset > 0 and not internal(event.partition.topic)
         case e.UncleanElection():
-            return bool(event.partition) and not internal(event.partition)
+            return event.partition is not None and not internal(event.partition.topic)
         case e.CoordinatorLoaded() | e.CoordinatorUnloaded():
             return True
-        case e.PartitionEvent() if internal(event.partition):
+        case e.PartitionEvent() if internal(event.partition.topic):
             return False
     return bool(event.summary)

@@ -18,7 +18,7 @@ from chaos.incident.logs.fault_triggers import (
     set_triggers,
 )
 from chaos.incident.logs.group_changes import find_changes
-from chaos.incident.logs.losses import Truncation, find_losses
+from chaos.incident.logs.losses import Truncation, find_shorter_logs, find_truncations, find_unclean_leaders
 from chaos.incident.logs.outages import Outage, OutageKind, find_outages
 from chaos.incident.logs.planned_faults import (
     PlannedFault,
@@ -53,9 +53,10 @@ class Plan:
 def make_plan(timeline: Timeline, state: ClusterState, settings: ClientSettings, numbers: Mapping[int, int]) -> Plan:
     """Return the plan for the outages, group changes and losses in the logs. `numbers` are broker numbers by broker."""
     outages = find_outages(timeline)
-    losses = find_losses(timeline, outages)
-    faults = [outage_fault(outage, state, losses.truncations, numbers) for outage in outages]
-    for shorter in losses.shorter_logs:
+    truncations = find_truncations(timeline)
+    unclean_leaders = find_unclean_leaders(timeline)
+    faults = [outage_fault(outage, state, truncations, numbers) for outage in outages]
+    for shorter in find_shorter_logs(timeline, outages):
         add_disk_loss(shorter, faults)
     faults = merge_followers(faults)
     changes = [c for c in find_changes(timeline, state) if not explained_by_outage(c, outages, state, faults)]
@@ -67,13 +68,13 @@ def make_plan(timeline: Timeline, state: ClusterState, settings: ClientSettings,
     _make_names_unique(faults)
     records, sources = records_before(timeline, faults[0].at_us) if faults else (None, [])
     set_triggers(faults, state, records)
-    for election in losses.unclean_leaders:
+    for election in unclean_leaders:
         let_leader_die_alone(election, faults)
-    lost = [t for t in losses.truncations if _was_leader(t, outages, state)]
+    lost = [t for t in truncations if _was_leader(t, outages, state)]
     loses_by_acks = settings.loses_by_acks and bool(lost)
     if loses_by_acks:
         faults = add_lagging_followers(faults, lost, state)
-    loses_records = loses_by_acks or bool(losses.unclean_leaders)
+    loses_records = loses_by_acks or bool(unclean_leaders)
     return Plan(faults, loses_records, sources, left_out, _isolate(faults, state))
 
 

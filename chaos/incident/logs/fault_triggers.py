@@ -15,6 +15,7 @@ from chaos.incident.logs.cluster_state import ClusterState, internal
 from chaos.incident.logs.entries import Source
 from chaos.incident.logs.losses import Truncation, UncleanLeader
 from chaos.incident.logs.planned_faults import PlannedFault
+from chaos.kafka.partition import TopicPartition
 from chaos.units import format_duration
 
 MAX_PAUSE_S = 20.0
@@ -28,19 +29,19 @@ def records_before(timeline: Timeline, at_us: int) -> tuple[int | None, list[Sou
 
     The number is None if no partition is known from its first offset on.
     """
-    new: set[str] = set()
-    ends: dict[str, tuple[int, Source]] = {}
+    new: set[TopicPartition] = set()
+    ends: dict[TopicPartition, tuple[int, Source]] = {}
     for x in timeline.select(e.PartitionEvent):
         match x:
             case e.LeaderStarted(offset=0) if x.at_us <= at_us:
                 new.add(x.partition)
             case e.LeaderStarted(offset=end) | e.IsrShrunk(end_offset=end) if end > 0 and x.at_us >= at_us:
                 ends.setdefault(x.partition, (end, x.source))
-    known = [end for partition, end in ends.items() if partition in new and not internal(partition)]
+    known = [end for partition, end in ends.items() if partition in new and not internal(partition.topic)]
     if not known:
         return None, []
     # the logs do not name the end of a partition that keeps its leader: it is taken to have as many records
-    total = sum(offset for offset, _ in known) * sum(not internal(p) for p in new) // len(known)
+    total = sum(offset for offset, _ in known) * sum(not internal(p.topic) for p in new) // len(known)
     return total, [source for _, source in known[:3]]
 
 
@@ -117,10 +118,11 @@ def add_lagging_followers(
     A leader can lose records only if its followers lag when it dies.
     """
     for i, fault in enumerate(faults):
-        partition = fault.target.get("leader_of", "")
+        partition = fault.target.get("leader_of")
         truncation = next((t for t in truncations if t.partition == partition and t.at_us > fault.at_us), None)
-        topic = state.topic_of(partition)
-        if fault.kind != "broker.kill" or truncation is None or topic is None or topic.replicas < 2:
+        if fault.kind != "broker.kill" or partition is None or truncation is None:
+            continue
+        if state.topics[partition.topic].replicas < 2:
             continue
         target = {"followers_of": partition}
         freeze = PlannedFault("freeze", "broker.pause", target, fault.at_us, when=fault.when, signs=truncation.signs)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from chaos.incident.logs import events as e
 from chaos.incident.logs.broker_timeline import Timeline
-from chaos.incident.logs.cluster_state import internal, topic_name
+from chaos.incident.logs.cluster_state import internal
 from chaos.incident.logs.entries import Source
 from chaos.incident.logs.outages import Outage, OutageKind
+from chaos.kafka.partition import TopicPartition
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Truncation:
     """
 
     broker: int
-    partition: str
+    partition: TopicPartition
     offset: int
     records: int | None
     at_us: int
@@ -30,7 +31,7 @@ class Truncation:
 class UncleanLeader:
     """A replica outside the ISR became leader: the records that it did not have are lost with any acks."""
 
-    partition: str
+    partition: TopicPartition
     leader: int
     at_us: int
     signs: tuple[Source, ...]
@@ -41,24 +42,10 @@ class ShorterLog:
     """A broker returned with fewer records than before: with an empty disk (`wiped`) or a log that ends too early."""
 
     broker: int
-    partition: str
+    partition: TopicPartition
     wiped: bool
     at_us: int
     signs: tuple[Source, ...]
-
-
-@dataclass(frozen=True)
-class Losses:
-    """All losses in the logs, each list by time."""
-
-    truncations: list[Truncation]
-    unclean_leaders: list[UncleanLeader]
-    shorter_logs: list[ShorterLog]
-
-
-def find_losses(timeline: Timeline, outages: list[Outage]) -> Losses:
-    """Return the losses in user partitions."""
-    return Losses(find_truncations(timeline), find_unclean_leaders(timeline), find_shorter_logs(timeline, outages))
 
 
 def find_shorter_logs(timeline: Timeline, outages: list[Outage]) -> list[ShorterLog]:
@@ -71,10 +58,10 @@ def _shorter_log(timeline: Timeline, outage: Outage) -> ShorterLog | None:
     """Return the first partition with a shorter log; a leader's log must reach the start of its successor."""
     broker, at_us = outage.broker, outage.at_us
     roles = timeline.select(e.LeaderStarted, e.FollowerStarted, node=broker, until_us=at_us)
-    partitions = {x.partition for x in roles if not internal(x.partition)}
+    partitions = {x.partition for x in roles if not internal(x.partition.topic)}
     recreated = {x.topic for x in timeline.select(e.TopicCreated, since_us=at_us + 1)}
     for x in timeline.select(e.PartitionEvent, node=broker, since_us=at_us + 1):
-        if x.partition not in partitions or topic_name(x.partition) in recreated:
+        if x.partition not in partitions or x.partition.topic in recreated:
             continue
         if isinstance(x, e.LogCreated):
             return ShorterLog(broker, x.partition, True, x.at_us, (x.source,))
@@ -90,12 +77,12 @@ def _shorter_log(timeline: Timeline, outage: Outage) -> ShorterLog | None:
 
 def find_truncations(timeline: Timeline) -> list[Truncation]:
     """Return the truncations that removed records, or may have removed some."""
-    loaded: dict[tuple[int, str], e.LogLoaded] = {}
+    loaded: dict[tuple[int, TopicPartition], e.LogLoaded] = {}
     truncations: list[Truncation] = []
     for x in timeline.events:
         if isinstance(x, e.LogLoaded):
             loaded[x.node, x.partition] = x
-        elif isinstance(x, e.Truncated) and not internal(x.partition):
+        elif isinstance(x, e.Truncated) and not internal(x.partition.topic):
             load = loaded.pop((x.node, x.partition), None)
             records = load.end_offset - x.offset if load else None
             if records is None or records > 0:
@@ -106,16 +93,17 @@ def find_truncations(timeline: Timeline) -> list[Truncation]:
 
 def find_unclean_leaders(timeline: Timeline) -> list[UncleanLeader]:
     """Return the first sign of each: from the controller (KRaft), or a leader outside the ISR (ZooKeeper)."""
-    topics = {x.topic_id: topic_name(x.partition) for x in timeline.select(e.PartitionPlaced)}
-    isr: dict[str, tuple[int, ...]] = {}
-    leaders: dict[tuple[str, int], UncleanLeader] = {}
+    topics = {x.topic_id: x.partition.topic for x in timeline.select(e.PartitionPlaced)}
+    isr: dict[TopicPartition, tuple[int, ...]] = {}
+    leaders: dict[tuple[TopicPartition, int], UncleanLeader] = {}
     for x in timeline.events:
-        partition = ""
+        partition: TopicPartition | None = None
         if isinstance(x, e.UncleanElection):
-            partition = x.partition or (f"{topics[x.topic_id]}/{x.number}" if topics.get(x.topic_id) else "")
+            topic = topics.get(x.topic_id)
+            partition = x.partition or (TopicPartition(topic, x.number) if topic else None)
         elif isinstance(x, e.LeaderChosen) and x.leader >= 0 and x.leader not in (isr.get(x.partition) or (x.leader,)):
             partition = x.partition
-        if isinstance(x, e.UncleanElection | e.LeaderChosen) and partition and not internal(partition):
+        if isinstance(x, e.UncleanElection | e.LeaderChosen) and partition and not internal(partition.topic):
             leader = UncleanLeader(partition, x.leader, x.at_us, (x.source,))
             leaders.setdefault((partition, x.leader), leader)
         if isinstance(x, e.LeaderChosen | e.LeaderStarted | e.IsrUpdated | e.IsrShrunk):

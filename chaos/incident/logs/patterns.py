@@ -16,6 +16,7 @@ from typing import Any
 from chaos.incident.logs import events as e
 from chaos.incident.logs.entries import Entry
 from chaos.incident.logs.events import Event
+from chaos.kafka.partition import TopicPartition
 
 STATE_CHANGE = "state.change.logger"
 _P = r"(?P<partition>[A-Za-z0-9._-]+-\d+)"
@@ -127,5 +128,8 @@ def events_of(entry: Entry) -> Iterator[Event]:
         for match in pattern.text.finditer(entry.message):
             fields = {key: text for key, text in match.groupdict().items() if text is not None} | dict(pattern.fixed)
             if topic := _COORDINATOR_TOPICS.get(fields.get("partition", "")):
-                fields["partition"] = f"{topic}-{fields.pop('number')}"
+                fields["partition"] = TopicPartition(topic, int(fields.pop("number")))
+            elif "partition" in fields:
+                topic, _, number = fields["partition"].rpartition("-")
+                fields["partition"] = TopicPartition(topic, int(number))
             yield pattern.event(at_us=entry.at_us, node=entry.node, source=entry.source, **fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,9 +54,7 @@ def outage_fault(
     led, coordinated = state.led_by(broker, at_us), state.coordinated_by(broker, at_us)
     is_controller = state.controller(at_us) == broker
     truncated = [t.partition for t in truncations if t.broker == broker and t.partition in led]
-    followed = [
-        p for p in state.followed_by(broker, at_us) if (topic := state.topic_of(p)) is not None and topic.replicas > 1
-    ]
+    followed = [p for p in state.followed_by(broker, at_us) if state.topics[p.topic].replicas > 1]
     roles = [f"led {_first_four(led)}"] if led else []
     roles += [f"coordinated group {_first_four(coordinated)}"] if coordinated else []
     roles += ["was the active controller"] if is_controller else []
@@ -177,5 +175,5 @@ def transaction_faults(timeline: Timeline) -> list[PlannedFault]:
     return sorted(faults, key=lambda fault: fault.at_us)
 
 
-def _first_four(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+def _first_four(names: Sequence[object]) -> str:
+    return ", ".join(map(str, names[:4])) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

@@ -20,12 +20,13 @@ from chaos.incident.logs.client_entries import (
     write_producers,
 )
 from chaos.incident.logs.client_settings import ClientSettings, read_client_settings, scalar
-from chaos.incident.logs.cluster_state import ClusterState, Topic, read_state, topic_name
+from chaos.incident.logs.cluster_state import ClusterState, Topic, read_state
 from chaos.incident.logs.entries import zone_of
 from chaos.incident.logs.explain import write_explanation
 from chaos.incident.logs.fault_plan import Plan, make_plan
 from chaos.incident.logs.planned_faults import PlannedFault
 from chaos.incident.logs.yaml_page import YamlPage, client_name, clock_time
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.scenario.setup import DEFAULT_KAFKA
 
@@ -82,7 +83,7 @@ class _Draft:
 
     def __post_init__(self) -> None:
         """Choose the topics, targets of faults first, and the names of topics and consumer entries."""
-        targets = {topic_name(str(target)) for f in self.plan.faults for target in f.target.values()}
+        targets = {t.topic for f in self.plan.faults for t in f.target.values() if isinstance(t, TopicPartition)}
         self.topics = sorted(self.state.topics.values(), key=lambda t: (t.name not in targets, t.name))
         self.topics = self.topics[: max(MAX_TOPICS, sum(t.name in targets for t in self.topics))]
         self.topics = self.topics or [Topic("orders", 1, min(3, len(self.state.brokers)))]
@@ -220,9 +221,8 @@ class _Draft:
         if kind == "member":
             group, number = target
             return {"member": f"{self.entry_names[group] if group else producer_name(0)}/{number}"}
-        if kind in ("leader_of", "follower_of", "followers_of"):
-            topic, _, number = target.rpartition("/")
-            return {kind: f"{self.topic_names.get(topic, topic)}/{number}"}
+        if isinstance(target, TopicPartition):
+            return {kind: f"{self.topic_names[target.topic]}/{target.number}"}
         return {kind: group_id(target) if kind == "coordinator_of" else target}
 
     def write_contract(self) -> None:

@@ -1,4 +1,4 @@
-"""Lines of logs to entries, entries to events, events to outages: each with what it is, and what is nearly so."""
+"""Entries, events, outages, group changes and losses, each with matching and near-miss log lines."""
 # ruff: noqa: E501 - lines of logs are quoted as they are
 
 from zoneinfo import ZoneInfo
@@ -6,12 +6,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs import history, inventory, losses, members, outages
-from chaos.incident.logs.layouts import LAYOUTS, layout_of
-from chaos.incident.logs.make import skeleton
-from chaos.incident.logs.outages import How
+from chaos.incident.logs.broker_timeline import read_timeline
+from chaos.incident.logs.cluster_state import read_state
+from chaos.incident.logs.entries import LAYOUTS, Clock, Entry, entries, layout_of
+from chaos.incident.logs.group_changes import ChangeReason, find_changes
+from chaos.incident.logs.losses import find_shorter_logs
+from chaos.incident.logs.outages import OutageKind, find_outages
 from chaos.incident.logs.patterns import PATTERNS, events_of
-from chaos.incident.logs.reading import Clock, Entry, entries
+from chaos.incident.logs.scenario_draft import draft_scenario
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 
 UTC = ZoneInfo("UTC")
@@ -20,7 +23,7 @@ GC4 = "[GroupCoordinator id=2 topic=__consumer_offsets partition=9] "
 OLD_GC = "kafka.coordinator.group.GroupCoordinator"
 RCM = "org.apache.kafka.controller.ReplicationControlManager"
 
-SAID = [
+MESSAGES = [
     ("kafka.Kafka$", "Exiting Kafka due to fatal exception", e.FatalError, {}),
     ("org.apache.kafka.common.utils.LoggingSignalHandler", "Terminating process due to signal SIGTERM", e.SignalReceived,
      {"signal": "SIGTERM"}),
@@ -34,21 +37,21 @@ SAID = [
      "the RPC got timed out before it could be sent.", e.HeartbeatFailed, {}),
     ("state.change.logger", "[Controller id=1 epoch=4] Changed partition orders-0 from OfflinePartition to OnlinePartition "
      "with state LeaderAndIsr(leader=2, leaderEpoch=3, isr=List(2), zkVersion=5)", e.LeaderChosen,
-     {"partition": "orders/0", "leader": 2, "leader_epoch": 3, "isr": (2,)}),
+     {"partition": TopicPartition.parse("orders/0"), "leader": 2, "leader_epoch": 3, "isr": (2,)}),
     ("kafka.cluster.Partition", "[Partition a-b.c-12 broker=1] Shrinking ISR from 1,2,3 to 1. Leader: (highWatermark: 10, "
      "endOffset: 15). Out of sync replicas: (brokerId: 2, endOffset: 10)", e.IsrShrunk,
-     {"partition": "a-b.c/12", "before": (1, 2, 3), "isr": (1,), "end_offset": 15}),
+     {"partition": TopicPartition.parse("a-b.c/12"), "before": (1, 2, 3), "isr": (1,), "end_offset": 15}),
     (RCM, "[QuorumController id=3] UNCLEAN partition change for orders-0 with topic ID t2z: isr: [1] -> [2], leader: 1 -> "
      "2, leaderRecoveryState: RECOVERED -> RECOVERING", e.UncleanElection,
-     {"partition": "orders/0", "leader": 2, "previous_leader": 1}),
+     {"partition": TopicPartition.parse("orders/0"), "leader": 2, "previous_leader": 1}),
     ("org.apache.kafka.controller.PartitionChangeBuilder", "Setting new leader for topicId t2z, partition 0 to 2 using an "
      "unclean election. Previous partition: x", e.UncleanElection, {"topic_id": "t2z", "number": 0, "leader": 2}),
     ("kafka.log.Log", "[Log partition=orders-0, dir=/data] Truncating to offset 3123", e.Truncated,
-     {"partition": "orders/0", "offset": 3123}),
+     {"partition": TopicPartition.parse("orders/0"), "offset": 3123}),
     (OLD_GC, "[GroupCoordinator 3]: Elected as the group coordinator for partition 9 in epoch 4", e.CoordinatorLoaded,
-     {"partition": "__consumer_offsets/9"}),
+     {"partition": TopicPartition.parse("__consumer_offsets/9")}),
     ("kafka.coordinator.transaction.TransactionCoordinator", "[TransactionCoordinator id=1] Resigned as the txn coordinator"
-     " for partition 4 at epoch 1", e.CoordinatorUnloaded, {"partition": "__transaction_state/4"}),
+     " for partition 4 at epoch 1", e.CoordinatorUnloaded, {"partition": TopicPartition.parse("__transaction_state/4")}),
     (OLD_GC, "[GroupCoordinator 1]: Preparing to rebalance group my group in state PreparingRebalance with old generation 4"
      " (__consumer_offsets-9) (reason: removing member c-1 on heartbeat expiration)", e.RebalanceBegan,
      {"group": "my group", "generation": 4, "reason": "removing member c-1 on heartbeat expiration"}),
@@ -77,7 +80,7 @@ SAID = [
     ("kafka.log.LogManager", "Shutdown broker because all log dirs in /data have failed", e.DiskFailed, {}),
 ]  # fmt: skip
 
-NOT_SAID = [
+NEAR_MISSES = [
     (
         "kafka.log.Log",
         "[Log partition=orders-0, dir=/data] Truncating to 0 has no effect as the largest offset in the log",
@@ -90,28 +93,28 @@ NOT_SAID = [
 ]
 
 
-def said(logger, message, level="INFO"):
-    return list(events_of(Entry(1, 7, level, logger, message), 1, "server.log"))
+def events(logger, message, level="INFO"):
+    return list(events_of(Entry(1, 1, "server.log", 7, level, logger, message)))
 
 
-@pytest.mark.parametrize(("logger", "message", "event", "fields"), SAID, ids=lambda v: getattr(v, "__name__", None))
-def test_what_kafka_says_is_an_event(logger, message, event, fields):
-    (found,) = said(logger, message, "ERROR")
-    assert type(found) is event
-    assert {key: getattr(found, key) for key in fields} == fields
-    assert str(found.source) == "server.log:7" and found.source.text == message.split("\n")[0]
+@pytest.mark.parametrize(("logger", "message", "event", "fields"), MESSAGES, ids=lambda v: getattr(v, "__name__", None))
+def test_a_message_of_kafka_is_an_event(logger, message, event, fields):
+    (event_,) = events(logger, message, "ERROR")
+    assert type(event_) is event
+    assert {key: getattr(event_, key) for key in fields} == fields
+    assert str(event_.source) == "server.log:7" and event_.source.text == message.split("\n")[0]
 
 
-@pytest.mark.parametrize(("logger", "message"), NOT_SAID)
-def test_what_only_looks_like_it_is_none(logger, message):
-    assert said(logger, message) == []
+@pytest.mark.parametrize(("logger", "message"), NEAR_MISSES)
+def test_a_similar_message_is_no_event(logger, message):
+    assert events(logger, message) == []
 
 
-def test_each_pattern_names_its_classes_and_fills_its_event():
+def test_each_pattern_names_its_classes_and_sets_only_fields_of_its_event():
     for pattern in PATTERNS:
-        known = set(pattern.event.__dataclass_fields__) | {"number"}
+        known = set(pattern.event.model_fields) | {"number"}
         assert set(pattern.text.groupindex) | set(pattern.fixed) <= known, pattern
-        assert pattern.says and pattern.since
+        assert pattern.classes and pattern.since
 
 
 LINES = {
@@ -134,13 +137,13 @@ def test_each_layout_gives_the_same_entry(name):
     assert {layout.name for layout in LAYOUTS} == set(LINES)
 
 
-def test_the_logger_may_stand_lines_below():
+def test_the_logger_may_be_several_lines_below():
     lines = ["[2026-01-02 03:04:05,678] INFO KafkaConfig values: ", "\tbroker.id = 4", " (kafka.server.KafkaConfig)"]
     (entry,) = entries(lines, LAYOUTS[0], Clock(UTC))
     assert (entry.logger, entry.message) == ("kafka.server.KafkaConfig", "KafkaConfig values: \n\tbroker.id = 4\n")
 
 
-def test_the_hour_that_comes_twice_goes_on():
+def test_times_increase_in_the_hour_that_occurs_twice():
     clock = Clock(ZoneInfo("Europe/Berlin"))
     times = [
         "2026-10-25 01:59:00",
@@ -160,15 +163,15 @@ BUSY = "[Broker id={n}] busy (state.change.logger)"
 
 
 def read(tmp_path, **logs):
-    """Logs of brokers from pairs of seconds and text, each a file."""
+    """Write a log for each broker from pairs of seconds and text, and return the timeline."""
     for name, lines in logs.items():
         node = name[-1]
-        text = [
-            f"[2026-01-01 00:{s // 60:02d}:{s % 60:02d},000] INFO {words.format(n=node)}" for s, words in sorted(lines)
+        log = [
+            f"[2026-01-01 00:{s // 60:02d}:{s % 60:02d},000] INFO {text.format(n=node)}" for s, text in sorted(lines)
         ]
         (tmp_path / f"kafka-{node}").mkdir()
-        (tmp_path / f"kafka-{node}" / "server.log").write_text("\n".join(text) + "\n")
-    return history.read(tmp_path, UTC)
+        (tmp_path / f"kafka-{node}" / "server.log").write_text("\n".join(log) + "\n")
+    return read_timeline(tmp_path, UTC)
 
 
 FENCED = f"[QuorumController id=1] Fencing broker 2 because its session has timed out. ({RCM})"
@@ -186,46 +189,46 @@ def busy(*ranges):
 
 
 @pytest.mark.parametrize(
-    ("lines", "how", "span"),
+    ("lines", "kind", "span"),
     [
-        ([(0, START), *busy((1, 11)), (30, START), *busy((31, 60))], How.DIED, (11, 30)),
-        ([(0, START), *busy((1, 11)), (10, STOPPING), (30, START), *busy((31, 60))], How.STOPPED, (10, 30)),
-        ([(0, START), *busy((1, 11)), (10, DISK), (30, START), *busy((31, 60))], How.DISK, (10, 30)),
-        ([(0, START), *busy((1, 11), (38, 60))], How.STILL, (10, 38)),
-        ([(0, START), *busy((1, 60)), (14, NO_HEARTBEAT)], How.CUT_OFF, (14, 40)),
-        ([(0, START), *busy((1, 11))], How.DIED, (11, None)),
+        ([(0, START), *busy((1, 11)), (30, START), *busy((31, 60))], OutageKind.DIED, (11, 30)),
+        ([(0, START), *busy((1, 11)), (10, STOPPING), (30, START), *busy((31, 60))], OutageKind.STOPPED, (10, 30)),
+        ([(0, START), *busy((1, 11)), (10, DISK), (30, START), *busy((31, 60))], OutageKind.DISK, (10, 30)),
+        ([(0, START), *busy((1, 11), (38, 60))], OutageKind.FROZEN, (10, 38)),
+        ([(0, START), *busy((1, 60)), (14, NO_HEARTBEAT)], OutageKind.CUT_OFF, (14, 40)),
+        ([(0, START), *busy((1, 11))], OutageKind.DIED, (11, None)),
     ],
 )
-def test_how_a_broker_was_away(tmp_path, lines, how, span):
-    (outage,) = outages.find(told := read(tmp_path, kafka_1=CONTROLLER, kafka_2=lines))
-    seconds = [None if at is None else (at - told.began_us) / 1e6 for at in (outage.at_us, outage.back_us)]
-    assert (outage.broker, outage.how, *seconds) == (2, how, *span)
+def test_the_kind_and_span_of_an_outage(tmp_path, lines, kind, span):
+    (outage,) = find_outages(timeline := read(tmp_path, kafka_1=CONTROLLER, kafka_2=lines))
+    seconds = [None if at is None else (at - timeline.began_us) / 1e6 for at in (outage.at_us, outage.back_us)]
+    assert (outage.broker, outage.kind, *seconds) == (2, kind, *span)
 
 
-def test_a_broker_without_a_log_is_gone(tmp_path):
-    (outage,) = outages.find(read(tmp_path, kafka_1=CONTROLLER))
-    assert (outage.broker, outage.how) == (2, How.GONE)
+def test_a_fenced_broker_without_a_log_is_gone(tmp_path):
+    (outage,) = find_outages(read(tmp_path, kafka_1=CONTROLLER))
+    assert (outage.broker, outage.kind) == (2, OutageKind.GONE)
 
 
-def test_nobody_was_away_where_all_logs_end_together(tmp_path):
-    quiet = [(s, words) for s, words in CONTROLLER if words not in (FENCED, UNFENCED)]
-    assert outages.find(read(tmp_path, kafka_1=quiet, kafka_2=[(0, START), *busy((1, 60))])) == []
+def test_logs_that_end_together_show_no_outage(tmp_path):
+    quiet = [(s, text) for s, text in CONTROLLER if text not in (FENCED, UNFENCED)]
+    assert find_outages(read(tmp_path, kafka_1=quiet, kafka_2=[(0, START), *busy((1, 60))])) == []
 
 
 UUID = "-0bc5ccb5-fce9-4633-b507-5c23b41b06f"
 
 
 @pytest.mark.parametrize(
-    ("gone", "why"),
+    ("departure", "reason"),
     [
-        ("Member c2{u}2 in group g has failed, removing it from the group.", members.Why.SESSION),
+        ("Member c2{u}2 in group g has failed, removing it from the group.", ChangeReason.SESSION),
         ("[Group g] Member c2{u}2 has left group through explicit `LeaveGroup` request; client reason: not provided",
-         members.Why.LEFT),
+         ChangeReason.LEFT),
         ("[Group g] Member c2{u}2 has left group through explicit `LeaveGroup` request; client reason: consumer poll "
-         "timeout has expired.", members.Why.POLL),
+         "timeout has expired.", ChangeReason.POLL),
     ],
 )  # fmt: skip
-def test_why_a_member_went(tmp_path, gone, why):
+def test_the_reason_why_a_member_left(tmp_path, departure, reason):
     joins = (
         "Dynamic member with unknown member id joins group g in Stable state. Created a new member id {} and requesting"
     )
@@ -233,41 +236,41 @@ def test_why_a_member_went(tmp_path, gone, why):
         (1, joins.format(f"c1{UUID}1")),
         (1, joins.format(f"c2{UUID}2")),
         (2, "Stabilized group g generation 1 with 2 members."),
-        (20, gone.replace("{u}", UUID)),
+        (20, departure.replace("{u}", UUID)),
         (23, "Stabilized group g generation 2 with 1 members."),
         (30, joins.format(f"c2{UUID}3")),
         (31, joins.format(f"c3{UUID}4")),
         (33, "Stabilized group g generation 3 with 3 members."),
     ]
-    told = read(tmp_path, kafka_1=[(0, START), *((s, f"{GC4}{words} ({GC})") for s, words in group), *busy((34, 59))])
-    first, second = members.find(told, inventory.take(told))
-    assert (first.client, first.why, (first.back_us - first.at_us) / 1e6) == ("c2", why, 10)
-    assert (second.client, second.why) == ("c3", members.Why.NEW)
+    timeline = read(tmp_path, kafka_1=[(0, START), *((s, f"{GC4}{text} ({GC})") for s, text in group), *busy((34, 59))])
+    first, second = find_changes(timeline, read_state(timeline))
+    assert (first.client, first.reason, (first.back_us - first.at_us) / 1e6) == ("c2", reason, 10)
+    assert (second.client, second.reason) == ("c3", ChangeReason.NEW)
 
 
 def test_a_broker_that_was_cut_off_is_isolated(tmp_path):
     read(tmp_path, kafka_1=CONTROLLER, kafka_2=[(0, START), *busy((1, 60)), (14, NO_HEARTBEAT)])
-    scenario = parse(text := skeleton(tmp_path), "skeleton")
+    scenario = parse(text := draft_scenario(tmp_path), "draft")
     (fault,) = scenario.faults
     assert (fault.kind, fault.target.broker, scenario.cluster.driver) == ("broker.isolate", 2, "process")
-    assert "TODO: no topic was seen; this one is made up" in text
+    assert "TODO: the logs name no topic; this one is an example" in text
     assert "kafka-2/server.log:16: [BrokerLifecycleManager id=2] Unable" in text
 
 
-def test_members_without_client_ids_are_paired_in_their_order(tmp_path):
+def test_members_without_client_ids_are_paired_in_order(tmp_path):
     group = [
         (1, "Member a joins the consumer group using the consumer protocol."),
         (2, "Member b joins the consumer group using the consumer protocol."),
         (20, "Member a fenced from the group because the member session expired."),
         (30, "Member c joins the consumer group using the consumer protocol."),
     ]
-    told = read(
+    timeline = read(
         tmp_path, kafka_1=[(0, START), *((s, f"{GC4}[GroupId g] {w} ({GC})") for s, w in group), *busy((31, 59))]
     )
-    there = inventory.take(told)
-    (change,) = members.find(told, there)
-    assert (change.client, change.why, (change.back_us - change.at_us) / 1e6) == ("a", members.Why.SESSION, 10)
-    assert there.groups["g"].members == 2 and there.groups["g"].consumer_protocol
+    state = read_state(timeline)
+    (change,) = find_changes(timeline, state)
+    assert (change.client, change.reason, (change.back_us - change.at_us) / 1e6) == ("a", ChangeReason.SESSION, 10)
+    assert state.groups["g"].members == 2 and state.groups["g"].consumer_protocol
 
 
 LEADS = "Leader orders-0 with topic id Some(x) starts at leader epoch {e} from offset {o} with partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas [] . Previous leader {p} (state.change.logger)"
@@ -279,22 +282,22 @@ CREATED = "Created log for partition orders-0 in /data/orders-0 with properties 
     ("back_with", "wiped"),
     [(LOADED.format(o=60), [False]), (CREATED, [True]), (LOADED.format(o=100), []), (LOADED.format(o=140), [])],
 )
-def test_a_leader_that_comes_back_with_less_lost_its_power_or_its_disk(tmp_path, back_with, wiped):
+def test_a_leader_with_a_shorter_log_lost_its_power_or_its_disk(tmp_path, back_with, wiped):
     first = LEADS.format(e=0, o=0, p="None and previous leader epoch was -1.")
     second = LEADS.format(e=1, o=100, p="Some(2) and previous leader epoch was 0.")
-    told = read(
+    timeline = read(
         tmp_path,
         kafka_1=[*CONTROLLER, (21, second)],
         kafka_2=[(0, START), (1, first), *busy((2, 11)), (30, START), (31, back_with), *busy((32, 60))],
     )
-    assert [s.wiped for s in losses.shorter(told, outages.find(told))] == wiped
+    assert [s.wiped for s in find_shorter_logs(timeline, find_outages(timeline))] == wiped
     kind = {(): "broker.kill", (True,): "broker.wipe", (False,): "log.truncate"}[tuple(wiped)]
-    (fault,) = parse(skeleton(tmp_path), "skeleton").faults
+    (fault,) = parse(draft_scenario(tmp_path), "draft").faults
     assert (fault.kind, fault.target.leader_of) == (kind, "orders/0")
 
 
-def test_what_followers_cut_off_is_no_loss(tmp_path):
-    """Only what a leader wrote was acknowledged; followers that ran ahead of the next leader cut off what they have."""
+def test_truncation_on_a_follower_is_no_loss(tmp_path):
+    """Only records of a leader are acknowledged; a follower ahead of the next leader truncates its log."""
     leads = LEADS.format(e=1, o=100, p="Some(2) and previous leader epoch was 0.")
     cut = "[UnifiedLog partition=orders-0, dir=/data] Truncating to offset 90 (kafka.log.UnifiedLog)"
     (tmp_path / "acks").write_text("acks=1\n")
@@ -306,6 +309,6 @@ def test_what_followers_cut_off_is_no_loss(tmp_path):
         kafka_2=[(0, START), *busy((1, 11))],
         kafka_3=[(0, START), *busy((1, 60)), (22, cut)],
     )
-    scenario = parse(skeleton(logs, client_settings=tmp_path / "acks"), "skeleton")
+    scenario = parse(draft_scenario(logs, client_settings=tmp_path / "acks"), "draft")
     assert [f.kind for f in scenario.faults] == ["broker.kill"]
     assert not scenario.expect.lost_write.holds(1)
