@@ -1,1 +1,9 @@
-"""The contract between driving and judging: the run directory, its events and the typed results."""
+"""The contract between driving and judging: the run directory, its events and the typed results.
+
+directory     paths of a run, and reading and writing of its files
+events        `events.jsonl`; stage_times: its stages
+result        `result.json`: verdicts, their order, counts of anomalies
+comparison    `result.json` of an A/B scenario
+gate_result   `gate.json`
+trend         output of `history --json`
+"""

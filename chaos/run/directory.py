@@ -143,7 +143,7 @@ def read_json(path: Path, what: str) -> Any:
 def read_model(path: Path, model: type[Model], what: str, next_step: str) -> Model:
     """Read a JSON file of a run directory as a model.
 
-    what: names the content in the error; next_step: tells the user how to repair the file. Raises `RunDirError`.
+    what: the content in errors; next_step: how to repair the file. Raises `RunDirError`.
     """
     raw = read_json(path, what)
     try:

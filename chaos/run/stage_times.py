@@ -1,16 +1,16 @@
-"""What `events.jsonl` tells of a run's stages: which there are, how long each took, and what limits it ran into."""
+"""Stages of a run in `events.jsonl`: their names, their durations, and the limits that they reached."""
 
 from __future__ import annotations
 
 from chaos.run.events import Event
 
 DRIVING = ("deploy", "clients", "load", "heal", "drain", "stop", "seal", "drive")
-"""Stages that have to end well for the ledger to be whole; taking the cluster down is not one of them."""
+"""Stages that must succeed for a complete ledger; destroying the cluster is not one of them."""
 CHECKING = ("readback", "audit", "validate")
 
 
 def stage_times(events: list[Event]) -> dict[str, float]:
-    """Seconds of each stage that ended or failed, the last time it ran, in the order in which they first began."""
+    """Return the seconds of the last execution of each stage, in the order of their first start."""
     times: dict[str, float] = {}
     for e in events:
         if e.get("kind") == "stage" and isinstance(e.get("seconds"), int | float):
@@ -19,5 +19,5 @@ def stage_times(events: list[Event]) -> dict[str, float]:
 
 
 def notes(events: list[Event]) -> list[str]:
-    """What the drive had to say about limits it ran into."""
+    """Return the notes of the drive about limits that it reached."""
     return [str(e["words"]) for e in events if e.get("kind") == "note" and "(limits." in str(e.get("words", ""))]

@@ -1,1 +1,1 @@
-"""Read the final log back from the healed cluster into the ledger."""
+"""Read-back of the final log from the healed cluster into the ledger."""

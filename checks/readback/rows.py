@@ -1,7 +1,7 @@
-"""Records of one partition as rows of `log`: identities and CRCs of many values at a time.
+"""Records of one partition as rows of `log`: vectorised parsing of identities and CRCs.
 
-Byte for byte what `record.parse` and `record.crc_ok` say of each: a header that is as `record.encode` writes it is read
-by columns, any other one by `record.parse` itself.
+The results are the same as those of `record.parse` and `record.crc_ok`. Headers in the form of `record.encode` are
+parsed by columns, all others by `record.parse`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Ints = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 _ARROW = {4: pa.int32(), 8: pa.int64()}
 _NONE = bytes(record.HEADER_BYTES)
 _PRODUCER_END = record.PRODUCER_AT + record.PRODUCER_WIDTH
-_WHO_WIDTH = record.SEQ_AT - 1 - record.RUN_AT  # run, producer and incarnation: few, however many records
+_SOURCE_WIDTH = record.SEQ_AT - 1 - record.RUN_AT  # run, producer and incarnation: few distinct values
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _SHIFTS = np.arange(28, -4, -4, dtype=np.uint32)
 
 
 def _bounds() -> tuple[Bytes, Bytes]:
-    """The lowest and the highest byte at each place of a header that is read by columns."""
+    """Return the lowest and the highest byte at each position of a header that is parsed by columns."""
     lowest, highest = np.zeros(record.HEADER_BYTES, np.uint8), np.full(record.HEADER_BYTES, 255, np.uint8)
     version = np.frombuffer(record.VERSION, np.uint8)
     lowest[: len(version)] = highest[: len(version)] = version
@@ -49,7 +49,7 @@ _LOWEST, _HIGHEST = _bounds()
 
 @dataclass(frozen=True)
 class Records:
-    """Successive records of one partition; times in ms, as Kafka has them."""
+    """Consecutive records of one partition; timestamps in ms, as in Kafka."""
 
     topic: str
     partition: int
@@ -58,10 +58,10 @@ class Records:
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     committed: tuple[Flags, Flags] | None = None
-    """Whether a read_committed reader gets each, and whether that is known; all of them without transactions."""
+    """Whether a read_committed reader gets each record, and whether that is decided; None: no transactions, all are."""
 
     def rows(self) -> pa.RecordBatch:
-        """One row of `log` per record, in their order."""
+        """Return one row of `log` for each record, in order."""
         headers = _headers(self.values)
         ours = (headers[:, : len(record.VERSION)] == _LOWEST[: len(record.VERSION)]).all(axis=1)
         run, producer, incarnation, seq = self._identities(headers, ours)
@@ -81,7 +81,7 @@ class Records:
         return pa.RecordBatch.from_arrays([columns[name] for name in LOG.names], schema=LOG)
 
     def _identities(self, headers: Bytes, ours: Flags) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
-        """Run, producer, incarnation and seq; null where a value carries none."""
+        """Return run, producer, incarnation and seq; null for a value without identity."""
         regular = ours & ((headers >= _LOWEST) & (headers <= _HIGHEST)).all(axis=1)
         if any(record.parse(self.values[i]) for i in np.flatnonzero(ours & ~regular).tolist()):
             parsed = [record.parse(value) for value in self.values]
@@ -91,21 +91,24 @@ class Records:
                 pa.array([p and p.incarnation for p in parsed], pa.int32()),
                 pa.array([p and p.seq for p in parsed], pa.int64()),
             )
-        who = _distinct(headers[:, record.RUN_AT : record.RUN_AT + _WHO_WIDTH], regular)
+        sources = _distinct(headers[:, record.RUN_AT : record.RUN_AT + _SOURCE_WIDTH], regular)
         cut = record.PRODUCER_AT - record.RUN_AT
-        runs = [w[: record.RUN_WIDTH].decode("ascii") for w in who.dictionary.to_pylist()]
-        producers = [w[cut : cut + record.PRODUCER_WIDTH].decode("ascii").rstrip() for w in who.dictionary.to_pylist()]
-        incarnations = [int(w[-record.INCARNATION_WIDTH :]) for w in who.dictionary.to_pylist()]
+        distinct = sources.dictionary.to_pylist()
+        runs = [s[: record.RUN_WIDTH].decode("ascii") for s in distinct]
+        producers = [
+            s[cut : cut + record.PRODUCER_WIDTH].decode("ascii").rstrip() for s in sources.dictionary.to_pylist()
+        ]
+        incarnations = [int(s[-record.INCARNATION_WIDTH :]) for s in distinct]
         return (
-            _texts(runs).take(who.indices),
-            _texts(producers).take(who.indices),
-            _column(np.array(incarnations, np.int32)).take(who.indices),
+            _texts(runs).take(sources.indices),
+            _texts(producers).take(sources.indices),
+            _column(np.array(incarnations, np.int32)).take(sources.indices),
             _column(_number(headers[:, record.SEQ_AT : record.SEQ_AT + record.SEQ_WIDTH]), regular),
         )
 
 
 def _headers(values: Sequence[bytes | None]) -> Bytes:
-    """The headers as a matrix, a row of zeros for a value that is too short to have one."""
+    """Return the headers as a matrix, with a row of zeros for a value without a complete header."""
     size, width = len(values), record.HEADER_BYTES
     try:
         joined = b"".join([v[:width] for v in values])  # type: ignore[index]
@@ -117,14 +120,14 @@ def _headers(values: Sequence[bytes | None]) -> Bytes:
 
 
 def _distinct(cut: Bytes, valid: Flags) -> pa.DictionaryArray:
-    """Rows of a matrix as a dictionary; null where not valid."""
+    """Return the rows of a matrix as a dictionary array; null if not valid."""
     size, width = cut.shape
     buffers = [_bits(valid), pa.py_buffer(np.ascontiguousarray(cut))]
     return pa.Array.from_buffers(pa.binary(width), size, buffers).dictionary_encode()
 
 
 def _column(numbers: Ints, valid: Flags | None = None) -> pa.Array:
-    """Numbers as they are, null where not valid. `pa.array` would first import pandas, for a second or two."""
+    """Return numbers as an array, null if not valid. `pa.array` would import pandas, which takes seconds."""
     return pa.Array.from_buffers(_ARROW[numbers.dtype.itemsize], len(numbers), [_bits(valid), pa.py_buffer(numbers)])
 
 
@@ -132,10 +135,10 @@ def _flags(flags: Flags, valid: Flags | None = None) -> pa.Array:
     return pa.Array.from_buffers(pa.bool_(), len(flags), [_bits(valid), _bits(flags)])
 
 
-def _texts(words: Sequence[str]) -> pa.Array:
-    encoded = [word.encode() for word in words]
+def _texts(values: Sequence[str]) -> pa.Array:
+    encoded = [value.encode() for value in values]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(words), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
+    return pa.Array.from_buffers(pa.string(), len(values), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))])
 
 
 def _bits(flags: Flags | None) -> pa.Buffer | None:
@@ -143,12 +146,12 @@ def _bits(flags: Flags | None) -> pa.Buffer | None:
 
 
 def _number(digits: Bytes) -> npt.NDArray[np.int64]:
-    """Rows of decimal digits as numbers."""
+    """Convert rows of ASCII digits to numbers."""
     numbers = np.zeros(len(digits), np.int64)
     for column in digits.T:
         numbers *= 10
         numbers += column
-    zeros = int("1" * digits.shape[1]) * ord("0")  # what the digits' code points were too much by
+    zeros = int("1" * digits.shape[1]) * ord("0")  # the offset of the code points of the digits
     numbers -= zeros
     return numbers
 
@@ -156,16 +159,16 @@ def _number(digits: Bytes) -> npt.NDArray[np.int64]:
 def _crc_ok(
     keys: Sequence[bytes | None], values: Sequence[bytes | None], headers: Bytes, ours: Flags
 ) -> npt.NDArray[np.bool_]:
-    """Whether each value is what `record.seal_value` would make of its parts; False for what is not ours."""
+    """Return whether each value has the CRC of `record.seal_value`; False for foreign values."""
     crc_at, payload_at = record.CRC_AT, record.HEADER_BYTES
     if ours.all():
-        whole: Sequence[bytes] = values  # type: ignore[assignment]
+        sealed: Sequence[bytes] = values  # type: ignore[assignment]
     else:
-        whole = [v if mine else _NONE for v, mine in zip(values, ours.tolist(), strict=True)]  # type: ignore[misc]
-    # map() is twice as fast as a comprehension here, and this is where the read-back spends most of its time
+        sealed = [v if mine else _NONE for v, mine in zip(values, ours.tolist(), strict=True)]  # type: ignore[misc]
+    # map() is twice as fast as a comprehension here, where the read-back spends most of its time
     of_keys = map(zlib.crc32, [k or b"" for k in keys])
-    of_heads = map(zlib.crc32, [v[:crc_at] for v in whole], of_keys)
-    crcs = list(map(zlib.crc32, [v[payload_at:] for v in whole], of_heads))
+    of_heads = map(zlib.crc32, [v[:crc_at] for v in sealed], of_keys)
+    crcs = list(map(zlib.crc32, [v[payload_at:] for v in sealed], of_heads))
     nibbles = (np.array(crcs, np.uint32)[:, None] >> _SHIFTS) & np.uint32(15)
     carried = headers[:, crc_at : crc_at + record.CRC_WIDTH]
     fits: npt.NDArray[np.bool_] = (carried == _HEX[nibbles]).all(axis=1)

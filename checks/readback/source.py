@@ -1,8 +1,8 @@
-"""Reading one stretch of one partition into Parquet files: what a single task of the read-back does.
+"""One task of the read-back: reading an offset range of a partition into Parquet files.
 
-Each has a consumer of its own that belongs to no group, commits nothing and sees every record, committed or not; where
-transactions are written, a second one says which of them a read_committed reader sees (`logvisible`). What
-it holds at a time is bounded, whatever the log and its records weigh: a queue, one batch, one row group being encoded.
+Each task has a consumer that belongs to no group, commits nothing and reads every record, committed or not. If there
+are transactions, a second consumer tells which records a read_committed reader gets (`checks.readback.visible`). Memory
+is bounded by a queue, one batch and one row group, whatever the size of the log and its records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BATCH_BYTES = 8 << 20
 SILENCE_S = 60.0
 POLL_S = 0.1
 SETTINGS = {
-    "group.id": "aftershock-read-back",  # never joined: librdkafka wants a name
+    "group.id": "aftershock-read-back",  # never joined, but librdkafka requires it
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
@@ -40,7 +40,7 @@ SETTINGS = {
     "auto.offset.reset": "error",
     "check.crcs": True,
     "log_level": 0,
-    # Memory: what is fetched ahead. At the default of 1 s, a full queue would be noticed to have room again too late.
+    # Memory of prefetched records. With the default backoff of 1 s, a drained queue would fill again too late.
     "queued.max.messages.kbytes": 32 << 10,
     "fetch.message.max.bytes": 4 << 20,
     "fetch.queue.backoff.ms": 2,
@@ -48,10 +48,11 @@ SETTINGS = {
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Offsets from `start` to before `end` of one partition, and where their rows go.
+class OffsetRange:
+    """Offsets from `start` to before `end` of one partition, and the folder of their rows.
 
-    `security` names secrets without holding any, so that none passes through Spark: who reads looks them up.
+    index: position among all ranges; security: names secrets without containing them, so that none passes through
+    Spark.
     """
 
     bootstrap: str
@@ -63,27 +64,27 @@ class Stretch:
     index: int
     security: Security | None = None
     stable: int | None = None
-    """The last stable offset, where transactions are written; None where they are not."""
+    """The last stable offset if there are transactions, else None."""
 
     def file(self, number: int) -> Path:
-        """The files of all stretches, by name, are in the order of the stretches and of the offsets in each."""
+        """Return the path of a file; the names of all files sort by part and offset."""
         return self.folder / f"{part_name(self.index).removesuffix('.parquet')}-{number:05}.parquet"
 
 
-def read(stretch: Stretch) -> int:
-    """Write the records that lie in the stretch to its files, and return their number.
+def read(part: OffsetRange) -> int:
+    """Write the records of the part to its files, and return their number.
 
-    Offsets without a record (compacted away, evicted, control records) are passed over: they are the audit's to judge.
-    Raises `ClusterError` when the cluster does not give them.
+    Offsets without a record (compacted, evicted, control records) are skipped; the audit judges them. Raises
+    `ClusterError` if the cluster does not return the records.
     """
     rows, number = 0, 0
     writer: pq.ParquetWriter | None = None
     try:
         with _without_gc():
-            for batch in _batches(stretch):
+            for batch in _batches(part):
                 while batch.num_rows:
                     if writer is None:
-                        writer = pq.ParquetWriter(stretch.file(number), LOG, **parquet_options(LOG))
+                        writer = pq.ParquetWriter(part.file(number), LOG, **parquet_options(LOG))
                     fits = batch.slice(0, (number + 1) * ROWS_PER_FILE - rows)
                     writer.write_batch(fits, row_group_size=ROWS_PER_FILE)
                     rows += fits.num_rows
@@ -99,7 +100,7 @@ def read(stretch: Stretch) -> int:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Looking for cycles among millions of messages, which form none, takes a quarter of the time."""
+    """Disable garbage collection: searching millions of messages for cycles takes a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -109,70 +110,71 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
-def _batches(stretch: Stretch) -> Iterator[pa.RecordBatch]:
-    """The rows of the stretch, in the order of their offsets."""
-    settings = {**SETTINGS, "bootstrap.servers": stretch.bootstrap, **librdkafka(stretch.security)}
+def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the part in the order of their offsets."""
+    settings = {**SETTINGS, "bootstrap.servers": part.bootstrap, **librdkafka(part.security)}
     consumer = Consumer(settings)
-    of_committed = Consumer({**settings, "isolation.level": "read_committed"}) if stretch.stable is not None else None
+    of_committed: Consumer | None = None
+    visible: Visible | None = None
     try:
-        visible = None
-        if of_committed is not None and stretch.stable is not None:
-            visible = Visible(of_committed, stretch.topic, stretch.partition, stretch.start, stretch.stable)
-        consumer.assign([TopicPartition(stretch.topic, stretch.partition, stretch.start)])
-        following, heard, most = stretch.start, time.monotonic(), 1 << 20
-        while following < stretch.end:
-            wanted = min(ROWS_PER_BATCH, stretch.end - following, max(16, BATCH_BYTES // most))
-            messages = consumer.consume(wanted, POLL_S)
+        if part.stable is not None:
+            of_committed = Consumer({**settings, "isolation.level": "read_committed"})
+            visible = Visible(of_committed, part.topic, part.partition, part.start, part.stable)
+        consumer.assign([TopicPartition(part.topic, part.partition, part.start)])
+        following, last_answer, largest = part.start, time.monotonic(), 1 << 20
+        while following < part.end:
+            size = min(ROWS_PER_BATCH, part.end - following, max(16, BATCH_BYTES // largest))
+            messages = consumer.consume(size, POLL_S)
             if not messages:
-                _check_silence(stretch, following, heard)
+                _check_silence(part, following, last_answer)
                 continue
-            heard = time.monotonic()
-            records, reached = _records(stretch, messages)
+            last_answer = time.monotonic()
+            records, reached = _records(part, messages)
             following = max(following, reached)
             if records.offsets:
-                most = max(map(len, filter(None, records.values)), default=1)
+                largest = max(map(len, filter(None, records.values)), default=1)
                 committed = visible.of(records.offsets) if visible else None
                 yield replace(records, committed=committed).rows()
     except KafkaException as e:
-        raise ClusterError(_words(stretch, str(e.args[0]))) from None
+        raise ClusterError(_error(part, str(e.args[0]))) from None
     finally:
         consumer.close()
         if of_committed is not None:
             of_committed.close()
 
 
-def _records(stretch: Stretch, messages: list[Message]) -> tuple[Records, int]:
-    """What was polled as records of the stretch, and the offset up to which the log is known now."""
+def _records(part: OffsetRange, messages: list[Message]) -> tuple[Records, int]:
+    """Return the polled records of the part, and the offset up to which the log has been read."""
     reached = 0
     if any(map(Message.error, messages)):
-        reached = max(_end_of_log(stretch, m) for m in messages if m.error())
+        reached = max(_end_of_log(part, m) for m in messages if m.error())
         messages = [m for m in messages if not m.error()]
     offsets = list(map(Message.offset, messages))
     if offsets:
         reached = max(reached, offsets[-1] + 1)
-        if offsets[-1] >= stretch.end:
-            offsets = [offset for offset in offsets if offset < stretch.end]
+        if offsets[-1] >= part.end:
+            offsets = [offset for offset in offsets if offset < part.end]
             messages = messages[: len(offsets)]
     times = [time_ms for _, time_ms in map(Message.timestamp, messages)]
     keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
-    return Records(stretch.topic, stretch.partition, offsets, times, keys, values), reached
+    return Records(part.topic, part.partition, offsets, times, keys, values), reached
 
 
-def _end_of_log(stretch: Stretch, message: Message) -> int:
-    """The offset at which the log ends, for that is no error. Others that pass are 0; the rest raise `ClusterError`."""
+def _end_of_log(part: OffsetRange, message: Message) -> int:
+    """Return the end offset of the log, or 0 for a retriable error. Raises `ClusterError` for any other error."""
     error = message.error()
     if error.code() == KafkaError._PARTITION_EOF:
         return int(message.offset())
     if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-        return 0  # librdkafka goes on by itself; if it cannot, the silence is noticed
-    raise ClusterError(_words(stretch, error.str()))
+        return 0  # librdkafka retries; if it cannot recover, `_check_silence` raises
+    raise ClusterError(_error(part, error.str()))
 
 
-def _check_silence(stretch: Stretch, at: int, since: float) -> None:
+def _check_silence(part: OffsetRange, at: int, since: float) -> None:
     if time.monotonic() - since > SILENCE_S:
-        raise ClusterError(_words(stretch, f"nothing from offset {at} on for {SILENCE_S:.0f} s"))
+        raise ClusterError(_error(part, f"nothing from offset {at} on for {SILENCE_S:.0f} s"))
 
 
-def _words(stretch: Stretch, why: str) -> str:
-    place = f"{stretch.topic}/{stretch.partition}"
-    return f"cannot read back {place}, offsets {stretch.start} to {stretch.end}: {why}"
+def _error(part: OffsetRange, reason: str) -> str:
+    partition = f"{part.topic}/{part.partition}"
+    return f"cannot read back {partition}, offsets {part.start} to {part.end}: {reason}"

@@ -1,9 +1,8 @@
-"""Reading the log back from the healed cluster: what it holds is the truth that everything else is held against.
+"""The stage `readback`: the final log, which the audit compares everything else with.
 
-Every partition is read from log start to log end, in stretches that are Spark tasks, as many at a time as there are
-cores; where Spark's executors are on other machines, processes of this one read. Spark's own Kafka source costs several
-times as much: each record would become a row of a JVM, have its identity cut out of it there in SQL, and be turned into
-columns again.
+Offset ranges from log start to log end of every partition are read by Spark tasks, one for each core at a time. If
+Spark's executors are on other machines, processes of this machine read instead. Spark's Kafka source would take several
+times as long: it makes each record a row in the JVM, parses its identity in SQL, and converts the rows to columns.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
-from checks.readback.source import ROWS_PER_FILE, Stretch, read
+from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
 
 TIMEOUT_S = 30.0
 SMALL = 200_000
-"""Up to so many records, a few threads read them in less time than Spark takes to start its workers."""
+"""Number of records up to which threads finish before Spark would have started its workers."""
 TASKS_PER_CORE = 4
 
 
 def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str) -> None:
     """Write `ledger/log/` and `ledger/log_range.parquet` from the cluster at `bootstrap`.
 
-    The range is asked for first and then read, so rows and range agree; what lies in it and could not be found is a gap
-    that the audit counts. Each file of the log holds rows of one partition in the order of their offsets; the files in
-    the order of their names go by topic, partition and offset. An earlier read-back is replaced; a half-written one is
-    never left under that name. Raises `ClusterError` when the cluster does not answer.
+    The ranges are determined before the records are read, so the audit counts an offset of a range without a record as
+    a gap. Each file has rows of one partition in the order of their offsets; the names of the files sort by topic,
+    partition and offset. An earlier read-back is replaced only when the new one is complete. Raises `ClusterError` if
+    the cluster does not answer.
     """
     security = resolved.scenario.cluster.security
     topics = [topic.name for topic in resolved.scenario.topics]
@@ -67,13 +66,13 @@ Offsets = dict[tuple[str, int], int]
 
 
 def log_ranges(bootstrap: str, topics: list[str], security: Security | None = None) -> Ranges:
-    """(topic, partition) -> log start and end offset, asked from the leaders."""
+    """Return the start and end offset of each partition, from the leaders."""
     starts, ends = _ask(bootstrap, topics, security, (OffsetSpec.earliest(), OffsetSpec.latest()))
     return {place: (start, ends[place]) for place, start in starts.items()}
 
 
 def stable_offsets(bootstrap: str, topics: list[str], security: Security | None = None) -> Offsets:
-    """(topic, partition) -> last stable offset: what lies below belongs to no open transaction."""
+    """Return the last stable offset of each partition: records below it belong to no open transaction."""
     (found,) = _ask(bootstrap, topics, security, (OffsetSpec.latest(),), IsolationLevel.READ_COMMITTED)
     return found
 
@@ -85,7 +84,7 @@ def _ask(
     specs: Sequence[OffsetSpec],
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> list[Offsets]:
-    """The offsets that each spec means, in every partition of the topics."""
+    """Return the offsets of each spec in every partition of the topics."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
     try:
         found = admin.list_topics(timeout=TIMEOUT_S).topics
@@ -96,7 +95,7 @@ def _ask(
         return [_offsets(admin, places, spec, isolation) for spec in specs]
     except ClusterError:
         raise
-    except Exception as e:  # noqa: BLE001 - librdkafka's errors share no public base that is worth naming
+    except Exception as e:  # noqa: BLE001 - the errors of librdkafka have no useful public base class
         raise ClusterError(f"cannot read back the log: the cluster at {bootstrap} does not answer ({e})") from None
 
 
@@ -108,18 +107,18 @@ def _offsets(admin: Any, places: list[TopicPartition], spec: OffsetSpec, isolati
 def _write_log(
     spark: SparkSession, bootstrap: str, ranges: Ranges, stable: Offsets, folder: Path, security: Security | None
 ) -> None:
-    """The records in the ranges as Parquet. No records, no file but an empty one, so that the schema is on record."""
+    """Write the records of the ranges as Parquet files; without records, one empty file with the schema."""
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
-    stretches = _stretches(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores), security)
-    stretches = [replace(s, stable=stable.get((s.topic, s.partition))) for s in stretches]
+    parts = _parts(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores), security)
+    parts = [replace(s, stable=stable.get((s.topic, s.partition))) for s in parts]
     if total > SMALL and is_here(spark.sparkContext.master):
-        failed = spark.sparkContext.parallelize(stretches, len(stretches)).map(_read).collect()
+        failed = spark.sparkContext.parallelize(parts, len(parts)).map(_read).collect()
     else:
         with _pool(total) as pool:
-            failed = list(pool.map(_read, stretches))
-    if words := "; ".join(filter(None, failed)):
-        raise ClusterError(words)
+            failed = list(pool.map(_read, parts))
+    if errors := "; ".join(filter(None, failed)):
+        raise ClusterError(errors)
     for i, half in enumerate(sorted(folder.glob("*.parquet"))):
         half.rename(folder / part_name(i))
     if not any(folder.glob("*.parquet")):
@@ -127,28 +126,28 @@ def _write_log(
 
 
 def _pool(records: int) -> Executor:
-    """Workers on this machine, for a few records, or where executors elsewhere see neither our brokers nor our disk."""
+    """Return workers on this machine: threads for a few records, else processes."""
     return ThreadPoolExecutor() if records <= SMALL else ProcessPoolExecutor(mp_context=get_context("spawn"))
 
 
-def _stretches(bootstrap: str, ranges: Ranges, folder: Path, share: int, security: Security | None) -> list[Stretch]:
-    """The ranges in stretches of about a share each, so that one large partition is everybody's work.
+def _parts(bootstrap: str, ranges: Ranges, folder: Path, share: int, security: Security | None) -> list[OffsetRange]:
+    """Split the ranges into parts of about a share each, so that several tasks read a large partition.
 
-    None is smaller than a file, unless its partition is: a consumer fetches a little more than its stretch.
+    A part is at least as large as a file, or its partition: each consumer fetches a little beyond its part.
     """
     step = max(1, -(-share // ROWS_PER_FILE)) * ROWS_PER_FILE
-    found: list[Stretch] = []
+    found: list[OffsetRange] = []
     for (topic, partition), (start, end) in sorted(ranges.items()):
         for at in range(start, end, step):
             end_at = min(at + step, end)
-            found.append(Stretch(bootstrap, topic, partition, at, end_at, folder, len(found), security))
+            found.append(OffsetRange(bootstrap, topic, partition, at, end_at, folder, len(found), security))
     return found
 
 
-def _read(stretch: Stretch) -> str:
-    """Read a stretch; the words of what went wrong, for in the trace of a Spark job nobody would find them."""
+def _read(part: OffsetRange) -> str:
+    """Read a part and return its error, which would be lost in the trace of a Spark job; empty without error."""
     try:
-        read(stretch)
+        read(part)
     except ClusterError as e:
         return str(e)
     return ""

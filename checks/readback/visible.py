@@ -1,7 +1,7 @@
-"""Which records of a stretch of the log a read_committed reader is given: a second read, beside the first.
+"""Visibility of records to a read_committed reader, from a second consumer in parallel to the first.
 
-The brokers' index of aborted transactions, and librdkafka's reading of it, decide. Nothing at or above the last stable
-offset is decided yet: a transaction is open there.
+The brokers' index of aborted transactions decides, as librdkafka applies it. Records at or above the last stable offset
+are undecided, because a transaction is open.
 """
 
 from __future__ import annotations
@@ -24,51 +24,51 @@ Flags = npt.NDArray[np.bool_]
 
 
 class Visible:
-    """The offsets that a read_committed reader gets, asked for in ascending order; holds a batch at a time."""
+    """Offsets that a read_committed reader gets, in ascending order; keeps one batch in memory."""
 
     def __init__(self, consumer: Consumer, topic: str, partition: int, start: int, stable: int) -> None:
         self._consumer, self._stable = consumer, stable
         self._where = f"{topic}/{partition}"
         consumer.assign([TopicPartition(topic, partition, start)])
         self._offsets: Offsets = np.zeros(0, np.int64)
-        self._known_to = start
+        self._read_to = start
         self._batches = self._read()
 
     def of(self, offsets: Sequence[int]) -> tuple[Flags, Flags]:
-        """Of records at ascending offsets: whether each is seen, and whether that is decided."""
-        asked = np.array(offsets, np.int64)
-        last = min(int(asked[-1]), self._stable - 1) if len(asked) else -1
+        """Return, for records at ascending offsets, whether each is visible and whether that is decided."""
+        requested = np.array(offsets, np.int64)
+        last = min(int(requested[-1]), self._stable - 1) if len(requested) else -1
         kept = [self._offsets]
-        while self._known_to <= last:
+        while self._read_to <= last:
             kept.append(next(self._batches))
-        seen = np.concatenate(kept)
-        self._offsets = seen[seen > last]
-        return np.isin(asked, seen), asked < self._stable
+        visible = np.concatenate(kept)
+        self._offsets = visible[visible > last]
+        return np.isin(requested, visible), requested < self._stable
 
     def _read(self) -> Iterator[Offsets]:
-        """Batches of offsets; what lies below `_known_to` and was in none is not seen."""
-        heard = time.monotonic()
+        """Yield batches of offsets; an offset below `_read_to` that was in no batch is not visible."""
+        last_answer = time.monotonic()
         while True:
             messages = self._consumer.consume(ROWS_PER_BATCH, POLL_S)
             if not messages:
-                if time.monotonic() - heard > SILENCE_S:
+                if time.monotonic() - last_answer > SILENCE_S:
                     raise ClusterError(
-                        f"cannot read back what is committed of {self._where}: nothing for {SILENCE_S:g} s"
+                        f"cannot read back the committed records of {self._where}: no answer for {SILENCE_S:g} s"
                     )
                 continue
-            heard = time.monotonic()
+            last_answer = time.monotonic()
             ends = [self._end(m) for m in messages if m.error()]
             offsets = np.array([m.offset() for m in messages if not m.error()], np.int64)
             if len(offsets):
-                self._known_to = max(self._known_to, int(offsets[-1]) + 1)
-            self._known_to = max([self._known_to, *ends])
+                self._read_to = max(self._read_to, int(offsets[-1]) + 1)
+            self._read_to = max([self._read_to, *ends])
             yield offsets
 
     def _end(self, message: Message) -> int:
-        """The offset up to which all is known now, for the end of what can be read is no error."""
+        """Return the offset up to which visibility is known, or 0 for a retriable error."""
         error: KafkaError = message.error()
         if error.code() == KafkaError._PARTITION_EOF:
             return int(max(message.offset(), self._stable))
         if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            return 0  # librdkafka goes on by itself; if it cannot, the silence is noticed
+            return 0  # librdkafka retries; if it cannot recover, `_read` raises after the silence
         raise KafkaException(error)

@@ -1,1 +1,1 @@
-"""From expectations, fault outcomes and counts to one verdict."""
+"""The verdict of a run, from its expectations, fault outcomes and counts, and the comparison of variants."""

@@ -1,8 +1,8 @@
-"""A/B: the results of a scenario's variants side by side, and the setting that made the difference.
+"""Comparison of the variants of an A/B scenario, and the setting that made the difference.
 
-All variants have the same seed and timeline. What differs is read from their resolved scenarios, not from what the
-scenario says it changes. Where exactly one value differs and the anomalies do too, that value made the difference;
-where several differ, which of them did is not determined.
+All variants have the same seed and timeline. Differences come from the resolved scenarios, not from the declared
+changes. If exactly one value differs and the anomalies differ too, that value made the difference; if several values
+differ, the cause is not determined.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class _Variant:
 
 
 def compare(run: Run) -> Comparison:
-    """Read what the variants' runs left. Raises `RunDirError` if one has no result."""
+    """Compare the results of the variants. Raises `RunDirError` if one has no result."""
     index = read_json(run.comparison, "index of the variants")
-    found = [_judged(name, Run(run.path / folder)) for name, folder in index["variants"].items()]
-    results = {one.name: one.result for one in found}
-    differences = list(_differences({one.name: _flat(one.resolved) for one in found}))
+    variants = [_variant(name, Run(run.path / folder)) for name, folder in index["variants"].items()]
+    results = {v.name: v.result for v in variants}
+    differences = list(_differences({v.name: _flat(v.resolved) for v in variants}))
     anomalies = list(_anomalies(results))
-    verdict = merge([one.result.verdict for one in found])
+    verdict = merge([v.result.verdict for v in variants])
     return Comparison(
         run_id=run.run_id,
         run_dir=str(run.path),
@@ -44,11 +44,10 @@ def compare(run: Run) -> Comparison:
         title=index["title"],
         verdict=verdict,
         sentence=_sentence(verdict, results, differences, anomalies),
-        seed=found[0].resolved.seed,
+        seed=variants[0].resolved.seed,
         command=index["command"],
         sides=[
-            Side(name=one.name, run=one.run.run_id, verdict=one.result.verdict, sentence=one.result.sentence)
-            for one in found
+            Side(name=v.name, run=v.run.run_id, verdict=v.result.verdict, sentence=v.result.sentence) for v in variants
         ],
         differences=differences,
         anomalies=anomalies,
@@ -56,12 +55,12 @@ def compare(run: Run) -> Comparison:
     )
 
 
-def _judged(name: str, run: Run) -> _Variant:
+def _variant(name: str, run: Run) -> _Variant:
     return _Variant(name, run, resolved_of(run), Result.read(run, f"result of variant {name}"))
 
 
 def _flat(resolved: Resolved) -> dict[str, str]:
-    """Every value of a scenario by its path, such as `producers.shop.config.acks`."""
+    """Return every value of a scenario by its path, such as `producers.shop.config.acks`."""
     data = resolved.scenario.model_dump(mode="json")
     return dict(_leaves("", {key: value for key, value in data.items() if key not in _NOT_COMPARED}))
 
@@ -86,7 +85,7 @@ def _differences(flats: Mapping[str, dict[str, str]]) -> Iterator[Difference]:
 
 
 def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
-    """Kinds of which any variant has one."""
+    """Yield the kinds of anomalies that occur in any variant."""
     counts = {name: count_anomalies(result.totals) for name, result in results.items()}
     for anomaly in (anomaly_name(*kind) for kind in PHRASES):
         found = {name: sums.get(anomaly, 0) for name, sums in counts.items()}
@@ -99,7 +98,7 @@ def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
 
 
 def _times(results: Mapping[str, Result]) -> Iterator[Row]:
-    """The longest of each measured time."""
+    """Yield the longest value of each measured time."""
     longest = {name: _longest(result) for name, result in results.items()}
     for metric, stat in dict.fromkeys(key for found in longest.values() for key in found):
         values = {
@@ -120,20 +119,20 @@ def _longest(result: Result) -> dict[tuple[str, str], int]:
 def _sentence(
     verdict: Verdict, results: Mapping[str, Result], differences: list[Difference], anomalies: list[Row]
 ) -> str:
-    """What a person reads first."""
-    unsure = [name for name, result in results.items() if result.verdict == "inconclusive"]
-    if unsure:
-        reasons = " ".join(results[name].sentence for name in unsure)
-        return f"Nothing can be compared: {' and '.join(unsure)} proved nothing. {reasons}"
+    """Return the sentence of the comparison."""
+    inconclusive = [name for name, result in results.items() if result.verdict == "inconclusive"]
+    if inconclusive:
+        reasons = " ".join(results[name].sentence for name in inconclusive)
+        return f"Nothing can be compared: {' and '.join(inconclusive)} proved nothing. {reasons}"
     deciding = [row for row in anomalies if row.decides]
-    words = [f"{row.name.replace('_', ' ').capitalize()}: {_per_side(row.values)}." for row in deciding]
+    sentences = [f"{row.name.replace('_', ' ').capitalize()}: {_per_side(row.values)}." for row in deciding]
     if not deciding:
-        words.append(f"All of {' and '.join(results)} show the same kinds of anomalies.")
-    words.append(_cause(differences, bool(deciding)))
+        sentences.append(f"All of {' and '.join(results)} show the same kinds of anomalies.")
+    sentences.append(_cause(differences, bool(deciding)))
     if verdict == "fail":
         broken = [name for name, result in results.items() if result.verdict == "fail"]
-        words.append(f"The contract of {' and '.join(broken)} does not hold.")
-    return " ".join(words)
+        sentences.append(f"The contract of {' and '.join(broken)} does not hold.")
+    return " ".join(sentences)
 
 
 def _per_side(values: Mapping[str, str]) -> str:
@@ -142,7 +141,7 @@ def _per_side(values: Mapping[str, str]) -> str:
 
 def _cause(differences: list[Difference], decided: bool) -> str:
     if not differences:
-        return "No setting differs, so what differs is chance."
+        return "No setting differs, so any difference is due to chance."
     names = _and(f"{d.path} ({', '.join(f'{name}: {v}' for name, v in d.values.items())})" for d in differences[:4])
     if not decided:
         return f"They differ in {names}, which made no difference here."
@@ -151,5 +150,5 @@ def _cause(differences: list[Difference], decided: bool) -> str:
     return f"They differ in {len(differences)} settings, {names}; which of them made the difference is not determined."
 
 
-def _and(words: Iterable[str]) -> str:
-    return " and ".join(words)
+def _and(texts: Iterable[str]) -> str:
+    return " and ".join(texts)

@@ -1,4 +1,4 @@
-"""From everything that was found to one verdict, and the result object that every report is made from."""
+"""The verdict of a run, and its result: the source of every report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from checks.verdict.tolerated import tolerated
 
 @dataclass(frozen=True)
 class Decision:
-    """The verdict, the run in plain words, and why it is inconclusive where it is."""
+    """The verdict, its sentence, and the reasons why it is inconclusive, if it is."""
 
     verdict: Verdict
     sentence: str
@@ -44,23 +44,23 @@ def decide(
     findings: Sequence[Finding] = (),
     problems: Sequence[str] = (),
 ) -> Decision:
-    """fail > inconclusive > pass.
+    """Return the verdict: fail > inconclusive > pass.
 
-    A broken expectation fails the run, whatever else is missing. A fault without proof, an expectation that could not
-    be told, and a problem (a stage that broke off) make it inconclusive. No expectations at all prove nothing.
+    A failed expectation fails the run, whatever else is missing. A fault without proof, an inconclusive expectation and
+    a problem (a failed stage) make it inconclusive. So does the absence of expectations.
     """
     unproven = [reason for f in faults if (reason := missing_proof(f))]
-    untold = [e.why or e.name for e in expectations if e.verdict == "inconclusive"]
-    reasons = list(dict.fromkeys([*problems, *unproven, *untold]))
+    undecided = [e.why or e.name for e in expectations if e.verdict == "inconclusive"]
+    reasons = list(dict.fromkeys([*problems, *unproven, *undecided]))
     verdict = merge([e.verdict for e in expectations])
     if reasons:
         verdict = merge([verdict, "inconclusive"])
-    words = sentence(verdict, expectations, faults, list(totals), list(findings), reasons)
-    return Decision(verdict, words, reasons)
+    text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons)
+    return Decision(verdict, text, reasons)
 
 
 def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Result:
-    """Everything that is known of a run. What is missing counts as not seen; no expectations make it inconclusive."""
+    """Return the result of a run from its available tables; without expectations it is inconclusive."""
     events = read_events(run)
     faults = fault_outcomes(run, resolved)
     totals = [
@@ -100,23 +100,21 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
 
 
 def _problems(run: Run, events: list[Event], expectations: list[Expectation]) -> list[str]:
-    """Stages that broke off. Validation tells of the drive itself; without it, it is told here."""
+    """Return the failed stages. Stages of the drive are included only without expectations, which cover them."""
     stages = CHECKING if expectations else (*DRIVING, *CHECKING)
     broken = stages_broken_off(events, stages).items()
-    said = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
+    problems = [reason if reason.startswith(stage) else f"{stage} failed: {reason}" for stage, reason in broken]
     if not (run.ledger / "seal.json").is_file():
-        said.append(
-            "the ledger was never sealed, so the drive ended early: see logs/, mend what stopped it and run again"
-        )
-    return said
+        problems.append("the ledger was never sealed, so the drive ended early: see logs/, fix the cause and run again")
+    return problems
 
 
 def _findings(run: Run) -> list[Finding]:
-    found = []
+    findings = []
     for row in audit_rows(run, "anomalies"):
-        known = {name: row[name] for name in Finding.model_fields if name in row and row[name] is not None}
-        found.append(Finding.model_validate(known | {"evidence": json_object(row["evidence"])}))
-    return found
+        values = {name: row[name] for name in Finding.model_fields if name in row and row[name] is not None}
+        findings.append(Finding.model_validate(values | {"evidence": json_object(row["evidence"])}))
+    return findings
 
 
 def _counts(run: Run, resolved: Resolved) -> Counts:

@@ -1,4 +1,4 @@
-"""The run in plain words: what broke or what is missing first, then what was proven."""
+"""The sentence beside the verdict: violations and missing evidence first, then what the run proved."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def sentence(
     findings: list[Finding],
     reasons: list[str],
 ) -> str:
-    """What a person reads beside the verdict. reasons: why the run is inconclusive, where it is."""
+    """Return the sentence. reasons: why the run is inconclusive, if it is."""
     sums = _sums(totals)
     parts: list[str] = []
     failed = [e for e in expectations if e.verdict == "fail"]
@@ -35,17 +35,17 @@ def sentence(
     if faults:
         proven = sum(f.proven_us is not None for f in faults)
         parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
-    told = {(e.check, e.split) for e in failed}
+    reported = {(e.check, e.split) for e in failed}
     parts += [
         _finding(kind, split, count, passed.get((kind, split)), findings)
         for (kind, split), count in sums.items()
-        if count and (kind, split) not in told
+        if count and (kind, split) not in reported
     ]
     return " ".join(parts)
 
 
 def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
-    """Counts over all scopes, in the order in which the kinds are told."""
+    """Return the counts over all scopes, in the order of the registry."""
     sums: dict[tuple[str, str], int] = {}
     for kind in PHRASES:
         found = [t.count for t in totals if (t.check, t.split) == kind]
@@ -55,16 +55,16 @@ def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
 
 
 def _violation(e: Expectation, sums: dict[tuple[str, str], int], findings: list[Finding]) -> str:
-    """One broken expectation as a sentence."""
+    """Return a failed expectation as a sentence."""
     if (e.check, e.split) not in PHRASES:
         return f"{e.name}: {e.seen}, expected {e.expected}."
     count = sums.get((e.check, e.split), 0)
-    told = PHRASES[e.check, e.split].describe(count) + _cause(e.check, e.split, findings)
-    return f"{told}." if e.expected == "0" else f"{told}; expected {e.expected}."
+    text = PHRASES[e.check, e.split].describe(count) + _cause(e.check, e.split, findings)
+    return f"{text}." if e.expected == "0" else f"{text}; expected {e.expected}."
 
 
 def _finding(kind: str, split: str, count: int, met: Expectation | None, findings: list[Finding]) -> str:
-    """Findings that are allowed or demanded, or that no verdict could be based on."""
+    """Return findings that do not fail the run as a sentence."""
     allowed = ""
     if met is not None:
         allowed = ", as the scenario allows" if met.expected.startswith("at most") else ", as the scenario demands"
@@ -72,7 +72,7 @@ def _finding(kind: str, split: str, count: int, met: Expectation | None, finding
 
 
 def _cause(kind: str, split: str, findings: list[Finding]) -> str:
-    """The mechanism, where all findings at hand share one."""
-    known = {f.mechanism.rstrip(". ") for f in findings if (f.check, f.split) == (kind, split)}
-    known.discard("not determined")
-    return f" ({known.pop()})" if len(known) == 1 else ""
+    """Return the mechanism in brackets, if all kept findings have the same one."""
+    causes = {f.mechanism.rstrip(". ") for f in findings if (f.check, f.split) == (kind, split)}
+    causes.discard("not determined")
+    return f" ({causes.pop()})" if len(causes) == 1 else ""

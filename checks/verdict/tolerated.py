@@ -1,4 +1,4 @@
-"""What was seen and yet breaks nothing, each with the reason: the one place where something is let pass."""
+"""Findings that break nothing, each with its reason: the only place that tolerates a finding."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from chaos.run.result import Count, Counts
 from chaos.scenario.model import Scenario
 
 REASONS = {
-    ("duplicate_delivery", "legal"): "a group goes on at its committed offset, and what comes after that is delivered "
+    ("duplicate_delivery", "legal"): "a group resumes at its committed offset, so later records are delivered "
     "again (at least once)",
 }
-"""Where the promise of Kafka itself allows it; everything else is allowed by the scenario alone."""
+"""Findings that the guarantees of Kafka allow; the scenario alone allows all others."""
 
-UNKNOWN = "no answer came to the producer, so neither being in the log nor being absent is an anomaly"
+UNKNOWN = "the producer got no response, so their presence in the log is no anomaly, nor is their absence"
 
 
 def tolerated(scenario: Scenario, totals: Sequence[Count], counts: Counts) -> list[str]:
-    """A line for each kind that was found and may appear but need not, and one for writes of unknown outcome."""
+    """Return a line for each kind that was found and is optional, and one for writes of unknown outcome."""
     lines = []
     for (kind, split), bound in scenario.expect.counts().items():
-        seen = sum(t.count for t in totals if (t.check, t.split) == (kind, split))
-        if seen and not bound.min and bound.holds(seen):
-            named = f"{kind}: {split}" if split else kind
-            reason = REASONS.get((kind, split), "what this scenario does may show it")
-            lines.append(f"{named}, {seen:,} ({bound.describe()} allowed by `expect`): {reason}.")
+        count = sum(t.count for t in totals if (t.check, t.split) == (kind, split))
+        if count and not bound.min and bound.holds(count):
+            name = f"{kind}: {split}" if split else kind
+            reason = REASONS.get((kind, split), "the scenario may cause it")
+            lines.append(f"{name}, {count:,} ({bound.describe()} allowed by `expect`): {reason}.")
     if counts.unknown:
         lines.append(f"Writes of unknown outcome, {counts.unknown:,}: {UNKNOWN}.")
     return lines

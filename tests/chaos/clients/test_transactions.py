@@ -13,7 +13,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import readable_ends
 from chaos.run.directory import Run
 from chaos.wait import wait_until
-from checks.readback.source import Stretch, read
+from checks.readback.source import OffsetRange, read
 from checks.readback.stage import log_ranges, stable_offsets
 from tests.support.ledgers import rows, topic_name
 
@@ -34,7 +34,7 @@ def committed_rows(run: Run, bootstrap: str, topic: str) -> list[dict[str, objec
     stable = stable_offsets(bootstrap, [topic])
     for i, ((name, number), (start, end)) in enumerate(log_ranges(bootstrap, [topic]).items()):
         if start < end:
-            read(Stretch(bootstrap, name, number, start, end, folder, i, None, stable[name, number]))
+            read(OffsetRange(bootstrap, name, number, start, end, folder, i, None, stable[name, number]))
     return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 

@@ -24,7 +24,7 @@ from chaos.processes.process import ProcessId as Owner
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-from checks.readback.source import Stretch, read
+from checks.readback.source import OffsetRange, read
 from checks.readback.stage import log_ranges, read_back
 
 RUN_ID = "read-back"
@@ -160,7 +160,7 @@ def test_a_file_is_full_before_the_next_begins(
     producer.flush(30)
     monkeypatch.setattr("checks.readback.source.ROWS_PER_FILE", 30)
     monkeypatch.setattr("checks.readback.source.ROWS_PER_BATCH", 13)
-    assert read(Stretch(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)) == 90
+    assert read(OffsetRange(cluster.bootstrap, "full", 0, 5, 95, tmp_path, 2)) == 90
     files = sorted(tmp_path.iterdir())
     assert [path.name for path in files] == [f"part-00002-{i:05}.parquet" for i in range(3)]
     assert [pq.read_table(path)["offset"].to_pylist() for path in files] == [
@@ -181,15 +181,15 @@ def test_offsets_that_hold_no_record_are_passed_over(cluster: ProcessCluster, tm
         end(30)
     bounds = log_ranges(cluster.bootstrap, ["txn"])["txn", 0]
     assert bounds == (0, 4)
-    assert read(Stretch(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)) == 2
-    assert read(Stretch(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)) == 0
+    assert read(OffsetRange(cluster.bootstrap, "txn", 0, *bounds, tmp_path, 0)) == 2
+    assert read(OffsetRange(cluster.bootstrap, "txn", 0, 1, 2, tmp_path, 1)) == 0
 
 
 @pytest.mark.kafka
 def test_what_the_cluster_does_not_have_any_more_is_an_error(cluster: ProcessCluster, tmp_path: Path) -> None:
     make(cluster, "gone")
     with pytest.raises(ClusterError, match="gone/0, offsets 7 to 9"):
-        read(Stretch(cluster.bootstrap, "gone", 0, 7, 9, tmp_path, 0))
+        read(OffsetRange(cluster.bootstrap, "gone", 0, 7, 9, tmp_path, 0))
 
 
 @pytest.mark.kafka
