@@ -35,6 +35,7 @@ class Brokers:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
+        self._apis: dict[int | None, frozenset[int]] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -116,6 +117,18 @@ class Brokers:
                 return connection.ask(request, self._timeout_s if timeout_s is None else timeout_s)
             except OSError:
                 return None
+
+    def supports(self, api: int, broker: int | None = None) -> bool | None:
+        """Return whether a broker (None: any) supports an API key; None if it does not answer.
+
+        Brokers close the connection on an unknown API key.
+        """
+        if broker not in self._apis:
+            answer = self.ask_any(messages.versions()) if broker is None else self.ask(broker, messages.versions())
+            if answer is None:
+                return None
+            self._apis[broker] = frozenset(version.api_key for version in answer.api_keys)
+        return api in self._apis[broker]
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:

@@ -6,7 +6,7 @@ down, that is an observation and no error. The request versions are supported by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeQuorumRequest
@@ -14,7 +14,6 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetFetchRequest, Offs
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from chaos.kafka import messages
-from chaos.kafka.access import Access
 from chaos.kafka.brokers import Brokers
 from chaos.kafka.groups import UNKNOWN_GROUP, GroupState, from_classic, from_kip_848
 from chaos.kafka.partition import TopicPartition, by_topic
@@ -23,20 +22,13 @@ from chaos.kafka.schemas.groups import ConsumerGroupDescribeRequest
 CONSUMER_GROUP_DESCRIBE = 69
 """API key of ConsumerGroupDescribe."""
 LATEST, EARLIEST = -1, -2
-"""Timestamps in ListOffsets that stand for the end and the start of a log."""
+"""Timestamps in ListOffsets for the end and the start of a log."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _GROUP, _TRANSACTION = 0, 1
 
 
 class Kafka(Brokers):
     """A client for questions to a cluster."""
-
-    def __init__(
-        self, bootstrap: str, timeout_s: float = 1.0, access: Access | None = None, topics: Sequence[str] | None = None
-    ) -> None:
-        super().__init__(bootstrap, timeout_s, access, topics)
-        self._supports_kip_848: dict[int, bool] = {}
-        self._kraft: bool | None = None  # None: unknown
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the high watermarks of the partitions with a leader that answers."""
@@ -55,9 +47,7 @@ class Kafka(Brokers):
         for leader, led in self._by_leader(partitions).items():
             ends = self._offsets_at(leader, led, LATEST)
             stable = self._offsets_at(leader, led, LATEST, READ_COMMITTED) if ends else {}
-            offsets.update(
-                {partition: (end, stable[partition]) for partition, end in ends.items() if partition in stable}
-            )
+            offsets.update({p: (end, stable[p]) for p, end in ends.items() if p in stable})
         return offsets
 
     def _offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
@@ -113,12 +103,10 @@ class Kafka(Brokers):
 
         In KRaft that is the leader of the quorum. With ZooKeeper the metadata names it, and the epoch is 0.
         """
-        if self._kraft is None:
-            versions = self.ask_any(messages.versions())
-            if versions is None:
-                return None
-            self._kraft = any(api.api_key == DescribeQuorumRequest.API_KEY for api in versions.api_keys)
-        if not self._kraft:
+        kraft = self.supports(DescribeQuorumRequest.API_KEY)
+        if kraft is None:
+            return None
+        if not kraft:
             metadata = self.metadata()
             return (metadata.controller, 0) if metadata and metadata.controller >= 0 else None
         log = {"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}
@@ -139,20 +127,11 @@ class Kafka(Brokers):
             return None
         state = from_classic(answer.groups[0], coordinator)
         # DescribeGroups does not know the groups of the `consumer` protocol
-        if state.state == UNKNOWN_GROUP and self._describes_kip_848(coordinator):
+        if state.state == UNKNOWN_GROUP and self.supports(CONSUMER_GROUP_DESCRIBE, coordinator):
             answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
             if answer is not None and not answer.groups[0].error_code:
                 return from_kip_848(answer.groups[0], coordinator)
         return state
-
-    def _describes_kip_848(self, broker: int) -> bool:
-        """Return whether a broker supports ConsumerGroupDescribe. Others would close the connection."""
-        if broker not in self._supports_kip_848:
-            answer = self.ask(broker, messages.versions())
-            if answer is None:
-                return False
-            self._supports_kip_848[broker] = any(api.api_key == CONSUMER_GROUP_DESCRIBE for api in answer.api_keys)
-        return self._supports_kip_848[broker]
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """Return the committed offsets of a group, without the partitions that have none; None without an answer."""

@@ -1,4 +1,4 @@
-"""The address of a partition, which every other part of the platform writes as `topic/number`, such as `orders/0`."""
+"""The address of a partition. Messages, files and the ledger contain it as `topic/number`, such as `orders/0`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FORM = re.compile(r"([A-Za-z0-9._-]+)/(\d+)")
 
 @dataclass(frozen=True, order=True, slots=True)
 class TopicPartition:
-    """A partition of a topic. `str()` gives `orders/0`, the form in messages, files and the ledger.
+    """A partition of a topic. `str()` returns the text form, such as `orders/0`.
 
-    The topic id (KIP-516) tells a topic from an earlier one with the same name. It takes no part in comparisons,
-    because most sources do not give it.
+    The topic id (KIP-516) differs between a topic and an earlier one with the same name. Comparisons ignore it, because
+    most sources do not contain it.
     """
 
     topic: str

@@ -38,7 +38,7 @@ class Rule:
         if self.api is not None and self.api not in APIS:
             raise ValueError(f"there is no api {self.api!r}")
         if min(self.delay_s, self.latency_s) < 0 or (self.bandwidth is not None and self.bandwidth <= 0):
-            raise ValueError("a delay, latency or bandwidth is below zero")
+            raise ValueError("a delay or latency is negative, or a bandwidth is not positive")
 
 
 @dataclass
