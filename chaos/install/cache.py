@@ -68,11 +68,14 @@ def _preferred_dir() -> Path:
 
 
 def _writable(directory: Path) -> bool:
-    """Return whether a directory can be written, or created."""
+    """Create a directory if necessary, and return whether it can be written."""
     if not directory.is_absolute():  # the user has no home directory at all
         return False
-    existing = next(path for path in (directory, *directory.parents) if path.exists())
-    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(directory, os.W_OK | os.X_OK)
 
 
 def _temporary_dir() -> Path:

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,8 @@ if sys.argv[1] == "-version":
     sys.exit(print('openjdk version "17.0.1" (build 17.0.1+1)', file=sys.stderr))
 _, module, version = sys.argv[sys.argv.index("-dependency") + 1:][:3]
 target = Path(sys.argv[sys.argv.index("-retrieve") + 1]).parent
+with open(here / "options", "a") as f:
+    f.write(f"{{os.environ['LC_ALL']}} {{sys.argv[1]}} {{target}} {{os.getcwd()}}\\n")
 with open(here / "calls", "a") as f:
     f.write(module + "\\n")
 if (here / "says").exists():
@@ -151,6 +154,56 @@ def test_a_cache_that_cannot_be_written_is_named(java: Path, tmp_path: Path, mon
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "file"))
     with pytest.raises(MachineError, match="AFTERSHOCK_CACHE"):
         kafka_jars("4.3.1")
+
+
+@pytest.fixture
+def no_home(java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary directory of a user with a home directory that cannot be written."""
+    monkeypatch.delenv("AFTERSHOCK_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/proc/nonexistent")
+    monkeypatch.setattr(jars.pwd, "getpwuid", lambda _: SimpleNamespace(pw_dir="/proc/nonexistent"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("chaos.install.cache._reported", set())
+    return tmp_path
+
+
+def test_without_a_writable_home_the_cache_is_a_private_temporary_directory(no_home: Path, java: Path) -> None:
+    messages: list[str] = []
+    temporary = no_home / f"aftershock-{os.getuid()}"
+    assert kafka_jars("4.3.1", messages.append) == temporary / "jars" / "kafka-4.3.1"
+    resolve("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.0.0", messages.append)
+    [note] = [message for message in messages if "AFTERSHOCK_CACHE" in message]
+    assert "/proc/nonexistent/.cache/aftershock cannot be written" in note and str(temporary) in note
+    assert temporary.stat().st_mode & 0o777 == 0o700
+    assert f"-Duser.home={temporary}" in (java / "options").read_text()
+
+
+def test_a_temporary_cache_of_another_user_is_refused(no_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (no_home / "elsewhere").mkdir()
+    (no_home / f"aftershock-{os.getuid()}").symlink_to(no_home / "elsewhere")
+    with pytest.raises(MachineError, match="belongs to another user; set AFTERSHOCK_CACHE"):
+        kafka_jars("4.3.1")
+
+
+def test_a_cache_that_is_read_only_still_serves_what_it_has(
+    java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "home" / "aftershock"))
+    directory = kafka_jars("4.3.1")
+    monkeypatch.delenv("AFTERSHOCK_CACHE")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert kafka_jars("4.3.1") == directory
+
+
+def test_ivy_gets_no_path_that_is_special_in_its_patterns(
+    java: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "Träge Läufe (1) [x]"))
+    kafka_jars("4.3.1")
+    locale, _, target, *_ = (java / "options").read_text(encoding="utf-8").split()
+    assert (locale, target) == ("C.UTF-8", ".")
 
 
 def test_what_fails_half_way_leaves_nothing(java: Path, tmp_path: Path) -> None:
