@@ -23,7 +23,7 @@ NIGHTLY: dict[str, str] = {
     "system/test_docker.py::test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes": (
         "system/test_docker.py::test_every_fault_that_containers_give_is_proven_and_healed"
     ),
-    "chaos/cluster/test_attached.py::test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own": (
+    "chaos/cluster/test_attached.py::test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group": (
         "system/test_airflow_attached.py::test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password"
     ),
 }

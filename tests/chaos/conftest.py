@@ -1,4 +1,4 @@
-"""Runs that leave nothing behind, and processes to put into them."""
+"""Fixtures: runs that leave nothing behind, and processes for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def sleeper(run: Run) -> Iterator[Start]:
-    """Starts marked processes that do nothing, for long."""
+    """Starts marked processes that sleep."""
     started: list[Spawned] = []
 
     def start(role: str = "sleeper", owner: ProcessId | None = None, of: Run = run) -> Spawned:
@@ -40,7 +40,7 @@ def sleeper(run: Run) -> Iterator[Start]:
 
 @pytest.fixture
 def other_owner() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that can own something and be killed for it; it is not marked itself."""
+    """An unmarked process that can own other processes."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     yield process
     process.kill()
@@ -48,5 +48,5 @@ def other_owner() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def roles(run: Run) -> list[str]:
-    """What lives of this run."""
+    """Return the roles of the live processes of a run."""
     return [m.role for m in find_marked() if m.run_dir == run.path]

@@ -1,4 +1,4 @@
-"""Certificates for a day: an authority, the brokers' certificate and a client's, as PEM files."""
+"""Certificates that are valid for a day, as PEM files: an authority, brokers and clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCAL = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.
 
 
 class Authority:
-    """An authority of its own; `ca` is the file of its certificate."""
+    """A certificate authority; `ca` is the file of its certificate."""
 
     def __init__(self, folder: Path, name: str = "ca") -> None:
         self._folder, self._name = folder, name
@@ -32,7 +32,7 @@ class Authority:
         self.ca.write_bytes(_pem(self._certificate))
 
     def issue(self, name: str, password: str | None = None) -> tuple[Path, Path]:
-        """A certificate and its key, encrypted with the password."""
+        """Issue a certificate; return its file and that of its key, which the password encrypts."""
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
             _blank(name, self._name, key.public_key())

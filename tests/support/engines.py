@@ -1,4 +1,4 @@
-"""Whether a Docker engine answers here: tests that need one are skipped with the reason where none does."""
+"""The availability of a Docker engine: without one, tests that need it are skipped with the reason."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Running the platform from the outside, as a user or a script does."""
+"""The platform as a subprocess, as a user or a script runs it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -42,11 +42,11 @@ def start(
 ) -> subprocess.Popen[str]:
     """Start `python -m chaos` and leave it running."""
     argv = [sys.executable, "-m", "chaos", *map(str, arguments)]
-    # a shell lets what it starts in the background ignore Ctrl-C, and all that these start in their turn
+    # a process that a shell starts in the background ignores Ctrl-C, and so do its children
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     return subprocess.Popen(argv, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True, preexec_fn=heed)
 
 
 def left_running(runs_dir: Path) -> list[str]:
-    """The roles of processes that still run for any run below a directory."""
+    """Return the roles of the live processes of all runs below a directory."""
     return [f"{m.role} of {m.run_id}" for m in find_marked() if runs_dir in m.run_dir.parents]

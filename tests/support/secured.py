@@ -1,7 +1,7 @@
-"""A cluster with TLS and SASL, made by the process driver, to be attached to.
+"""A cluster with TLS and SASL, deployed by the process driver, for tests of the attached driver.
 
-It listens in plain as ever, and besides at LOGIN (SASL_SSL, with PLAIN and SCRAM-SHA-512) and at CERT (SSL that asks
-for a client certificate).
+Besides its plain listener, it has the listeners LOGIN (SASL_SSL, with PLAIN and SCRAM-SHA-512) and CERT (SSL with a
+client certificate).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ USER = "alice"
 PASSWORDS = {"PLAIN": "plain-Xk3vQ9sd7Lq", "SCRAM-SHA-512": "scram-hT6wZp2Rm4Y", "key": "key-Bn8cJf5Gt1U"}
 VARIABLES = {"PLAIN": "TEST_PLAIN_PASSWORD", "SCRAM-SHA-512": "TEST_SCRAM_PASSWORD", "key": "TEST_KEY_PASSWORD"}
 ENVIRONMENT = {VARIABLES[of]: password for of, password in PASSWORDS.items()}
-# a broker that was killed is let in again when its session has run out
+# a killed broker is accepted again when its session has expired
 SHORT_SESSION = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
 VERBS = ("kill", "stop", "start", "pause", "resume")
 _JAAS = "org.apache.kafka.common.security"
@@ -45,7 +45,7 @@ _JAAS = "org.apache.kafka.common.security"
 
 @dataclass(frozen=True)
 class Secured:
-    """The cluster, and how to get in at each of its doors."""
+    """The cluster, with the credentials for each of its listeners."""
 
     cluster: ProcessCluster
     login: str
@@ -54,7 +54,7 @@ class Secured:
     authority: Authority
 
     def security(self, mechanism: str = "SCRAM-SHA-512") -> Security:
-        """For the door LOGIN."""
+        """Return the security settings for the listener LOGIN."""
         return Security(
             protocol="SASL_SSL",
             mechanism=mechanism,
@@ -64,7 +64,7 @@ class Secured:
         )
 
     def certificate(self) -> Security:
-        """For the door CERT."""
+        """Return the security settings for the listener CERT."""
         client = self.folder / "client.pem"
         return Security(
             protocol="SSL",
@@ -75,13 +75,13 @@ class Secured:
         )
 
     def verbs(self, timeout_s: float = 60, **changed: str) -> Verbs:
-        """Commands that do to these brokers what the process driver could do."""
+        """Return commands with the effect of the process driver."""
         run_dir = shlex.quote(str(self.cluster.run.path))
         module = f"cd {shlex.quote(str(ROOT))} && {shlex.quote(sys.executable)} -m tests.support.verb"
         return Verbs(**{"timeout": timeout_s, **{v: f"{module} {v} {run_dir} {{broker}}" for v in VERBS}, **changed})
 
     def attach(self, run: Run, **changed: Any) -> AttachedCluster:
-        """This cluster for another run. What it needs is in `ENVIRONMENT`."""
+        """Attach another run to this cluster. The required variables are in `ENVIRONMENT`."""
         given = {
             "bootstrap": self.login,
             "prefix": new_prefix(run.run_id),
@@ -92,17 +92,17 @@ class Secured:
         return AttachedCluster.deploy(run, spec, ProcessId.current(), 600)
 
     def alive(self, broker: int) -> bool:
-        """Whether a broker's process runs, whoever started it last."""
+        """Return whether the process of a broker runs."""
         return ProcessCluster.attach(self.cluster.run).broker_alive(broker)
 
     @cached_property
     def admin(self) -> AdminClient:
-        """By the plain listener."""
+        """An admin client for the plain listener."""
         return AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
 
 def deploy(run: Run, folder: Path, brokers: int = 3) -> Secured:
-    """Make such a cluster; it ends with this process, or when it is destroyed."""
+    """Deploy the cluster; it ends with this process, or when it is destroyed."""
     authority = Authority(folder)
     certificate, key = authority.issue("broker")
     store = folder / "broker-store.pem"

@@ -1,4 +1,4 @@
-"""What a user's command does to one broker of a cluster that the process driver made.
+"""A user command for one broker of a cluster of the process driver.
 
 python -m tests.support.verb kill|stop|start|pause|resume RUN_DIR BROKER
 """
@@ -23,12 +23,12 @@ ACTS = {
 
 
 def start(run: Run, broker: int) -> None:
-    """Without waiting until it is ready, as `systemctl start` does: that is for who attached."""
+    """Start a broker without a wait, as `systemctl start` does: the attached driver waits."""
     from chaos.cluster.brokers.jvm import start as start_jvm
-    from chaos.cluster.brokers.startup import job  # on use: the others are to be quick
+    from chaos.cluster.brokers.startup import job  # on use: the other verbs must be fast
     from chaos.cluster.process.driver import ProcessCluster
 
-    # one after the other, for each writes the whole file
+    # one at a time, because each writes the whole file
     with (run.path / "verbs.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         cluster = ProcessCluster.attach(run)

@@ -1,4 +1,4 @@
-"""A cluster that exists, with TLS and SASL: found, broken by commands, left as it was, no password left anywhere."""
+"""An existing cluster with TLS and SASL: discovery, commands, restoration, and no trace of a password."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture(scope="module")
 def theirs(secured: Secured) -> set[str]:
-    """What is on the cluster and not the run's: topics and groups, one with a name that looks like a run's."""
+    """Topics and groups on the cluster that do not belong to the run; one name resembles that of a run."""
     names = ["orders", "aftershock-of-somebody-else-orders"]
     new = [NewTopic(name, num_partitions=1, replication_factor=3) for name in names]
     for future in secured.admin.create_topics(new).values():
@@ -86,7 +86,7 @@ def theirs(secured: Secured) -> set[str]:
 
 
 def seen(secured: Secured) -> set[str]:
-    """All topics and groups of the cluster."""
+    """Return all topics and groups of the cluster."""
     admin = secured.admin
     topics = set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"}
     return topics | {g.group_id for g in admin.list_consumer_groups().result(30).valid}
@@ -97,7 +97,7 @@ def files_with(folder: Path, secret: str) -> list[Path]:
 
 
 def scenario(secured: Secured, folder: Path, **verbs: Any) -> Path:
-    """A scenario file for the cluster, by way of LOGIN."""
+    """Write a scenario file for the cluster through its listener LOGIN, and return the path."""
     given = secured.verbs(**verbs).model_dump(mode="json", exclude_none=True)
     file = folder / "mine.yaml"
     file.write_text(SCENARIO.format(verbs=json.dumps(given)))
@@ -117,14 +117,14 @@ from chaos.scenario.resolve import read as read_resolved
 from chaos.run.directory import Run
 from checks import readback
 from checks.spark.session import spark_session
-readback.SMALL = 0  # so that Spark's Python workers read
+readback.SMALL = 0  # so that the Python workers of Spark read
 run = Run(Path(sys.argv[1]))
 readback.read_back(spark_session("local[2]"), run, read_resolved(run), sys.argv[2])
 """
 
 
 class Watch:
-    """Looks at the arguments of every process until it is left."""
+    """Collects the arguments of every process until its context ends."""
 
     def __init__(self) -> None:
         self.seen: set[bytes] = set()
@@ -149,7 +149,7 @@ class Watch:
 
 
 @pytest.mark.parametrize("door", ["PLAIN", "SCRAM-SHA-512", "certificate"])
-def test_both_kinds_of_connections_get_in_at_every_door(secured: Secured, door: str) -> None:
+def test_every_listener_accepts_both_kinds_of_connections(secured: Secured, door: str) -> None:
     security = secured.certificate() if door == "certificate" else secured.security(door)
     bootstrap = secured.cert if door == "certificate" else secured.login
     access = Access.of(security)
@@ -163,7 +163,7 @@ def test_both_kinds_of_connections_get_in_at_every_door(secured: Secured, door: 
 
 
 def refusals(secured: Secured) -> dict[str, tuple[str, Security, type[AftershockError], str]]:
-    """What goes wrong at a door: where, with what, and what is said of it."""
+    """Return the refused connections by name: bootstrap servers, security, error type, pattern of the message."""
     ours, cert = secured.security(), secured.certificate()
     other = str(Authority(secured.folder, "other").ca)
     plain = secured.cluster.bootstrap
@@ -218,7 +218,7 @@ def refusals(secured: Secured) -> dict[str, tuple[str, Security, type[Aftershock
     }
 
 
-def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
+def test_refused_access_is_reported_in_one_line_and_leaves_nothing(
     secured: Secured, run: Run, theirs: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WRONG", "not-the-password")
@@ -233,7 +233,7 @@ def test_what_does_not_let_us_in_is_told_in_one_line_and_nothing_is_left(
     assert seen(secured) == theirs
 
 
-def test_a_server_that_never_answers_is_given_up(secured: Secured, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_times_out(secured: Secured, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "ANSWER_S", 1.0)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         place = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -243,14 +243,14 @@ def test_a_server_that_never_answers_is_given_up(secured: Secured, run: Run, mon
     assert roles(run) == [] and not run.cluster.exists()
 
 
-def test_what_the_cluster_lacks_is_told_before_anything_is_made(secured: Secured, run: Run) -> None:
+def test_missing_requirements_are_reported_before_anything_is_created(secured: Secured, run: Run) -> None:
     with pytest.raises(UsageError, match="has 3 brokers, and the scenario's topics have 5 replicas"):
         secured.attach(run, replicas=5)
     with pytest.raises(UsageError, match="the cluster has no broker 7; it has 1, 2, 3"):
         secured.attach(run, brokers=frozenset({1, 7}))
 
 
-def test_topics_that_have_the_prefix_already_are_somebody_elses(secured: Secured, run: Run, theirs: set[str]) -> None:
+def test_existing_topics_with_the_prefix_are_not_touched(secured: Secured, run: Run, theirs: set[str]) -> None:
     with pytest.raises(
         UsageError, match="has aftershock-of-somebody-else-orders/0 already, which this run did not make"
     ):
@@ -258,7 +258,7 @@ def test_topics_that_have_the_prefix_already_are_somebody_elses(secured: Secured
     assert seen(secured) == theirs and roles(run) == []
 
 
-def test_commands_break_brokers_and_bring_them_back(secured: Secured, run: Run) -> None:
+def test_commands_break_and_restore_brokers(secured: Secured, run: Run) -> None:
     cluster = secured.attach(run)
     assert cluster.broker_ids == [1, 2, 3] and roles(run) == ["reaper"]
     cluster.kill_broker(1)
@@ -284,7 +284,7 @@ def test_commands_break_brokers_and_bring_them_back(secured: Secured, run: Run) 
     assert roles(run) == [] and all(map(secured.alive, (1, 2, 3)))
 
 
-def test_a_command_that_does_nothing_is_not_believed(secured: Secured, run: Run) -> None:
+def test_a_command_without_effect_is_an_error(secured: Secured, run: Run) -> None:
     cluster = secured.attach(run, verbs=secured.verbs(1, kill="true", pause="exit 3"))
     with pytest.raises(ClusterError, match="broker 1 is still there after the kill command"):
         cluster.kill_broker(1)
@@ -298,9 +298,7 @@ def test_a_command_that_does_nothing_is_not_believed(secured: Secured, run: Run)
     cluster.destroy()
 
 
-def test_what_a_run_took_down_and_made_is_mended_by_whoever_ends_it(
-    secured: Secured, run: Run, theirs: set[str]
-) -> None:
+def test_any_process_that_ends_a_run_restores_the_cluster(secured: Secured, run: Run, theirs: set[str]) -> None:
     prefix = new_prefix("mended")
     cluster = secured.attach(run, prefix=prefix, verbs=secured.verbs(60, stop="sleep 600"))
     secured.admin.create_topics([NewTopic(f"{prefix}orders", 2, 3)])[f"{prefix}orders"].result(30)
@@ -320,17 +318,17 @@ def test_what_a_run_took_down_and_made_is_mended_by_whoever_ends_it(
     hanging.start()
     wait_until(lambda: '"commands": []' not in run.cluster.read_text(), 20, "no command is under way")
 
-    AttachedCluster.attach(run).destroy()  # as another process would
+    AttachedCluster.attach(run).destroy()  # from another process
     hanging.join(30)
     assert not hanging.is_alive()
     assert all(secured.alive(b) for b in (1, 2, 3))
     member.close()
     AttachedCluster.clear(run)
-    assert seen(secured) - {f"{prefix}orders"} == theirs  # the member was there till the end, and may have asked again
+    assert seen(secured) - {f"{prefix}orders"} == theirs  # the live member may have created it again
     assert roles(run) == []
 
 
-def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own(
+def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:
     file = scenario(secured, tmp_path)
@@ -341,7 +339,7 @@ def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own
     assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["kill"]
     assert seen(secured) == theirs
     assert left_running(tmp_path) == [] and all(map(secured.alive, (1, 2, 3)))
-    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # beside it lies the history
+    (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # the history is next to it
     assert len(list(run.rglob("*"))) > 40 and any(b"chaos.clients.confluent.producer" in line for line in watch.seen)
     for password in PASSWORDS.values():
         assert files_with(run, password) == []
@@ -351,9 +349,7 @@ def test_a_whole_run_over_sasl_and_tls_leaves_no_password_and_nothing_of_its_own
     assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
 
 
-def test_sparks_workers_read_the_log_back_and_look_the_secrets_up_themselves(
-    secured: Secured, theirs: set[str], run: Run
-) -> None:
+def test_spark_workers_read_the_log_and_resolve_the_secrets(secured: Secured, theirs: set[str], run: Run) -> None:
     text = "title: t\ntopics: [{name: orders, partitions: 1}]\nproducers: [{name: shop, topic: orders}]"
     loaded = parse(text, "t.yaml", ["cluster.driver=attached", f"cluster.bootstrap={json.dumps(secured.login)}"])
     known = resolve(loaded, run_id="r", name="r", created_us=0, seed=1, overrides=[])
@@ -368,7 +364,7 @@ def test_sparks_workers_read_the_log_back_and_look_the_secrets_up_themselves(
     assert not any(password.encode() in line for line in watch.seen for password in PASSWORDS.values())
 
 
-def test_a_wrong_password_ends_a_run_before_it_began(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
+def test_a_wrong_password_ends_a_run_before_its_start(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
     file = scenario(secured, tmp_path)
     wrong = {**os.environ, **ENVIRONMENT, "TEST_SCRAM_PASSWORD": "not-the-password"}
     ended = chaos(*arguments(secured, file, tmp_path / "runs"), env=wrong)
@@ -378,7 +374,7 @@ def test_a_wrong_password_ends_a_run_before_it_began(secured: Secured, theirs: s
     assert left_running(tmp_path) == [] and seen(secured) == theirs
 
 
-def test_without_the_word_of_its_owner_no_broker_is_touched(secured: Secured, tmp_path: Path) -> None:
+def test_without_the_consent_of_the_owner_no_broker_is_touched(secured: Secured, tmp_path: Path) -> None:
     argv = arguments(secured, scenario(secured, tmp_path), tmp_path / "runs")
     argv.remove("--i-own-this-cluster")
     ended = chaos(*argv)
@@ -386,7 +382,7 @@ def test_without_the_word_of_its_owner_no_broker_is_touched(secured: Secured, tm
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_command_that_hangs_makes_a_run_inconclusive_and_nothing_is_left(
+def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:
     file = scenario(secured, tmp_path, timeout_s=2, kill="echo dialling; sleep 600")
@@ -399,7 +395,7 @@ def test_a_command_that_hangs_makes_a_run_inconclusive_and_nothing_is_left(
     assert not any(b"sleep\x00600" in p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists())
 
 
-def test_when_the_platform_is_killed_its_reaper_brings_the_broker_back_and_removes_the_topics(
+def test_after_a_kill_of_the_platform_the_reaper_restores_the_cluster(
     secured: Secured, theirs: set[str], tmp_path: Path
 ) -> None:
     file = scenario(secured, tmp_path)

@@ -1,4 +1,4 @@
-"""What is refused of a scenario for a cluster that exists, where secrets go, and how Airflow tells of a cluster."""
+"""Scenarios for an existing cluster: validation, secrets, and Airflow connections."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def test_a_literal_password_is_refused_and_not_repeated(given):
         assert "env:NAME" in said or "YAML" in said or "pasword" in said
 
 
-def test_nobody_breaks_brokers_of_a_cluster_without_saying_that_it_is_theirs(tmp_path):
+def test_faults_of_brokers_need_the_consent_of_the_owner(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text(PLAIN)
     sets = [KILL, ALLOWED, "cluster.verbs={kill: a, start: b}"]
@@ -108,7 +108,7 @@ def test_nobody_breaks_brokers_of_a_cluster_without_saying_that_it_is_theirs(tmp
     stages.prepare(stages.ScenarioRequest(str(file), sets=(CRASH,)), runs_dir=tmp_path / "others")
 
 
-def test_bootstrap_makes_any_scenario_one_for_a_cluster_that_exists():
+def test_bootstrap_turns_any_scenario_into_one_for_an_existing_cluster():
     sets = all_overrides(None, None, None, "10:30")
     scenario = parse("title: t\ntopics: [{name: a}]\nproducers: [{name: p, topic: a}]", "t.yaml", sets)
     assert (scenario.cluster.driver, scenario.cluster.bootstrap) == ("attached", "10:30")
@@ -136,14 +136,14 @@ def test_secrets_come_from_the_environment_or_a_file(monkeypatch, tmp_path):
         ("file:{dir}/pw", b"\xff\xfe", "pw cannot be read"),
     ],
 )
-def test_a_secret_that_is_not_to_be_had_is_named(tmp_path, reference, content, words):
+def test_a_missing_secret_is_named(tmp_path, reference, content, words):
     if content is not None:
         (tmp_path / "pw").write_bytes(content)
     with pytest.raises(UsageError, match=words):
         Access.of(SCRAM.model_copy(update={"password": reference.format(dir=tmp_path)}))
 
 
-def test_what_librdkafka_is_given(monkeypatch):
+def test_librdkafka_settings(monkeypatch):
     monkeypatch.setenv("PW", "hunter2")
     assert librdkafka(SCRAM) == {
         "security.protocol": "SASL_SSL",
@@ -170,7 +170,7 @@ def test_an_access_shows_no_secret(monkeypatch):
     assert "hunter2" not in SCRAM.model_dump_json()
 
 
-def test_paths_are_made_absolute_for_processes_that_work_elsewhere(monkeypatch, tmp_path):
+def test_paths_become_absolute_for_processes_in_other_directories(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     security = SCRAM.model_copy(update={"ca": "ca.pem", "password": "file:pw"}).absolute()
     assert (security.ca, security.password) == (f"{tmp_path}/ca.pem", f"file:{tmp_path}/pw")
@@ -185,7 +185,7 @@ def test_an_authority_that_cannot_be_read_is_named(monkeypatch, tmp_path, ca):
         Access.of(SCRAM.model_copy(update={"ca": str(tmp_path / ca)})).check()
 
 
-def test_an_ssl_error_is_an_oserror_as_the_questions_expect():
+def test_an_ssl_error_is_an_oserror():
     assert issubclass(ssl.SSLError, OSError)
 
 
@@ -195,7 +195,7 @@ def test_the_name_of_a_scram_user_is_escaped(monkeypatch):
     assert odd.login().auth_bytes().startswith(b"n,,n=a=3Db=2Cc,r=")
 
 
-def test_a_connection_of_airflow_becomes_a_scenarios_cluster_without_its_secrets(monkeypatch):
+def test_an_airflow_connection_becomes_the_cluster_of_a_scenario_without_secrets(monkeypatch):
     extra = {
         "bootstrap.servers": "kafka-1:9093",
         "group.id": "not-ours",
@@ -223,14 +223,14 @@ def test_a_connection_of_airflow_becomes_a_scenarios_cluster_without_its_secrets
     assert os.environ.get("AFTERSHOCK_KAFKA_PASSWORD") is None
 
 
-def test_what_a_connection_of_airflow_has_and_we_cannot_is_named():
+def test_an_unsupported_setting_of_an_airflow_connection_is_named():
     with pytest.raises(UsageError, match=r"connection c has no bootstrap.servers"):
         overrides("c", {}, {})
     with pytest.raises(UsageError, match=r"connection c has sasl.kerberos.keytab, which is not supported"):
         overrides("c", {"bootstrap.servers": "h:1", "sasl.kerberos.keytab": "x"}, {})
 
 
-def test_a_secret_in_a_wrong_place_of_a_spec_is_not_repeated():
+def test_a_secret_under_a_wrong_key_is_not_repeated():
     with pytest.raises(ValidationError) as error:
         Security(protocol="SASL_SSL", mechanism="PLAIN", username="a", password="hunter2")
     assert "hunter2" not in error.value.errors()[0]["msg"]

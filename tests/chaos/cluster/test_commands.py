@@ -1,4 +1,4 @@
-"""The user's commands: what they are given, how they end, and that none goes on when its time is over."""
+"""The user's commands: their input, their end, and their timeout."""
 
 import os
 import time
@@ -15,35 +15,35 @@ def run(tmp_path, command, timeout_s=20.0, **more):
     return (tmp_path / "verbs.log").read_text()
 
 
-def test_places_are_filled_in_and_quoted():
+def test_placeholders_are_replaced_and_quoted():
     command = commands.fill_in("ssh {host} 'kill {broker}' -p {port} ${broker} {}", 2, "a b;c", 9092)
     assert command == "ssh 'a b;c' 'kill 2' -p 9092 ${broker} {}"
 
 
-def test_what_a_command_says_is_on_record(tmp_path):
+def test_the_output_of_a_command_is_logged(tmp_path):
     log = run(tmp_path, "echo out; echo err >&2")
     assert log.splitlines()[0].endswith("kill of broker 2: exit code 0")
     assert log.splitlines()[1:] == ["out", "err"]
 
 
-def test_a_command_that_fails_is_an_error_with_its_code_and_its_last_words(tmp_path):
+def test_a_failed_command_is_an_error_with_its_exit_code_and_last_line(tmp_path):
     with pytest.raises(ClusterError, match=r"the kill of broker 2 command ended with exit code 7: no route; see .*log"):
         run(tmp_path, "echo first; echo no route; exit 7")
 
 
-def test_a_command_that_does_not_exist_is_an_error_too(tmp_path):
+def test_an_unknown_command_is_an_error(tmp_path):
     with pytest.raises(ClusterError, match=r"exit code 127: .*no-such-command.*not found"):
         run(tmp_path, "no-such-command")
 
 
-def test_a_command_that_hangs_is_killed_with_all_that_it_started(tmp_path):
+def test_a_hanging_command_is_killed(tmp_path):
     began = time.monotonic()
     with pytest.raises(ClusterError, match=r"did not end in time and was killed after 0.5 s: waiting"):
         run(tmp_path, "echo waiting; sleep 600", 0.5)
     assert time.monotonic() - began < 5
 
 
-def test_the_children_of_a_command_that_hangs_die_with_it(tmp_path):
+def test_the_children_of_a_hanging_command_are_killed(tmp_path):
     pid = tmp_path / "pid"
     with pytest.raises(ClusterError):
         run(tmp_path, f"sleep 600 & echo $! > {pid}; wait", 0.5)
@@ -60,7 +60,7 @@ def test_the_children_of_a_command_that_hangs_die_with_it(tmp_path):
         pytest.fail("the child lives")
 
 
-def test_what_a_command_leaves_running_stays_and_has_no_mark_of_the_run(tmp_path, monkeypatch):
+def test_a_daemon_of_a_command_survives_without_marks_of_the_run(tmp_path, monkeypatch):
     monkeypatch.setenv(RUN_DIR, "/somewhere")
     monkeypatch.setenv(ROLE, "drive")
     pid = tmp_path / "pid"
@@ -81,12 +81,12 @@ def test_no_secret_reaches_the_log_or_the_error(tmp_path):
     assert "hunter2" not in (tmp_path / "verbs.log").read_text()
 
 
-def test_who_ends_a_run_knows_of_a_command_under_way(tmp_path):
+def test_the_start_and_end_of_a_command_are_recorded(tmp_path):
     seen = []
     run(tmp_path, "sleep 0.2", on_change=lambda identity, running: seen.append((identity, running, identity.alive())))
     assert [s[1:] for s in seen] == [(True, True), (False, False)] and seen[0][0] == seen[1][0]
 
 
-def test_a_command_has_the_environment_and_nothing_to_read(tmp_path, monkeypatch):
+def test_a_command_has_the_environment_and_an_empty_stdin(tmp_path, monkeypatch):
     monkeypatch.setenv("GIVEN", "by the user")
     assert "by the user" in run(tmp_path, "echo $GIVEN; cat")

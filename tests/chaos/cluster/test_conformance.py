@@ -1,4 +1,4 @@
-"""What every driver owes: each capability, seen by its effect from outside, and by what its heal brings back."""
+"""The conformance suite of the drivers: each capability has its effect, observed from outside, and can be reverted."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ def access_of(cluster: Cluster) -> Access | None:
 
 
 def settings(cluster: Cluster) -> dict[str, str]:
-    """For clients of librdkafka."""
+    """Return the settings for librdkafka clients."""
     access = access_of(cluster)
     return {"bootstrap.servers": cluster.bootstrap, **(access.librdkafka() if access else {})}
 
 
 @pytest.fixture
 def kafka(cluster: Cluster) -> Iterator[Kafka]:
-    """Questions to the cluster, which is well before each test and has to be again after it."""
+    """A client of the cluster, which is healthy before and after each test."""
     kafka = Kafka(cluster.bootstrap, access=access_of(cluster))
     well(kafka)
     yield kafka
@@ -114,7 +114,7 @@ def well(kafka: Kafka) -> None:
 
 
 def state(kafka: Kafka) -> PartitionState:
-    """As the brokers show it together; one that was started just now may not know the topic yet."""
+    """Return the state of the partition, merged over the brokers; a new broker may not have it yet."""
 
     def shown() -> PartitionState | None:
         metadata = kafka.metadata()
@@ -140,7 +140,7 @@ def wait_new_leader(kafka: Kafka, before: PartitionState) -> None:
 
 
 def wait_parted(kafka: Kafka, leader: int, follower: int) -> None:
-    """The leader drops the follower; or is itself dropped, if the follower happens to be the active controller."""
+    """Wait until the leader drops the follower, or loses its leadership if the follower is the active controller."""
 
     def parted() -> bool:
         now = state(kafka)
@@ -163,7 +163,7 @@ def silent(cluster: Cluster, broker: int) -> bool:
 
 @contextlib.contextmanager
 def load(cluster: Cluster, value: bytes = b"x" * 1000) -> Iterator[None]:
-    """Records, until the context is left."""
+    """Send records until the context ends."""
     stop = threading.Event()
     producer = Producer({**settings(cluster), "acks": "all", "delivery.timeout.ms": 5000})
 
@@ -183,7 +183,7 @@ def load(cluster: Cluster, value: bytes = b"x" * 1000) -> Iterator[None]:
         producer.flush(10)
 
 
-def test_it_is_found_again_and_every_broker_answers(cluster: Cluster, kafka: Kafka) -> None:
+def test_attach_and_every_broker_answers(cluster: Cluster, kafka: Kafka) -> None:
     assert cluster.broker_ids == [1, 2, 3]
     assert all(cluster.broker_alive(b) and answers(cluster, b) for b in cluster.broker_ids)
     assert sorted(wait_until(kafka.metadata, 30, "no broker answers").brokers) == [1, 2, 3]
@@ -201,7 +201,7 @@ def test_kill_and_start(cluster: Cluster, kafka: Kafka) -> None:
     assert cluster.broker_alive(before.leader) and answers(cluster, before.leader)
 
 
-def test_stop_hands_over_first(cluster: Cluster, kafka: Kafka) -> None:
+def test_stop_moves_the_leadership_first(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "stop")
     before = state(kafka)
     able(cluster, Stop).stop_broker(before.leader)
@@ -210,7 +210,7 @@ def test_stop_hands_over_first(cluster: Cluster, kafka: Kafka) -> None:
     able(cluster, Start).start_broker(before.leader)
 
 
-def test_the_majority_comes_back_together(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_lost_majority_restarts_together(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "kill")
     for broker in (1, 2):
         able(cluster, Kill).kill_broker(broker)
@@ -310,7 +310,7 @@ def test_throttle(cluster: Cluster, kafka: Kafka) -> None:
             can.unthrottle_broker(broker)
 
 
-def test_memory_runs_out(cluster: Cluster, kafka: Kafka) -> None:
+def test_exhausted_memory(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "exhaust_memory")
     before = state(kafka)
     able(cluster, ExhaustMemory).exhaust_memory(before.leader)
@@ -321,7 +321,7 @@ def test_memory_runs_out(cluster: Cluster, kafka: Kafka) -> None:
     assert not able(cluster, ExhaustMemory).killed_for_memory(before.leader)
 
 
-def test_a_disk_fills_up(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_full_disk(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "fill_disk")
     before, can = state(kafka), able(cluster, FillDisk)
     ends = kafka.end_offsets([PARTITION])[PARTITION]
@@ -339,7 +339,7 @@ def test_a_disk_fills_up(cluster: Cluster, kafka: Kafka) -> None:
     assert kafka.end_offsets([PARTITION])[PARTITION] >= ends
 
 
-def test_a_log_that_cannot_grow_ends_its_broker(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_broker_ends_when_its_log_cannot_grow(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "limit_disk")
     before, can = state(kafka), able(cluster, LimitDisk)
     with load(cluster):
@@ -354,7 +354,7 @@ def test_a_log_that_cannot_grow_ends_its_broker(cluster: Cluster, kafka: Kafka) 
     assert answers(cluster, before.leader)
 
 
-def test_a_lost_log_tail_is_filled_up_from_the_others(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_lost_log_tail_is_replicated_again(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "cut_log")
     with load(cluster):
         wait_until(lambda: kafka.end_offsets([PARTITION]).get(PARTITION, 0) > 500, 30, "nothing is written")
@@ -370,7 +370,7 @@ def test_a_lost_log_tail_is_filled_up_from_the_others(cluster: Cluster, kafka: K
     assert kafka.end_offsets([PARTITION])[PARTITION] >= tail.end
 
 
-def test_a_wiped_disk_is_filled_up_from_the_others(cluster: Cluster, kafka: Kafka) -> None:
+def test_a_wiped_disk_is_replicated_again(cluster: Cluster, kafka: Kafka) -> None:
     needs(cluster, "wipe")
     before, disk = state(kafka), able(cluster, Wipe)
     end = kafka.end_offsets([PARTITION])[PARTITION]

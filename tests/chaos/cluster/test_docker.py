@@ -1,4 +1,4 @@
-"""Containers of a run: made, marked, and gone afterwards whatever happened."""
+"""The containers of a run: limits, marks, errors, and removal in every case."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def left(run: Run) -> list[str]:
     return found + [f"{one.kind} {one.name}" for one in find_labelled(connect(), run.path)]
 
 
-def test_limits_marks_and_labels_are_as_asked(run: Run) -> None:
+def test_limits_marks_and_labels(run: Run) -> None:
     spec = ClusterSpec(1, cpus=0.5, memory_bytes=600 * 2**20, disk_bytes=100 * 2**20)
     cluster = DockerCluster.deploy(run, spec, ProcessId.current(), 600)
     container = connect().containers.get(cluster.state.broker(1).container)
@@ -70,7 +70,7 @@ def test_limits_marks_and_labels_are_as_asked(run: Run) -> None:
     cluster.destroy()
 
 
-def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run) -> None:
+def test_a_failed_start_shows_the_errors_of_the_broker_and_leaves_nothing(run: Run) -> None:
     with pytest.raises(ClusterError) as error:
         DockerCluster.deploy(run, ClusterSpec(1, config={"num.network.threads": "many"}), ProcessId.current(), 600)
     assert "did not start: it ended with exit code 1" in str(error.value)
@@ -78,7 +78,7 @@ def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run
     assert left(run) == [] and not run.cluster.exists()
 
 
-def test_a_name_in_use_is_told_in_the_engine_s_words(run: Run) -> None:
+def test_a_name_in_use_is_reported_with_the_reason_of_the_engine(run: Run) -> None:
     client = connect()
     somebody = client.containers.create(image.LOCAL_BASE, "true", name=f"{run.run_id}-broker-1")
     try:
@@ -90,7 +90,7 @@ def test_a_name_in_use_is_told_in_the_engine_s_words(run: Run) -> None:
         somebody.remove(force=True)
 
 
-def test_it_ends_with_its_owner(run: Run) -> None:
+def test_the_cluster_ends_with_its_owner(run: Run) -> None:
     argv = [sys.executable, "-c", DEPLOY_AND_STAY, str(run.path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None and starter.stdout.readline() == b"ready\n"
@@ -99,7 +99,7 @@ def test_it_ends_with_its_owner(run: Run) -> None:
     assert "is gone" in (run.logs / "reaper.log").read_text()
 
 
-def test_ps_shows_what_stands_still_and_gc_removes_it(run: Run) -> None:
+def test_ps_shows_stopped_containers_and_gc_removes_them(run: Run) -> None:
     cluster = DockerCluster.deploy(run, ClusterSpec(1), None, 600)
     cluster.kill_broker(1)
     listed = {row["role"]: row for row in json.loads(chaos("ps", "--json").out) if row["run_dir"] == str(run.path)}

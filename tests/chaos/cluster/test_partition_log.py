@@ -1,4 +1,4 @@
-"""What a loss of power may take from a log: whole batches, never what was flushed, and nothing after a clean end."""
+"""Power failures: a log loses whole batches, no flushed records, and nothing after a clean shutdown."""
 
 import struct
 
@@ -39,46 +39,46 @@ def offsets(data):
     return [(first, last) for path in sorted((data / "orders-0").glob("*.log")) for _, first, last in batches(path)]
 
 
-def test_the_last_records_go_in_whole_batches(data):
+def test_the_tail_is_cut_in_whole_batches(data):
     assert cut_tail(data, PARTITION, 15) == LogTail(130, 150)
     assert offsets(data)[-1] == (120, 129)
 
 
-def test_what_was_flushed_survives_however_much_is_asked_for(data):
+def test_flushed_records_are_never_cut(data):
     assert recovery_point(data, PARTITION) == 100
     assert cut_tail(data, PARTITION, 1000) == LogTail(100, 150)
     assert offsets(data)[-1] == (90, 99)
 
 
-def test_without_a_number_all_goes_that_was_not_flushed(data):
+def test_without_a_number_all_unflushed_records_are_cut(data):
     flushed(data, 120)
     assert cut_tail(data, PARTITION, None) == LogTail(120, 150)
 
 
-def test_a_cut_in_an_earlier_segment_takes_the_later_ones_with_their_indexes(data):
+def test_a_cut_in_an_earlier_segment_removes_later_segments_and_indexes(data):
     (data / "recovery-point-offset-checkpoint").unlink()
     assert cut_tail(data, PARTITION, 60) == LogTail(90, 150)
     assert sorted(p.name for p in (data / "orders-0").iterdir()) == [f"{0:020d}.index", f"{0:020d}.log"]
 
 
-def test_nothing_is_lost_where_all_was_flushed(data):
+def test_nothing_is_cut_if_everything_is_flushed(data):
     flushed(data, 150)
     assert cut_tail(data, PARTITION, 10) == LogTail(150, 150)
     assert offsets(data)[-1] == (140, 149)
 
 
-def test_a_torn_last_batch_counts_for_nothing(data):
+def test_an_incomplete_last_batch_is_ignored(data):
     active = data / "orders-0" / f"{100:020d}.log"
     active.write_bytes(active.read_bytes() + batch(150, 10)[:70])
     assert cut_tail(data, PARTITION, 10) == LogTail(140, 150)
 
 
-def test_a_broker_that_shut_down_in_order_has_nothing_to_lose(data):
+def test_nothing_is_cut_after_a_clean_shutdown(data):
     (data / ".kafka_cleanshutdown").touch()
     with pytest.raises(ClusterError, match="had a clean shutdown"):
         cut_tail(data, PARTITION, 10)
 
 
-def test_a_partition_that_is_not_there_is_named(data):
+def test_a_missing_partition_is_named(data):
     with pytest.raises(ClusterError, match="no replica of orders/1"):
         cut_tail(data, TopicPartition("orders", 1), 10)

@@ -1,4 +1,4 @@
-"""Real brokers: deployed, broken in every way the driver knows, and gone afterwards whatever happened."""
+"""Real brokers: deployment, every operation of the driver, and removal in every case."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.chaos.conftest import roles
 
 pytestmark = pytest.mark.kafka
 
-# a broker that was killed is let in again when its session has run out: no need to wait for Kafka's 9 s here
+# a killed broker is accepted again when its session has expired: shorter than the default of 9 s
 SHORT_SESSION = {"broker.session.timeout.ms": 2000, "broker.heartbeat.interval.ms": 500}
 DEPLOY_AND_STAY = """
 import sys
@@ -45,7 +45,7 @@ if owned:
 
 
 def seen(cluster: ProcessCluster) -> set[int]:
-    """The brokers that clients are told of."""
+    """Return the brokers in the metadata that clients get."""
     try:
         return set(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=2).brokers)
     except KafkaException:
@@ -53,13 +53,13 @@ def seen(cluster: ProcessCluster) -> set[int]:
 
 
 def write(cluster: ProcessCluster, topic: str) -> None:
-    """Make a topic on every broker: that takes a controller and the replicas' brokers."""
+    """Create a topic with a replica on every broker, which requires a controller and all brokers."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     new = NewTopic(topic, num_partitions=1, replication_factor=len(cluster.broker_ids))
     admin.create_topics([new], request_timeout=30)[topic].result(60)
 
 
-def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: Run) -> None:
+def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
     said: list[str] = []
     deployed = ProcessCluster.deploy(run, ClusterSpec(3, config=SHORT_SESSION), ProcessId.current(), 600, said.append)
     assert said[-1] == "starting 3 brokers of Kafka 4.3.1"
@@ -89,7 +89,7 @@ def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: Run) -> None:
     assert "shut down completed" in (run.logs / "broker-3.log").read_text()
     cluster.start_broker(3)
     before = cluster.state.broker(3).process
-    cluster.start_broker(3)  # it runs: nothing to do
+    cluster.start_broker(3)  # no effect: it runs
     assert cluster.state.broker(3).process == before
 
     for broker in cluster.broker_ids:
@@ -105,7 +105,7 @@ def test_a_cluster_is_deployed_broken_mended_and_destroyed(run: Run) -> None:
     deployed.destroy()
 
 
-def test_an_older_release_starts_too(run: Run) -> None:
+def test_an_older_release_starts(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "3.9.2"), ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()
     write(cluster, "orders")
@@ -113,7 +113,7 @@ def test_an_older_release_starts_too(run: Run) -> None:
 
 
 @pytest.mark.parametrize("how", ["owned", "free"])
-def test_what_a_process_deployed_ends_with_its_owner_or_outlives_its_starter(run: Run, how: str) -> None:
+def test_a_cluster_ends_with_its_owner_or_outlives_its_starter(run: Run, how: str) -> None:
     argv = [sys.executable, "-c", DEPLOY_AND_STAY, str(run.path), how]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starter:
         assert starter.stdout is not None and starter.stdout.readline() == b"ready\n"
@@ -129,7 +129,7 @@ def test_what_a_process_deployed_ends_with_its_owner_or_outlives_its_starter(run
         assert roles(run) == []
 
 
-def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run) -> None:
+def test_a_failed_start_shows_the_errors_of_the_broker_and_leaves_nothing(run: Run) -> None:
     spec = ClusterSpec(2, config={"num.network.threads": "many"})
     with pytest.raises(ClusterError) as error:
         ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
@@ -140,7 +140,7 @@ def test_a_failed_start_shows_the_broker_s_own_words_and_leaves_nothing(run: Run
     assert roles(run) == [] and not run.brokers.exists() and not run.cluster.exists()
 
 
-def test_a_port_lost_to_somebody_else_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_taken_by_another_program_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = deployment.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]

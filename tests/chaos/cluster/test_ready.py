@@ -1,4 +1,4 @@
-"""When a broker counts as ready: as soon as it says so itself."""
+"""The readiness of a broker, according to its metadata."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def answer(controller: int, *brokers: int) -> Any:
 
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> dict[int, Any]:
-    """What is answered at each port; nothing where none is listed."""
+    """The answers by port; other ports refuse the connection."""
     views: dict[int, Any] = {}
 
     def ask(self: BrokerConnection, request: Any, timeout_s: float) -> Any:
@@ -37,7 +37,7 @@ def broker(run: Run, number: int) -> StartingBroker:
 
 
 @pytest.mark.parametrize("view", [None, answer(-1, 1, 2), answer(1, 1)])
-def test_one_that_is_not_there_or_has_no_controller_or_lacks_a_broker_is_not_ready(
+def test_a_broker_is_not_ready_if_it_is_unreachable_or_lacks_a_controller_or_a_peer(
     run: Run, views: dict[int, Any], view: Any
 ) -> None:
     views.update({2: view} if view else {})
@@ -46,7 +46,7 @@ def test_one_that_is_not_there_or_has_no_controller_or_lacks_a_broker_is_not_rea
     assert broker(run, 2).sees([1, 2])
 
 
-def test_what_the_others_know_does_not_make_it_ready(run: Run, views: dict[int, Any]) -> None:
+def test_metadata_of_other_brokers_does_not_make_a_broker_ready(run: Run, views: dict[int, Any]) -> None:
     views.update({1: answer(1, 1, 2), 2: answer(1, 2)})
     both = [broker(run, 1), broker(run, 2)]
     with pytest.raises(ClusterError, match="broker 2 did not get ready"):
@@ -55,7 +55,7 @@ def test_what_the_others_know_does_not_make_it_ready(run: Run, views: dict[int, 
     wait_ready(both, 0.1)
 
 
-def test_one_that_died_is_told_at_once(run: Run, views: dict[int, Any]) -> None:
+def test_a_dead_broker_is_reported_at_once(run: Run, views: dict[int, Any]) -> None:
     views[1] = answer(1, 1)
     both = [broker(run, 1), broker(run, 2)]
     both[1].ended = lambda: "was killed by signal 9"

@@ -1,4 +1,4 @@
-"""The reaper ends a run when nobody else can."""
+"""The reaper ends a run when nothing else does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.chaos.conftest import roles
 Start = Callable[..., Spawned]
 
 
-def test_it_ends_everything_when_the_owner_is_gone(
+def test_the_reaper_ends_everything_when_the_owner_is_gone(
     run: Run, sleeper: Start, other_owner: subprocess.Popen[bytes]
 ) -> None:
     owner = ProcessId.of(other_owner.pid)
@@ -24,7 +24,7 @@ def test_it_ends_everything_when_the_owner_is_gone(
     reaper = start_reaper(run, owner, 600)
     sleeper("broker-1", owner)
     process.pause(sleeper("broker-2", owner).identity)
-    other_owner.kill()  # stays a zombie: that is gone enough
+    other_owner.kill()  # remains a zombie, which counts as gone
     assert reaper.popen.wait(60) == 0
     assert roles(run) == [] and not run.brokers.exists()
     log = (run.logs / "reaper.log").read_text()
@@ -32,7 +32,7 @@ def test_it_ends_everything_when_the_owner_is_gone(
     assert "broker-1" in log and "broker-2" in log
 
 
-def test_it_ends_everything_at_the_deadline_though_the_owner_lives(run: Run, sleeper: Start) -> None:
+def test_the_reaper_ends_everything_at_the_deadline_even_with_a_live_owner(run: Run, sleeper: Start) -> None:
     child = sleeper("broker-1", ProcessId.current())
     reaper = start_reaper(run, ProcessId.current(), 0.2)
     assert reaper.popen.wait(60) == 0
@@ -40,7 +40,7 @@ def test_it_ends_everything_at_the_deadline_though_the_owner_lives(run: Run, sle
     assert "its deadline of 0.2 s has passed" in (run.logs / "reaper.log").read_text()
 
 
-def test_without_an_owner_it_waits_for_the_deadline(run: Run) -> None:
+def test_without_an_owner_the_reaper_waits_for_the_deadline(run: Run) -> None:
     reaper = start_reaper(run, None, 600)
     wait_until(lambda: "watching" in (run.logs / "reaper.log").read_text(), 30, "the reaper does not watch")
     assert reaper.identity.alive()
@@ -48,7 +48,7 @@ def test_without_an_owner_it_waits_for_the_deadline(run: Run) -> None:
     reaper.popen.wait()
 
 
-def test_it_imports_next_to_nothing() -> None:
+def test_the_reaper_imports_no_large_module() -> None:
     code = "import chaos.cluster.lifecycle.reaper, sys; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"confluent_kafka", "pydantic", "psutil", "yaml", "pyarrow"} & set(loaded)

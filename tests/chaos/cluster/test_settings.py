@@ -1,4 +1,4 @@
-"""From what was asked for to a broker's settings, its ports, its state on file, and what its log tells."""
+"""Broker settings, capabilities, ports, the saved state, and errors in logs."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from chaos.processes.process import ProcessId, Spawned
 from chaos.run.directory import Run
 
 
-def test_only_processes_lose_their_logs_and_only_containers_their_interface() -> None:
+def test_the_capabilities_of_processes_and_containers() -> None:
     of_processes = {"wipe", "cut_log", "limit_disk"}
     assert capabilities("process") == {"kill", "stop", "start", "pause", "isolate"} | of_processes
     assert capabilities("docker") == CAPABILITIES.keys() - of_processes
 
 
-def test_the_attached_driver_can_do_what_commands_are_given_for() -> None:
+def test_the_capabilities_of_the_attached_driver_follow_its_commands() -> None:
     assert capabilities("attached", []) == set()
     assert capabilities("attached", ["kill", "start", "pause"]) == {"kill", "start"}
     assert capabilities("attached", ["pause", "resume", "stop"]) == {"pause", "stop"}
@@ -44,7 +44,7 @@ def test_the_table_of_capabilities_lists_the_protocols_that_each_driver_class_im
     assert capabilities(name) == {key for key, protocol in CAPABILITIES.items() if issubclass(cls, protocol)}
 
 
-def test_an_unknown_driver_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_driver_is_refused_with_the_valid_names() -> None:
     with pytest.raises(UsageError, match="'moon'; known: attached, docker, process"):
         capabilities("moon")
 
@@ -58,7 +58,7 @@ def test_internal_topics_fit_the_cluster(brokers: int, factor: str, min_isr: str
     assert "offsets.topic.num.partitions" not in found and "broker.session.timeout.ms" not in found
 
 
-def test_the_user_overrides_defaults_but_not_what_the_driver_decides() -> None:
+def test_the_user_overrides_defaults_but_not_settings_of_the_driver() -> None:
     spec = ClusterSpec(2, config={"group.initial.rebalance.delay.ms": 3000, "auto.create.topics.enable": False})
     found = broker_settings(spec, 2, on_this_host([11, 12], [21, 22]))
     assert found["group.initial.rebalance.delay.ms"] == "3000"
@@ -68,7 +68,7 @@ def test_the_user_overrides_defaults_but_not_what_the_driver_decides() -> None:
 
 
 @pytest.mark.parametrize("key", ["node.id", "log.dirs", "controller.quorum.voters", "advertised.listeners"])
-def test_what_the_driver_decides_is_refused_by_name(key: str) -> None:
+def test_settings_of_the_driver_are_refused_by_name(key: str) -> None:
     with pytest.raises(UsageError, match=f"{key} is decided by Aftershock"):
         ClusterSpec(config={key: "x"}).check()
 
@@ -85,7 +85,7 @@ def test_what_the_driver_decides_is_refused_by_name(key: str) -> None:
         ("10.0.0", "kraft", "kraft"),
     ],
 )
-def test_metadata_is_kept_where_the_release_can(version: str, asked: Metadata | None, chosen: Metadata) -> None:
+def test_the_default_metadata_mode_of_a_release(version: str, asked: Metadata | None, chosen: Metadata) -> None:
     assert choose(version, asked) == chosen
     spec = ClusterSpec(kafka=version, metadata=asked)
     spec.check()
@@ -100,13 +100,13 @@ def test_metadata_is_kept_where_the_release_can(version: str, asked: Metadata | 
         ("4.0.2", "zookeeper", "4.0.2 has no ZooKeeper mode"),
     ],
 )
-def test_what_a_release_cannot_is_refused(version: str, asked: Metadata | None, says: str) -> None:
+def test_an_unsupported_metadata_mode_is_refused(version: str, asked: Metadata | None, says: str) -> None:
     with pytest.raises(UsageError, match=says) as error:
         ClusterSpec(kafka=version, metadata=asked).check()
     assert "\n" not in str(error.value)
 
 
-def test_with_zookeeper_a_broker_knows_its_number_and_the_server_and_nothing_of_a_quorum() -> None:
+def test_with_zookeeper_a_broker_has_no_quorum_settings() -> None:
     spec = ClusterSpec(2, "2.8.2")
     found = broker_settings(spec, 2, on_this_host([11, 12]), zookeeper="127.0.0.1:31")
     assert (found["broker.id"], found["zookeeper.connect"]) == ("2", "127.0.0.1:31")
@@ -125,7 +125,7 @@ def test_with_zookeeper_a_broker_knows_its_number_and_the_server_and_nothing_of_
         ({"broker.session.timeout.ms": 2000, "zookeeper.session.timeout.ms": 3000}, "3000"),
     ],
 )
-def test_a_session_is_as_long_with_zookeeper_as_without(config: dict[str, int], session: str) -> None:
+def test_the_session_timeout_is_equal_with_and_without_zookeeper(config: dict[str, int], session: str) -> None:
     spec = ClusterSpec(1, "2.8.2", config=config)
     with_it = broker_settings(spec, 1, on_this_host([11]), zookeeper="127.0.0.1:31")
     assert with_it["zookeeper.session.timeout.ms"] == session
@@ -136,8 +136,8 @@ def test_a_session_is_as_long_with_zookeeper_as_without(config: dict[str, int], 
 @pytest.mark.parametrize(
     ("kafka", "quorum"), [("4.3.1", ",CONTROLLER://h:23"), ("3.9.2", ",CONTROLLER://h:23"), ("3.8.1", "")]
 )
-def test_behind_a_switch_a_broker_listens_elsewhere_than_it_is_reached(kafka: str, quorum: str) -> None:
-    """Before 3.9 a controller's listener must not be advertised, and voters go by their list alone."""
+def test_behind_a_switch_a_broker_advertises_the_addresses_of_the_switch(kafka: str, quorum: str) -> None:
+    """Before 3.9, a controller listener must not be advertised, and voters use only their list."""
     own = {"CLIENT": "127.0.0.1:1", "PEERS": "127.0.0.1:2", "CONTROLLER": "127.0.0.1:3"}
     found = broker_settings(
         ClusterSpec(1, kafka, switch=True), 1, [BrokerEndpoints("h", 21, "h:23", "h:22", behind=own)]
@@ -148,7 +148,7 @@ def test_behind_a_switch_a_broker_listens_elsewhere_than_it_is_reached(kafka: st
     assert found["inter.broker.listener.name"] == "PEERS"
 
 
-def test_zookeeper_listens_on_loopback_only_and_has_no_admin_server() -> None:
+def test_zookeeper_listens_on_loopback_without_an_admin_server() -> None:
     found = zookeeper.settings(31)
     assert (found["clientPortAddress"], found["clientPort"], found["admin.enableServer"]) == (
         "127.0.0.1",
@@ -174,7 +174,7 @@ Connections dump:
     ("said", "known"),
     [(DUMP, {1, 12}), ("ephemeral nodes dump:\n", set()), ("", None), ("dump is not executed because", None)],
 )
-def test_who_is_registered_is_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, said: str, known: object) -> None:
+def test_registered_brokers_are_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, said: str, known: object) -> None:
     monkeypatch.setattr(zookeeper, "_query", lambda server, command: said)
     assert zookeeper.registered(state.ZooKeeperState(host="127.0.0.1", port=1, log="x")) == known
 
@@ -187,17 +187,17 @@ def test_fixed_ports_count_up() -> None:
 @pytest.mark.parametrize(
     "listeners", ["PLAINTEXT://0.0.0.0:9092", "9092", "X://127.0.0.1:0", "X://127.0.0.1:65534", 9092]
 )
-def test_listeners_elsewhere_are_refused(listeners: str | int) -> None:
+def test_listeners_on_other_addresses_are_refused(listeners: str | int) -> None:
     with pytest.raises(UsageError, match="listeners is"):
         ClusterSpec(3, config={"listeners": listeners}).check()
 
 
-def test_a_properties_file_says_what_it_was_given() -> None:
+def test_a_properties_file_is_escaped() -> None:
     text = properties({"a.b": "c:d=e #f", "back": "\\n", "two": "x\ny", "umlaut": "ä😀"})
     assert text == "a.b=c\\:d\\=e\\ \\#f\nback=\\\\n\ntwo=x\\ny\numlaut=\\u00e4\\ud83d\\ude00\n"
 
 
-def test_free_ports_are_distinct_and_clear_of_outgoing_connections() -> None:
+def test_free_ports_are_distinct_and_outside_the_ephemeral_range() -> None:
     ports = free_ports(20)
     assert len(set(ports)) == 20 and all(is_free(port) for port in ports)
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
@@ -219,7 +219,7 @@ def deployment_of(run: Run, spec: ClusterSpec) -> Deployment:
     return Deployment(run, spec, me, 60, me)
 
 
-def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: Run, release: Release) -> None:
+def test_every_broker_gets_unique_identifiers_and_the_state_is_saved(run: Run, release: Release) -> None:
     made = layout.create(deployment_of(run, ClusterSpec(3)), release)
     metas = [(run.path / b.data / "meta.properties").read_text() for b in made.brokers]
     assert [f"node.id={i}\n" in meta for i, meta in enumerate(metas, 1)] == [True] * 3
@@ -231,7 +231,7 @@ def test_every_broker_gets_its_own_identifiers_and_the_cluster_is_on_file(run: R
         made.broker(4)
 
 
-def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: Run, release: Release) -> None:
+def test_with_zookeeper_nothing_is_formatted_and_the_server_is_saved(run: Run, release: Release) -> None:
     made = layout.create(deployment_of(run, ClusterSpec(2, "2.8.2")), dataclasses.replace(release, storage=None))
     assert made.zookeeper is not None
     assert f"clientPort={made.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
@@ -241,7 +241,7 @@ def test_with_zookeeper_nothing_is_formatted_and_the_server_is_on_file(run: Run,
     assert state.load(run) == made
 
 
-def test_a_fixed_port_that_is_taken_is_named(run: Run, release: Release) -> None:
+def test_a_taken_fixed_port_is_named(run: Run, release: Release) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         spec = ClusterSpec(1, config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
@@ -249,14 +249,14 @@ def test_a_fixed_port_that_is_taken_is_named(run: Run, release: Release) -> None
             layout.create(deployment_of(run, spec), release)
 
 
-def test_too_little_room_on_disk_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_disk_space_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     check_disk(run)
     monkeypatch.setattr("chaos.cluster.deployment.NEEDED_DISK_BYTES", 2**80)
     with pytest.raises(MachineError, match="MiB are free at"):
         check_disk(run)
 
 
-def test_a_missing_or_damaged_state_is_one_line(run: Run) -> None:
+def test_a_missing_or_damaged_state_is_reported_in_one_line(run: Run) -> None:
     with pytest.raises(RunDirError, match="is missing"):
         state.load(run)
     for text, message in [("{", "damaged"), ('{"kafka": 4}', "is damaged or of another version"), ("[]", "damaged")]:
@@ -276,7 +276,7 @@ Caused by: java.lang.NumberFormatException: many
 """
 
 
-def test_errors_and_their_exceptions_tell_most() -> None:
+def test_error_lines_include_their_exceptions() -> None:
     assert [line.split(" - ")[-1] for line in error_lines(LOG)] == [
         "Exiting Kafka due to fatal exception",
         "org.apache.kafka.common.config.ConfigException: Invalid value many",
@@ -284,20 +284,20 @@ def test_errors_and_their_exceptions_tell_most() -> None:
     ]
 
 
-def test_a_jvm_that_cannot_start_says_why_on_its_second_line() -> None:
+def test_the_reason_of_a_jvm_error_is_on_the_next_line() -> None:
     assert error_lines("Error occurred during initialization of VM\nToo small maximum heap\n") == [
         "Error occurred during initialization of VM",
         "Too small maximum heap",
     ]
 
 
-def test_without_errors_the_last_lines_tell() -> None:
+def test_without_errors_the_last_lines_are_returned() -> None:
     assert error_lines("\n".join(f"line {i}" for i in range(50)))[-1] == "line 49"
     assert len(error_lines("x\n" * 50)) == MAX_LINES
     assert len(error_lines("[ERROR] " + "x" * 10_000)[0]) < 400
 
 
-def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
+def test_a_log_is_read_from_an_offset(tmp_path: Path) -> None:
     log = tmp_path / "broker-1.log"
     assert read_from(log, 0) == ""
     log.write_text("before\nnow ü\n")
@@ -305,7 +305,7 @@ def test_only_the_present_life_of_a_broker_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kafka", ["4.3.1", "2.8.2"])
-def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
+def test_the_port_of_a_down_broker_stays_reserved(
     run: Run,
     release: Release,
     sleeper: Callable[..., Spawned],
@@ -322,6 +322,6 @@ def test_the_port_of_a_broker_that_is_down_is_not_given_to_another_run(
         return free_ports(count, but)
 
     monkeypatch.setattr("chaos.cluster.deployment.free_ports", spy)
-    sleeper("reaper")  # the run lives, though nothing listens on its ports
+    sleeper("reaper")  # the run is alive, but nothing listens on its ports
     layout.create(deployment_of(Run.create(tmp_path, "another"), ClusterSpec(1)), release)
     assert {down.port, server.port if server else down.controller_port} <= refused[0]

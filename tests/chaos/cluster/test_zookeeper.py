@@ -1,4 +1,4 @@
-"""Brokers that keep their metadata in ZooKeeper: deployed, broken, mended, and gone afterwards, all of them."""
+"""Brokers that keep their metadata in ZooKeeper: deployment, operations, and removal in every case."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def state_of(kafka: Kafka, partition: TopicPartition) -> PartitionState:
     return metadata.partitions[partition]
 
 
-def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: Run) -> None:
+def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     said: list[str] = []
     spec = ClusterSpec(3, "2.8.2", config=SHORT_SESSION)
     deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), 600, said.append)
@@ -78,8 +78,8 @@ def test_brokers_with_zookeeper_are_deployed_broken_mended_and_destroyed(run: Ru
     kafka.close()
 
 
-def test_a_broker_that_was_killed_is_started_when_its_session_has_ended(run: Run) -> None:
-    long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to come to its registration
+def test_a_killed_broker_starts_after_the_end_of_its_session(run: Run) -> None:
+    long = {"zookeeper.session.timeout.ms": 20_000}  # longer than a JVM takes to register
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=long), ProcessId.current(), 600)
     server = cluster.state.zookeeper
     assert server is not None
@@ -90,7 +90,7 @@ def test_a_broker_that_was_killed_is_started_when_its_session_has_ended(run: Run
     assert "NodeExists" not in (run.logs / "broker-1.log").read_text()
 
 
-def test_the_cluster_s_own_id_is_on_file(run: Run) -> None:
+def test_the_cluster_id_is_in_the_state(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
     assert len(cluster.state.cluster_id) == 22
     assert ProcessCluster.attach(run).state == cluster.state
@@ -99,7 +99,7 @@ def test_the_cluster_s_own_id_is_on_file(run: Run) -> None:
     assert roles(run) == ["reaper"] and not run.brokers.exists()
 
 
-def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_zookeeper_port_taken_by_another_program_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = deployment.choose_ports
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]
@@ -110,18 +110,18 @@ def test_a_port_that_zookeeper_lost_to_somebody_else_is_replaced(run: Run, monke
     assert roles(run) == ["broker-1", "reaper", "zookeeper"]
 
 
-def test_without_its_zookeeper_a_broker_is_not_started(run: Run) -> None:
+def test_a_broker_does_not_start_without_its_zookeeper(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2", config=SHORT_SESSION), ProcessId.current(), 600)
     cluster.kill_broker(1)
     server = cluster.state.zookeeper
     assert server is not None and server.process is not None
-    server.process.identity.signal(9)
+    server.process.signal(9)
     wait_until(lambda: not server.alive, 10, "it does not end")
     with pytest.raises(ClusterError, match="the run's ZooKeeper is gone"):
         cluster.start_broker(1)
 
 
-def test_a_release_that_could_do_without_runs_with_it_when_asked(run: Run) -> None:
+def test_a_release_with_kraft_runs_with_zookeeper_on_request(run: Run) -> None:
     spec = ClusterSpec(1, "3.9.2", metadata="zookeeper")
     cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()

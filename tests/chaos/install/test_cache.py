@@ -1,4 +1,4 @@
-"""Jars: resolved once, complete or not there, and every failure is one clear line."""
+"""Jars and Java: each release is resolved once, completely or not at all, and every error is one line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from chaos.install.jars import kafka_jars, resolve
 from chaos.install.java import find_java
 from chaos.wait import wait_until
 
-# stands in for java: answers -version, and for Ivy makes the jars that it was asked for
+# a substitute for java: answers -version, and creates the jars that Ivy would retrieve
 FAKE_JAVA = """#!{python}
 import os, sys, time
 from pathlib import Path
@@ -42,7 +42,7 @@ if module == "kafka_2.13":
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a fake java, which is the only thing on PATH; the cache is empty."""
+    """A directory with a fake java, the only directory on PATH; the cache is empty."""
     directory = tmp_path / "fake"
     directory.mkdir()
     (directory / "java").write_text(FAKE_JAVA.format(python=sys.executable))
@@ -62,7 +62,7 @@ def left_over(tmp_path: Path) -> list[str]:
     return sorted(p.name for p in (tmp_path / "cache" / "jars").iterdir() if p.name != ".lock")
 
 
-def test_a_release_is_resolved_once_with_something_to_log_with(java: Path) -> None:
+def test_a_release_is_resolved_once_with_a_log_back_end(java: Path) -> None:
     said: list[str] = []
     first = kafka_jars("4.3.1", said.append)
     assert sorted(p.name for p in first.glob("*.jar")) == [
@@ -79,7 +79,7 @@ def test_any_artifact_is_resolved(java: Path) -> None:
     assert [p.name for p in directory.glob("*.jar")] == ["spark-sql-kafka-0-10_2.13-4.0.0.jar"]
 
 
-def test_two_at_once_into_an_empty_cache_resolve_once(java: Path, tmp_path: Path) -> None:
+def test_concurrent_requests_resolve_once(java: Path, tmp_path: Path) -> None:
     (java / "hold").touch()
     said: list[str] = []
     found: list[Path] = []
@@ -89,7 +89,7 @@ def test_two_at_once_into_an_empty_cache_resolve_once(java: Path, tmp_path: Path
     wait_until(lambda: calls(java), 30, "the first does not resolve")
     second.start()
     wait_until(lambda: said, 30, "the second does not wait")
-    assert found == [] and not (tmp_path / "cache/jars/kafka-4.3.1").exists()  # half filled: not there yet
+    assert found == [] and not (tmp_path / "cache/jars/kafka-4.3.1").exists()  # partial: not visible yet
     (java / "hold").unlink()
     first.join(30)
     second.join(30)
@@ -98,11 +98,11 @@ def test_two_at_once_into_an_empty_cache_resolve_once(java: Path, tmp_path: Path
     assert "waiting" in said[0]
 
 
-def test_what_a_killed_resolver_left_is_neither_used_nor_kept(java: Path, tmp_path: Path) -> None:
+def test_remains_of_a_killed_process_are_neither_used_nor_kept(java: Path, tmp_path: Path) -> None:
     stale = tmp_path / "cache/jars/.partial-abc"
     stale.mkdir(parents=True)
     (stale / "kafka_2.13-4.3.1.jar").write_text("half a j")
-    half = tmp_path / "cache/jars/kafka-4.3.1"  # such as a tool that copied a cache would leave
+    half = tmp_path / "cache/jars/kafka-4.3.1"  # as an interrupted copy of a cache leaves it
     half.mkdir()
     (half / "kafka_2.13-4.3.1.jar").write_text("half a j")
     assert (kafka_jars("4.3.1") / "kafka_2.13-4.3.1.jar").read_text() == "jar"
@@ -116,7 +116,7 @@ def test_a_release_that_lost_a_jar_is_resolved_again(java: Path, damage: object)
     assert kafka_jars("4.3.1") == jar.parent and jar.read_text() == "jar"
 
 
-def test_an_unknown_release_is_one_line_and_leaves_nothing(java: Path, tmp_path: Path) -> None:
+def test_an_unknown_release_is_reported_in_one_line_and_leaves_nothing(java: Path, tmp_path: Path) -> None:
     (java / "says").write_text(
         "\t\tmodule not found: org.apache.kafka#kafka_2.13;4.99.1\n"
         "\t\t::          UNRESOLVED DEPENDENCIES         ::\n"
@@ -131,7 +131,7 @@ def test_an_unknown_release_is_one_line_and_leaves_nothing(java: Path, tmp_path:
     assert left_over(tmp_path) == []
 
 
-def test_a_repository_out_of_reach_is_told_from_an_unknown_release(java: Path) -> None:
+def test_an_unreachable_repository_differs_from_an_unknown_release(java: Path) -> None:
     (java / "says").write_text(
         "\t\t:: org.apache.kafka#kafka_2.13;3.9.1: not found\n"
         ":::: ERRORS\n"
@@ -143,7 +143,7 @@ def test_a_repository_out_of_reach_is_told_from_an_unknown_release(java: Path) -
 
 
 @pytest.mark.parametrize("version", ["", "latest", "4", "-rf", "4.3.1; ls", "4.3.1\n", "../4.3.1", "4.3.[0,)"])
-def test_what_is_no_version_is_refused_before_anything_runs(java: Path, version: str) -> None:
+def test_an_invalid_version_is_refused_before_anything_runs(java: Path, version: str) -> None:
     with pytest.raises(ResolveError, match="is not a Kafka version"):
         kafka_jars(version)
     assert calls(java) == []
@@ -206,7 +206,7 @@ def test_ivy_gets_no_path_that_is_special_in_its_patterns(
     assert (locale, target) == ("C.UTF-8", ".")
 
 
-def test_what_fails_half_way_leaves_nothing(java: Path, tmp_path: Path) -> None:
+def test_a_failed_fill_leaves_nothing(java: Path, tmp_path: Path) -> None:
     def fill(directory: Path) -> None:
         (directory / "half").write_text("")
         raise KeyboardInterrupt
@@ -234,14 +234,14 @@ def test_the_java_on_path_or_in_java_home_is_found(java: Path, tmp_path: Path, m
         ("exit 1", "does not run"),
     ],
 )
-def test_a_java_that_will_not_do_is_named(java: Path, says: str, message: str) -> None:
+def test_an_unusable_java_is_named(java: Path, says: str, message: str) -> None:
     (java / "java").write_text(f"#!/bin/sh\n{says}\n")
     with pytest.raises(MachineError, match=message) as error:
         find_java()
     assert str(java) in str(error.value) and "JAVA_HOME" in str(error.value)
 
 
-def test_no_java_is_said_in_one_line(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported_in_one_line(java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.devnull)
     with pytest.raises(MachineError, match="no java on PATH; install a Java 17"):
         kafka_jars("4.3.1")

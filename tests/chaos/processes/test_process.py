@@ -1,4 +1,4 @@
-"""A process is its pid and its start time; a run's processes carry marks that their children inherit."""
+"""Process identities, signals, and marks that children inherit."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from chaos.wait import wait_until
 Start = Callable[..., Spawned]
 
 
-def test_an_identity_survives_being_written_down() -> None:
+def test_a_process_id_is_equal_after_a_round_trip_through_text() -> None:
     me = ProcessId.current()
     assert ProcessId.parse(str(me)) == me
     assert me.pid == os.getpid() and me.alive()
 
 
 @pytest.mark.parametrize("text", ["", "12", "a:1", "12:"])
-def test_what_is_no_identity_is_refused(text: str) -> None:
+def test_an_invalid_process_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         ProcessId.parse(text)
 
@@ -44,7 +44,7 @@ def test_a_foreign_process_with_the_same_pid_is_never_signalled(sleeper: Start, 
     assert psutil.Process(child.popen.pid).status() in (psutil.STATUS_SLEEPING, psutil.STATUS_RUNNING)
 
 
-def test_without_pidfd_the_start_time_still_protects(sleeper: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pidfd_the_start_time_is_checked(sleeper: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "pidfd_open")
     child = sleeper()
     assert not dataclasses.replace(child.identity, started=0.5).signal(signal.SIGKILL)
@@ -52,7 +52,7 @@ def test_without_pidfd_the_start_time_still_protects(sleeper: Start, monkeypatch
     assert process.kill(child.identity)
 
 
-def test_a_process_that_ended_is_gone_before_its_parent_reaps_it(sleeper: Start) -> None:
+def test_a_zombie_counts_as_gone(sleeper: Start) -> None:
     child = sleeper()
     assert process.kill(child.identity)
     assert psutil.Process(child.popen.pid).status() == psutil.STATUS_ZOMBIE
@@ -60,7 +60,7 @@ def test_a_process_that_ended_is_gone_before_its_parent_reaps_it(sleeper: Start)
     assert not process.kill(child.identity)
 
 
-def test_a_paused_process_stands_still_goes_on_and_can_be_killed(sleeper: Start) -> None:
+def test_a_paused_process_can_be_resumed_and_killed(sleeper: Start) -> None:
     child = sleeper()
     assert process.pause(child.identity)
     assert psutil.Process(child.popen.pid).status() == psutil.STATUS_STOPPED
@@ -72,7 +72,7 @@ def test_a_paused_process_stands_still_goes_on_and_can_be_killed(sleeper: Start)
     assert not child.identity.alive()
 
 
-def test_what_ignores_sigterm_is_named_when_the_time_is_up(run: Run) -> None:
+def test_a_process_that_ignores_sigterm_is_named_after_the_timeout(run: Run) -> None:
     code = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
     child = spawn([sys.executable, "-c", code], run=run, role="deaf", owner=None, log=run.logs / "deaf.log")
     wait_until(lambda: "ready" in (run.logs / "deaf.log").read_text(), 10, "not started")
@@ -82,7 +82,7 @@ def test_what_ignores_sigterm_is_named_when_the_time_is_up(run: Run) -> None:
     child.popen.wait()
 
 
-def test_a_spawned_process_has_its_own_session_and_its_marks(run: Run) -> None:
+def test_a_spawned_process_has_a_new_session_and_its_environment(run: Run) -> None:
     owner = ProcessId.current()
     log = run.logs / "env.log"
     log.write_text("kept\n")
@@ -94,7 +94,7 @@ def test_a_spawned_process_has_its_own_session_and_its_marks(run: Run) -> None:
     assert log.read_text() == "kept\nTrue {'MARKED': '1'}\n"
 
 
-def test_stdout_can_be_read_while_stderr_goes_to_the_log(run: Run) -> None:
+def test_stdout_can_be_a_pipe_while_stderr_goes_to_the_log(run: Run) -> None:
     code = "import sys; print('out'); print('err', file=sys.stderr)"
     log = run.logs / "both.log"
     child = spawn([sys.executable, "-c", code], run=run, role="r", owner=None, log=log, stdout=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""Everything marked is found, and only what no one answers for is ended."""
+"""The search for marked processes, and garbage collection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.chaos.conftest import roles
 Start = Callable[..., Spawned]
 
 
-def test_marked_processes_are_found_with_all_that_their_marks_say(run: Run, sleeper: Start) -> None:
+def test_marked_processes_are_found_with_the_content_of_their_marks(run: Run, sleeper: Start) -> None:
     owner = ProcessId.current()
     child = sleeper("broker-1", owner)
     [found] = [m for m in find_marked() if m.run_dir == run.path]
@@ -40,7 +40,7 @@ def test_children_of_marked_processes_are_found_and_ended(run: Run) -> None:
     parent.popen.wait()
 
 
-def test_a_run_of_a_platform_in_a_container_is_not_ours_to_judge(run: Run) -> None:
+def test_processes_of_another_pid_namespace_are_ignored(run: Run) -> None:
     marks = process.marks_of(run, "broker-1", ProcessId(1, 1.0))
     for namespace, seen in ((process.pid_namespace(), ["broker-1"]), ("pid:[1]", [])):
         with subprocess.Popen(["sleep", "600"], env={**marks, process.PIDS: namespace}) as theirs:
@@ -49,7 +49,7 @@ def test_a_run_of_a_platform_in_a_container_is_not_ours_to_judge(run: Run) -> No
             theirs.kill()
 
 
-def test_a_run_of_the_same_id_elsewhere_is_another_run(run: Run, sleeper: Start, tmp_path: Path) -> None:
+def test_a_run_with_the_same_id_in_another_directory_is_separate(run: Run, sleeper: Start, tmp_path: Path) -> None:
     twin = Run.create(tmp_path / "elsewhere", run.run_id)
     sleeper("mine")
     other = sleeper("other", of=twin)
@@ -59,7 +59,7 @@ def test_a_run_of_the_same_id_elsewhere_is_another_run(run: Run, sleeper: Start,
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep gc away from the runs of whoever else works on this machine."""
+    """Limit gc to the runs of this test."""
     everything = find_marked
     for module in ("chaos.processes.process_table", "chaos.cluster.lifecycle.gc"):
         monkeypatch.setattr(
@@ -69,7 +69,7 @@ def only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("chaos.cluster.docker.engine.find_everywhere", list)
 
 
-def test_gc_ends_what_lost_its_owner_and_nothing_else(
+def test_gc_ends_only_processes_with_a_dead_owner(
     only: None, run: Run, sleeper: Start, other_owner: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     lost = Run.create(tmp_path, "lost")
@@ -87,7 +87,7 @@ def test_gc_ends_what_lost_its_owner_and_nothing_else(
     assert not lost.brokers.exists() and lost.logs.exists() and run.brokers.exists()
 
 
-def test_gc_ends_an_ownerless_run_only_if_it_has_no_reaper(only: None, run: Run, sleeper: Start) -> None:
+def test_gc_ends_a_run_without_owner_only_if_it_has_no_reaper(only: None, run: Run, sleeper: Start) -> None:
     sleeper("broker-1")
     reaper = sleeper("reaper")
     assert gc() == []

@@ -1,4 +1,4 @@
-"""Places for clusters: as many as there are, held for as long as anything of the run lives, and no longer."""
+"""Slots for clusters: their number, their holders, and concurrency."""
 
 import json
 import multiprocessing
@@ -20,7 +20,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def run(tmp_path):
-    """A process that bears the mark of a run, as a broker does."""
+    """A process with the mark of a run, and the run directory."""
     env = {**os.environ, RUN_DIR: str(tmp_path / "run")}
     with subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE) as process:
         yield process, tmp_path / "run"
@@ -28,7 +28,7 @@ def run(tmp_path):
 
 
 def someone(alive):
-    """Another process that deploys, or that did and is gone."""
+    """Return a deploying process, alive or dead, with its identity."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     identity = ProcessId.of(process.pid)
     if not alive:
@@ -37,14 +37,14 @@ def someone(alive):
     return process, str(identity)
 
 
-def test_there_are_so_many_places_and_no_more(file):
+def test_the_number_of_slots_is_limited(file):
     places = Slots(file, 2)
     assert [places.take("a"), places.take("b"), places.take("c")] == [True, True, False]
-    assert places.take("a")  # it has one: the other side of an A/B run, or a second try
+    assert places.take("a")  # a holder keeps its slot: an A/B run or a retry takes it again
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_a_deployment_that_died_holds_no_place(file, alive):
+def test_a_dead_deployment_holds_no_slot(file, alive):
     process, identity = someone(alive)
     file.write_text(json.dumps({"a": {"deploys": identity, "run_dir": ""}}))
     assert Slots(file, 1).take("b") is not alive
@@ -52,7 +52,7 @@ def test_a_deployment_that_died_holds_no_place(file, alive):
     process.wait()
 
 
-def test_a_place_is_held_by_whatever_lives_of_the_run_and_free_when_nothing_does(file, run):
+def test_any_live_process_of_a_run_holds_its_slot(file, run):
     process, run_dir = run
     _, identity = someone(alive=False)
     file.write_text(json.dumps({"a": {"deploys": identity, "run_dir": str(run_dir)}}))
@@ -63,21 +63,21 @@ def test_a_place_is_held_by_whatever_lives_of_the_run_and_free_when_nothing_does
     assert places.take("b")
 
 
-def test_it_can_be_bound_to_a_run_directory(file):
+def test_a_slot_is_bound_to_a_run_directory(file):
     places = Slots(file, 1)
     places.take("a")
     places.bind("a", Path("/runs/a"))
     assert json.loads(file.read_text())["a"]["run_dir"] == "/runs/a"
 
 
-def test_a_place_that_is_given_back_is_free_though_its_holder_lives_on(file):
+def test_a_released_slot_is_free_while_its_holder_lives(file):
     assert Slots(file, 1).take("a") and not Slots(file, 1).take("b")
     Slots(file, 1).leave("a")
     assert Slots(file, 1).take("b")
     Slots(file, 1).leave("never held")
 
 
-def test_a_file_cut_short_blocks_nobody(file):
+def test_a_truncated_file_blocks_no_deployment(file):
     file.write_text('{"a": {"depl')
     assert Slots(file, 1).take("b")
 
@@ -91,11 +91,11 @@ def _take(file, n, taken):
 
 
 def input_never():
-    """Live on, as a deployment does."""
+    """Stay alive, as a deployment does."""
     multiprocessing.Event().wait(60)
 
 
-def test_many_that_ask_at_once_get_no_more_than_there_are(file):
+def test_concurrent_requests_do_not_exceed_the_limit(file):
     context = multiprocessing.get_context("fork")
     taken = context.Queue()
     processes = [context.Process(target=_take, args=(file, n, taken), daemon=True) for n in range(8)]
