@@ -84,21 +84,10 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow]):
         return f"{self.resolved} works at full speed"
 
 
-class ConsumerCrash(MemberFault[specs.ConsumerCrash]):
-    """A consumer that crashes.
-
-    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
-    exit of its process.
-    """
+class EndFault(MemberFault[S]):
+    """A fault that ends the process of a consumer."""
 
     _restarted = False
-
-    def inject(self, world: World) -> str:
-        """Kill the process."""
-        self.resolve(world)
-        self.begun = True
-        world.fleet.crash(self.resolved)
-        return f"killed {self.resolved}"
 
     def assign_effect(self, world: World) -> str | None:
         """Check that the process is gone."""
@@ -109,9 +98,25 @@ class ConsumerCrash(MemberFault[specs.ConsumerCrash]):
         """Start the next incarnation."""
         if self._restarted:
             return NOTHING_TO_HEAL
-        world.fleet.restart(self.resolved)
+        if not world.fleet.state(self.resolved).alive:
+            world.fleet.restart(self.resolved)
         self._restarted = True
         return f"{self.resolved} started again"
+
+
+class ConsumerCrash(EndFault[specs.ConsumerCrash]):
+    """A consumer that crashes.
+
+    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
+    exit of its process.
+    """
+
+    def inject(self, world: World) -> str:
+        """Kill the process."""
+        self.resolve(world)
+        self.begun = True
+        world.fleet.crash(self.resolved)
+        return f"killed {self.resolved}"
 
 
 class ConsumerPause(MemberFault[specs.ConsumerPause]):
@@ -145,14 +150,12 @@ class ConsumerPause(MemberFault[specs.ConsumerPause]):
         return f"{self.resolved} goes on"
 
 
-class ConsumerLeave(MemberFault[specs.ConsumerLeave]):
+class ConsumerLeave(EndFault[specs.ConsumerLeave]):
     """A consumer that leaves its group and stops.
 
     Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
     exit of its process.
     """
-
-    _restarted = False
 
     def inject(self, world: World) -> str:
         """Order the consumer to stop."""
@@ -160,20 +163,6 @@ class ConsumerLeave(MemberFault[specs.ConsumerLeave]):
         self.begun = True
         world.fleet.leave(self.resolved, world.scenario.limits.clients)
         return f"{self.resolved} stopped in a controlled way"
-
-    def assign_effect(self, world: World) -> str | None:
-        """Check that the process is gone."""
-        gone = self._restarted or not world.fleet.state(self.resolved).alive
-        return f"the process of {self.resolved} is gone" if gone else None
-
-    def undo(self, world: World) -> str:
-        """Start the next incarnation."""
-        if self._restarted:
-            return NOTHING_TO_HEAL
-        if not world.fleet.state(self.resolved).alive:
-            world.fleet.restart(self.resolved)
-        self._restarted = True
-        return f"{self.resolved} joined again"
 
 
 class ConsumerJoin(MemberFault[specs.ConsumerJoin]):

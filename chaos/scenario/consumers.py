@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from chaos.kafka.settings import Config
 from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
-from chaos.scenario.triggers import Partition, Strict
+from chaos.scenario.triggers import OneOf, Partition, Strict
 from chaos.units import Duration
 
 
@@ -93,7 +93,7 @@ class Subscribe(Strict):
         return [name for name in names if re.fullmatch(self.pattern, name)]
 
 
-class StartAt(Strict):
+class StartAt(OneOf):
     """A start position by offset or time. Exactly one of these."""
 
     offsets: dict[Partition, int] | None = Field(
@@ -101,12 +101,6 @@ class StartAt(Strict):
         description="offset by partition, such as orders/0: 100; waits if it does not exist yet",
     )
     timestamp: Duration | None = Field(None, description="records written from this time after the clients start on")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.offsets is None) == (self.timestamp is None):
-            raise ValueError("give exactly one of offsets, timestamp")
-        return self
 
 
 class Assign(Strict):

@@ -25,9 +25,25 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def set_fields(part: BaseModel) -> dict[str, Any]:
-    """Return the fields of a part that are not None."""
-    return {name: value for name, value in part if value is not None}
+class OneOf(Strict):
+    """A part with alternatives: exactly one of its fields is given."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        check_one_of(self, *type(self).model_fields)
+        return self
+
+    @property
+    def selector(self) -> tuple[str, Any]:
+        """The field that is given, and its value, such as `("leader_of", "orders/0")`."""
+        return next((name, value) for name, value in self if value is not None)
+
+
+def check_one_of(part: BaseModel, *names: str) -> None:
+    """Raise `ValueError` unless exactly one of these fields of a part is given."""
+    keys = [name for name, value in part if name in names and value is not None]
+    if len(keys) != 1:
+        raise ValueError(f"give exactly one of {', '.join(names)} (found {', '.join(keys) or 'none'})")
 
 
 @dataclass(frozen=True)
@@ -71,7 +87,7 @@ class Acked(Strict):
     records: int = Field(gt=0)
 
 
-class Trigger(Strict):
+class Trigger(OneOf):
     """The moment of a step: exactly one of these. Progress repeats on slow machines, so prefer it to times."""
 
     at: Duration | None = Field(None, description="time after the start of the clients")
@@ -82,13 +98,6 @@ class Trigger(Strict):
     after: Annotated[str, AfterValidator(_check_after)] | None = Field(
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
     )
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        keys = list(set_fields(self))
-        if len(keys) != 1:
-            raise ValueError(f"give exactly one of at, acked, delivered, after (found {', '.join(keys) or 'none'})")
-        return self
 
     def describe(self) -> str:
         """Return the trigger as text, such as `at 8,000 acknowledged records`."""
@@ -103,17 +112,11 @@ class Trigger(Strict):
         return f"{self.at:g} s after the start"
 
 
-class Heal(Strict):
+class Heal(OneOf):
     """The moment at which a fault is healed. Every fault that is left is healed before the drain."""
 
     after: Duration | None = Field(None, description="time after the injection")
     when: Trigger | None = Field(None, description="or a trigger")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        if (self.after is None) == (self.when is None):
-            raise ValueError("give exactly one of after, when")
-        return self
 
 
 def split_member(text: str) -> tuple[str, int]:
@@ -138,8 +141,8 @@ Partition = Annotated[str, AfterValidator(_check_partition), InCluster(260)]
 Member = Annotated[str, AfterValidator(_check_member)]
 
 
-class Target(Strict):
-    """What a fault hits, resolved at the moment of injection. Exactly one of these."""
+class Target(OneOf):
+    """The target of a fault, resolved at the moment of injection. Exactly one of these."""
 
     leader_of: Partition | None = Field(None, description="the leader of this partition, such as orders/0")
     followers_of: Partition | None = Field(None, description="all followers of this partition")
@@ -158,20 +161,6 @@ class Target(Strict):
     topic: TopicName | None = Field(None, description="this topic")
     partition: Partition | None = Field(None, description="this partition, such as orders/0")
     group: GroupId | None = Field(None, description="this group id")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        keys = list(set_fields(self))
-        if len(keys) != 1:
-            fields = ", ".join(type(self).model_fields)
-            raise ValueError(f"give exactly one of {fields} (found {', '.join(keys) or 'none'})")
-        return self
-
-    @property
-    def selector(self) -> tuple[str, Any]:
-        """The key that is set, and its value, such as `("leader_of", "orders/0")`."""
-        (item,) = set_fields(self).items()
-        return item
 
     def describe(self) -> str:
         """Return the target as text, such as `leader of orders/0`."""

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from chaos.scenario.faults.base import ClientFault
 from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import Partition
+from chaos.scenario.triggers import Partition, check_one_of
 from chaos.units import Duration
 
 
@@ -51,8 +51,7 @@ class ConsumerSeek(ConsumerFault):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        if (self.offsets is None) == (self.ago is None):
-            raise ValueError("give exactly one of offsets, ago")
+        check_one_of(self, "offsets", "ago")
         return self
 
 

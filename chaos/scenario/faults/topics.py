@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
+from chaos.scenario.triggers import check_one_of
 
 TOPIC = frozenset({"topic"})
 TOPIC_OR_PARTITION = frozenset({"topic", "partition"})
@@ -59,8 +60,7 @@ class DeleteRecords(FaultSpec):
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        if (self.before is None) == (self.leave is None):
-            raise ValueError("give exactly one of before, leave")
+        check_one_of(self, "before", "leave")
         return self
 
 
