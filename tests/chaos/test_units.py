@@ -8,29 +8,29 @@ from chaos.units import format_duration, format_size, parse_duration, parse_rate
 @pytest.mark.parametrize(
     ("text", "seconds"), [("5s", 5), ("250ms", 0.25), ("2m", 120), ("1h", 3600), (3, 3), ("0.5s", 0.5), ("7us", 7e-6)]
 )
-def test_durations_are_read_as_a_person_writes_them(text, seconds):
+def test_durations_are_read_with_units(text, seconds):
     assert parse_duration(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["5", "5 parsec", "-1s", "", "s", True, None, [], "1e9h", "8d"])
-def test_what_is_no_duration_is_refused(text):
+def test_an_invalid_duration_is_refused(text):
     with pytest.raises(ValueError):
         parse_duration(text)
 
 
 @pytest.mark.parametrize(("text", "size"), [("64KiB", 65536), ("1MB", 10**6), ("10B", 10), (5, 5), ("1.5KiB", 1536)])
-def test_sizes_are_read_as_a_person_writes_them(text, size):
+def test_sizes_are_read_with_units(text, size):
     assert parse_size(text) == size
 
 
 @pytest.mark.parametrize("text", ["64kb", "-1B", -1, True, 1.5, "KiB"])
-def test_what_is_no_size_is_refused(text):
+def test_an_invalid_size_is_refused(text):
     with pytest.raises(ValueError):
         parse_size(text)
 
 
 @pytest.mark.parametrize("text", ["0/s", "2000", "-3/s", 0, True, "fast"])
-def test_what_is_no_rate_is_refused(text):
+def test_an_invalid_rate_is_refused(text):
     with pytest.raises(ValueError):
         parse_rate(text)
 

@@ -1,4 +1,4 @@
-"""Each fault of topics, groups and leaders on a real cluster: done, proven from outside, and healed twice over."""
+"""Faults of topics, groups and leaders on a real cluster: injected, proven from outside, and healed twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from chaos.wait import wait_until
 pytestmark = pytest.mark.kafka
 
 SCENARIO = """
-title: every fault of an administrator
+title: all faults of topics, groups and leaders
 topics:
   - {name: orders, partitions: 2, replication_factor: 2}
   - {name: returns, partitions: 1, replication_factor: 3, later: true, config: {min.insync.replicas: 2}}
@@ -65,80 +65,80 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             producer.produce("orders", b"x", partition=1)
         assert producer.flush(30) == 0
         (run.ledger).mkdir(exist_ok=True)
-        with Observer(run, lambda: Kafka(cluster.bootstrap), PARTITIONS, ["replay"], ["returns"]) as seen:
-            wait_until(lambda: seen.metadata, 30, "nothing is observed")
-            yield World(scenario, cluster, SimpleNamespace(), seen, kafka, random.Random(1))  # type: ignore[arg-type]
+        with Observer(run, lambda: Kafka(cluster.bootstrap), PARTITIONS, ["replay"], ["returns"]) as observer:
+            wait_until(lambda: observer.metadata, 30, "nothing is observed")
+            yield World(scenario, cluster, SimpleNamespace(), observer, kafka, random.Random(1))  # type: ignore[arg-type]
         kafka.close()
     finally:
         cluster.destroy()
 
 
-def fault(world: World, name: str) -> Any:
+def build(world: World, name: str) -> Any:
     spec = next(f for f in world.scenario.faults if f.name == name)
     return FAULTS[spec.kind](spec)
 
 
-def go(world: World, name: str) -> str:
-    """Inject, wait for the proof, heal twice; returns the proof."""
-    one = fault(world, name)
-    assert one.proof(world) is None, "a proof before the fault proves nothing"
-    assert one.heal(world) == "nothing to heal"
-    one.inject(world)
-    proof = wait_until(lambda: one.proof(world), 30, f"{name} is not proven")
-    assert one.heal(world) == one.heal(world)
-    assert one.resolved
+def run(world: World, name: str) -> str:
+    """Inject a fault, wait for its proof, heal it twice, and return the proof."""
+    fault = build(world, name)
+    assert fault.proof(world) is None, "a proof before the fault proves nothing"
+    assert fault.heal(world) == "nothing to heal"
+    fault.inject(world)
+    proof = wait_until(lambda: fault.proof(world), 30, f"{name} is not proven")
+    assert fault.heal(world) == fault.heal(world)
+    assert fault.resolved
     return str(proof)
 
 
-def test_topics_change_while_they_are_used(world: World) -> None:
-    assert go(world, "more") == "orders has 3 partitions, all with a leader"
+def test_topics_change_while_clients_use_them(world: World) -> None:
+    assert run(world, "more") == "orders has 3 partitions, all with a leader"
     third, made = TopicPartition("orders", 2), TopicPartition("returns", 0)
-    wait_until(lambda: third in world.observer.partitions(), 10, "the observer does not follow it")
-    assert go(world, "make") == "returns exists with 1 partitions"
-    wait_until(lambda: made in world.observer.partitions(), 10, "the observer does not follow it")
-    assert go(world, "set") == "orders has retention.ms=3600000"
+    wait_until(lambda: third in world.observer.partitions(), 10, "the observer does not find it")
+    assert run(world, "make") == "returns exists with 1 partitions"
+    wait_until(lambda: made in world.observer.partitions(), 10, "the observer does not find it")
+    assert run(world, "set") == "orders has retention.ms=3600000"
     assert admin.settings(world.kafka, "orders", ["retention.ms"])["retention.ms"] == ("604800000", False)
     with pytest.raises(ClusterError, match="InvalidPartitions"):
-        fault(world, "more").inject(world)
+        build(world, "more").inject(world)
 
 
 def test_records_are_deleted_up_to_an_offset(world: World) -> None:
-    assert go(world, "cut") == f"orders/0 begins at offset {RECORDS - 3}"
+    assert run(world, "cut") == f"orders/0 begins at offset {RECORDS - 3}"
     with pytest.raises(FaultError, match="no record below"):
-        fault(world, "cut").inject(world)
+        build(world, "cut").inject(world)
 
 
 def test_offsets_of_a_group_are_reset_and_deleted(world: World) -> None:
     with pytest.raises(FaultError, match="nothing"):
-        fault(world, "drop").inject(world)
-    go(world, "reset")
+        build(world, "drop").inject(world)
+    run(world, "reset")
     assert world.kafka.committed("replay", PARTITIONS) == dict.fromkeys(PARTITIONS, RECORDS)
-    go(world, "forget")
+    run(world, "forget")
     assert world.kafka.committed("replay", PARTITIONS) == {}
-    go(world, "again")
-    assert "Dead" in go(world, "drop")
+    run(world, "again")
+    assert "Dead" in run(world, "drop")
 
 
 def test_a_partition_moves_and_its_preferred_replica_is_elected(world: World) -> None:
     before = world.kafka.metadata()
     assert before
-    assert "all in sync" in go(world, "move")
-    moved = wait_until(lambda: world.observer.partition(PARTITIONS[1]), 10, "orders/1 is not seen")
+    assert "all in sync" in run(world, "move")
+    moved = wait_until(lambda: world.observer.partition(PARTITIONS[1]), 10, "orders/1 is not observed")
     assert moved.replicas != before.partitions[PARTITIONS[1]].replicas
     if moved.leader != moved.replicas[0]:
-        assert "the preferred one" in go(world, "prefer")
+        assert "the preferred one" in run(world, "prefer")
     with pytest.raises(FaultError, match="already"):
-        fault(world, "prefer").inject(world)
+        build(world, "prefer").inject(world)
 
 
-def test_a_partition_that_is_led_is_not_elected_by_force(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unclean_election_needs_a_partition_without_leader(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chaos.faults.leaders.LEADERLESS_TIMEOUT_S", 1.0)
     with pytest.raises(FaultError, match="nothing to elect"):
-        fault(world, "force").inject(world)
+        build(world, "force").inject(world)
 
 
-def test_a_topic_is_deleted_and_made_again(world: World) -> None:
-    one = fault(world, "delete")
-    one.inject(world)
-    wait_until(lambda: one.proof(world), 30, "the topic is still there")
-    assert one.heal(world) == one.heal(world) == "returns exists again, empty"
+def test_a_topic_is_deleted_and_created_again(world: World) -> None:
+    fault = build(world, "delete")
+    fault.inject(world)
+    wait_until(lambda: fault.proof(world), 30, "the topic still exists")
+    assert fault.heal(world) == fault.heal(world) == "returns exists again, empty"

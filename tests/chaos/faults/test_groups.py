@@ -1,4 +1,4 @@
-"""Faults of groups without a cluster: which topics a group reads, and what the ledger is told of its offsets."""
+"""Faults of groups without a cluster: the topics that a group reads, and the offsets in the evidence."""
 
 from types import SimpleNamespace
 
@@ -35,14 +35,14 @@ SCENARIO = Scenario.model_validate(
         ("matching", {"orders-eu", "orders-us"}),
         ("replay", {"orders-us"}),
         ("copies", {"orders-eu"}),
-        ("nobody's", set()),
+        ("unknown", set()),
     ],
 )
-def test_the_topics_of_a_group_are_what_all_its_readers_read(group, topics):
+def test_the_topics_of_a_group_are_those_of_all_its_consumers_and_processors(group, topics):
     assert topics_of(group, SimpleNamespace(scenario=SCENARIO)) == topics
 
 
-def test_the_audit_is_told_where_a_fault_put_the_offsets(monkeypatch):
+def test_the_evidence_contains_the_offsets_after_the_fault(monkeypatch):
     monkeypatch.setattr(admin, "commit", lambda kafka, group, offsets: None)
     monkeypatch.setattr(admin, "delete_offsets", lambda kafka, group, offsets: None)
     kafka = SimpleNamespace(
@@ -53,6 +53,6 @@ def test_the_audit_is_told_where_a_fault_put_the_offsets(monkeypatch):
     common = {"name": "move", "target": Target(group="named"), "when": Trigger(at=0)}
     reset = ResetOffsets(specs.ResetOffsets(kind="group.reset_offsets", to="earliest", **common))
     delete = DeleteOffsets(specs.DeleteOffsets(kind="group.delete_offsets", **common))
-    for one, offset in ((reset, 2), (delete, None)):
-        one.inject(world)
-        assert one.evidence == {"offsets": {"out/0": offset, "refunds/0": offset}}
+    for fault, offset in ((reset, 2), (delete, None)):
+        fault.inject(world)
+        assert fault.evidence == {"offsets": {"out/0": offset, "refunds/0": offset}}

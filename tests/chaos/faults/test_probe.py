@@ -1,4 +1,4 @@
-"""A broker that answers, one that is silent, and one that is not there are told apart."""
+"""Probes distinguish a broker that answers, a silent broker, and a broker that is gone."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ def server():
         yield listening
 
 
-def test_an_answer_is_timed(server):
+def test_a_probe_measures_the_time_of_an_answer(server):
     def answer():
         connection, _ = server.accept()
         with connection:
@@ -27,7 +27,7 @@ def test_an_answer_is_timed(server):
     thread.join()
 
 
-def test_silence_is_a_timeout(server):
+def test_a_silent_broker_raises_a_timeout(server):
     with pytest.raises(TimeoutError):
         answer_s(*server.getsockname(), timeout_s=0.2)
 
@@ -40,7 +40,7 @@ def test_a_closed_connection_is_not_silence(server):
     thread.join()
 
 
-def test_nobody_there_is_not_silence(server):
+def test_a_refused_connection_is_not_silence(server):
     address = server.getsockname()
     server.close()
     with pytest.raises(ConnectionError):

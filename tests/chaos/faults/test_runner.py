@@ -1,4 +1,4 @@
-"""A fault is on record before it is done, with what came of it and its proof; healing never fails silently."""
+"""The run of a fault records its intent, outcome and proof, and every failed heal."""
 
 import json
 from types import SimpleNamespace
@@ -41,7 +41,7 @@ class Scripted(Fault):
 
 
 class Rows:
-    """Keeps what the ledger would."""
+    """A ledger writer that keeps its rows in memory."""
 
     def __init__(self):
         self.rows = []
@@ -67,7 +67,7 @@ def settled(run):
     wait_until(lambda: not run.busy, 10, "the fault is still busy")
 
 
-def test_a_fault_goes_through_its_phases_and_keeps_its_proof(rows):
+def test_a_fault_passes_all_phases_and_records_its_proof(rows):
     run = run_of(Scripted(proofs=[None, None, "orders/0 moved to 3"]), rows)
     run.inject()
     settled(run)
@@ -78,14 +78,14 @@ def test_a_fault_goes_through_its_phases_and_keeps_its_proof(rows):
     assert rows.rows[0]["target"] == "leader of orders/0"
 
 
-def test_a_fault_that_shows_no_effect_is_never_proven(rows):
+def test_a_fault_without_effect_is_never_proven(rows):
     run = run_of(Scripted(), rows, proof_timeout_s=0.1)
     run.inject()
     settled(run)
     assert "proven" not in run.phases
 
 
-def test_a_failed_injection_is_on_record_and_healed_all_the_same(rows):
+def test_a_failed_injection_is_recorded_and_healed(rows):
     fault = Scripted(breaks_at="inject")
     run = run_of(fault, rows)
     run.inject()
@@ -96,7 +96,7 @@ def test_a_failed_injection_is_on_record_and_healed_all_the_same(rows):
     assert fault.healed == 1
 
 
-def test_a_bug_in_a_fault_is_on_record_too(rows):
+def test_a_bug_in_a_fault_is_recorded(rows):
     run = run_of(Scripted(breaks_at="inject", error=ZeroDivisionError("division by zero")), rows)
     run.inject()
     settled(run)
@@ -104,7 +104,7 @@ def test_a_bug_in_a_fault_is_on_record_too(rows):
     assert rows.phases()[-1] == "failed"
 
 
-def test_healing_twice_heals_once(rows):
+def test_two_heals_undo_a_fault_once(rows):
     fault = Scripted(proofs=["moved"])
     run = run_of(fault, rows)
     run.inject()
@@ -115,14 +115,14 @@ def test_healing_twice_heals_once(rows):
     assert fault.healed == 1
 
 
-def test_a_fault_that_never_fired_is_not_healed(rows):
+def test_a_fault_that_was_not_injected_is_not_healed(rows):
     fault = Scripted()
     run_of(fault, rows).finish(1)
     assert fault.healed == 0
     assert rows.rows == []
 
 
-def test_a_failed_heal_is_on_record(rows):
+def test_a_failed_heal_is_recorded(rows):
     run = run_of(Scripted(breaks_at="heal", proofs=["moved"]), rows)
     run.inject()
     settled(run)
@@ -130,7 +130,7 @@ def test_a_failed_heal_is_on_record(rows):
     assert rows.phases()[-1] == "failed"
 
 
-def test_rows_fit_the_ledger(rows):
+def test_rows_fit_the_ledger_schema(rows):
     from chaos.ledger.schemas import TABLES
 
     run = run_of(Scripted(proofs=["moved"]), rows)

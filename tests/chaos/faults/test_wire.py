@@ -1,4 +1,4 @@
-"""The wire's faults: what they ask of the proxy, what they take for proof, how they heal whatever became of them."""
+"""Faults of the wire: their rules in the proxy, their proofs, and their heals."""
 
 from types import SimpleNamespace
 
@@ -22,7 +22,7 @@ def fault(text):
 
 
 class Proxy:
-    """Keeps the rules that it is given; refuses them when it is told to."""
+    """A proxy that keeps its rules, or refuses them."""
 
     def __init__(self, refuses=False):
         self.rules, self.removed, self.matched, self.refuses = [], [], 0, refuses
@@ -45,10 +45,10 @@ def world(proxy):
     return SimpleNamespace(proxy=proxy)
 
 
-def test_a_fault_asks_for_the_frames_that_the_scenario_names():
+def test_the_rule_has_the_parameters_of_the_scenario():
     proxy = Proxy()
-    lost = fault("kind: wire.cut, api: Produce, client: shop/*, side: response, count: 3")
-    assert lost.inject(world(proxy)) == (
+    cut = fault("kind: wire.cut, api: Produce, client: shop/*, side: response, count: 3")
+    assert cut.inject(world(proxy)) == (
         "from now on the first 3 Produce responses of shop/* at broker 2 are lost with their connection"
     )
     (rule,) = proxy.rules
@@ -62,36 +62,36 @@ def test_a_fault_asks_for_the_frames_that_the_scenario_names():
     )
 
 
-def test_a_rule_that_hit_nothing_is_no_proof():
+def test_a_rule_without_hits_is_no_proof():
     proxy = Proxy()
-    late = fault("kind: wire.delay, delay: 250ms")
-    late.inject(world(proxy))
+    delay = fault("kind: wire.delay, delay: 250ms")
+    delay.inject(world(proxy))
     assert proxy.rules[0].delay_s == 0.25
-    assert late.proof(world(proxy)) is None
+    assert delay.proof(world(proxy)) is None
     proxy.matched = 4
-    assert late.proof(world(proxy)) == "4 requests at broker 2 were delayed so far"
+    assert delay.proof(world(proxy)) == "4 requests at broker 2 were delayed so far"
 
 
 @pytest.mark.parametrize("text", ["kind: wire.drop", "kind: wire.delay, delay: 1s", "kind: wire.cut"])
-def test_healing_again_is_harmless_and_a_failed_injection_leaves_nothing_to_heal(text):
+def test_a_heal_is_idempotent_and_a_failed_injection_leaves_nothing_to_heal(text):
     proxy, broken = Proxy(), Proxy(refuses=True)
-    one = fault(text)
-    one.inject(world(proxy))
-    assert one.heal(world(proxy)) == one.heal(world(proxy))
+    injected = fault(text)
+    injected.inject(world(proxy))
+    assert injected.heal(world(proxy)) == injected.heal(world(proxy))
     assert set(proxy.removed) == {1}
-    half = fault(text)
+    failed = fault(text)
     with pytest.raises(ClusterError):
-        half.inject(world(broken))
-    assert half.heal(world(broken)) == "nothing to heal"
+        failed.inject(world(broken))
+    assert failed.heal(world(broken)) == "nothing to heal"
 
 
-def test_without_a_proxy_nothing_is_injected():
+def test_an_injection_needs_a_proxy():
     with pytest.raises(FaultError, match="no wire proxy"):
         fault("kind: wire.drop").inject(world(None))
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("kind: wire.drop, api: Prodcue", "api"),
         ("kind: wire.drop, api: Produce, side: both", "side"),
@@ -104,11 +104,11 @@ def test_without_a_proxy_nothing_is_injected():
         ("kind: wire.cut, target: {member: shop/1}", "target"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_load_in_one_line(text, words):
-    shape = SCENARIO.replace("target: {{broker: 2}}, ", "") if "target" in text else SCENARIO
-    with pytest.raises(ScenarioError, match=words) as refused:
-        parse(shape.format(text), "t.yaml")
-    assert str(refused.value).strip().count("\n") == 1, "a heading, and one line for the one problem"
+def test_invalid_parameters_are_refused_at_load_in_one_line(text, message):
+    template = SCENARIO.replace("target: {{broker: 2}}, ", "") if "target" in text else SCENARIO
+    with pytest.raises(ScenarioError, match=message) as refused:
+        parse(template.format(text), "t.yaml")
+    assert str(refused.value).strip().count("\n") == 1, "a heading, and one line for the problem"
 
 
 ATTACHED = """
@@ -120,10 +120,10 @@ faults: [{{name: f, kind: wire.drop, target: {{leader_of: orders/0}}, when: {{at
 """
 
 
-def test_a_cluster_that_exists_needs_no_leave_for_it_for_its_brokers_are_left_alone():
+def test_an_existing_cluster_needs_no_permission_because_the_brokers_are_left_alone():
     assert parse(ATTACHED.format("{}"), "t.yaml").proxied
 
 
-def test_tls_is_refused_for_it_cannot_be_read_on_its_way():
+def test_tls_is_refused_because_the_proxy_cannot_read_it():
     with pytest.raises(ScenarioError, match=r"wire.drop needs the wire proxy, which cannot read SSL"):
         parse(ATTACHED.format("{protocol: SSL}"), "t.yaml")

@@ -1,4 +1,4 @@
-"""The references say what the code says; no page of the project leads to nowhere, or names a command that is not."""
+"""The reference pages match the code, and every link and command on any page is valid."""
 
 import re
 from functools import cache
@@ -26,18 +26,18 @@ MARKDOWN = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in 
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_what_the_code_says(name):
+def test_a_page_matches_the_code(name):
     page = PAGES[name]
-    fresh = page.file.is_file() and page.file.read_text(encoding="utf-8") == page.text()
-    assert fresh, f"{page.path} is not what the code says; renew it: python -m chaos reference --write"
+    current = page.file.is_file() and page.file.read_text(encoding="utf-8") == page.text()
+    assert current, f"{page.path} differs from the code; run: python -m chaos reference --write"
 
 
-def test_every_kind_of_fault_is_told_with_its_heal_and_its_proof():
+def test_every_fault_documents_its_heal_and_its_proof():
     models = faults.models()
     assert models.keys() == FAULTS.keys()
     for kind, model in models.items():
         assert "__doc__" in vars(model) and re.search(r"[Hh]eal|stay", faults.meaning(model)), kind
-        assert len(faults.proof(kind)) > 10, f"the docstring of {FAULTS[kind].__name__} has no Proof: of its own"
+        assert len(faults.proof(kind)) > 10, f"the docstring of {FAULTS[kind].__name__} has no Proof"
 
 
 def lines(name):
@@ -56,7 +56,7 @@ def test_a_check_names_the_scenarios_and_sides_that_must_show_it():
     assert shows("corrupt_record") == []
 
 
-def test_settings_are_told_with_unit_default_and_bounds():
+def test_settings_have_unit_default_and_bounds():
     assert rows(ConsumerChurn)[-2:] == [
         ("`times`", "a whole number, 1 to 100", "`5`", "how often it leaves"),
         ("`every`", "a duration, such as `5s`", "`1s`", "time that it stays away, and then in the group"),
@@ -65,7 +65,7 @@ def test_settings_are_told_with_unit_default_and_bounds():
 
 
 def test_every_part_of_a_scenario_has_a_section():
-    """A part that is told of in italics would be one that nothing leads to."""
+    """A part in italics has no section to link to."""
     assert not re.findall(r"\| [^|]*\*[A-Z]\w+\*", PAGES["fields"].file.read_text(encoding="utf-8"))
 
 
@@ -74,18 +74,26 @@ def test_bars_and_line_breaks_do_not_break_a_table():
     assert table(["a"], []) == ""
 
 
-def test_writing_tells_what_changed(tmp_path, monkeypatch):
-    import chaos.reference as made
+def test_write_returns_the_changed_pages(tmp_path, monkeypatch):
+    import chaos.reference as pages
 
     page = Page(str(tmp_path / "x.md"), lambda: "one\n\n\n\ntwo\n")
-    monkeypatch.setattr(made, "PAGES", {"x": page})
-    assert made.write() == [page.file]
+    monkeypatch.setattr(pages, "PAGES", {"x": page})
+    assert pages.write() == [page.file]
     assert page.file.read_text().endswith("one\n\ntwo\n")
-    assert made.write() == []
+    assert pages.write() == []
+
+
+def test_write_needs_a_checkout(tmp_path, monkeypatch):
+    import chaos.reference as pages
+
+    monkeypatch.setattr(pages, "PROJECT", tmp_path)
+    with pytest.raises(UsageError, match=r"needs a checkout .* is an installed package; print a page"):
+        pages.write()
 
 
 @pytest.mark.parametrize(("of", "write"), [(None, False), (Subject.faults, True)])
-def test_the_command_takes_one_of_two_things(of, write):
+def test_the_command_takes_either_a_page_or_write(of, write):
     with pytest.raises(UsageError, match="--write"):
         reference(of, write)
 
@@ -96,7 +104,7 @@ def test_the_command_prints_a_page(capsys):
 
 
 def prose(text):
-    """A page without its blocks of code."""
+    """Return a page without its code blocks."""
     return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
 
 
@@ -105,8 +113,8 @@ def anchors(page):
     return {anchor(re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)) for title in titles}
 
 
-def lost(page):
-    """The links of a page that lead to nowhere: to no file of the project, or to no heading of it."""
+def broken_links(page):
+    """Yield the links of a page without a target: no file of the project, or no heading of a page."""
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page.read_text(encoding="utf-8"))):
         if re.match(r"[a-z]+:", target):
             continue
@@ -117,23 +125,23 @@ def lost(page):
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_leads_somewhere(page):
-    assert list(lost(page)) == []
+def test_every_link_has_a_target(page):
+    assert list(broken_links(page)) == []
 
 
-def test_a_link_to_nowhere_is_seen(tmp_path):
+def test_a_broken_link_is_found(tmp_path):
     page = tmp_path / "a.md"
     page.write_text("# A b\n[1](a.md#a-b) [2](#a-b) [3](b.md) [4](#b) [5](https://x/y)\n```\n[6](c.md)\n```\n")
-    assert list(lost(page)) == ["b.md", "#b"]
+    assert list(broken_links(page)) == ["b.md", "#b"]
 
 
 def blocks(page):
-    """The blocks of code of a page, with their language."""
+    """Return the code blocks of a page as (language, text)."""
     return re.findall(r"^ *```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
 
 
-def said(page):
-    """The commands of a page: in blocks, and as code within a line."""
+def code_lines(page):
+    """Return the lines of code of a page: those of code blocks, and inline code."""
     lines = [line for _, block in blocks(page) for line in block.splitlines()]
     return [*lines, *re.findall(r"`([^`\n]+)`", prose(page.read_text(encoding="utf-8")))]
 
@@ -149,24 +157,24 @@ def make_targets():
 
 
 def unknown(line):
-    """What a line that begins with python -m chaos or make names, and is not there."""
-    words = line.partition(" #")[0].replace("…", "").split()
-    if words[:1] == ["make"]:
-        return [word for word in words[1:2] if word not in make_targets()]
-    if words[:3] != ["python", "-m", "chaos"]:
+    """Return the commands and options in a line that do not exist, for `python -m chaos` and `make`."""
+    parts = line.partition(" #")[0].replace("…", "").split()
+    if parts[:1] == ["make"]:
+        return [target for target in parts[1:2] if target not in make_targets()]
+    if parts[:3] != ["python", "-m", "chaos"]:
         return []
-    command, rest = commands(), words[3:]
+    command, rest = commands(), parts[3:]
     while rest and rest[0] in getattr(command, "commands", {}):
         command, rest = command.get_command(None, rest[0]), rest[1:]
     if isinstance(command, typer.main.TyperGroup) and rest and not rest[0].startswith("-"):
         return rest[:1]
     options = {option for param in command.params for option in param.opts} | {"--help"}
-    return [word for word in rest if word.startswith("--") and word.partition("=")[0] not in options]
+    return [option for option in rest if option.startswith("--") and option.partition("=")[0] not in options]
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_and_their_options_are_there(page):
-    assert {line: missing for line in said(page) if (missing := unknown(line))} == {}
+def test_commands_and_their_options_exist(page):
+    assert {line: missing for line in code_lines(page) if (missing := unknown(line))} == {}
 
 
 @pytest.mark.parametrize(
@@ -179,16 +187,16 @@ def test_commands_and_their_options_are_there(page):
         ("make demos", ["demos"]),
     ],
 )
-def test_a_command_that_is_not_there_is_seen(line, missing):
+def test_an_unknown_command_is_found(line, missing):
     assert unknown(line) == missing
 
 
-def test_the_scenarios_of_the_pages_are_sound():
-    shown = [
+def test_the_scenarios_on_the_pages_are_valid():
+    scenarios_on_pages = [
         (page, text) for page in MARKDOWN for _, text in blocks(page) if re.search("^producers:", text, re.MULTILINE)
     ]
-    assert shown
-    for page, text in shown:
+    assert scenarios_on_pages
+    for page, text in scenarios_on_pages:
         parse(text, str(page))
 
 

@@ -1,4 +1,4 @@
-"""On a cluster that exists, every name of a topic or a group gets the run's prefix, wherever it stands."""
+"""On an existing cluster, every name of a topic or a group gets the prefix of the run, in every field."""
 
 import json
 import types
@@ -15,7 +15,7 @@ from chaos.scenario.prefix import new_prefix, prefixed
 from chaos.scenario.resolve import resolve
 
 EVERYWHERE = """
-title: everything that names something in the cluster
+title: all names in the cluster
 cluster:
   {driver: attached, bootstrap: "h:1", allow_faults: true, verbs: {kill: "0", start: "0", pause: "0", resume: "0"}}
 topics: [{name: TOPIC-a, partitions: 3}, {name: TOPIC-b}]
@@ -36,7 +36,7 @@ faults:
 expect: {groups: {GROUP-a: {rebalances: 0}}}
 """
 
-# texts of a scenario that name nothing in the cluster: what is new belongs here, or gets a type of chaos.scenario.names
+# Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.scenario.names.
 OTHER_TEXTS = {
     "Scenario": {"title", "description", "schedule", "variants"},
     "Cluster": {"kafka", "bootstrap", "config"},
@@ -61,14 +61,14 @@ OTHER_TEXTS = {
     "WireDelay": {"name", "client"},
     "WireCut": {"name", "client"},
 }
-FAULTS_TEXTS = {"name"}
+FAULT_TEXTS = {"name"}
 
 
 def everywhere():
     return parse(EVERYWHERE, "everywhere.yaml")
 
 
-def test_no_place_is_missed():
+def test_every_name_gets_the_prefix():
     text = prefixed(everywhere(), "run9.").model_dump_json()
     plain = everywhere().model_dump_json()
     assert plain.count("TOPIC-") == 16 and plain.count("GROUP-") == 6
@@ -77,14 +77,14 @@ def test_no_place_is_missed():
     assert text.replace("run9.", "") == plain, "nothing else changed"
 
 
-def test_what_is_renamed_still_fits_together():
+def test_a_prefixed_scenario_is_valid():
     again = Scenario.model_validate(json.loads(prefixed(everywhere(), "run9.").model_dump_json()))
     assert again == prefixed(everywhere(), "run9.")
     assert again.topic("run9.TOPIC-a").partitions == 3
 
 
 def texts(annotation, marked=False):
-    """Whether each text in a type is the name of something in the cluster."""
+    """Yield for each text in a type whether it names something in the cluster."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         marked = marked or any(isinstance(m, InCluster) for m in args[1:])
@@ -95,7 +95,7 @@ def texts(annotation, marked=False):
         for arg in args:
             yield from texts(arg, marked)
     else:
-        assert origin in (None, Literal), f"the walk does not know {annotation}"
+        assert origin in (None, Literal), f"{annotation} is not handled"
 
 
 def models(annotation):
@@ -107,13 +107,13 @@ def models(annotation):
         yield from models(arg)
 
 
-def test_every_text_of_the_model_is_a_name_in_the_cluster_or_known_to_be_none():
+def test_every_text_field_is_a_name_in_the_cluster_or_listed_as_another_text():
     for model in set(models(Scenario)):
         for key, field in model.model_fields.items():
             marked = any(isinstance(m, InCluster) for m in field.metadata)
             if not all(texts(field.annotation, marked)):
-                known = OTHER_TEXTS.get(model.__name__, FAULTS_TEXTS)
-                assert key in known, f"{model.__name__}.{key}: does it name a topic or a group?"
+                others = OTHER_TEXTS.get(model.__name__, FAULT_TEXTS)
+                assert key in others, f"{model.__name__}.{key}: does it name a topic or a group?"
 
 
 def test_a_run_on_a_new_cluster_keeps_its_names():
@@ -122,7 +122,7 @@ def test_a_run_on_a_new_cluster_keeps_its_names():
     assert (resolved.prefix, resolved.scenario.topics[0].name) == ("", "orders")
 
 
-def test_a_run_on_an_existing_cluster_has_its_prefix_on_record_and_topics_that_are_not_compacted():
+def test_a_run_on_an_existing_cluster_records_its_prefix_and_sets_the_cleanup_policy():
     resolved = resolve(everywhere(), run_id="r", name="mine.yaml", created_us=0, seed=1, overrides=["a=[b, c]"])
     assert resolved.prefix.startswith("aftershock-r-")
     assert resolved.scenario.topics[0].name == f"{resolved.prefix}TOPIC-a"
@@ -131,19 +131,19 @@ def test_a_run_on_an_existing_cluster_has_its_prefix_on_record_and_topics_that_a
     assert resolved.command() == command
 
 
-def test_no_two_runs_share_a_prefix_nor_does_one_begin_with_another():
-    one, same, longer = new_prefix("nightly"), new_prefix("nightly"), new_prefix("nightly-2")
-    assert one != same
-    assert not longer.startswith(one) and not one.startswith(longer)
+def test_prefixes_are_unique_and_none_begins_with_another():
+    first, second, longer = new_prefix("nightly"), new_prefix("nightly"), new_prefix("nightly-2")
+    assert first != second
+    assert not longer.startswith(first) and not first.startswith(longer)
 
 
-def test_a_prefix_is_fit_for_a_topic_whatever_the_run_is_called():
+def test_a_prefix_is_valid_in_a_topic_name_for_any_run_id():
     prefix = new_prefix("my scenario/ä" * 40)
     assert len(prefix) < 100
     assert set(prefix) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
-def test_a_name_that_gets_too_long_is_refused():
+def test_a_name_that_is_too_long_with_the_prefix_is_refused():
     long = parse(EVERYWHERE.replace("TOPIC-b", "t" * 240), "long.yaml")
     with pytest.raises(ScenarioError, match=r"too long a name .* 249 are allowed"):
         prefixed(long, "aftershock-r-")

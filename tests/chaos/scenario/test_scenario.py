@@ -42,14 +42,14 @@ def test_the_contract_is_closed():
     assert all(bound == Bound(min=0, max=0) for bound in counts.values())
 
 
-def test_naming_one_split_leaves_the_other_open():
+def test_a_bound_of_one_split_leaves_the_other_open():
     counts = parse(small(expect={"duplicate_delivery": {"illegal": 0}}), "mine.yaml").expect.counts()
     assert counts["duplicate_delivery", "legal"].holds(1000)
     assert not counts["duplicate_delivery", "illegal"].holds(1)
 
 
 @pytest.mark.parametrize(
-    ("bound", "words", "inside", "outside"),
+    ("bound", "text", "inside", "outside"),
     [
         (Bound(min=0, max=0), "0", 0, 1),
         (Bound(min=1), "at least 1", 1, 0),
@@ -57,14 +57,14 @@ def test_naming_one_split_leaves_the_other_open():
         (Bound(min=2, max=3), "2 to 3", 3, 4),
     ],
 )
-def test_bounds_say_what_they_hold(bound, words, inside, outside):
-    assert bound.describe() == words
+def test_a_bound_describes_its_range(bound, text, inside, outside):
+    assert bound.describe() == text
     assert bound.holds(inside)
     assert not bound.holds(outside)
 
 
 @pytest.mark.parametrize(
-    ("override", "says"),
+    ("override", "message"),
     [
         ("producers.shop.recrods=3", "producers[0].recrods: unknown key (did you mean records?)"),
         ("expect.lost_wriet=0", "expect.lost_wriet: unknown key (did you mean lost_write?)"),
@@ -98,8 +98,8 @@ def test_bounds_say_what_they_hold(bound, words, inside, outside):
         ("cluster.brokers", "write path=value"),
     ],
 )
-def test_a_mistake_is_named_with_its_place_and_the_next_step(override, says):
-    assert says in refusal(SMALL, override)
+def test_an_error_names_the_key_and_the_next_step(override, message):
+    assert message in refusal(SMALL, override)
 
 
 def test_overrides_reach_settings_with_dots_in_their_names():
@@ -109,14 +109,14 @@ def test_overrides_reach_settings_with_dots_in_their_names():
 
 
 @pytest.mark.parametrize(
-    ("cluster", "chosen"),
+    ("cluster", "mode"),
     [({}, "kraft"), ({"kafka": "2.8.2"}, "zookeeper"), ({"kafka": "3.9.2", "metadata": "zookeeper"}, "zookeeper")],
 )
-def test_where_metadata_is_kept_is_filled_in(cluster, chosen):
-    assert parse(small(cluster=cluster), "mine.yaml").cluster.metadata == chosen
+def test_the_metadata_mode_is_filled_in(cluster, mode):
+    assert parse(small(cluster=cluster), "mine.yaml").cluster.metadata == mode
 
 
-def test_invalid_yaml_is_named_with_line_and_column():
+def test_invalid_yaml_is_reported_with_line_and_column():
     assert "mine.yaml:2:" in refusal("title: x\ntopics: [")
 
 
@@ -124,12 +124,12 @@ def test_a_key_given_twice_is_refused():
     assert "key 'title' is given twice" in refusal("title: a\ntitle: b\n")
 
 
-@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words", "{1: 2}", "[[]]: 3"])
-def test_what_is_no_scenario_is_refused_in_one_piece(text):
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text", "{1: 2}", "[[]]: 3"])
+def test_a_text_that_is_no_scenario_is_refused(text):
     assert refusal(text)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
+def test_the_error_for_an_unknown_name_gives_the_nearest_name():
     with pytest.raises(ScenarioError, match="did you mean leader-kill"):
         find("leader-kil")
 
@@ -152,42 +152,42 @@ def fault(**keys):
 
 
 @pytest.mark.parametrize(
-    "one",
+    "spec",
     [
         fault(kind="broker.disconnect"),
         fault(kind="broker.throttle", cpus=0.1),
         fault(kind="broker.oom"),
         fault(kind="disk.fill", free="1MiB"),
     ],
-    ids=lambda one: one["kind"],
+    ids=lambda spec: spec["kind"],
 )
-def test_faults_of_containers_load_for_docker_and_are_refused_elsewhere(one):
-    scenario = parse(small(cluster=DOCKER, faults=[one]), "mine.yaml")
+def test_faults_of_containers_load_for_docker_and_are_refused_elsewhere(spec):
+    scenario = parse(small(cluster=DOCKER, faults=[spec]), "mine.yaml")
     assert Scenario.model_validate_json(scenario.model_dump_json()) == scenario
-    assert f"{one['kind']} needs " in refusal(small(faults=[one]))
+    assert f"{spec['kind']} needs " in refusal(small(faults=[spec]))
 
 
 @pytest.mark.parametrize(
-    "one",
+    "spec",
     [
         fault(kind="broker.isolate", cut="all", direction="in"),
         fault(kind="link.cut", other={"follower_of": "orders/0"}),
     ],
-    ids=lambda one: one["kind"],
+    ids=lambda spec: spec["kind"],
 )
-def test_links_are_cut_between_containers_and_between_processes_which_have_a_switch_then(one):
-    assert parse(small(faults=[one]), "mine.yaml").switched
-    assert not parse(small(cluster=DOCKER, faults=[one]), "mine.yaml").switched
+def test_links_are_cut_between_containers_and_between_processes_with_a_switch(spec):
+    assert parse(small(faults=[spec]), "mine.yaml").switched
+    assert not parse(small(cluster=DOCKER, faults=[spec]), "mine.yaml").switched
     assert not parse(small(), "mine.yaml").switched
-    assert f"{one['kind']} needs a cluster without ZooKeeper" in refusal(
-        small(cluster={"kafka": "2.8.2"}, faults=[one])
+    assert f"{spec['kind']} needs a cluster without ZooKeeper" in refusal(
+        small(cluster={"kafka": "2.8.2"}, faults=[spec])
     )
     attached = {"driver": "attached", "bootstrap": "h:1", "allow_faults": True}
-    assert f"{one['kind']} needs isolate, which the attached driver" in refusal(small(cluster=attached, faults=[one]))
+    assert f"{spec['kind']} needs isolate, which the attached driver" in refusal(small(cluster=attached, faults=[spec]))
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"cluster": {"memory": "640MiB"}}, "cluster.memory: the process driver cannot limit brokers"),
         ({"cluster": {"driver": "docker", "memory": "300MiB"}}, "too few for a heap"),
@@ -200,29 +200,29 @@ def test_links_are_cut_between_containers_and_between_processes_which_have_a_swi
         ({"faults": [fault(kind="broker.kill", target={"all_brokers": True})]}, "does not fit this fault"),
     ],
 )
-def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, words):
-    assert words in refusal(small(**changes))
+def test_limits_and_faults_that_do_not_fit_the_driver_are_refused(changes, message):
+    assert message in refusal(small(**changes))
 
 
 @pytest.mark.parametrize(
-    "one",
+    "spec",
     [
         fault(kind="broker.wipe"),
         fault(kind="log.truncate", target={"isr_of": "orders/0"}, records=100),
         fault(kind="disk.limit", free="1MiB"),
     ],
-    ids=lambda one: one["kind"],
+    ids=lambda spec: spec["kind"],
 )
-def test_faults_of_plain_processes_are_refused_where_brokers_are_in_containers(one):
-    parse(small(faults=[one]), "mine.yaml")
-    assert f"{one['kind']} needs " in refusal(small(cluster=DOCKER, faults=[one]))
+def test_faults_of_processes_are_refused_for_containers(spec):
+    parse(small(faults=[spec]), "mine.yaml")
+    assert f"{spec['kind']} needs " in refusal(small(cluster=DOCKER, faults=[spec]))
 
 
 LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"faults": [fault(kind="controller.kill")]}, "takes controller"),
         ({"faults": [fault(kind="controller.kill", target={"controller": False})]}, "target.controller"),
@@ -248,12 +248,12 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
         ({"expect": {"client_errors": {"billing": {"REFUSED": "often"}}}}, "expect.client_errors"),
     ],
 )
-def test_new_faults_that_do_not_fit_are_refused_in_one_line(changes, words):
+def test_faults_that_do_not_fit_are_refused_in_one_line(changes, message):
     (_, line) = refusal(small(**changes)).splitlines()
-    assert words in line
+    assert message in line
 
 
-def test_what_comes_later_is_counted_at_the_end():
+def test_partitions_and_members_that_faults_add_are_counted():
     faults = [
         fault(kind="topic.add_partitions", target={"topic": "orders"}, to=5) | {"name": "more"},
         fault(kind="topic.create", target={"topic": "returns"}) | {"name": "make"},

@@ -1,4 +1,4 @@
-"""`schedule:` of a scenario: what Airflow understands is taken as it is, all else is refused with the reason."""
+"""`schedule:` of a scenario: values that Airflow accepts are accepted, others are refused with the reason."""
 
 import pytest
 
@@ -9,14 +9,14 @@ SCENARIO = "{title: t, topics: [{name: orders}], producers: [{name: shop, topic:
 
 
 @pytest.mark.parametrize(
-    "given", ["'30 2 * * *'", "'*/5 * * * *'", "'0 0 * * mon-fri'", "'0 0 29 2 *'", "'@daily'", "'@quarterly'", "null"]
+    "text", ["'30 2 * * *'", "'*/5 * * * *'", "'0 0 * * mon-fri'", "'0 0 29 2 *'", "'@daily'", "'@quarterly'", "null"]
 )
-def test_what_airflow_understands_is_taken(given):
-    assert parse(SCENARIO % given, "test").schedule == (given.strip("'") if given != "null" else None)
+def test_a_schedule_that_airflow_accepts_is_accepted(text):
+    assert parse(SCENARIO % text, "test").schedule == (text.strip("'") if text != "null" else None)
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("text", "message"),
     [
         ("'61 * * * *'", "'61 * * * *' is no cron expression"),
         ("'0 0 30 2 *'", "one that never fires"),
@@ -29,13 +29,13 @@ def test_what_airflow_understands_is_taken(given):
         ("5", "schedule"),
     ],
 )
-def test_what_it_does_not_is_refused_with_the_reason(given, words):
+def test_another_schedule_is_refused_with_the_reason(text, message):
     with pytest.raises(ScenarioError) as e:
-        parse(SCENARIO % given, "mine.yaml")
-    assert words in str(e.value) and "mine.yaml" in str(e.value) and "schedule" in str(e.value)
+        parse(SCENARIO % text, "mine.yaml")
+    assert message in str(e.value) and "mine.yaml" in str(e.value) and "schedule" in str(e.value)
 
 
-def test_presets_are_airflows_own():
+def test_presets_are_those_of_airflow():
     dates = pytest.importorskip("airflow.utils.dates")
     from chaos.scenario.schedule import PRESETS
 

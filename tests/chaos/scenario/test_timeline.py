@@ -21,7 +21,7 @@ def at(elapsed_s, acked=0, billing=0, **phases):
     return Progress(elapsed_s, {"shop": acked}, {"billing": billing}, named)
 
 
-def test_steps_stand_in_the_order_of_the_scenario_with_heals_after_their_injections():
+def test_steps_are_in_the_order_of_the_scenario_with_heals_after_their_injections():
     assert [(s.fault, s.action) for s in (INJECT_1, HEAL_1, INJECT_2)] == [
         ("first", "inject"),
         ("first", "heal"),
@@ -29,14 +29,14 @@ def test_steps_stand_in_the_order_of_the_scenario_with_heals_after_their_injecti
     ]
 
 
-def test_progress_triggers_wait_for_progress_however_long_it_takes():
+def test_a_progress_trigger_waits_for_progress_regardless_of_time():
     assert not is_due(INJECT_1, at(1000, acked=99))
     assert is_due(INJECT_1, at(0, acked=100))
     assert not is_due(INJECT_3, at(1000, billing=9))
     assert is_due(INJECT_3, at(0, billing=10))
 
 
-def test_what_is_acknowledged_to_others_is_not_progress_of_one_producer():
+def test_acknowledgements_to_other_producers_do_not_count():
     assert not is_due(INJECT_5, Progress(1000, {"shop": 19, "other": 20}, {}))
     assert is_due(INJECT_5, Progress(0, {"shop": 20, "other": 0}, {}))
 
@@ -58,17 +58,17 @@ def test_a_step_after_a_phase_waits_for_that_phase():
     assert is_due(INJECT_2, at(22, first_healed=20))
 
 
-def test_a_heal_never_comes_before_its_injection():
+def test_a_heal_never_fires_before_its_injection():
     assert not is_due(HEAL_4, at(0, acked=10))
     assert is_due(HEAL_4, at(9, acked=10, fourth_injected=9))
 
 
-def test_steps_say_when_they_come():
+def test_a_step_describes_its_trigger():
     assert INJECT_1.describe() == "inject first at 100 acknowledged records"
     assert HEAL_1.describe() == "heal first 5s after injected"
 
 
-def test_what_waits_for_a_lost_proof_is_without_hope_and_so_is_all_that_waits_for_it():
+def test_steps_that_wait_for_a_lost_proof_are_unreachable_directly_or_indirectly():
     scenario = parse(
         """
 title: a chain
@@ -83,6 +83,6 @@ faults:
     )
     waiting = steps(scenario)
     assert unreachable(waiting, set()) == []
-    found = {(step.fault, step.action) for step in unreachable(waiting, {("a", "proven")})}
-    assert found == {("a", "heal"), ("b", "inject"), ("b", "heal")}
+    steps_lost = {(step.fault, step.action) for step in unreachable(waiting, {("a", "proven")})}
+    assert steps_lost == {("a", "heal"), ("b", "inject"), ("b", "heal")}
     assert {(step.fault, step.action) for step in unreachable(waiting, {("c", "injected")})} == {("c", "heal")}

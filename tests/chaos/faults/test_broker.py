@@ -1,4 +1,4 @@
-"""Parts of faults without a cluster: what heals where the injection broke off, and what counts as proof."""
+"""Faults of brokers without a cluster: heals after a partial injection, and conditions of the proofs."""
 
 import random
 from types import SimpleNamespace
@@ -18,18 +18,18 @@ AT = Trigger(at=0)
 
 
 class Cluster:
-    """Three brokers that do as they are told, but for what the test forbids."""
+    """A cluster of three brokers that refuses the operations that a test forbids."""
 
     broker_ids = (1, 2, 3)
 
     def __init__(self, refuses=()):
-        self.refuses, self.down, self.paused, self.did = set(refuses), set(), set(), []
+        self.refuses, self.down, self.paused, self.operations = set(refuses), set(), set(), []
         self.state = SimpleNamespace(driver="process")
 
-    def _do(self, what, broker):
-        self.did.append((what, broker))
-        if (what, broker) in self.refuses:
-            raise ClusterError(f"cannot {what} {broker}")
+    def _do(self, operation, broker):
+        self.operations.append((operation, broker))
+        if (operation, broker) in self.refuses:
+            raise ClusterError(f"cannot {operation} {broker}")
 
     def kill_broker(self, broker):
         self._do("kill", broker)
@@ -64,8 +64,8 @@ class Cluster:
 def world_of(cluster, leader=1, epoch=3, controllers=()):
     state = PartitionState(leader, epoch, (1, 2, 3), (1, 2, 3))
     metadata = Metadata({b: ("h", b) for b in (1, 2, 3)}, {TopicPartition("orders", 0): state})
-    asked = iter(controllers)
-    kafka = SimpleNamespace(metadata=lambda: metadata, controller=lambda: next(asked, None))
+    answers = iter(controllers)
+    kafka = SimpleNamespace(metadata=lambda: metadata, controller=lambda: next(answers, None))
     observer = SimpleNamespace(metadata=metadata, partition=lambda name: metadata.partitions.get(name))
     scenario = SimpleNamespace(topics=[SimpleNamespace(name="orders")])
     return World(scenario, cluster, None, observer, kafka, random.Random(1))
@@ -75,62 +75,62 @@ def build(spec):
     return FAULTS[spec.kind](spec)
 
 
-def test_brokers_that_were_killed_before_the_injection_broke_off_are_started():
+def test_a_heal_starts_the_brokers_that_a_partial_injection_killed():
     cluster = Cluster(refuses={("kill", 3)})
     spec = specs.BrokerKill(name="k", kind="broker.kill", target=Target(followers_of="orders/0"), when=AT)
-    one = build(spec)
+    fault = build(spec)
     with pytest.raises(ClusterError):
-        one.inject(world_of(cluster))
+        fault.inject(world_of(cluster))
     assert cluster.down == {2}
-    one.heal(world_of(cluster))
+    fault.heal(world_of(cluster))
     assert cluster.down == set()
-    one.heal(world_of(cluster))
-    assert cluster.did.count(("start", 2)) == 1
+    fault.heal(world_of(cluster))
+    assert cluster.operations.count(("start", 2)) == 1
 
 
-def test_a_stop_that_does_not_hand_over_is_no_controlled_shutdown(monkeypatch):
+def test_a_stop_without_handover_is_no_controlled_shutdown(monkeypatch):
     monkeypatch.setattr("chaos.faults.brokers.HANDOVER_TIMEOUT_S", 0.1)
     cluster = Cluster()
-    one = build(specs.BrokerStop(name="s", kind="broker.stop", target=Target(leader_of="orders/0"), when=AT))
+    fault = build(specs.BrokerStop(name="s", kind="broker.stop", target=Target(leader_of="orders/0"), when=AT))
     with pytest.raises(FaultError, match="still leads orders/0"):
-        one.inject(world_of(cluster))
-    one.heal(world_of(cluster))
+        fault.inject(world_of(cluster))
+    fault.heal(world_of(cluster))
     assert cluster.down == set()
 
 
-def test_a_controller_is_lost_when_another_leads_the_quorum_or_the_epoch_is_higher():
+def test_a_controller_kill_is_proven_by_another_controller_or_a_higher_epoch():
     spec = specs.ControllerKill(name="c", kind="controller.kill", target=Target(controller=True), when=AT)
-    one = build(spec)
+    fault = build(spec)
     world = world_of(Cluster(), controllers=[(2, 7), (2, 7), None, (2, 7), (3, 8)])
-    one.inject(world)
-    assert one.broker == 2
-    assert one.proof(world) is None, "nobody knows"
-    assert one.proof(world) is None, "the same one in the same epoch"
-    assert one.proof(world) == "the active controller went from 2 to 3, epoch 7 to 8"
+    fault.inject(world)
+    assert fault.broker == 2
+    assert fault.proof(world) is None, "no broker answers"
+    assert fault.proof(world) is None, "the same controller in the same epoch"
+    assert fault.proof(world) == "the active controller went from 2 to 3, epoch 7 to 8"
 
 
-def test_pauses_in_turns_end_with_the_heal(monkeypatch):
+def test_alternate_pauses_end_with_the_heal(monkeypatch):
     monkeypatch.setattr("chaos.faults.probe.answered", lambda broker, world: 0.001)
     cycle = specs.Cycle(paused=0.02, running=0.02)
     spec = specs.BrokerPause(name="p", kind="broker.pause", target=Target(broker=1), when=AT, cycle=cycle)
-    cluster, one = Cluster(), build(spec)
+    cluster, fault = Cluster(), build(spec)
     world = world_of(cluster)
-    one.inject(world)
-    wait_until(lambda: cluster.did.count(("pause", 1)) >= 3, 5, "it does not take turns")
-    one.heal(world)
+    fault.inject(world)
+    wait_until(lambda: cluster.operations.count(("pause", 1)) >= 3, 5, "the pauses do not repeat")
+    fault.heal(world)
     assert cluster.paused == set()
-    done = len(cluster.did)
-    assert one.heal(world) == "broker 1 goes on"
-    assert len(cluster.did) == done
+    before = len(cluster.operations)
+    assert fault.heal(world) == "broker 1 goes on"
+    assert len(cluster.operations) == before
 
 
-@pytest.mark.parametrize(("waited", "proven"), [(1.2, True), (0.2, False), (None, False)])
-def test_a_short_pause_is_proven_by_a_request_that_waited(monkeypatch, waited, proven):
+@pytest.mark.parametrize(("wait_s", "proven"), [(1.2, True), (0.2, False), (None, False)])
+def test_a_short_pause_is_proven_by_a_delayed_request(monkeypatch, wait_s, proven):
     monkeypatch.setattr("chaos.faults.probe.answered", lambda broker, world: 0.001)
-    monkeypatch.setattr("chaos.faults.probe.waited_s", lambda broker, timeout_s, world: waited)
+    monkeypatch.setattr("chaos.faults.probe.waited_s", lambda broker, timeout_s, world: wait_s)
     cycle = specs.Cycle(paused=2.0, running=60.0)
     spec = specs.BrokerPause(name="p", kind="broker.pause", target=Target(broker=1), when=AT, cycle=cycle)
-    one, world = build(spec), world_of(Cluster())
-    one.inject(world)
-    assert bool(one.proof(world)) == proven
-    one.heal(world)
+    fault, world = build(spec), world_of(Cluster())
+    fault.inject(world)
+    assert bool(fault.proof(world)) == proven
+    fault.heal(world)

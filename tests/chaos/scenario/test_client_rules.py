@@ -1,4 +1,4 @@
-"""Producers, processors and the faults that hit them: what does not fit together is refused with the reason."""
+"""Rules for producers, processors and their faults: a contradiction is refused with the reason."""
 
 import pytest
 
@@ -13,8 +13,8 @@ def scenario(producer: str, more: str = "") -> object:
     return parse(f"title: t\n{TOPICS}producers: [{{name: shop, topic: orders, records: 100, {producer}}}]\n{more}", "x")
 
 
-def faults(*given: str) -> str:
-    return BILLING + "faults:\n" + "".join(f"  - {{name: f{i}, when: {{at: 1s}}, {g}}}\n" for i, g in enumerate(given))
+def faults(*specs: str) -> str:
+    return BILLING + "faults:\n" + "".join(f"  - {{name: f{i}, when: {{at: 1s}}, {s}}}\n" for i, s in enumerate(specs))
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def faults(*given: str) -> str:
         "resend: true, mode: synchronous",
     ],
 )
-def test_what_fits_is_taken(producer: str) -> None:
+def test_a_consistent_scenario_is_accepted(producer: str) -> None:
     scenario(
         producer,
         faults(
@@ -36,7 +36,7 @@ def test_what_fits_is_taken(producer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("producer", "more", "words"),
+    ("producer", "more", "message"),
     [
         ("transactions: {}, config: {transactional.id: x}", "", "transactional.id is set by Aftershock itself"),
         ("transactions: {}, config: {enable.idempotence: false}", "", "transactions need enable.idempotence"),
@@ -56,6 +56,6 @@ def test_what_fits_is_taken(producer: str) -> None:
         ("count: 2", faults("kind: producer.crash, unreported: 5, target: {member: shop/1}"), "that is one process"),
     ],
 )
-def test_what_does_not_fit_is_refused(producer: str, more: str, words: str) -> None:
-    with pytest.raises(ScenarioError, match=words):
+def test_a_contradiction_is_refused(producer: str, more: str, message: str) -> None:
+    with pytest.raises(ScenarioError, match=message):
         scenario(producer, more)
