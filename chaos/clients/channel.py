@@ -28,15 +28,13 @@ class Channel:
     """
 
     def __init__(self, client: str | None = None) -> None:
-        """Listen on stdin, unless `client` names one of several clients: then call `listen_for` for all of them."""
+        """Pass `client` if the process runs several clients. Call `listen_for` to receive orders."""
         self.started = self.stopping = self.orphaned = self.ignoring_reports = False
         self.per_record_s = 0.0
         self.seeks: deque[dict[str, Any]] = deque()
         self._client = client
         self._last_progress: dict[str, Any] = {}
         self._next_progress = 0.0
-        if client is None:
-            listen_for([self])
 
     def accepts(self, client: str | None) -> bool:
         """Return whether an order is for this channel. `client` is None in orders to the whole process."""

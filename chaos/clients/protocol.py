@@ -1,15 +1,17 @@
-"""The models of the JSON spec that each client program reads. `chaos.clients` describes the protocol."""
+"""The JSON specs that client programs read, and rows and names that they write. See `chaos.clients`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from chaos.kafka.access import librdkafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
+from chaos.run.events import now_us
 
 Scalar = bool | int | float | str
 Config = dict[str, Scalar]
@@ -159,6 +161,18 @@ class AssignConsumerSpec(ConsumerSpec):
         if self.start == "group" and self.group is None:
             raise ValueError("start: group needs a group")
         return self
+
+
+def lifecycle_row(client: str, role: str, incarnation: int, event: str, detail: dict[str, Any]) -> dict[str, object]:
+    """Return a row of `lifecycle`."""
+    return {
+        "client": client,
+        "role": role,
+        "incarnation": incarnation,
+        "event": event,
+        "detail": json.dumps(detail),
+        "at_us": now_us(),
+    }
 
 
 def partition_name(partition: Partition) -> str:

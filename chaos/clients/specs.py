@@ -7,6 +7,8 @@ import zlib
 from pathlib import Path
 from typing import Any, get_args
 
+from pydantic import BaseModel
+
 from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
 from chaos.clients.confluent.programs import AnySpec, consumer_defaults
 from chaos.clients.protocol import AssignConsumerSpec, Config, GroupConsumerSpec, ProcessorSpec, ProducerSpec
@@ -81,19 +83,12 @@ class SpecBuilder:
         )
 
     def _group_consumer(self, entry: Subscribe, client: str, incarnation: int) -> GroupConsumerSpec:
-        workers = entry.workers
         return GroupConsumerSpec.model_validate(
             {
                 **self._consumer(entry, client, incarnation),
                 "topics": entry.topics if entry.pattern is None else [f"^{entry.pattern}$"],
                 "threads": process_mates(entry, client) if entry.threads > 1 else [],
-                "workers": workers
-                and {
-                    "count": workers.count,
-                    "tracking": workers.tracking,
-                    "straggle_every": workers.straggle_every,
-                    "straggle_s": workers.straggle,
-                },
+                "workers": entry.workers and _in_seconds(entry.workers, "straggle"),
             }
         )
 
@@ -118,32 +113,20 @@ class SpecBuilder:
 
     def _writer(self, entry: Producer | Processor, client: str, incarnation: int, config: Config) -> dict[str, Any]:
         """Return the fields that producers and processors share."""
-        transactions = entry.transactions
+        transactional_id = self._resolved.prefix + client.replace("/", "-")
         return {
             **self._client(client, incarnation, config),
             "value_size": entry.value_size,
             "stop_within_s": max(0.1, STOP_SHARE * self._scenario.limits.clients),
-            "transactions": transactions
-            and {
-                "id": self._resolved.prefix + client.replace("/", "-"),
-                "records": transactions.records,
-                "abort_every": transactions.abort_every,
-                "timeout_s": transactions.timeout,
-                "hold_s": transactions.hold,
-            },
+            "transactions": entry.transactions
+            and {"id": transactional_id, **_in_seconds(entry.transactions, "timeout", "hold")},
         }
 
     def _consumer(self, entry: Subscribe | Assign, client: str, incarnation: int) -> dict[str, Any]:
         """Return the fields that both kinds of consumers share."""
-        commit = entry.commit
         return {
             **self._client(client, incarnation, {**self._consumer_defaults, **entry.config}),
-            "commit": {
-                "when": commit.when,
-                "kind": commit.kind,
-                "every_s": commit.every,
-                "on_revoke": commit.on_revoke,
-            },
+            "commit": _in_seconds(entry.commit, "every"),
             "max_poll_records": entry.max_poll_records,
             "per_record_s": entry.per_record,
             "group": entry.group,
@@ -169,6 +152,11 @@ class SpecBuilder:
         path.parent.mkdir(exist_ok=True)
         path.write_text(spec.model_dump_json(indent=1), encoding="utf-8")
         return path
+
+
+def _in_seconds(part: BaseModel, *durations: str) -> dict[str, Any]:
+    """Return the fields of a part of the scenario, with `_s` added to the names of durations."""
+    return {f"{name}_s" if name in durations else name: value for name, value in part.model_dump().items()}
 
 
 def process_mates(entry: Entry, client: str) -> list[str]:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from chaos.clients.protocol import lifecycle_row
 from chaos.errors import ClientError
 from chaos.processes.process import Spawned
-from chaos.run.events import now_us
 
 LAST_LINES = 20
 
@@ -137,14 +137,7 @@ class ClientState:
 
     def crashed_row(self, detail: dict[str, Any]) -> dict[str, object]:
         """Return the `lifecycle` row for the end of a client that could not write it."""
-        return {
-            "client": self.client,
-            "role": self.role,
-            "incarnation": self.incarnation,
-            "event": "crashed",
-            "detail": json.dumps(detail),
-            "at_us": now_us(),
-        }
+        return lifecycle_row(self.client, self.role, self.incarnation, "crashed", detail)
 
     def last_lines(self) -> list[str]:
         """Return the last lines of the log; empty if it is not readable."""

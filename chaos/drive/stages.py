@@ -98,7 +98,13 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     scenario = resolved.scenario
     with events.stage("deploy"):
         environment.prepare(scenario.clients.confluent_kafka, events.note)
-        cluster = _own(run, resolved, owner, events) if lender is None else _lent(run, resolved, owner, lender)
+        if lender is None:
+            driver = driver_of(scenario.cluster.driver)
+            spec, deadline = cluster_spec(resolved), deadline_s(resolved)
+            cluster = driver.deploy(run, spec, owner=owner, deadline_s=deadline, on_progress=events.note)
+        else:
+            cluster = attach(lender)
+            lending.lend(cluster, run, owner, deadline_s(resolved))
         try:
             _note_java(run, resolved)
             access = cluster.state.access()
@@ -122,22 +128,6 @@ def _note_java(run: Run, resolved: Resolved) -> None:
     if resolved.scenario.cluster.driver == "process":
         versions = {**resolved.versions, "java": find_java().build}
         save(run, resolved.model_copy(update={"versions": versions}))
-
-
-def _own(run: Run, resolved: Resolved, owner: ProcessId | None, events: EventLog) -> Cluster:
-    return driver_of(resolved.scenario.cluster.driver).deploy(
-        run,
-        cluster_spec(resolved),
-        owner=owner,
-        deadline_s=deadline_s(resolved),
-        on_progress=events.note,
-    )
-
-
-def _lent(run: Run, resolved: Resolved, owner: ProcessId | None, lender: Run) -> Cluster:
-    cluster = attach(lender)
-    lending.lend(cluster, run, owner, deadline_s(resolved))
-    return cluster
 
 
 def cluster_spec(resolved: Resolved) -> ClusterSpec:

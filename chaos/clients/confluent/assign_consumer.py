@@ -22,7 +22,7 @@ from chaos.clients.channel import Channel
 from chaos.clients.confluent.assignments import StartPosition
 from chaos.clients.confluent.lifecycle import Lifecycle, log
 from chaos.clients.confluent.positions import TIMEOUT_S, offsets_at, reset_position, watermarks
-from chaos.clients.confluent.reader import Reader, run_consumer
+from chaos.clients.confluent.reader import Reader, run_consumers
 from chaos.clients.protocol import AssignConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
 
@@ -163,7 +163,7 @@ def probe_group_id(settings: dict[str, Any], group_id: Literal["absent", "empty"
 def main(argv: list[str]) -> int:
     """Run an assign consumer. Returns the exit code."""
     spec = AssignConsumerSpec.load(argv[1])
-    return run_consumer(spec, AssignConsumer, group_id=group_id(spec), checkpoint=spec.checkpoint)
+    return run_consumers([spec], AssignConsumer, group_id=group_id(spec), checkpoint=spec.checkpoint)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
@@ -17,6 +18,21 @@ def is_incremental(config: Config) -> bool:
     """Return whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848."""
     strategy = str(config.get("partition.assignment.strategy", ""))
     return "cooperative" in strategy or config.get("group.protocol") == "consumer"
+
+
+def subscribe(
+    consumer: Consumer,
+    topics: list[str],
+    on_assign: Callable[[list[TopicPartition]], None],
+    on_release: Callable[[Literal["revoked", "lost"], list[Partition]], None],
+) -> None:
+    """Join the group. The callbacks get the assigned partitions, and the partitions that are taken away."""
+    consumer.subscribe(
+        topics,
+        on_assign=lambda _, partitions: on_assign(partitions),
+        on_revoke=lambda _, partitions: on_release("revoked", [(p.topic, p.partition) for p in partitions]),
+        on_lost=lambda _, partitions: on_release("lost", [(p.topic, p.partition) for p in partitions]),
+    )
 
 
 def take(consumer: Consumer, partitions: Sequence[TopicPartition], config: Config, assignments: AssignmentLog) -> None:

@@ -11,6 +11,7 @@ librdkafka itself commits on revocation and on close.
 from __future__ import annotations
 
 import sys
+from typing import Literal
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -18,8 +19,8 @@ from chaos.clients.channel import Channel
 from chaos.clients.confluent import group
 from chaos.clients.confluent.lifecycle import Lifecycle
 from chaos.clients.confluent.pool import PooledReader
-from chaos.clients.confluent.reader import Reader, run_consumer, run_threads
-from chaos.clients.protocol import GroupConsumerSpec
+from chaos.clients.confluent.reader import Reader, run_consumers
+from chaos.clients.protocol import GroupConsumerSpec, Partition
 
 
 class GroupConsumer:
@@ -33,31 +34,25 @@ class GroupConsumer:
 
     def run(self) -> None:
         """Subscribe and read until the order to stop, then leave the group."""
-        self._consumer.subscribe(
-            self._spec.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        group.subscribe(self._consumer, self._spec.topics, self._on_assign, self._on_release)
         self._reader.read(self._consumer)
         self._consumer.close()
         self._reader.close()
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._reader.settle(consumer)
-        group.take(consumer, partitions, self._spec.config, self._reader.assignments)
+    def _on_assign(self, partitions: list[TopicPartition]) -> None:
+        self._reader.settle(self._consumer)
+        group.take(self._consumer, partitions, self._spec.config, self._reader.assignments)
         self._reader.progress()
 
-    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._reader.give_up(consumer, "revoked", [(p.topic, p.partition) for p in partitions])
-
-    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._reader.give_up(consumer, "lost", [(p.topic, p.partition) for p in partitions])
+    def _on_release(self, event: Literal["revoked", "lost"], partitions: list[Partition]) -> None:
+        self._reader.give_up(self._consumer, event, partitions)
 
 
 def main(argv: list[str]) -> int:
     """Run a group consumer. Returns the exit code."""
     spec = GroupConsumerSpec.load(argv[1])
-    if spec.threads:
-        return run_threads([spec.model_copy(update={"client": c, "threads": []}) for c in spec.threads], GroupConsumer)
-    return run_consumer(spec, GroupConsumer)
+    members = [spec.model_copy(update={"client": c, "threads": []}) for c in spec.threads]
+    return run_consumers(members or [spec], GroupConsumer)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import Any, Literal
 import confluent_kafka
 
 from chaos.clients.channel import Channel
-from chaos.clients.protocol import ClientSpec
+from chaos.clients.protocol import ClientSpec, lifecycle_row
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import now_us
 
@@ -33,18 +32,7 @@ class Lifecycle:
         """Write a row; for started and stopped, send an event as well."""
         if event == "started":  # records what runs, not only what the scenario asks for
             detail |= {"confluent_kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
-        self.writer.append_rows(
-            [
-                {
-                    "client": self.client,
-                    "role": self.role,
-                    "incarnation": self.incarnation,
-                    "event": event,
-                    "detail": json.dumps(detail),
-                    "at_us": now_us(),
-                }
-            ]
-        )
+        self.writer.append_rows([lifecycle_row(self.client, self.role, self.incarnation, event, detail)])
         if event in ("started", "stopped"):
             self.channel.send(event)
 

@@ -227,27 +227,27 @@ class ConsumerClient(Protocol):
 Build = Callable[[Spec, Channel, Lifecycle], ConsumerClient]
 
 
-def run_consumer(spec: Spec, build: Build[Spec], **started: object) -> int:
-    """Run one incarnation of a consumer. Returns the exit code. `started` is added to the detail of that event."""
-    channel = Channel()
-    _run(spec, build, channel, **started)
-    if channel.orphaned:
-        os._exit(1)
-    return 0
+def run_consumers(specs: Sequence[Spec], build: Build[Spec], **started: object) -> int:
+    """Run one incarnation of each consumer, in a thread each. Returns the exit code.
 
-
-def run_threads(specs: Sequence[Spec], build: Build[Spec]) -> int:
-    """Run one incarnation of several consumers, each in a thread. Returns the exit code."""
-    channels = [Channel(spec.client) for spec in specs]
+    `started` is added to the detail of that event.
+    """
+    channels = [Channel(spec.client if len(specs) > 1 else None) for spec in specs]
     failed: list[str] = []
 
     def run(spec: Spec, channel: Channel) -> None:
         try:
-            _run(spec, build, channel)
+            with incarnation(spec, "consumer", channel) as lifecycle:
+                consumer = build(spec, channel, lifecycle)
+                lifecycle.event("started", **started)
+                consumer.run()
+            if not channel.orphaned:
+                lifecycle.event("stopped")
         except Exception:
             failed.append(spec.client)
             raise
 
+    gc.disable()  # the many messages form no cycles
     threads = [
         threading.Thread(target=run, args=(spec, channel), name=spec.client)
         for spec, channel in zip(specs, channels, strict=True)
@@ -260,13 +260,3 @@ def run_threads(specs: Sequence[Spec], build: Build[Spec]) -> int:
     if any(channel.orphaned for channel in channels):
         os._exit(1)
     return 1 if failed else 0
-
-
-def _run(spec: Spec, build: Build[Spec], channel: Channel, **started: object) -> None:
-    with incarnation(spec, "consumer", channel) as lifecycle:
-        consumer = build(spec, channel, lifecycle)
-        lifecycle.event("started", **started)
-        gc.disable()  # the many messages form no cycles
-        consumer.run()
-    if not channel.orphaned:
-        lifecycle.event("stopped")

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 from confluent_kafka import KafkaError
 from confluent_kafka import Producer as KafkaProducer
 
-from chaos.clients.channel import Channel
+from chaos.clients.channel import Channel, listen_for
 from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.confluent.lifecycle import Lifecycle, incarnation, log
 from chaos.clients.confluent.outcomes import single_attempt
@@ -139,6 +139,7 @@ class Sender(ABC, Generic[Spec]):
 def run_sender(spec: Spec, build: Callable[[Spec, Channel, Lifecycle], Sender[Spec]]) -> int:
     """Run one incarnation of a producer or processor. Returns the exit code."""
     channel = Channel()
+    listen_for([channel])
     with incarnation(spec, "producer", channel) as lifecycle:
         sender = build(spec, channel, lifecycle)
         lifecycle.event("started", first_seq=spec.first_seq)

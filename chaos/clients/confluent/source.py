@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -55,9 +55,7 @@ class Source:
 
     def subscribe(self) -> None:
         """Join the group."""
-        self.consumer.subscribe(
-            self._spec.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-        )
+        group.subscribe(self.consumer, self._spec.topics, self._on_assign, self._on_release)
 
     def poll(self, limit: int) -> list[Message]:
         """Return up to `limit` records that are there, or the next record if it arrives within `TICK_S`."""
@@ -117,16 +115,12 @@ class Source:
         self._assignments.begin("seek", starts)
         return True
 
-    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        group.take(consumer, partitions, self._spec.consumer_config, self._assignments)
+    def _on_assign(self, partitions: list[TopicPartition]) -> None:
+        group.take(self.consumer, partitions, self._spec.consumer_config, self._assignments)
 
-    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._before_release(group.is_incremental(self._spec.consumer_config))
-        self._assignments.end("revoked", [(p.topic, p.partition) for p in partitions])
-
-    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        self._before_release(False)
-        self._assignments.end("lost", [(p.topic, p.partition) for p in partitions])
+    def _on_release(self, event: Literal["revoked", "lost"], partitions: list[Partition]) -> None:
+        self._before_release(event == "revoked" and group.is_incremental(self._spec.consumer_config))
+        self._assignments.end(event, partitions)
 
     def progress(self) -> dict[str, Any]:
         """Return the fields of the progress event about reading."""
