@@ -11,7 +11,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 
 from chaos.clients.fleet import Fleet
 from chaos.cluster.api import Cluster
@@ -71,35 +70,13 @@ class Drive:
     def _drive(self) -> None:
         with ExitStack() as stack:
             writer = stack.enter_context(TableWriter(self._run.ledger, "faults", "drive"))
-            groups = sorted({c.group for c in self._readers if c.group})
-            access = self._cluster.state.access()
-            # an attached cluster may have thousands of topics of other users
-            own_topics = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
-            topics = own_topics if self._cluster.state.attached else None
-            connect = partial(Kafka, self._cluster.bootstrap, access=access, topics=topics)
-            later = [t.name for t in self._scenario.topics if t.later]
-            partitions = [
-                TopicPartition(t.name, p) for t in self._scenario.topics if not t.later for p in range(t.partitions)
-            ]
-            observer = stack.enter_context(Observer(self._run, connect, partitions, groups, later))
+            observer = stack.enter_context(self._observer())
             if self._scenario.proxied:
                 self._proxy = stack.enter_context(Proxy(self._run))
             bootstrap = self._proxy.bootstrap if self._proxy else self._cluster.bootstrap
             fleet = stack.enter_context(Fleet(self._run, self._resolved, bootstrap))
-            kafka = connect()
-            rng = self._resolved.rng("faults")
-
-            def world() -> World:  # faults run at the same time, so each has its connection
-                connection = connect()
-                stack.callback(connection.close)
-                return World(self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy)
-
-            faults = {
-                f.name: FaultRun(FAULTS[f.kind](f), world(), writer, self._events, self._limits.proof)
-                for f in self._scenario.faults
-            }
-            for fault in faults.values():
-                stack.callback(fault.finish, HEAL_TIMEOUT_S)
+            kafka = self._connect()
+            faults = self._faults(stack, writer, fleet, observer)
             with self._events.stage("clients"):
                 fleet.start_consumers()
                 fleet.wait_assigned(self._limits.clients)
@@ -119,6 +96,31 @@ class Drive:
                 for client in fleet.stop_all(self._limits.clients):
                     self._events.problem(f"{client} did not stop when ordered to and was killed")
                 self._notice_deaths(fleet)
+
+    def _connect(self) -> Kafka:
+        # an attached cluster may have thousands of topics of other users
+        own_topics = [*(t.name for t in self._scenario.topics), OFFSETS_TOPIC]
+        topics = own_topics if self._cluster.state.attached else None
+        return Kafka(self._cluster.bootstrap, access=self._cluster.state.access(), topics=topics)
+
+    def _observer(self) -> Observer:
+        topics = self._scenario.topics
+        partitions = [TopicPartition(t.name, p) for t in topics if not t.later for p in range(t.partitions)]
+        groups = sorted({c.group for c in self._readers if c.group})
+        return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later])
+
+    def _faults(self, stack: ExitStack, writer: TableWriter, fleet: Fleet, observer: Observer) -> dict[str, FaultRun]:
+        """Return the faults by name. Leaving `stack` heals them."""
+        access, rng = self._cluster.state.access(), self._resolved.rng("faults")
+        faults = {}
+        for spec in self._scenario.faults:
+            connection = self._connect()  # faults run at the same time, so each has a connection
+            stack.callback(connection.close)
+            world = World(self._scenario, self._cluster, fleet, observer, connection, rng, access, self._proxy)
+            faults[spec.name] = FaultRun(FAULTS[spec.kind](spec), world, writer, self._events, self._limits.proof)
+        for fault in faults.values():
+            stack.callback(fault.finish, HEAL_TIMEOUT_S)
+        return faults
 
     def _wait_groups(self, observer: Observer) -> None:
         """Wait until each group is stable with all its members; one member may hold all partitions before that."""

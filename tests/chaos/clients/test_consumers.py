@@ -1,4 +1,4 @@
-"""Real broker: the ways in which consumers come to their partitions, process, commit and go back."""
+"""Consumers with a real broker: assignment, processing, commits and seeks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def until(condition: Callable[[], object], why: str) -> None:
 
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int] | None:
-    """The committed offset of the first partition of a topic, by its number."""
+    """Return the committed offset of partition 0 of a topic, by its number."""
     offsets = Kafka(bootstrap).committed(group, [TopicPartition(topic, 0)])
     return None if offsets is None else {partition.number: offset for partition, offset in offsets.items()}
 
@@ -39,7 +39,7 @@ def produced(f: Fleet) -> None:
     until(f.producers_done, "the producer did not finish")
 
 
-def test_a_seek_delivers_exactly_the_range_again_and_is_on_record(fleet: MakeFleet, run: Run) -> None:
+def test_a_seek_redelivers_exactly_the_range_and_is_recorded(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -55,8 +55,8 @@ consumers:
         until(lambda name=name: f.delivered(name) == 300, "not everything is delivered")
     f.order("billing/1", {"do": "seek", "offsets": {f"{t}/0": 100, "other/0": 3}})
     f.order("replay/1", {"do": "seek", "ago_s": 3600})
-    until(lambda: f.delivered("billing") == 500, "the range did not come again")
-    until(lambda: f.delivered("replay") == 600, "all since the time did not come again")
+    until(lambda: f.delivered("billing") == 500, "the range was not redelivered")
+    until(lambda: f.delivered("replay") == 600, "the records since that time were not redelivered")
     assert f.state("billing/1").progress()["sought"] == [[f"{t}/0", 300, 100]]
     assert f.stop_all(WAIT_S) == []
     (sought,) = rows(run, "assignments", consumer="billing/1", event="seek")
@@ -66,7 +66,9 @@ consumers:
     assert [c["offset"] for c in rows(run, "commits", consumer="billing/1", assignment=2)][-1] == 300
 
 
-def test_a_periodic_commit_waits_and_one_on_revocation_does_not(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
+def test_a_periodic_commit_waits_and_a_commit_on_revocation_does_not(
+    fleet: MakeFleet, run: Run, bootstrap: str
+) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -96,7 +98,7 @@ consumers:
     assert (commit["offset"], commit["kind"], commit["outcome"], commit["assignment"]) == (200, "sync", "ok", 1)
 
 
-def test_automatic_commits_are_on_record_and_with_the_librdkafka_defaults_run_ahead(
+def test_automatic_commits_are_recorded_and_with_librdkafka_defaults_run_ahead(
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
@@ -126,7 +128,9 @@ consumers:
     assert all(ends[c["offset"]] <= c["completed_us"] for c in commits)
 
 
-def test_a_pool_overtakes_and_its_window_does_not(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
+def test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind(
+    fleet: MakeFleet, run: Run, bootstrap: str
+) -> None:
     t = topic_name()
     workers = "count: 4, straggle_every: 10, straggle: 30s"
     f = fleet(f"""
@@ -140,8 +144,8 @@ consumers:
     f.start_consumers()
     f.wait_assigned(WAIT_S)
     produced(f)
-    for name in ("window", "naive"):  # 9 and 19 take their time
-        until(lambda name=name: f.delivered(name) == 18, "the others did not overtake")
+    for name in ("window", "naive"):  # 9 and 19 straggle
+        until(lambda name=name: f.delivered(name) == 18, "the other records were not finished")
     until(
         lambda: committed(bootstrap, f"window{t}", t) == {0: 9},
         "not the window's commit",
@@ -151,7 +155,7 @@ consumers:
         "not the naive commit",
     )
     for name in ("window", "naive"):
-        until(lambda name=name: f.positions(name) == {f"{t}/0": 9}, "told past a record that is not done")
+        until(lambda name=name: f.positions(name) == {f"{t}/0": 9}, "the position is past an unfinished record")
     assert f.stop_all(WAIT_S) == []
     done = rows(run, "deliveries", consumer="window/1")
     assert sorted(d["ordinal"] for d in done) == sorted(d["offset"] for d in done)
@@ -159,7 +163,7 @@ consumers:
     assert all(d["polled_us"] <= d["processed_us"] for d in done)
 
 
-def test_threads_of_one_process_are_members_and_die_together(fleet: MakeFleet, run: Run) -> None:
+def test_threads_of_one_process_are_members_and_crash_together(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
@@ -177,7 +181,7 @@ consumers:
     f.crash("billing/2")
     assert not f.state("billing/1").alive and f.state("billing/3").alive
     f.restart("billing/1")
-    until(lambda: f.state("billing/2").alive and f.state("billing/2").started.is_set(), "the other did not come back")
+    until(lambda: f.state("billing/2").alive and f.state("billing/2").started.is_set(), "the mate did not restart")
     assert f.stop_all(WAIT_S) == []
     assert f.unexpected_exits() == []
     events = Counter((e["client"], e["event"]) for e in rows(run, "lifecycle", role="consumer"))
@@ -194,7 +198,7 @@ consumers:
     ],
     ids=["cooperative", "kip-848"],
 )
-def test_partitions_move_one_by_one_and_the_group_is_seen(
+def test_partitions_move_one_by_one_and_the_broker_reports_the_group(
     fleet: MakeFleet, run: Run, bootstrap: str, settings: str
 ) -> None:
     t = topic_name()
@@ -207,7 +211,7 @@ consumers: [{{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [
     f.wait_assigned(WAIT_S)
     kafka = Kafka(bootstrap)
 
-    def seen() -> dict[str, tuple[str, ...]]:
+    def reported() -> dict[str, tuple[str, ...]]:
         group = kafka.group(f"g{t}")
         return (
             {m.client_id: tuple(map(str, m.partitions)) for m in group.members}
@@ -215,13 +219,16 @@ consumers: [{{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [
             else {}
         )
 
-    until(lambda: seen() == {c: tuple(f.state(c).assigned()) for c in f.clients("billing")}, "not seen as it is")
+    until(
+        lambda: reported() == {c: tuple(f.state(c).assigned()) for c in f.clients("billing")},
+        "other assignments",
+    )
     produced(f)
     until(lambda: f.delivered("billing") == 400, "not everything is delivered")
     kept = f.state("billing/1").assigned()
     f.order("billing/2", {"do": "stop"})
     f.state("billing/2").asked_to_end = True
-    until(lambda: len(f.state("billing/1").assigned()) == 4, "the rest was not handed on")
+    until(lambda: len(f.state("billing/1").assigned()) == 4, "the other partitions were not reassigned")
     assert f.stop_all(WAIT_S) == []
     mine = rows(run, "assignments", consumer="billing/1")
     kept_rows = [a for a in mine if f"{t}/{a['partition']}" in kept]
@@ -231,7 +238,7 @@ consumers: [{{mode: subscribe, name: billing, group: g{t}, members: 2, topics: [
     assert len(rows(run, "deliveries")) == 400
 
 
-def test_a_pattern_takes_a_topic_that_is_made_later(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
+def test_a_pattern_includes_a_topic_that_is_created_later(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}-a, partitions: 1, replication_factor: 1}}]
@@ -243,15 +250,13 @@ consumers:
     f.start_consumers()
     f.wait_assigned(WAIT_S)
     with admin(bootstrap) as a:
-        for made in a.create_topics([NewTopic(f"{t}-b", 1, 1), NewTopic(f"{t}-bb", 1, 1)]).values():
-            made.result(30)
-    until(lambda: f.state("billing/1").assigned() == [f"{t}-a/0", f"{t}-b/0"], "the new topic was not picked up")
+        for future in a.create_topics([NewTopic(f"{t}-b", 1, 1), NewTopic(f"{t}-bb", 1, 1)]).values():
+            future.result(30)
+    until(lambda: f.state("billing/1").assigned() == [f"{t}-a/0", f"{t}-b/0"], "the new topic was not assigned")
     assert f.stop_all(WAIT_S) == []
 
 
-def test_new_partitions_are_read_from_their_start_where_they_are_discovered(
-    fleet: MakeFleet, run: Run, bootstrap: str
-) -> None:
+def test_discovered_partitions_are_read_from_their_start(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -263,16 +268,16 @@ consumers:
     f.start_consumers()
     f.wait_assigned(WAIT_S)
     with admin(bootstrap) as a:
-        for made in a.create_partitions([NewPartitions(t, 2)]).values():
-            made.result(30)
+        for future in a.create_partitions([NewPartitions(t, 2)]).values():
+            future.result(30)
     produced(f)
     ends = Kafka(bootstrap).end_offsets([TopicPartition(t, 0), TopicPartition(t, 1)])
     assert ends[TopicPartition(t, 1)] > 0
     until(lambda: f.positions("with/1") == {str(p): end for p, end in ends.items()}, "the new partition was not read")
     until(lambda: f.positions("without/1") == {f"{t}/0": ends[TopicPartition(t, 0)]}, "the old partition was not read")
     assert f.stop_all(WAIT_S) == []
-    begun = rows(run, "assignments", consumer="with/1", event="assigned")
-    assert [(a["partition"], a["position"], a["source"], a["assignment"]) for a in begun] == [
+    starts = rows(run, "assignments", consumer="with/1", event="assigned")
+    assert [(a["partition"], a["position"], a["source"], a["assignment"]) for a in starts] == [
         (0, 0, "start", 1),
         (1, 0, "start", 2),
     ]
@@ -280,7 +285,7 @@ consumers:
     assert got == {p.number: end for p, end in ends.items()}
 
 
-def test_what_the_client_says_without_a_group_id_is_on_record_and_it_reads(fleet: MakeFleet, run: Run) -> None:
+def test_the_reaction_to_a_missing_group_id_is_recorded_and_the_consumer_reads(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -293,6 +298,6 @@ consumers:
     produced(f)
     until(lambda: f.delivered("absent") == f.delivered("empty") == 10, "not everything is delivered")
     assert f.stop_all(WAIT_S) == []
-    said = {e["client"]: json.loads(e["detail"])["error"] for e in rows(run, "lifecycle", event="error")}
-    assert "refused" in said["absent/1"] and "group.id must be set" in said["absent/1"]
-    assert "aborted with signal 6" in said["empty/1"]
+    errors = {e["client"]: json.loads(e["detail"])["error"] for e in rows(run, "lifecycle", event="error")}
+    assert "refused" in errors["absent/1"] and "group.id must be set" in errors["absent/1"]
+    assert "aborted with signal 6" in errors["empty/1"]

@@ -1,4 +1,4 @@
-"""Real brokers: clients as processes, what they count, and what is left of them when they die."""
+"""Clients as processes with a real broker: their counts, their rows, and their rows after a kill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def until(condition: Callable[[], object], why: str) -> None:
     wait_until(condition, WAIT_S, why)
 
 
-def test_everything_sent_is_delivered_to_each_group_and_each_assign_consumer_and_counted(
+def test_each_group_and_each_assign_consumer_receives_and_counts_all_records(
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
@@ -46,8 +46,8 @@ consumers:
     f.start_producers()
     until(f.producers_done, "producers did not finish")
     assert f.total_sent() == f.total_acked() == 1000
-    until(lambda: f.delivered("billing") == 1000, "the group did not get everything")
-    until(lambda: f.delivered("replay") == 2000, "the assign consumers did not get everything")
+    until(lambda: f.delivered("billing") == 1000, "the group did not receive all records")
+    until(lambda: f.delivered("replay") == 2000, "the assign consumers did not receive all records")
     ends = Counter((s["topic"], s["partition"]) for s in rows(run, "sends"))
     until(lambda: f.positions("billing") == {f"{t}/{p}": n for (_, p), n in ends.items()}, "group not at the end")
     assert f.positions("replay/2") == f.positions("billing")
@@ -78,7 +78,7 @@ consumers:
     assert read_seal(run.ledger).tables["deliveries"].rows == 3000
 
 
-def test_two_topics_are_kept_apart_and_acks_0_gives_no_offsets(fleet: MakeFleet, run: Run) -> None:
+def test_two_topics_are_distinguished_and_acks_0_gives_no_offsets(fleet: MakeFleet, run: Run) -> None:
     t, u = topic_name(), topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}, {{name: {u}, replication_factor: 1}}]
@@ -103,9 +103,7 @@ consumers:
     assert {(c["kind"], c["outcome"]) for c in commits} == {("async", "ok")}
 
 
-def test_a_killed_consumer_has_a_row_for_all_it_committed_and_its_next_life_begins_there(
-    fleet: MakeFleet, run: Run
-) -> None:
+def test_a_killed_consumer_has_rows_for_all_committed_offsets_and_restarts_there(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
@@ -124,7 +122,7 @@ consumers:
 
     first = rows(run, "deliveries", incarnation=1)
     assert len(first) < 300
-    # 3 ms a record, rows every 20 ms: the kill left part of a batch
+    # 3 ms per record, rows every 20 ms: the kill left part of a batch
     processed = {(d["partition"], d["offset"]) for d in first}
     last_commit = {c["partition"]: c["offset"] for c in rows(run, "commits", outcome="ok")}
     assert last_commit
@@ -141,8 +139,8 @@ consumers:
     began = {a["partition"]: a for a in rows(run, "assignments", incarnation=2, event="assigned")}
     assert began
     for partition, assigned in began.items():
-        wanted = last_commit.get(partition)
-        assert (assigned["position"], assigned["source"]) == (wanted or 0, "reset" if wanted is None else "committed")
+        offset = last_commit.get(partition)
+        assert (assigned["position"], assigned["source"]) == (offset or 0, "reset" if offset is None else "committed")
     again = rows(run, "deliveries", incarnation=2)
     assert processed | {(d["partition"], d["offset"]) for d in again} == {
         (s["partition"], s["offset"]) for s in rows(run, "sends")
@@ -150,7 +148,7 @@ consumers:
     assert len(again) == 300 - sum(last_commit.values())
 
 
-def test_a_slow_consumer_is_evicted_its_late_commit_is_refused_and_it_comes_back(fleet: MakeFleet, run: Run) -> None:
+def test_a_slow_consumer_is_evicted_its_late_commit_is_refused_and_it_rejoins(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
@@ -167,8 +165,8 @@ consumers:
     f.start_producers()
     until(lambda: rows(run, "lifecycle", client="billing/1", event="error"), "it was not evicted")
     f.order("billing/1", {"do": "slow", "per_record_s": 0})
-    until(lambda: f.state("billing/1").count("generation") > before, "it did not come back")
-    until(lambda: sum(f.positions("billing").values()) == 200, "the group did not go on")
+    until(lambda: f.state("billing/1").count("generation") > before, "it did not rejoin")
+    until(lambda: sum(f.positions("billing").values()) == 200, "the group did not continue")
     assert f.stop_all(WAIT_S) == []
     assert f.unexpected_exits() == []
 
@@ -186,7 +184,7 @@ consumers:
     assert {(d["partition"], d["offset"]) for d in rows(run, "deliveries")} == sent
 
 
-def test_an_assign_consumer_goes_on_from_its_own_checkpoint_exactly_once(fleet: MakeFleet, run: Run) -> None:
+def test_an_assign_consumer_continues_at_its_checkpoint_exactly_once(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
@@ -201,7 +199,7 @@ consumers: [{{mode: assign, name: replay, topics: [{t}], max_poll_records: 40, p
     before = len(rows(run, "deliveries"))
     assert 60 <= before < 300
     f.restart("replay/1")
-    until(lambda: sum(f.positions("replay/1").values()) == 300, "it did not go on")
+    until(lambda: sum(f.positions("replay/1").values()) == 300, "it did not continue")
     assert f.stop_all(WAIT_S) == []
     deliveries = rows(run, "deliveries")
     assert Counter((d["partition"], d["offset"]) for d in deliveries).most_common(1)[0][1] == 1
@@ -209,7 +207,7 @@ consumers: [{{mode: assign, name: replay, topics: [{t}], max_poll_records: 40, p
     assert {a["source"] for a in rows(run, "assignments", incarnation=2)} == {"checkpoint"}
 
 
-def test_an_assign_consumer_begins_where_it_is_told(fleet: MakeFleet, run: Run) -> None:
+def test_an_assign_consumer_starts_at_the_configured_position(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
@@ -232,8 +230,8 @@ consumers:
     until(lambda: f.state("timed/1").assigned(), "no position for the time")
     f._start_all([start["late"]])
     f.order("late/1", {"do": "start"})
-    wanted = {"all": 150, "new": 50, "from": 120, "timed": 150, "group": 50, "none": 150}
-    until(lambda: {name: f.delivered(name) for name in wanted} == wanted, "not everything is delivered")
+    expected = {"all": 150, "new": 50, "from": 120, "timed": 150, "group": 50, "none": 150}
+    until(lambda: {name: f.delivered(name) for name in expected} == expected, "not everything is delivered")
     assert f.stop_all(WAIT_S) == []
     began = {a["consumer"]: (a["position"], a["source"]) for a in rows(run, "assignments", event="assigned")}
     assert began == {
@@ -246,7 +244,7 @@ consumers:
     }
 
 
-def test_a_client_that_dies_by_itself_is_noticed(fleet: MakeFleet, run: Run) -> None:
+def test_an_unexpected_exit_is_detected(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
@@ -255,7 +253,7 @@ consumers: [{{mode: assign, name: replay, topics: [{t}]}}]
 """)
     f.start_consumers()
     assert f.state("replay/1").spawned.identity.signal(signal.SIGKILL)
-    until(f.unexpected_exits, "nobody noticed")
+    until(f.unexpected_exits, "the exit was not detected")
     assert "replay/1" in f.unexpected_exits()[0].describe()
     (crashed,) = rows(run, "lifecycle", event="crashed")
     assert json.loads(crashed["detail"])["unexpected"]
@@ -263,7 +261,7 @@ consumers: [{{mode: assign, name: replay, topics: [{t}]}}]
         f.order("replay/1", {"do": "stop"})
 
 
-def test_a_client_that_cannot_start_says_why(fleet: MakeFleet) -> None:
+def test_a_client_that_cannot_start_reports_the_reason(fleet: MakeFleet) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
@@ -281,7 +279,7 @@ producers: [{{name: shop, topic: {t}, config: {{no.such.setting: 1}}}}]
     ],
     ids=["cooperative", "KIP-848"],
 )
-def test_partitions_move_one_by_one_and_nothing_is_delivered_twice(fleet: MakeFleet, run: Run, strategy: str) -> None:
+def test_partitions_move_one_by_one_and_no_record_is_delivered_twice(fleet: MakeFleet, run: Run, strategy: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 4, replication_factor: 1}}]
@@ -296,7 +294,7 @@ consumers:
     f.start_producers()
     until(lambda: f.delivered("a") > 0, "nothing is delivered")
     f._start_all([second])
-    until(lambda: len(f.state("b/1").assigned()) == len(f.state("a/1").assigned()) == 2, "not shared")
+    until(lambda: len(f.state("b/1").assigned()) == len(f.state("a/1").assigned()) == 2, "not rebalanced")
     until(lambda: f.delivered("a") + f.delivered("b") == 400, "not everything is delivered")
     assert f.stop_all(WAIT_S) == []
     assert max(Counter((d["partition"], d["offset"]) for d in rows(run, "deliveries")).values()) == 1

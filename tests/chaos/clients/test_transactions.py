@@ -1,4 +1,4 @@
-"""A real broker: transactional producers and processors, what they commit and abort, and who takes over from whom."""
+"""Transactional producers and processors with a real broker: commits, aborts and fencing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def until(condition: Callable[[], object], why: str) -> None:
 
 
 def committed_rows(run: Run, bootstrap: str, topic: str) -> list[dict[str, object]]:
-    """The log of a topic as the read-back writes it."""
+    """Return the log of a topic as the read-back writes it."""
     folder = run.path / f"read-{topic}"
     folder.mkdir()
     stable = stable_offsets(bootstrap, [topic])
@@ -38,9 +38,7 @@ def committed_rows(run: Run, bootstrap: str, topic: str) -> list[dict[str, objec
     return [row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
 
 
-def test_what_a_transaction_commits_is_seen_and_what_it_aborts_is_not(
-    fleet: MakeFleet, run: Run, bootstrap: str
-) -> None:
+def test_committed_records_are_readable_and_aborted_ones_are_not(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
@@ -56,12 +54,12 @@ producers: [{{name: shop, topic: {t}, records: 450, keys: 20, transactions: {{re
     log = committed_rows(run, bootstrap, t)
     assert {(r["seq"], r["committed"]) for r in log} == {(n, (n // 100 + 1) % 2 == 1) for n in range(450)}
     ends = {TopicPartition(t, p): e for (_, p), (_, e) in log_ranges(bootstrap, [t]).items()}
-    seen = readable_ends(bootstrap, None, ends, "read_committed")
-    assert seen == {TopicPartition(t, p): max(r["offset"] for r in log if r["partition"] == p) + 1 for p in (0, 1)}
-    assert all(seen[name] < end for name, end in ends.items())  # the marker of the last transaction is behind it
+    readable = readable_ends(bootstrap, None, ends, "read_committed")
+    assert readable == {TopicPartition(t, p): max(r["offset"] for r in log if r["partition"] == p) + 1 for p in (0, 1)}
+    assert all(readable[name] < end for name, end in ends.items())  # the marker of the last transaction follows
 
 
-def test_the_next_incarnation_fences_the_one_before_and_goes_on(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
+def test_the_next_incarnation_fences_the_earlier_one_and_continues(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
@@ -73,16 +71,14 @@ producers: [{{name: shop, topic: {t}, records: 100000, rate: 500/s, transactions
     f.take_over("shop/1")
     until(lambda: not first.alive, "the first incarnation still runs")
     assert any("fenced" in e.lower() or "PRODUCER_EPOCH" in e for e in first.errors), first.errors
-    until(lambda: f.state("shop/1").count("acked") > 200, "the second incarnation does not go on")
+    until(lambda: f.state("shop/1").count("acked") > 200, "the second incarnation does not continue")
     assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
     log = committed_rows(run, bootstrap, t)
     assert set(Counter(r["seq"] for r in log if r["committed"]).values()) == {1}
     assert {r["incarnation"] for r in log} == {1, 2}
 
 
-def test_a_transaction_that_is_cut_off_is_unknown_and_not_seen_while_it_hangs(
-    fleet: MakeFleet, run: Run, bootstrap: str
-) -> None:
+def test_a_hanging_transaction_is_unknown_and_not_readable(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, replication_factor: 1}}]
@@ -96,7 +92,7 @@ producers: [{{name: shop, topic: {t}, records: 100, transactions: {{records: 60,
     assert [r["committed"] for r in committed_rows(run, bootstrap, t)] == [None] * 60
 
 
-def test_a_processor_writes_a_record_for_each_it_reads_through_aborts_and_a_crash(
+def test_a_processor_writes_one_record_per_input_record_despite_aborts_and_a_crash(
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t, out = topic_name(), topic_name()
@@ -122,7 +118,7 @@ processors:
     until(lambda: f.positions("billing") == ends, "the processor is not at the end")
     assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
     log = committed_rows(run, bootstrap, out)
-    assert sum(1 for r in log if r["committed"]) == 2000  # as many as were read: none twice, none left out
+    assert sum(1 for r in log if r["committed"]) == 2000  # one per input record: none twice, none missing
     assert any(not r["committed"] for r in log)
     assert {r["producer"] for r in log} == {"billing/1"}
     assert {a["event"] for a in rows(run, "assignments")} >= {"assigned", "seek", "revoked"}
@@ -133,7 +129,7 @@ processors:
     assert len(consumed) == 2000 and max(consumed.values()) > 1
 
 
-def test_a_producer_that_resends_begins_again_at_the_first_record_not_acknowledged(
+def test_a_producer_that_resends_restarts_at_the_first_unacknowledged_record(
     fleet: MakeFleet, run: Run, bootstrap: str
 ) -> None:
     t = topic_name()
@@ -144,15 +140,15 @@ producers: [{{name: shop, topic: {t}, records: 2000, rate: 1000/s, resend: true}
     f.start_producers()
     until(lambda: f.total_acked() > 300, "nothing is acknowledged")
     f.order("shop/1", {"do": "ignore_reports"})
-    heard = f.state("shop/1")
-    until(lambda: heard.count("sent") > heard.count("acked") + 300, "it does not go on")
+    first = f.state("shop/1")
+    until(lambda: first.count("sent") > first.count("acked") + 300, "it does not continue")
     f.crash("shop/1")
-    known = {s["seq"] for s in rows(run, "sends")}
+    recorded = {s["seq"] for s in rows(run, "sends")}
     f.restart("shop/1")
     until(f.producers_done, "the producer did not finish")
     assert f.stop_all(WAIT_S) == []
     again = [s for s in rows(run, "sends") if s["incarnation"] == 2]
-    assert min(s["seq"] for s in again) == min(set(range(2000)) - known)
+    assert min(s["seq"] for s in again) == min(set(range(2000)) - recorded)
     copies = Counter(r["seq"] for r in committed_rows(run, bootstrap, t))
     assert sum(1 for n in copies.values() if n > 1) >= 100
 
