@@ -40,7 +40,7 @@ the run is inconclusive.
 
 **A fault needs a driver with its capabilities**: a scenario that needs more is refused when it is loaded. On an
 existing cluster (`attached`), faults of brokers need `cluster.allow_faults: true`, the option `--i-own-this-cluster`,
-and a command for each operation ([`chaos/cluster`](../cluster/README.md#a-cluster-that-exists)).
+and a command for each operation ([`chaos/cluster`](../cluster/README.md#an-existing-cluster)).
 
 To add a fault, see the docstring of [`chaos/faults`](__init__.py).
 """
