@@ -82,21 +82,21 @@ def import_(
     folder: Annotated[Path, typer.Argument(metavar="RUNS_DIR", help="A run directory, or a folder of them.")],
     url: Url = None,
 ) -> None:
-    """Record runs that are not in the history yet. Those that are stay as they are, unless they were judged anew."""
-    from chaos.history.entries import entry, found_in
-    from chaos.history.recording import url_for
+    """Add runs to the history. A run that is in it already is replaced only if it was judged again."""
+    from chaos.history.entries import find_runs, judged_entry
+    from chaos.history.recording import database_url
     from chaos.history.store import Store
 
     if not folder.is_dir():
         raise RunDirError(f"{folder} is not a directory; give a run directory or a folder of them, such as runs")
     single = (folder / "resolved.json").exists()
-    store = Store(url_for(folder.absolute().parent if single else folder, url))
+    store = Store(database_url(folder.absolute().parent if single else folder, url))
     console = Console(stderr=True, soft_wrap=True, highlight=False)
     done: dict[str, int] = {}
     refused = 0
-    for run in found_in(folder):
+    for run in find_runs(folder):
         try:
-            came_of_it = store.add(entry(run))
+            came_of_it = store.add(judged_entry(run))
         except RunDirError as e:
             refused += 1
             console.print(f"[bold yellow]left out:[/] {escape(str(e))}")
@@ -109,10 +109,10 @@ def import_(
 
 
 def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> Trends:
-    from chaos.history.recording import url_for
+    from chaos.history.recording import database_url
     from chaos.history.store import Store
 
-    store = Store(url_for(runs_dir, url))
+    store = Store(database_url(runs_dir, url))
     if not store.exists():
         raise HistoryError(f"there is no history at {store.name} yet; run a scenario, or `history import RUNS_DIR`")
     entries = store.entries(scenario)

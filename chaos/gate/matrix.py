@@ -13,7 +13,7 @@ from chaos.clients.confluent import environment
 from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
 from chaos.gate.model import AXES, Gate
-from chaos.history.entries import setup
+from chaos.history.entries import setup_digest
 from chaos.incident.ab import unknown_settings
 from chaos.incident.bisect import check_release
 from chaos.incident.subject import Subject, dump, raw_of
@@ -128,7 +128,7 @@ def _digests(scenario: Scenario) -> tuple[str, str]:
     """Of what is run, but for the releases, which are in the key of a cell; and of the cluster that it asks for."""
     plain = scenario.model_copy(update={"clients": Clients()})
     resolved = resolve(plain, run_id="gate", name="gate", created_us=now_us(), seed=1, overrides=[])
-    return setup(resolved), repr(cluster_spec(resolved))
+    return setup_digest(resolved), repr(cluster_spec(resolved))
 
 
 def _check_twice(found: list[Planned]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, model_validator
 
 from chaos.errors import ScenarioError
-from chaos.history.trends import SHOWN, share_excluded
+from chaos.history.trends import TREND_STATS, failure_rate_bound
 from chaos.scenario.load import read_mapping
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.triggers import Strict
@@ -56,7 +56,7 @@ class Times(Strict):
     margin: Margin = Field(1.25, description="a time may be so many times what it was")
     margins: dict[str, Margin] = Field({}, description="by metric, where it is another one")
     confidence: float = Field(0.95, ge=0.5, lt=1, description="that no time of the gate is called slower by chance")
-    only: list[str] = Field(list(SHOWN), description="the metrics that are judged")
+    only: list[str] = Field(list(TREND_STATS), description="the metrics that are judged")
     scenarios: list[str] | None = Field(None, description="those whose times are judged; all of them when left out")
     undecided: Literal["pass", "inconclusive"] = Field(
         "pass", description="a time that is neither shown to be slower nor within the margin, if others of its cell are"
@@ -64,8 +64,8 @@ class Times(Strict):
 
     @model_validator(mode="after")
     def _known(self) -> Self:
-        if unknown := [name for name in (*self.only, *self.margins) if name not in SHOWN]:
-            raise ValueError(f"there is no time {unknown[0]!r} to judge; known are {', '.join(SHOWN)}")
+        if unknown := [name for name in (*self.only, *self.margins) if name not in TREND_STATS]:
+            raise ValueError(f"there is no time {unknown[0]!r} to judge; known are {', '.join(TREND_STATS)}")
         return self
 
     def judges(self, scenario: str) -> bool:
@@ -110,7 +110,7 @@ class Gate(Strict):
 def passes_for(share: float) -> int:
     """How many passes it takes to exclude, at 95 %, that this share of runs fails or more."""
     n = 1
-    while share_excluded(n) > share:
+    while failure_rate_bound(n) > share:
         n += 1
     return n
 

@@ -23,8 +23,8 @@ from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import USAGE, AftershockError, RunDirError
 from chaos.gate.matrix import Planned
 from chaos.gate.model import Gate
-from chaos.history.entries import entry
-from chaos.history.trends import SHOWN
+from chaos.history.entries import judged_entry
+from chaos.history.trends import TREND_STATS
 from chaos.incident.again import seeds
 from chaos.incident.bundle import SUFFIX, pack
 from chaos.incident.facts import versions
@@ -191,10 +191,10 @@ def seen(due: Due, trial: Trial, folder: Path) -> CellRun:
     )
     if not trial.run.result.exists():
         return found
-    kept, told = entry(trial.run), versions(trial.run, read(trial.run))
+    kept, told = judged_entry(trial.run), versions(trial.run, read(trial.run))
     found = found.model_copy(
         update={
-            "times": [Metric(**vars(t)) for t in kept.times if t.stat in SHOWN.get(t.metric, ())],
+            "times": [Metric(**vars(t)) for t in kept.times if t.stat in TREND_STATS.get(t.metric, ())],
             "kafka": told.get("kafka", ""),
             "client": told.get("confluent-kafka", ""),
             "report": os.path.relpath(trial.run.report, folder) if trial.run.report.exists() else "",

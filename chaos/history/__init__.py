@@ -1,16 +1,16 @@
-"""The history: what came of each run, kept in a database when the run directories are long gone.
+"""The history: a database with the verdict and the measured times of each run, which outlives the run directories.
 
     result.json ── entries ──► Entry ── store ──► run, metric ── trends ──► Trends ──► a terminal, JSON, a page
 
-- `entries` reads a run directory that was judged: verdict, what was found, every measured time, and a digest of the
-  set-up, by which runs that are the same test are told from those that are not.
-- `store` keeps them: SQLite (`history.sqlite` in the folder of the runs) or PostgreSQL, by URL. The tables are made and
-  brought up to date by `migrations`; their names begin with `aftershock_`, so that they may lie beside others.
-- `trends` holds the last run against those before, with the statistic that it names and no other.
-- `recording` is what `run`, `catalogue` and the DAGs call at their end. A history that cannot be reached costs a line
-  of words and no result: `python -m chaos history import RUNS_DIR` adds what is missing, as often as one likes.
+- `entries` reads a run directory: the verdict, the anomalies, all measured times, and a digest of the set-up. Runs with
+  equal digests are runs of the same test.
+- `store` writes entries to SQLite (`history.sqlite` in the folder of the runs) or PostgreSQL, by URL. `tables` has the
+  schema and `migrations` its revisions. Table names begin with `aftershock_`, so that other programs can share the
+  database.
+- `trends` compares the last run of each test with the runs before it.
+- `recording` is called by `run`, `catalogue` and the DAGs after each run. If the database is unavailable, they write
+  one line and keep the result. Run `python -m chaos history import RUNS_DIR` later to add the missing runs.
 
-`result.json` is the interface between the halves: nothing here imports `checks`. The page is drawn by
-`checks.report.trend`, a process of its own, from the JSON that `history --json` prints: it shares style and parts with
-the reports, and those are drawn there.
+The history reads `result.json` and does not import `checks`. `checks.report.trend` draws the page, in a separate
+process, from the JSON that `history --json` prints.
 """

@@ -1,4 +1,4 @@
-"""What the history keeps of a run, read from its directory."""
+"""Entries of the history: the data of a run that is recorded, read from its directory."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from chaos.run.events import read_events, stages_broken_off
 from chaos.run.result import RunSummary, count_anomalies, describe_anomalies
 from chaos.scenario.resolve import Resolved, read
 
-_DEEPEST = 3
-"""How far below the folder of runs a run directory lies: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
-_NOT_THE_SET_UP = {"title", "description", "expect", "limits", "schedule", "seed", "variants"}
+_MAX_DEPTH = 3
+"""Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
+_NOT_SETUP = {"title", "description", "expect", "limits", "schedule", "seed", "variants"}
 
 
 @dataclass(frozen=True)
 class Time:
-    """One measured time of a run, in microseconds: `p99` of `ack_latency` in topic `orders`, for a fault or none."""
+    """Measured time in microseconds: `p99` of `ack_latency` in topic `orders`, after a fault or in the whole run."""
 
     metric: str
     scope: str
@@ -31,7 +31,10 @@ class Time:
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. `key` names it whatever its directory is called by now; `digest` changes when it is judged anew."""
+    """One run. `key` identifies it independently of its path; `digest` changes when the run is judged again.
+
+    `seen` are the anomalies of the run as text.
+    """
 
     key: str
     digest: str
@@ -53,106 +56,102 @@ class Entry:
     times: tuple[Time, ...] = field(default=(), repr=False)
 
 
-def entry(run: Run) -> Entry:
-    """What is kept of a run that was judged. Raises `RunDirError` where there is nothing that can be read."""
+def read_entry(run: Run) -> Entry | None:
+    """Return the entry of a run, judged or not; None if it never began. Raises `RunDirError` if it cannot be read."""
+    return judged_entry(run) if run.result.exists() else unjudged_entry(run)
+
+
+def judged_entry(run: Run) -> Entry:
+    """Return the entry of a run with a result. Raises `RunDirError` if it cannot be read."""
     result = RunSummary.read(run)
-    resolved = read(run)
-    prefix = resolved.prefix
-    times = tuple(
-        Time(m.metric, _plain(m.scope.replace(prefix, "") if prefix else m.scope), _plain(m.fault), m.stat, m.value_us)
-        for m in result.metrics
-        if m.stat != "count"
-    )
-    return Entry(
-        key=_key(result.run_id, result.scenario, result.seed, result.began_us),
-        digest=_digest(result.model_dump(mode="json", exclude={"ended_us"})),
-        run_id=result.run_id,
-        scenario=_name(result.scenario),
-        variant=resolved.variant,
-        setup=setup(resolved),
-        title=_plain(result.title),
-        verdict=result.verdict,
-        sentence=_plain(result.sentence),
-        seen=describe_anomalies(count_anomalies(result.totals)),
-        seed=result.seed,
-        kafka=result.versions.get("kafka", ""),
-        client=result.versions.get("confluent-kafka", ""),
-        began_us=result.began_us,
-        ended_us=result.ended_us,
-        run_dir=_plain(str(run.path)),
-        command=_plain(result.command),
-        times=times,
-    )
+    digest = _digest(result.model_dump(mode="json", exclude={"ended_us"}))
+    return _entry(run, read(run), result, digest, describe_anomalies(count_anomalies(result.totals)))
 
 
-def broken_off(run: Run) -> Entry | None:
-    """What is kept of a run that has no result: an inconclusive one, with what broke off; None if it never began.
+def unjudged_entry(run: Run) -> Entry | None:
+    """Return the entry of a run without a result: inconclusive, with the stage that failed; None if it never began.
 
-    If it is judged later on, it is the same run by its key. Raises `RunDirError` where it cannot be read.
+    A later entry with a verdict has the same key. Raises `RunDirError` if the run cannot be read.
     """
     events = read_events(run)
     if not events:
         return None
     resolved = read(run)
-    began_us = min(e["at_us"] for e in events)
-    stage, why = next(iter(stages_broken_off(events).items()), ("", ""))
-    words = f"It broke off in {stage}: {why}" if stage else "It broke off before its verdict, and left no reason."
-    sentence = " ".join(words.split())  # what a broker said last may be several lines
-    return Entry(
-        key=_key(resolved.run_id, resolved.name, resolved.seed, began_us),
-        digest=_digest(["broken off", sentence]),
+    stage, reason = next(iter(stages_broken_off(events).items()), ("", ""))
+    sentence = f"It broke off in {stage}: {reason}" if stage else "It broke off before its verdict, and left no reason."
+    sentence = " ".join(sentence.split())  # the reason may have several lines
+    summary = RunSummary(
         run_id=resolved.run_id,
-        scenario=_name(resolved.name),
-        variant=resolved.variant,
-        setup=setup(resolved),
-        title=_plain(resolved.scenario.title),
+        scenario=resolved.name,
+        title=resolved.scenario.title,
         verdict="inconclusive",
-        sentence=_plain(sentence),
-        seen="not known",
+        sentence=sentence,
         seed=resolved.seed,
-        kafka=resolved.versions.get("kafka", ""),
-        client=resolved.versions.get("confluent-kafka", ""),
-        began_us=began_us,
+        command=resolved.command(),
+        versions=resolved.versions,
+        began_us=min(e["at_us"] for e in events),
         ended_us=max(e["at_us"] for e in events),
-        run_dir=_plain(str(run.path)),
-        command=_plain(resolved.command()),
+    )
+    return _entry(run, resolved, summary, _digest(["broken off", sentence]), "not known")
+
+
+def _entry(run: Run, resolved: Resolved, summary: RunSummary, digest: str, anomalies: str) -> Entry:
+    name = summary.scenario
+    return Entry(
+        key=_digest([summary.run_id, name, summary.seed, summary.began_us]),
+        digest=digest,
+        run_id=summary.run_id,
+        # without the folder, because the same file may be run from several
+        scenario=_storable(Path(name).stem if name.endswith((".yaml", ".yml")) else name),
+        variant=resolved.variant,
+        setup=setup_digest(resolved),
+        title=_storable(summary.title),
+        verdict=summary.verdict,
+        sentence=_storable(summary.sentence),
+        seen=anomalies,
+        seed=summary.seed,
+        kafka=summary.versions.get("kafka", ""),
+        client=summary.versions.get("confluent-kafka", ""),
+        began_us=summary.began_us,
+        ended_us=summary.ended_us,
+        run_dir=_storable(str(run.path)),
+        command=_storable(summary.command),
+        times=tuple(
+            Time(m.metric, _storable(_without_prefix(m.scope, resolved)), _storable(m.fault), m.stat, m.value_us)
+            for m in summary.metrics
+            if m.stat != "count"
+        ),
     )
 
 
-def found_in(folder: Path) -> Iterator[Run]:
-    """The run directories with a result in a folder, or the folder itself if it is one; by path."""
-    for depth in range(_DEEPEST + 1):
+def find_runs(folder: Path) -> Iterator[Run]:
+    """Yield the judged run directories below a folder, or the folder itself if it is one, by depth and path."""
+    for depth in range(_MAX_DEPTH + 1):
         for path in sorted(folder.glob("/".join(["*"] * depth + ["result.json"]))):
-            if (path.parent / "resolved.json").is_file():  # else the whole of an A/B run: its sides are what was run
+            if (path.parent / "resolved.json").is_file():  # an A/B directory has a result, but only its sides are runs
                 yield Run(path.parent.absolute())
 
 
-def setup(resolved: Resolved) -> str:
-    """A digest of what is run, by which runs can be compared: clusters, topics, clients, faults and their settings.
+def setup_digest(resolved: Resolved) -> str:
+    """Return a digest of the tested set-up: clusters, topics, clients, faults and their settings.
 
-    The Kafka release is not in it, for what a new one changes is what a trend has to show; neither are the contract,
-    time-outs and words. Only what is not a default counts, so that a field which is new in Aftershock changes nothing.
+    Runs with equal digests can be compared. The Kafka release is left out, because a trend has to show the effect of a
+    new one; so are the contract, limits and texts. Defaults are left out, so that a new field of Aftershock does not
+    change the digest.
     """
-    data = resolved.scenario.model_dump(mode="json", exclude=_NOT_THE_SET_UP, exclude_defaults=True)
+    data = resolved.scenario.model_dump(mode="json", exclude=_NOT_SETUP, exclude_defaults=True)
     data["cluster"] = {k: v for k, v in data.get("cluster", {}).items() if k not in ("kafka", "metadata")}
-    text = json.dumps(data, sort_keys=True)
-    if resolved.prefix:
-        text = text.replace(resolved.prefix, "")
+    text = _without_prefix(json.dumps(data, sort_keys=True), resolved)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _key(run_id: str, scenario: str, seed: int, began_us: int) -> str:
-    """What names a run, judged or not."""
-    return _digest([run_id, scenario, seed, began_us])
+def _without_prefix(text: str, resolved: Resolved) -> str:
+    """Remove the prefix that each run on an attached cluster gives its names."""
+    return text.replace(resolved.prefix, "") if resolved.prefix else text
 
 
-def _name(scenario: str) -> str:
-    """A file's name without its place: the same file is run from here and from there."""
-    return _plain(Path(scenario).stem if scenario.endswith((".yaml", ".yml")) else scenario)
-
-
-def _plain(text: str) -> str:
-    """Text that any database takes: PostgreSQL has no NUL, and no half of a surrogate pair is UTF-8."""
+def _storable(text: str) -> str:
+    """Return text without NUL, which PostgreSQL rejects, and without lone surrogates, which are not UTF-8."""
     return text.replace("\0", "\u2400").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Recording at the end of a run: what cannot be recorded is said, and changes nothing else."""
+"""Recording of runs. A failure is one message and never changes the result of a run."""
 
 from __future__ import annotations
 
@@ -8,44 +8,43 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from chaos.errors import AftershockError
-from chaos.history.entries import Entry, broken_off, entry
+from chaos.history.entries import read_entry
 from chaos.run.directory import Run
 
 VARIABLE = "AFTERSHOCK_HISTORY"
 OFF = "off"
 
 
-def url_for(runs_dir: Path, given: str | None = None) -> str:
-    """The database's URL: as given, else from the environment, else SQLite in the folder of the runs."""
-    from chaos.history.store import default_url  # on use, here and below: SQLAlchemy takes half a second
+def database_url(runs_dir: Path, url: str | None = None) -> str:
+    """Return the URL of the database: `url`, else the environment variable, else SQLite in the folder of the runs."""
+    from chaos.history.store import default_url  # imported here and below on use: SQLAlchemy takes half a second
 
-    return given or os.environ.get(VARIABLE) or default_url(runs_dir)
+    return url or os.environ.get(VARIABLE) or default_url(runs_dir)
 
 
 def record(runs: Iterable[Run], runs_dir: Path, say: Callable[[str], None]) -> None:
-    """Record runs; those that broke off before their verdict are inconclusive. Trouble is one line to `say`.
+    """Add runs to the history; a run without a verdict is inconclusive. A failure is one line to `say`.
 
-    runs_dir: the folder in which the runs were made, for the history's own file.
+    runs_dir: the folder of the runs, for the default database.
     """
     if os.environ.get(VARIABLE) == OFF:
         return
     try:
-        add(runs, url_for(runs_dir))
+        add_runs(runs, database_url(runs_dir))
     except (AftershockError, OSError) as e:
         say(
-            f"not in the history, though the run and its results are safe: {e}; "
+            f"the run is not in the history, but its results are safe: {e}; "
             f"later: python -m chaos history import {runs_dir}"
         )
 
 
-def add(runs: Iterable[Run], url: str) -> Counter[str]:
-    """Record runs, and count what came of it: added, unchanged, judged anew. Raises `HistoryError`, `RunDirError`."""
+def add_runs(runs: Iterable[Run], url: str) -> Counter[str]:
+    """Add runs to a database; return the number that is added, unchanged, and judged again.
+
+    Raises `HistoryError` for the database, `RunDirError` for a run that cannot be read.
+    """
     from chaos.history.store import Store
 
     store = Store(url)
-    kept = (_of(run) for run in runs)
-    return Counter(store.add(one) for one in kept if one is not None)
-
-
-def _of(run: Run) -> Entry | None:
-    return entry(run) if run.result.exists() else broken_off(run)
+    entries = (read_entry(run) for run in runs)
+    return Counter(store.add(entry) for entry in entries if entry is not None)

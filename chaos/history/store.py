@@ -1,4 +1,4 @@
-"""The database of the history: opened, brought up to date, written to and read, with every trouble as one line."""
+"""Database of the history: opening, migration, writing and reading. Each failure is a `HistoryError` of one line."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from chaos.history.tables import METRIC, RUN, VERSION_TABLE
 
 FILE = "history.sqlite"
 TIMEOUT_S = 10
-"""How long a database may take to answer, or another process to write to the same file."""
+"""Maximum wait for the database to answer, or for another process to finish writing to the same file."""
 _LOCK = 0x4166746572
-"""PostgreSQL's lock for those who write; any number that nobody else uses."""
+"""Number of the PostgreSQL advisory lock for writers; arbitrary, but not used by anything else."""
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
-Added = Literal["added", "unchanged", "judged anew"]
+Added = Literal["added", "unchanged", "judged again"]
 
 
 def default_url(runs_dir: Path) -> str:
-    """SQLite, in the folder of the runs."""
+    """Return the URL of the SQLite database in the folder of the runs."""
     return f"sqlite:///{runs_dir.absolute() / FILE}"
 
 
 class Store:
-    """One database. Opening it connects to nothing; every method may raise `HistoryError`."""
+    """One database. The constructor does not connect; every method may raise `HistoryError`."""
 
     def __init__(self, url: str) -> None:
-        self._url = _understood(url)
+        self._url = _parse_url(url)
         self.name = self._url.render_as_string(hide_password=True)
         self._ready = False
-        with self._trouble():
+        with self._errors():
             self._engine = _engine(self._url)
 
     def exists(self) -> bool:
-        """Whether there can be anything to read: a file of SQLite that is not there is not made by asking."""
+        """Return whether the database may have entries, without creating a missing SQLite file."""
         return self._url.get_backend_name() != "sqlite" or Path(self._url.database or "").is_file()
 
     def add(self, entry: Entry) -> Added:
-        """Keep a run with its times. One that is there already is left alone, unless it was judged anew."""
+        """Write a run with its times. An entry with the same key is replaced only if its digest differs."""
         with self._transaction() as db:
-            _alone(db)  # another process may be adding this very run
-            known = db.execute(select(RUN.c.digest).where(RUN.c.key == entry.key)).scalar()
-            if known == entry.digest:
+            _lock(db)  # another process may add the same run
+            stored_digest = db.execute(select(RUN.c.digest).where(RUN.c.key == entry.key)).scalar()
+            if stored_digest == entry.digest:
                 return "unchanged"
-            if known is not None:
+            if stored_digest is not None:
                 db.execute(delete(METRIC).where(METRIC.c.run_key == entry.key))
                 db.execute(delete(RUN).where(RUN.c.key == entry.key))
             row = asdict(entry)
@@ -63,49 +63,50 @@ class Store:
             db.execute(insert(RUN), row)
             if times:
                 db.execute(insert(METRIC), [{"run_key": entry.key, **time} for time in times])
-        return "added" if known is None else "judged anew"
+        return "added" if stored_digest is None else "judged again"
 
     def entries(self, scenario: str | None = None) -> list[Entry]:
-        """The runs, or those of one scenario, from the first to the last."""
+        """Return the runs, or those of one scenario, by start time."""
         runs = select(RUN).order_by(RUN.c.began_us, RUN.c.key)
         times = select(METRIC).order_by(*METRIC.primary_key.columns)
         if scenario is not None:
             runs = runs.where(RUN.c.scenario == scenario)
             times = times.join(RUN).where(RUN.c.scenario == scenario)
-        found: dict[str, list[Time]] = {}
+        times_by_run: dict[str, list[Time]] = {}
         with self._transaction() as db:
             for row in db.execute(times).mappings():
                 values = {name: row[name] for name in ("metric", "scope", "fault", "stat", "value_us")}
-                found.setdefault(row["run_key"], []).append(Time(**values))
+                times_by_run.setdefault(row["run_key"], []).append(Time(**values))
             return [
-                Entry(**row, times=tuple(found.get(row["key"], ()))) for row in map(dict, db.execute(runs).mappings())
+                Entry(**row, times=tuple(times_by_run.get(row["key"], ())))
+                for row in map(dict, db.execute(runs).mappings())
             ]
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """A transaction on tables that are up to date."""
-        with self._trouble(), self._engine.begin() as db:
+        """Open a transaction, with the tables at the newest revision."""
+        with self._errors(), self._engine.begin() as db:
             if not self._ready:
-                self._up_to_date(db)
+                self._migrate(db)
             yield db
         self._ready = True
 
-    def _up_to_date(self, db: Connection) -> None:
-        """Make or migrate the tables. Refuses tables of others, and those of a newer Aftershock."""
+    def _migrate(self, db: Connection) -> None:
+        """Create or migrate the tables. Raises `HistoryError` for tables of other programs or a newer Aftershock."""
         config = Config()
         config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
         config.attributes["connection"] = db
         scripts = ScriptDirectory.from_config(config)
         if self._revision(db) == scripts.get_current_head():
             return
-        _alone(db)
+        _lock(db)
         revision = self._revision(db)
         if revision is None and (foreign := {RUN.name, METRIC.name} & set(inspect(db).get_table_names())):
             raise HistoryError(
-                f"{self.name} holds a table {sorted(foreign)[0]} that no history made ({VERSION_TABLE} names no "
-                "revision); name another database"
+                f"{self.name} holds a table {sorted(foreign)[0]} that no history created ({VERSION_TABLE} has "
+                "no revision); name another database"
             )
-        if revision is not None and revision not in {one.revision for one in scripts.walk_revisions()}:
+        if revision is not None and revision not in {script.revision for script in scripts.walk_revisions()}:
             raise HistoryError(
                 f"{self.name} was written by a newer Aftershock (revision {revision}, known up to "
                 f"{scripts.get_current_head()}); update this one, or name another database"
@@ -116,12 +117,12 @@ class Store:
         return MigrationContext.configure(db, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
     @contextlib.contextmanager
-    def _trouble(self) -> Iterator[None]:
-        """What databases and their drivers raise, as one line without a password."""
+    def _errors(self) -> Iterator[None]:
+        """Turn the errors of databases and drivers into a `HistoryError` of one line, without a password."""
         try:
             yield
         except NoSuchModuleError:
-            raise HistoryError(f"{self.name} is of no known kind of database, as sqlite and postgresql are") from None
+            raise HistoryError(f"{self.name} is of an unknown kind of database; use sqlite or postgresql") from None
         except ModuleNotFoundError as e:
             raise HistoryError(f"{self.name} needs the Python package {e.name}: pip install it") from None
         except DBAPIError as e:
@@ -130,18 +131,18 @@ class Store:
             raise HistoryError(f"{self.name} cannot be used: {_first_line(e)}") from None
 
 
-def _understood(url: str) -> URL:
-    """The URL, with the driver that comes with Aftershock where none is named."""
+def _parse_url(url: str) -> URL:
+    """Return the URL, with the driver of Aftershock if it names none. Raises `HistoryError`."""
     try:
-        found = make_url(url)
-    except ArgumentError:  # whose text has the URL, and that may have a password
+        parsed = make_url(url)
+    except ArgumentError:  # its text contains the URL, perhaps with a password
         raise HistoryError(
             "the history's URL is not understood; write sqlite:////folder/history.sqlite or "
             "postgresql://user:password@host:5432/database"
         ) from None
-    if found.drivername in ("postgres", "postgresql"):
-        return found.set(drivername="postgresql+psycopg2")
-    return found
+    if parsed.drivername in ("postgres", "postgresql"):
+        return parsed.set(drivername="postgresql+psycopg2")
+    return parsed
 
 
 def _engine(url: URL) -> Engine:
@@ -153,14 +154,14 @@ def _engine(url: URL) -> Engine:
     return engine
 
 
-def _alone(db: Connection) -> None:
-    """Wait for other writers until this transaction ends; SQLite's do so from their beginning."""
+def _lock(db: Connection) -> None:
+    """Wait for other writers, and block them until this transaction ends; SQLite does both at its begin."""
     if db.dialect.name == "postgresql":
         db.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _LOCK})
 
 
 def _begin_immediate(connection: Connection) -> None:
-    """Wait for other writers at the beginning, and not when half of it is done."""
+    """Take the write lock of SQLite at the start of a transaction instead of at its first write."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 

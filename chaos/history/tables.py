@@ -1,11 +1,11 @@
-"""The tables, as the newest migration leaves them."""
+"""Tables of the history at the newest revision."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, ForeignKey, Index, MetaData, String, Table, Text
 
 VERSION_TABLE = "aftershock_history_version"
-"""Where Alembic notes the revision: not its usual `alembic_version`, which may be another program's."""
+"""Table with the revision; not `alembic_version`, the default of Alembic, which another program may use."""
 
 METADATA = MetaData()
 
@@ -31,7 +31,7 @@ RUN = Table(
     Column("command", Text, nullable=False),
     Index("aftershock_run_by_time", "scenario", "began_us"),
 )
-"""One row a run."""
+"""One row per run."""
 
 METRIC = Table(
     "aftershock_metric",
@@ -43,4 +43,4 @@ METRIC = Table(
     Column("stat", String(16), primary_key=True),
     Column("value_us", BigInteger, nullable=False),
 )
-"""One row for each measured time of a run, in microseconds."""
+"""One row per measured time of a run, in microseconds."""

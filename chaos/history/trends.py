@@ -1,28 +1,28 @@
-"""The last run of each test against those before it: what got worse, by how much, and how sure that is.
+"""Trends: the last run of each test compared with the runs before it.
 
-Runs are compared that ran the same thing: one scenario (and variant) with one set-up. A set-up that was edited begins a
-trend of its own; another Kafka release does not, for what that changes is what has to show.
+Runs are compared if they ran the same test: one scenario and variant with one set-up. A changed set-up begins another
+trend. Another Kafka release does not, because a trend has to show its effect.
 
-**Times.** A run's time is *slower* if it is beyond both
+**Times.** A time is *slower* if it exceeds both
 - 1.25 times the largest of the last 10 runs, and
 - their median plus 3 times their scaled median absolute deviation (MAD),
-and a *regression* if the run before it was slower as well. Both are taken of the logarithm, for times are skewed and
-scatter by a factor; a resolution is added first, below which a difference means nothing.
+and a *regression* if the previous run was slower, too. Both limits are computed on logarithms, because times are skewed
+and vary by a factor. A resolution is added first; a difference below it is ignored.
 
-Why this one: a test by ranks alone (is it the largest of 11?) would be wrong once in 11 times per metric, and a page
-has dozens. A mean with a standard deviation moves with the very outliers it is to find; a median with the MAD does not.
-The MAD alone is blind where times have two usual levels (a retry happens or not), so the largest is asked as well.
-Simulated without any change: of times that scatter by 20 % one run in 160 is called slower and one in 6,700 a
-regression, by 50 % one in 55 and one in 700, by 5 % none. A single run that takes twice as long is found every time at
-5 %, in 64 of 100 cases at 20 % and in 17 at 50 % (tests/chaos/history/test_trends.py holds this). Two in a row cost a
-night, and make a page one can believe.
+Reasons for this statistic: a rank test (is it the largest of 11?) has one false alarm in 11 runs per metric, and a page
+has dozens of metrics. Outliers move a mean and a standard deviation, but not a median and a MAD. The MAD alone fails
+for times with two usual levels (with or without a retry), hence the comparison with the largest.
+Simulated without a change: of times that vary by 20 %, one run in 160 is slower and one in 6,700 is a regression; at
+50 %, one in 55 and one in 700; at 5 %, none. A single run that takes twice as long is detected always at 5 %, in 64 of
+100 cases at 20 % and in 17 at 50 % (tests/chaos/history/test_trends.py checks these rates). The second run in a row
+costs one night, and makes regressions credible.
 
-Runs that are slower are no part of what later ones are held against, until there are 10 in a row: that is then the
-usual. Fewer than 7 runs before it say nothing of a time ("too few runs"). Inconclusive runs count neither way: a fault
-that had no effect took no time either. A time that all runs before had and this one has not is said ("not measured").
+Slower runs are not part of the comparison for later ones, until 10 in a row are slower: then they are the usual level.
+With fewer than 7 earlier runs a time is not judged ("too few runs"). Inconclusive runs do not count: a fault without an
+effect takes no time. A time that earlier runs have and the last one does not is reported ("not measured").
 
-**Verdicts.** A run that is no pass is a regression if all of the up to 10 runs before it passed, and there were 3 at
-least. Beside it stands what that is worth: after n passes, fewer than 1 - 0.05^(1/n) of runs failed, at 95 %.
+**Verdicts.** A run that does not pass is a regression if all of the up to 10 runs before it passed, and at least 3 did.
+The text adds the significance: after n passes, fewer than 1 - 0.05^(1/n) of all runs fail, at 95 % confidence.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from chaos.run.trend import (
 
 _MAD_TO_SIGMA = 1.4826
 
-SHOWN: dict[str, tuple[str, ...]] = {
+TREND_STATS: dict[str, tuple[str, ...]] = {
     "produce_unavailability": ("max",),
     "consume_unavailability": ("max",),
     "isr_recovery": ("max",),
@@ -59,14 +59,14 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "end_to_end_latency": ("p50", "p99"),
     "commit_latency": ("p99",),
 }
-"""What has a trend: of recoveries the longest, of latencies what is usual and what is bad."""
+"""Statistics with a trend, by metric: the longest recovery, the usual and the high latencies."""
 RESOLUTION_US = {"ack_latency": 2_000, "end_to_end_latency": 5_000, "commit_latency": 2_000}
 SAMPLED_US = 150_000
-"""Resolution of all others: how often the observer looks."""
+"""Resolution of all other metrics: the interval of the observer."""
 
 
 def trends(entries: Iterable[Entry], limit: int) -> list[Trend]:
-    """One for each test, that with the latest run first; of each the last `limit` runs are shown, and all are used."""
+    """Return a trend for each test, by latest run. All runs are used; the last `limit` are in the result."""
     tests: dict[tuple[str, str, str], list[Entry]] = {}
     for entry in sorted(entries, key=lambda e: (e.began_us, e.key)):
         tests.setdefault((entry.scenario, entry.variant, entry.setup), []).append(entry)
@@ -76,31 +76,28 @@ def trends(entries: Iterable[Entry], limit: int) -> list[Trend]:
 
 def _trend(entries: list[Entry], limit: int) -> Trend:
     last = entries[-1]
-    mark, words = verdict_mark([e.verdict for e in entries])
+    mark, reason = verdict_mark([e.verdict for e in entries])
     return Trend(
         scenario=last.scenario,
         variant=last.variant,
         setup=last.setup,
         title=last.title,
-        runs=[
-            TrendRun.model_validate({name: getattr(e, name) for name in TrendRun.model_fields})
-            for e in entries[-limit:]
-        ],
+        runs=[TrendRun.model_validate(e, from_attributes=True) for e in entries[-limit:]],
         mark=mark,
-        words=words,
+        words=reason,
         times=list(_times(entries, limit)),
     )
 
 
-def share_excluded(passes: int) -> float:
-    """So many passes and nothing else: fewer than this share of runs fails, at 95 % (the exact binomial bound)."""
+def failure_rate_bound(passes: int) -> float:
+    """Return the upper bound of the failure rate after passes only, at 95 % (exact binomial bound)."""
     return float(1 - 0.05 ** (1 / passes))
 
 
 def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
-    """What the last verdict is after those before it, and the words for it."""
+    """Return the mark of the last verdict, compared with the earlier ones, and the reason as text."""
     last = verdicts[-1]
-    since = len(verdicts)  # where the verdicts at the end begin that are (not) a pass as the last one is
+    since = len(verdicts)  # index of the first verdict in the last sequence of passes, or of other verdicts
     while since and (verdicts[since - 1] == "pass") == (last == "pass"):
         since -= 1
     streak = len(verdicts) - since
@@ -110,18 +107,18 @@ def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
     before = verdicts[max(0, since - WINDOW) : since]
     runs = f"{last}, {streak} in a row without a pass" if streak > 1 else last
     if len(before) < LEAST_PASSES:
-        return "too few runs", f"{runs}; runs before it: {len(before)}, to call it new takes {LEAST_PASSES}"
+        return "too few runs", f"{runs}; runs before it: {len(before)}, {LEAST_PASSES} are needed"
     if all(verdict == "pass" for verdict in before):
-        rate = share_excluded(len(before))
+        rate = failure_rate_bound(len(before))
         return "regression", f"{runs} after {len(before)} passes, so fewer than {rate:.0%} failed before (95 % sure)"
     passes = sum(verdict == "pass" for verdict in before)
-    return "unsteady", f"{runs}; {passes} of {len(before)} before it passed, so that is not new"
+    return "unsteady", f"{runs}; {passes} of {len(before)} before it passed, so it is not new"
 
 
 def _times(entries: list[Entry], limit: int) -> Iterable[TimeTrend]:
     by_run = [{(t.metric, t.scope, t.fault, t.stat): t.value_us for t in e.times} for e in entries]
-    keys = {key for values in by_run for key in values if key[3] in SHOWN.get(key[0], ())}
-    order = list(SHOWN)
+    keys = {key for values in by_run for key in values if key[3] in TREND_STATS.get(key[0], ())}
+    order = list(TREND_STATS)
     judged = [e.verdict != "inconclusive" for e in entries]
     for key in sorted(keys, key=lambda k: (order.index(k[0]), *k[1:])):
         values = [values.get(key) for values in by_run]
@@ -130,23 +127,14 @@ def _times(entries: list[Entry], limit: int) -> Iterable[TimeTrend]:
 
 
 def _time(key: tuple[str, str, str, str], values: list[int | None], judged: list[bool], limit: int) -> TimeTrend:
-    seen = look(values, judged, RESOLUTION_US.get(key[0], SAMPLED_US))
-    return TimeTrend(
-        metric=key[0],
-        scope=key[1],
-        fault=key[2],
-        stat=key[3],
-        values_us=values[-limit:],
-        slower=seen.slower[-limit:],
-        mark=seen.mark,
-        words=seen.words,
-        median_us=seen.median_us,
-        bound_us=seen.bound_us,
-    )
+    judgement = judge_times(values, judged, RESOLUTION_US.get(key[0], SAMPLED_US))
+    shown = judgement.model_dump() | {"slower": judgement.slower[-limit:]}
+    metric, scope, fault, stat = key
+    return TimeTrend(metric=metric, scope=scope, fault=fault, stat=stat, values_us=values[-limit:], **shown)
 
 
-class Look(BaseModel):
-    """What one time's values say: which runs were slower, and of the last run all the rest."""
+class Judgement(BaseModel):
+    """Judgement of one time: whether each run is slower; all other fields are about the last run."""
 
     slower: list[bool]
     mark: Mark
@@ -155,30 +143,30 @@ class Look(BaseModel):
     bound_us: int | None = None
 
 
-def look(values: Sequence[int | None], judged: Sequence[bool], resolution_us: int) -> Look:
-    """Go through the runs as they came, each held against those before it."""
+def judge_times(values: Sequence[int | None], judged: Sequence[bool], resolution_us: int) -> Judgement:
+    """Compare each run with those before it; `values` and `judged` are by time. None: not measured."""
     usual: list[int] = []
-    streak: list[int] = []  # those at the end that were slower
-    slower, base, found = [], [], None
+    streak: list[int] = []  # the last runs, if they are slower
+    slower, base, limits = [], [], None
     for value, counts in zip(values, judged, strict=True):
         base = usual[-WINDOW:]
-        found = _bound(base, resolution_us) if len(base) >= LEAST else None
+        limits = _limits(base, resolution_us) if len(base) >= LEAST else None
         if value is None or not counts:
             slower.append(False)
             continue
-        slower.append(found is not None and value > found[1])
+        slower.append(limits is not None and value > limits[1])
         streak = [*streak, value] if slower[-1] else []
         if not slower[-1]:
             usual.append(value)
         elif len(streak) >= WINDOW:
             usual, streak = streak, []
-    median_us, bound_us = found or (None, None)
-    mark, words = _last(values[-1], judged[-1], slower[-1], len(streak), base, found)
-    return Look(slower=slower, mark=mark, words=words, median_us=median_us, bound_us=bound_us)
+    median_us, bound_us = limits or (None, None)
+    mark, reason = _mark_last(values[-1], judged[-1], slower[-1], len(streak), base, limits)
+    return Judgement(slower=slower, mark=mark, words=reason, median_us=median_us, bound_us=bound_us)
 
 
-def _bound(base: list[int], resolution_us: int) -> tuple[int, int]:
-    """The median of what is usual, and the time beyond which a run is slower."""
+def _limits(base: list[int], resolution_us: int) -> tuple[int, int]:
+    """Return the median of the usual times, and the largest time that is not slower."""
     logs = [math.log(value + resolution_us) for value in base]
     median = statistics.median(logs)
     mad = statistics.median([abs(x - median) for x in logs])
@@ -186,19 +174,19 @@ def _bound(base: list[int], resolution_us: int) -> tuple[int, int]:
     return round(math.exp(median)) - resolution_us, round(math.exp(bound)) - resolution_us
 
 
-def _last(
-    value: int | None, judged: bool, slower: bool, streak: int, base: list[int], found: tuple[int, int] | None
+def _mark_last(
+    value: int | None, judged: bool, slower: bool, streak: int, base: list[int], limits: tuple[int, int] | None
 ) -> tuple[Mark, str]:
-    """The mark of the last run, and the words for it."""
+    """Return the mark of the last run, and the reason as text."""
     if not judged:
-        return "no judgement", "the last run is inconclusive, so its times say nothing"
+        return "no judgement", "the last run is inconclusive, so its times are not judged"
     if value is None:
         if len(base) >= LEAST:
             return "not measured", f"the last run has no such time, {len(base)} before it had one: find out why"
         return "too few runs", f"not measured in the last run, and in {len(base)} before it"
-    if found is None:
-        return "too few runs", f"runs before it: {len(base)}, it takes {LEAST}"
-    times = f"{value / found[0]:.2g} times the median of the last {len(base)}" if found[0] > 0 else "it was 0 before"
+    if limits is None:
+        return "too few runs", f"runs before it: {len(base)}, {LEAST} are needed"
+    times = f"{value / limits[0]:.2g} times the median of the last {len(base)}" if limits[0] > 0 else "it was 0 before"
     if not slower:
         return "steady", times
     if streak == 1:

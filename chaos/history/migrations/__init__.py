@@ -1,5 +1,5 @@
-"""The history's schema, one revision after another; `chaos.history.store` brings a database up to the newest.
+"""Revisions of the history schema. `chaos.history.store` migrates a database to the newest one.
 
-A new revision: a file in `versions` with the next number, and the same change in `chaos.history.tables`, which
-`tests/chaos/history/test_store.py` holds against each other.
+To add a revision, create a file in `versions` with the next number and make the same change in `chaos.history.tables`.
+`tests/chaos/history/test_store.py` compares the two.
 """

@@ -1,4 +1,4 @@
-"""What Alembic runs its revisions in: the connection, and the transaction, of `chaos.history.store`."""
+"""Environment of Alembic: revisions run in the connection and transaction of `chaos.history.store`."""
 
 from __future__ import annotations
 

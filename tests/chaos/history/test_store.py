@@ -1,4 +1,4 @@
-"""The history's database: what is recorded, twice, anew; old, foreign and newer schemas; databases out of reach."""
+"""Database of the history: new, repeated and replaced runs; old, foreign and newer schemas; connection errors."""
 
 import json
 import os
@@ -19,8 +19,8 @@ from sqlalchemy import create_engine, insert, text
 
 from chaos import history
 from chaos.errors import HistoryError, RunDirError
-from chaos.history.entries import Entry, Time, entry, found_in
-from chaos.history.recording import add, record
+from chaos.history.entries import Entry, Time, find_runs, judged_entry
+from chaos.history.recording import add_runs, record
 from chaos.history.store import Store
 from chaos.history.tables import METADATA, RUN, VERSION_TABLE
 from chaos.run.directory import Run
@@ -42,20 +42,20 @@ ENTRY = Entry(
 
 @pytest.fixture(scope="module")
 def postgres():
-    """A server of its own, without a network; skipped where Debian's package is not there."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    if not found:
+    """Start a PostgreSQL server without a network; skip if the Debian package is not installed."""
+    initdb = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    if not initdb:
         pytest.skip("no PostgreSQL on this machine: apt-get install postgresql")
     pytest.importorskip("psycopg2")
-    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL refuses to be run by root
-    # not below pytest's own folder: that is closed to all others, and anew by every pytest that starts
+    user = "nobody" if os.geteuid() == 0 else None  # PostgreSQL does not run as root
+    # not in the folder of pytest, which is closed to other users, and closed again by each new pytest
     with tempfile.TemporaryDirectory(prefix="aftershock-postgres-") as home:
         data = f"{home}/data"
         if user:
             shutil.chown(home, user)
 
         def call(program, *arguments):
-            argv = [str(found[-1].parent / program), "-D", data, *arguments]
+            argv = [str(initdb[-1].parent / program), "-D", data, *arguments]
             subprocess.run(argv, check=True, user=user, cwd=home, stdout=subprocess.DEVNULL)
 
         call("initdb", "-U", "tester", "-A", "trust", "--no-sync")
@@ -69,7 +69,7 @@ def postgres():
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
-    """An empty database of either kind."""
+    """Create an empty database of each kind."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'history.sqlite'}"
     server = request.getfixturevalue("postgres")
@@ -80,7 +80,7 @@ def url(request, tmp_path):
 
 
 def at_revision(url, revision):
-    """A database as an older Aftershock left it."""
+    """Create a database as of an older Aftershock."""
     with create_engine(url).begin() as db:
         config = Config()
         config.set_main_option("script_location", str(Path(history.__file__).parent / "migrations"))
@@ -91,7 +91,7 @@ def at_revision(url, revision):
             db.execute(insert(RUN), {**row, "key": "old"})
 
 
-def test_a_run_is_kept_as_it_was_and_recording_it_again_changes_nothing(url):
+def test_a_run_is_stored_unchanged_and_recording_it_again_changes_nothing(url):
     store = Store(url)
     assert [store.add(ENTRY), store.add(ENTRY), Store(url).add(ENTRY)] == ["added", "unchanged", "unchanged"]
     assert Store(url).entries() == [ENTRY] and store.entries("clean-run") == [ENTRY] and store.entries("other") == []
@@ -99,7 +99,7 @@ def test_a_run_is_kept_as_it_was_and_recording_it_again_changes_nothing(url):
 
 def test_a_run_that_was_judged_anew_takes_the_place_of_its_old_verdict(url):
     store, anew = Store(url), replace(ENTRY, digest="e", verdict="fail", times=())
-    assert [store.add(ENTRY), store.add(anew)] == ["added", "judged anew"]
+    assert [store.add(ENTRY), store.add(anew)] == ["added", "judged again"]
     assert store.entries() == [anew]
 
 
@@ -129,7 +129,7 @@ def test_the_migrations_make_what_the_tables_say(url):
         assert compare_metadata(context, METADATA) == []
 
 
-def test_a_database_of_an_older_aftershock_is_brought_up_to_date_with_its_rows(url):
+def test_a_database_of_an_older_aftershock_is_migrated_with_its_rows(url):
     at_revision(url, "0001")
     store = Store(url)
     assert store.add(ENTRY) == "added"
@@ -147,11 +147,11 @@ def test_a_database_of_a_newer_aftershock_is_left_alone(url):
 def test_a_table_of_another_program_is_left_alone(url):
     with create_engine(url).begin() as db:
         db.execute(text("CREATE TABLE aftershock_run (mine INTEGER)"))
-    with pytest.raises(HistoryError, match="holds a table aftershock_run that no history made"):
+    with pytest.raises(HistoryError, match="holds a table aftershock_run that no history created"):
         Store(url).add(ENTRY)
 
 
-def test_another_programs_tables_are_no_hindrance(url):
+def test_tables_of_another_program_may_share_the_database(url):
     with create_engine(url).begin() as db:
         db.execute(text("CREATE TABLE alembic_version (version_num VARCHAR(32))"))
         db.execute(text("INSERT INTO alembic_version VALUES ('of airflow')"))
@@ -172,18 +172,18 @@ def closed_port():
         (lambda tmp: f"sqlite:///{tmp}/text", "cannot be used: file is not a database"),
         (lambda tmp: "history.sqlite", "the history's URL is not understood; write sqlite:////"),
         (lambda tmp: "off", "the history's URL is not understood"),
-        (lambda tmp: "cobol://tester:secret@h/db", "is of no known kind"),
+        (lambda tmp: "cobol://tester:secret@h/db", "is of an unknown kind of database"),
         (lambda tmp: "oracle://tester:secret@h/db", "needs the Python package"),
     ],
 )
-def test_a_database_that_cannot_be_used_is_one_line(url, words, tmp_path):
+def test_an_unusable_database_is_an_error_of_one_line(url, words, tmp_path):
     (tmp_path / "text").write_text("this is a diary, and no database at all" * 40)
     with pytest.raises(HistoryError) as e:
         Store(url(tmp_path)).add(ENTRY)
     assert words in str(e.value) and "\n" not in str(e.value) and "secret" not in str(e.value)
 
 
-def test_a_server_that_does_not_answer_is_one_line_without_its_password():
+def test_an_unreachable_server_is_an_error_of_one_line_without_its_password():
     pytest.importorskip("psycopg2")
     with pytest.raises(HistoryError, match=r"tester:\*\*\*@127.0.0.1.*[Cc]onnection refused") as e:
         Store(f"postgresql://tester:secret@127.0.0.1:{closed_port()}/db").add(ENTRY)
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_answer_is_one_line_without_its_password():
 
 
 def judged(folder, run_id="r-1", verdict="pass", scenario=SCENARIO, name="clean-run", **fields):
-    """A run directory that ends where the history begins."""
+    """Create a run directory with a result, the input of the history."""
     run = Run.create(folder, run_id)
     loaded = parse(scenario, "test")
     resolved = resolve(loaded, run_id=run_id, name=name, created_us=1, seed=7, overrides=[])
@@ -209,30 +209,33 @@ def judged(folder, run_id="r-1", verdict="pass", scenario=SCENARIO, name="clean-
     return run
 
 
-def test_an_entry_is_what_result_json_says(tmp_path):
-    found = entry(judged(tmp_path))
-    assert (found.scenario, found.verdict, found.seen, found.kafka) == ("clean-run", "pass", "lost_write 800", "4.3.1")
-    assert found.times == (Time("ack_latency", "orders", "", "p99", 5),)
-    assert found.run_dir == str(tmp_path / "r-1")
+def test_an_entry_has_the_values_of_result_json(tmp_path):
+    entry = judged_entry(judged(tmp_path))
+    assert (entry.scenario, entry.verdict, entry.seen, entry.kafka) == ("clean-run", "pass", "lost_write 800", "4.3.1")
+    assert entry.times == (Time("ack_latency", "orders", "", "p99", 5),)
+    assert entry.run_dir == str(tmp_path / "r-1")
 
 
-def test_runs_are_comparable_whatever_their_seed_contract_words_and_release_but_not_with_other_settings(tmp_path):
+def test_the_setup_ignores_seed_contract_texts_and_release_but_not_settings(tmp_path):
     def setup(n, text):
-        return entry(judged(tmp_path, f"r-{n}", scenario=text)).setup
+        return judged_entry(judged(tmp_path, f"r-{n}", scenario=text)).setup
 
-    same = SCENARIO.replace("nothing breaks", "words") + "seed: 3\nschedule: '@daily'\nexpect: {lost_write: {min: 1}}\n"
+    same = (
+        SCENARIO.replace("nothing breaks", "another title")
+        + "seed: 3\nschedule: '@daily'\nexpect: {lost_write: {min: 1}}\n"
+    )
     same += "cluster: {kafka: 3.9.2}\nlimits: {drain: 9s}\n"
     assert setup(1, SCENARIO) == setup(2, same)
     assert setup(3, SCENARIO.replace("topic: orders}", "topic: orders, config: {acks: 1}}")) != setup(1.5, SCENARIO)
 
 
-def test_on_a_cluster_that_exists_the_runs_own_prefix_is_no_difference(tmp_path):
+def test_the_setup_ignores_the_prefix_of_a_run_on_an_attached_cluster(tmp_path):
     attached = SCENARIO + "cluster: {driver: attached, bootstrap: 'h:1'}\n"
-    one, two = (entry(judged(tmp_path, run_id, scenario=attached)) for run_id in ("a-1", "b-2"))
+    one, two = (judged_entry(judged(tmp_path, run_id, scenario=attached)) for run_id in ("a-1", "b-2"))
     assert one.setup == two.setup
 
 
-def test_a_run_that_broke_off_is_inconclusive_and_the_same_run_once_it_is_judged(url, tmp_path):
+def test_a_run_without_a_verdict_is_inconclusive_and_replaced_when_it_is_judged(url, tmp_path):
     run = judged(tmp_path)
     result = run.result.read_text()
     run.result.unlink()
@@ -240,49 +243,49 @@ def test_a_run_that_broke_off_is_inconclusive_and_the_same_run_once_it_is_judged
     inner = {**begin, "at_us": 19, "stage": "broker", "state": "failed", "detail": "broker 2 did not start"}
     lines = [begin, inner, {**inner, "at_us": 20, "stage": "deploy"}]
     run.events.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert add([run], url) == {"added": 1}
+    assert add_runs([run], url) == {"added": 1}
     (kept,) = Store(url).entries()
     assert (kept.verdict, kept.seen, kept.times) == ("inconclusive", "not known", ())
     assert kept.sentence == "It broke off in broker: broker 2 did not start"
-    assert add([run], url) == {"unchanged": 1}
+    assert add_runs([run], url) == {"unchanged": 1}
     run.result.write_text(result)
-    assert add([run], url) == {"judged anew": 1}
+    assert add_runs([run], url) == {"judged again": 1}
     assert [e.verdict for e in Store(url).entries()] == ["pass"]
 
 
-def test_a_run_that_never_began_is_not_in_the_history(url, tmp_path):
+def test_a_run_that_never_began_is_not_recorded(url, tmp_path):
     run = judged(tmp_path)
     run.result.unlink()
-    assert add([run, Run(tmp_path / "none")], url) == {}
+    assert add_runs([run, Run(tmp_path / "none")], url) == {}
 
 
-def test_text_that_no_database_takes_is_made_visible(url, tmp_path):
+def test_characters_that_databases_reject_are_replaced(url, tmp_path):
     run = judged(tmp_path, sentence="a\0b \ud800 <b>", name="dir/mine.yaml")
-    Store(url).add(entry(run))
+    Store(url).add(judged_entry(run))
     (kept,) = Store(url).entries("mine")
     assert kept.sentence == "a␀b ? <b>"
 
 
-def test_run_directories_are_found_below_a_catalogue_and_below_an_ab_run_but_not_the_whole(tmp_path):
+def test_runs_are_found_below_a_catalogue_and_an_ab_run_without_the_ab_run(tmp_path):
     judged(tmp_path, "one")
     whole = tmp_path / "ab"
     judged(whole, "ab-x")
     judged(tmp_path / "catalogue-1", "two-1")
     (whole / "result.json").write_text("{}")
     (tmp_path / "unjudged").mkdir()
-    assert [run.run_id for run in found_in(tmp_path)] == ["one", "ab-x", "two-1"]
+    assert [run.run_id for run in find_runs(tmp_path)] == ["one", "ab-x", "two-1"]
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"run_id": "x", "verdict": 3}', "\x00"])
-def test_a_result_that_is_none_is_one_line(content, tmp_path):
+def test_an_invalid_result_is_an_error_of_one_line(content, tmp_path):
     run = judged(tmp_path)
     run.result.write_text(content)
     with pytest.raises(RunDirError, match=r"result\.json is not") as e:
-        entry(run)
+        judged_entry(run)
     assert "\n" not in str(e.value)
 
 
-def test_a_history_out_of_reach_costs_a_line_and_no_result(tmp_path, monkeypatch):
+def test_an_unavailable_history_is_one_line_and_changes_no_result(tmp_path, monkeypatch):
     run = judged(tmp_path)
     before, said = run.result.read_bytes(), []
     monkeypatch.setenv("AFTERSHOCK_HISTORY", f"sqlite:///{tmp_path}/none/h.sqlite")
@@ -292,10 +295,10 @@ def test_a_history_out_of_reach_costs_a_line_and_no_result(tmp_path, monkeypatch
     monkeypatch.delenv("AFTERSHOCK_HISTORY")
     record([run, Run(tmp_path / "never-judged")], tmp_path, said.append)
     assert len(said) == 1 and len(Store(f"sqlite:///{tmp_path}/history.sqlite").entries()) == 1
-    assert add([run], f"sqlite:///{tmp_path}/history.sqlite") == {"unchanged": 1}
+    assert add_runs([run], f"sqlite:///{tmp_path}/history.sqlite") == {"unchanged": 1}
 
 
-def test_it_can_be_switched_off(tmp_path, monkeypatch):
+def test_recording_can_be_switched_off(tmp_path, monkeypatch):
     monkeypatch.setenv("AFTERSHOCK_HISTORY", "off")
     record([judged(tmp_path)], tmp_path, pytest.fail)
     assert not (tmp_path / "history.sqlite").exists()

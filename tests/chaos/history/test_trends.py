@@ -1,4 +1,4 @@
-"""The statistics of the history: what is a regression, what is not, and what cannot be said."""
+"""Statistics of the trends: regressions, steady times, and trends with too few runs."""
 
 import itertools
 import math
@@ -7,13 +7,13 @@ import random
 import pytest
 
 from chaos.history.entries import Entry, Time
-from chaos.history.trends import LEAST, WINDOW, look, trends, verdict_mark
+from chaos.history.trends import LEAST, WINDOW, judge_times, trends, verdict_mark
 
 USUAL = [1_000_000, 1_100_000, 950_000, 1_050_000, 990_000, 1_020_000, 1_080_000, 970_000, 1_010_000, 1_000_000]
 
 
 def marked(values, judged=None):
-    return look(values, judged or [True] * len(values), 10_000)
+    return judge_times(values, judged or [True] * len(values), 10_000)
 
 
 @pytest.mark.parametrize(
@@ -21,18 +21,18 @@ def marked(values, judged=None):
     [
         ([1_090_000], "steady"),
         ([1_350_000], "steady"),  # beyond the largest, by less than a quarter
-        ([500_000], "steady"),  # faster is nothing to be told of
+        ([500_000], "steady"),  # faster is not reported
         ([1_450_000], "slower"),
         ([1_450_000, 1_000_000], "steady"),
         ([1_450_000, 1_500_000], "regression"),
         ([1_450_000, 1_500_000, 1_480_000], "regression"),
     ],
 )
-def test_a_time_regresses_when_two_runs_in_a_row_are_beyond_what_is_usual(more, mark):
+def test_two_slower_runs_in_a_row_are_a_regression(more, mark):
     assert marked(USUAL + more).mark == mark
 
 
-def test_the_words_name_the_size_and_how_long_it_lasts():
+def test_the_reason_names_the_factor_and_the_number_of_runs():
     found = marked([*USUAL, 2_000_000, 2_100_000, 1_900_000])
     assert found.words == "1.9 times the median of the last 10, 3 runs in a row"
     assert found.slower == [False] * 10 + [True] * 3
@@ -40,42 +40,42 @@ def test_the_words_name_the_size_and_how_long_it_lasts():
 
 
 @pytest.mark.parametrize("runs", range(LEAST))
-def test_too_few_runs_before_it_are_no_regression_however_slow_it_is(runs):
+def test_too_few_earlier_runs_give_no_judgement(runs):
     found = marked([*USUAL[:runs], 60_000_000])
-    assert (found.mark, found.words) == ("too few runs", f"runs before it: {runs}, it takes {LEAST}")
+    assert (found.mark, found.words) == ("too few runs", f"runs before it: {runs}, {LEAST} are needed")
     assert not any(found.slower) and found.bound_us is None
 
 
-def test_with_just_enough_runs_it_is_told():
+def test_the_minimum_number_of_runs_gives_a_judgement():
     assert marked([*USUAL[:LEAST], 60_000_000]).mark == "slower"
 
 
-def test_two_usual_levels_hide_no_alarm_and_give_none():
+def test_times_with_two_levels_cause_no_false_alarm_and_hide_no_regression():
     levels = [1_000_000, 2_500_000, 1_000_000, 1_010_000, 990_000, 1_000_000, 1_000_000, 1_005_000, 995_000, 1_000_000]
     assert marked([*levels, 2_600_000]).mark == "steady"
     assert marked([*levels, 5_000_000]).mark == "slower"
 
 
-def test_a_difference_below_the_resolution_is_none():
-    assert look([0] * 10 + [3_000], [True] * 11, 150_000).mark == "steady"
-    found = look([0] * 10 + [300_000], [True] * 11, 150_000)
+def test_a_difference_below_the_resolution_is_ignored():
+    assert judge_times([0] * 10 + [3_000], [True] * 11, 150_000).mark == "steady"
+    found = judge_times([0] * 10 + [300_000], [True] * 11, 150_000)
     assert (found.mark, found.words) == ("slower", "it was 0 before; a regression if the next run is, too")
 
 
-def test_a_level_that_lasts_becomes_the_usual_one():
+def test_a_new_level_that_persists_becomes_the_usual_one():
     lasting = [2_000_000] * (WINDOW - 1)
     assert marked(USUAL + lasting).mark == "regression"
     assert marked([*USUAL, *lasting, 2_000_000, 2_000_000]).mark == "steady"
 
 
-def test_inconclusive_runs_count_neither_way():
+def test_inconclusive_runs_do_not_count():
     values = [*USUAL[:5], 1, 90_000_000, *USUAL[5:], 1_450_000]
     judged = [True] * 5 + [False, False] + [True] * 6
     assert marked(values, judged).mark == "slower"
     assert marked([*USUAL, 90_000_000], [True] * 10 + [False]).mark == "no judgement"
 
 
-def test_a_time_that_is_gone_is_said():
+def test_a_missing_time_is_reported():
     found = marked([*USUAL, None])
     assert found.mark == "not measured" and "find out why" in found.words
     assert marked([1_000_000, None]).mark == "too few runs"
@@ -84,7 +84,7 @@ def test_a_time_that_is_gone_is_said():
 @pytest.mark.parametrize(
     ("scatter", "most_slower", "most_regressions"), [(0.05, 0.0005, 0), (0.2, 0.01, 0.001), (0.5, 0.025, 0.004)]
 )
-def test_without_a_change_alarms_are_as_rare_as_is_said(scatter, most_slower, most_regressions):
+def test_false_alarms_are_as_rare_as_documented(scatter, most_slower, most_regressions):
     draw = random.Random(7)
     slower = regressions = 0
     for _ in range(60):
@@ -95,7 +95,7 @@ def test_without_a_change_alarms_are_as_rare_as_is_said(scatter, most_slower, mo
     assert slower / 6000 <= most_slower and regressions / 6000 <= most_regressions
 
 
-def test_a_doubling_is_found():
+def test_a_time_that_doubles_is_detected():
     draw = random.Random(7)
     found = 0
     for _ in range(200):
@@ -110,16 +110,16 @@ def test_a_doubling_is_found():
     [
         ("pp", "pass", "pass, 2 in a row"),
         ("fp", "pass", "pass, 1 in a row, after fail"),
-        ("f", "too few runs", "fail; runs before it: 0, to call it new takes 3"),
-        ("ppf", "too few runs", "fail; runs before it: 2, to call it new takes 3"),
+        ("f", "too few runs", "fail; runs before it: 0, 3 are needed"),
+        ("ppf", "too few runs", "fail; runs before it: 2, 3 are needed"),
         ("pppf", "regression", "fail after 3 passes, so fewer than 63% failed before (95 % sure)"),
         ("pppi", "regression", "inconclusive after 3 passes, so fewer than 63% failed before (95 % sure)"),
         ("f" + "p" * 10 + "f", "regression", "fail after 10 passes, so fewer than 26% failed before (95 % sure)"),
         ("ppppif", "regression", "fail, 2 in a row without a pass after 4 passes"),
-        ("ppfpf", "unsteady", "fail; 3 of 4 before it passed, so that is not new"),
+        ("ppfpf", "unsteady", "fail; 3 of 4 before it passed, so it is not new"),
     ],
 )
-def test_a_verdict_regresses_when_all_runs_before_it_passed(verdicts, mark, words):
+def test_a_verdict_is_a_regression_if_all_earlier_runs_passed(verdicts, mark, words):
     names = {"p": "pass", "f": "fail", "i": "inconclusive"}
     found = verdict_mark([names[v] for v in verdicts])
     assert found[0] == mark and found[1].startswith(words)
@@ -135,18 +135,18 @@ def run(n, *, scenario="a", setup="s", variant="", value=1_000_000, verdict="pas
     )  # fmt: skip
 
 
-def test_only_runs_of_the_same_set_up_are_compared_and_the_latest_trend_comes_first():
+def test_only_runs_of_one_set_up_are_compared_and_the_latest_trend_is_first():
     runs = [run(n) for n in range(8)] + [run(20 + n, setup="t", value=9_000_000) for n in range(2)]
     edited, first = trends([*reversed(runs), run(30, variant="v")], limit=5)[1:]
     assert (edited.setup, [t.mark for t in edited.times]) == ("t", ["too few runs"])
     assert (first.setup, [t.mark for t in first.times], len(first.runs)) == ("s", ["steady"], 5)
 
 
-def test_what_has_no_trend_is_left_out():
+def test_metrics_without_a_trend_are_left_out():
     assert trends([run(1, metric="something_new")], limit=5)[0].times == []
 
 
-def test_what_is_not_shown_is_used_all_the_same():
+def test_runs_beyond_the_limit_are_used():
     runs = [run(n) for n in range(10)] + [run(10, value=3_000_000), run(11, value=3_000_000, verdict="fail")]
     (found,) = trends(runs, limit=2)
     assert [t.mark for t in found.times] == ["regression"] and found.mark == "regression"

@@ -1,4 +1,4 @@
-"""Runs, and the times that were measured in them."""
+"""Tables of the runs and their measured times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Create both tables."""
     op.create_table(
         "aftershock_run",
         sa.Column("key", sa.String(64), primary_key=True),

@@ -1,4 +1,4 @@
-"""An index for what is asked most: the latest runs of a scenario."""
+"""Index for the most frequent query: the latest runs of a scenario."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Make it."""
+    """Create the index."""
     op.create_index("aftershock_run_by_time", "aftershock_run", ["scenario", "began_us"])
