@@ -6,15 +6,12 @@ import inspect
 
 from pydantic import BaseModel
 
-from chaos.cluster.verbs import Verbs
-from chaos.kafka.security import Security
 from chaos.reference.markdown import anchor, table
 from chaos.reference.models import rows
-from chaos.scenario.consumers import Assign, Commit, StartAt, Subscribe, Workers
-from chaos.scenario.expect import Bound, DuplicateDelivery, GroupBound, TimeBound
-from chaos.scenario.model import Limits, Scenario, Variant
-from chaos.scenario.producers import Processor, Producer, Transactions
-from chaos.scenario.setup import Clients, Cluster, Topic
+from chaos.scenario.expect import Bound, DuplicateDelivery, Expect, GroupBound, TimeBound
+from chaos.scenario.faults import specs
+from chaos.scenario.load import models_of
+from chaos.scenario.model import Scenario
 
 _HEAD = """# The fields of a scenario
 
@@ -24,29 +21,11 @@ chaos show FILE` prints a scenario with every default, `python -m chaos schema` 
 parts with a section below. Values of `faults:`: [faults](../faults/README.md). Values of `expect:`:
 [checks](../../checks/audit/README.md), and the parts below.
 """
-PARTS: dict[str, type[BaseModel]] = {
-    "Scenario": Scenario,
-    "Cluster": Cluster,
-    "Security": Security,
-    "Verbs": Verbs,
-    "Clients": Clients,
-    "Topic": Topic,
-    "Producer": Producer,
-    "Transactions": Transactions,
-    "Subscribe": Subscribe,
-    "Assign": Assign,
-    "StartAt": StartAt,
-    "Commit": Commit,
-    "Workers": Workers,
-    "Processor": Processor,
-    "Bound": Bound,
-    "DuplicateDelivery": DuplicateDelivery,
-    "TimeBound": TimeBound,
-    "GroupBound": GroupBound,
-    "Limits": Limits,
-    "Variant": Variant,
+_OTHER_PAGES = {*models_of(Expect), *(name for spec in specs().values() for name in models_of(spec))}
+PARTS = {name: model for name, model in models_of(Scenario).items() if name not in _OTHER_PAGES} | {
+    model.__name__: model for model in (Bound, DuplicateDelivery, TimeBound, GroupBound)
 }
-"""The parts that have a section, in reading order."""
+"""The parts that have a section. Faults and anomalies have separate pages."""
 EXPECT = "[Expect](../../checks/audit/README.md)"
 FAULTS = "a list of [faults](../faults/README.md)"
 

@@ -210,23 +210,22 @@ def _where(location: tuple[int | str, ...]) -> str:
     return text
 
 
-def _models(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return all models that a model contains, by name."""
-    models: dict[str, type[BaseModel]] = {}
-    todo: list[Any] = [model]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, type) and issubclass(item, BaseModel):
-            if item.__name__ not in models:
-                models[item.__name__] = item
-                todo.extend(field.annotation for field in item.model_fields.values())
-                todo.extend(m for field in item.model_fields.values() for m in field.metadata)
-        else:
-            todo.extend(get_args(item))
+def models_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Return a model and all models that it contains by name, in the order of their fields."""
+    models = {model.__name__: model}
+    for field in model.model_fields.values():
+        for part in _models_in(field.annotation):
+            models |= models_of(part)
     return models
 
 
-_MODELS = _models(Scenario)
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+_MODELS = models_of(Scenario)
 _TAGS = {
     str(tag): model
     for model in _MODELS.values()
@@ -249,12 +248,6 @@ def _valid_keys(location: tuple[int | str, ...]) -> list[str]:
         fields = [m.model_fields[part] for m in models if part in m.model_fields]
         models = [m for f in fields for m in _models_in(f.annotation)]
     return [name for m in models for name in m.model_fields]
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [m for arg in get_args(annotation) for m in _models_in(arg)]
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:
