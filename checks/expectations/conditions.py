@@ -164,7 +164,7 @@ class Conditions:
         return Observation(len(dead), f"{len(dead)}", reason)
 
     def _doubled(self) -> Observation:
-        """Count incarnations with more than one process: the rows of such processes cannot be told apart."""
+        """Count incarnations with more than one process: their rows cannot be distinguished."""
         if not self._lifecycle:
             return Observation.missing("not recorded", NO_CLIENTS)
         started = Counter((r["client"], r["incarnation"]) for r in self._lifecycle if r["event"] == "started")

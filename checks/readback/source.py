@@ -1,7 +1,7 @@
 """One task of the read-back: reading an offset range of a partition into Parquet files.
 
 Each task has a consumer that belongs to no group, commits nothing and reads every record, committed or not. If there
-are transactions, a second consumer tells which records a read_committed reader gets (`checks.readback.visible`). Memory
+are transactions, a second consumer shows which records a read_committed reader gets (`checks.readback.visible`). Memory
 is bounded by a queue, one batch and one row group, whatever the size of the log and its records.
 """
 

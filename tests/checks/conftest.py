@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the checks, and run directories made by hand."""
+"""Fixtures: one Spark session for all tests of the checks, and hand-made run directories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fake(tmp_path: Path) -> Callable[..., FakeRun]:
 
 @pytest.fixture
 def validated(spark: Any) -> Callable[[FakeRun], dict[tuple[str, str, str], Expectation]]:
-    """Validate a fake run: expectations by check, split and scope."""
+    """Return a function that validates a fake run: its expectations by check, split and scope."""
 
     def run(fake: FakeRun) -> dict[tuple[str, str, str], Expectation]:
         from checks.expectations.validate import validate

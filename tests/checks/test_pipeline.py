@@ -1,4 +1,4 @@
-"""The stages and the command line, as far as they go without a cluster."""
+"""The stages and the command line, without a cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def validated(run: FakeRun, verdict: str) -> None:
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("pass", 0), ("fail", 1), ("inconclusive", 3)])
-def test_the_exit_code_tells_the_verdict_and_stdout_has_only_events(fake, verdict, code):
+def test_the_exit_code_is_that_of_the_verdict_and_stdout_has_only_events(fake, verdict, code):
     run = fake().write()
     validated(run, verdict)
     done = checks(str(run.run.path), "--only", "report")
@@ -39,15 +39,15 @@ def test_the_exit_code_tells_the_verdict_and_stdout_has_only_events(fake, verdic
     assert run.run.junit.exists() and run.run.report.exists()
 
 
-def test_what_is_not_a_run_directory_is_refused(tmp_path):
+def test_a_directory_that_is_no_run_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         done = checks(str(path))
         assert (done.returncode, done.stdout) == (2, "")
         assert str(path) in done.stderr
 
 
-def test_a_log_that_was_never_read_back_and_no_cluster(fake):
-    """Inconclusive, in one line, with a result for the scripts."""
+def test_a_missing_log_without_a_cluster(fake):
+    """The run is inconclusive, with one line of output and a result for scripts."""
     run = fake()
     run.log_range = []
     run.write()
@@ -86,7 +86,7 @@ def test_a_result_that_cannot_be_collected_does_not_hide_the_failure(fake, monke
         pipeline.validate(run.run)
 
 
-def test_no_result_is_said(fake):
+def test_a_missing_result_is_an_error(fake):
     with pytest.raises(RunDirError, match=r"result\.json is missing"):
         pipeline.verdict(fake().run)
 
@@ -97,7 +97,7 @@ def test_a_broken_validation_file_is_inconclusive(fake):
     assert checks(str(run.run.path), "--only", "report").returncode == 3
 
 
-def test_the_whole_way_through_spark(fake, spark):
+def test_all_stages_on_spark(fake, spark):
     run = fake().write()
     pipeline.validate(run.run)
     result: Result = pipeline.report(run.run)

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to through two pipes (the DevTools protocol), and everything it complained about."""
+"""A headless Chromium, controlled through two pipes (DevTools protocol), with its errors and requests."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FLAGS = (
 
 
 def find() -> str | None:
-    """The browser of this machine."""
+    """Return the path of a browser on this machine, if there is one."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 class Browser:
-    """One page. `complaints` holds console errors, exceptions and violations; `requests` every address asked for."""
+    """One page. complaints: console errors, exceptions and violations; requests: every requested URL."""
 
     def __init__(self, width: int = 1400, height: int = 1000) -> None:
         self.complaints: list[str] = []
@@ -43,7 +43,7 @@ class Browser:
         their_read, write = os.pipe()
         read, their_write = os.pipe()
 
-        def place() -> None:
+        def set_pipes() -> None:
             # the browser reads commands from 3 and writes answers to 4
             spare = [os.dup2(their_read, 60), os.dup2(their_write, 61)]
             os.dup2(spare[0], 3)
@@ -51,7 +51,7 @@ class Browser:
 
         process = subprocess.Popen(
             [str(find()), *FLAGS.split(), f"--user-data-dir={self._profile}", f"--window-size={width},{height}"],
-            preexec_fn=place,
+            preexec_fn=set_pipes,
             close_fds=False,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
@@ -82,31 +82,31 @@ class Browser:
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 
     def call(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One command to the page."""
+        """Send a command to the page and return its result."""
         return self._call(method, params or {}, self._session)
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page."""
+        """Return the value of an expression in the page."""
         answer = self.call("Runtime.evaluate", {"expression": script, "returnByValue": True, "awaitPromise": True})
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
-        """A real mouse event: mousePressed, mouseMoved, mouseReleased."""
+        """Send a mouse event: mousePressed, mouseMoved or mouseReleased."""
         self.call("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, "button": "left", "clickCount": 1, **more})
 
     def key(self, name: str) -> None:
-        """A real key press."""
+        """Press a key."""
         for kind in ("keyDown", "keyUp"):
             self.call("Input.dispatchKeyEvent", {"type": kind, "key": name})
 
     def look(self, scheme: str, media: str = "") -> None:
-        """Prefer light or dark, on screen or in print."""
+        """Set the preferred colour scheme, on screen or in print."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.call("Emulation.setEmulatedMedia", {"media": media, "features": features})
 
     def picture(self, path: Path, whole: bool = False) -> None:
-        """What the page looks like."""
+        """Write a screenshot."""
         data = self.call("Page.captureScreenshot", {"captureBeyondViewport": whole})["data"]
         path.write_bytes(base64.b64decode(data))
 
@@ -146,7 +146,7 @@ class Browser:
 
 
 def assert_opens_and_fits(browser: Browser, path: Path) -> None:
-    """A page opens dark and light, and nothing of it is wider than a screen, a tablet or a telephone."""
+    """Assert that a page opens in dark and light mode, and fits the width of a screen, a tablet and a phone."""
     for scheme in ("dark", "light"):
         browser.look(scheme)
         browser.open(path)

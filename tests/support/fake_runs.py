@@ -1,4 +1,4 @@
-"""Fake run directories: a sound run of small tables, in which a test breaks one thing."""
+"""Fake run directories: a sound run with small tables, in which a test breaks one part."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ Rows = list[dict[str, Any]]
 
 
 class FakeRun:
-    """Tables as lists of dicts; change them, then `write()`."""
+    """Tables of a run as lists of dicts: change them, then call `write()`."""
 
     def __init__(self, folder: Path, scenario: str = SCENARIO) -> None:
         self.run = Run.create(folder, "leader-dies-1")
@@ -109,7 +109,7 @@ class FakeRun:
         row = next(r for r in self.summary if (r["check"], r["split"]) == (check, split))
         row.update(change)
 
-    def saw_nothing(self, check: str) -> None:
+    def examined_nothing(self, check: str) -> None:
         for row in self.summary:
             if row["check"] == check:
                 row.update(count=0, examined=0)
@@ -137,13 +137,13 @@ class FakeRun:
 
 
 def proven(fault: str, kind: str) -> Rows:
-    """The rows of a fault that took effect and was healed."""
+    """Return the rows of a fault that took effect and was healed."""
     phases = {"injecting": "", "injected": "killed", "proven": "orders/0 moved from broker 2 to 3", "healed": "started"}
-    return [fault_row(fault, kind, phase, words, T0 + i * SECOND) for i, (phase, words) in enumerate(phases.items())]
+    return [fault_row(fault, kind, phase, text, T0 + i * SECOND) for i, (phase, text) in enumerate(phases.items())]
 
 
-def fault_row(fault: str, kind: str, phase: str, words: str, at_us: int) -> dict[str, Any]:
-    evidence = json.dumps({"words": words, "resolved": "broker 2"})
+def fault_row(fault: str, kind: str, phase: str, text: str, at_us: int) -> dict[str, Any]:
+    evidence = json.dumps({"words": text, "resolved": "broker 2"})
     return {
         "fault": fault,
         "kind": kind,

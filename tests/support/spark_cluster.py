@@ -1,4 +1,4 @@
-"""A Spark cluster and an HDFS of our own on loopback, from jars alone; ended by their process ids whatever happens."""
+"""A Spark cluster and an HDFS on loopback, from jars only. Both end by process id, whatever happens."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ MINIDFS = ("org.apache.hadoop", "hadoop-client-minicluster", "3.4.1")
 
 @dataclass
 class Java:
-    """A Java program and what it says."""
+    """A Java program and the log of its output."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     def wait_for(self, pattern: str) -> str:
-        """The first group of what it says."""
+        """Wait for the pattern in the log and return its first group."""
 
-        def said() -> re.Match[str] | None:
+        def match() -> re.Match[str] | None:
             assert self.process.poll() is None, self.log.read_text()[-2000:]
             return re.search(pattern, self.log.read_text())
 
-        wait_until(lambda: said() is not None, 60, lambda: f"{self.log}: {self.log.read_text()[-2000:]}")
-        found = said()
+        wait_until(lambda: match() is not None, 60, lambda: f"{self.log}: {self.log.read_text()[-2000:]}")
+        found = match()
         assert found is not None
         return found.group(1)
 
@@ -59,7 +59,7 @@ def java(log: Path, class_path: Path, main: str, *arguments: str, heap: str = "2
 
 @dataclass
 class SparkCluster:
-    """A standalone master at `url`; `web` is its page."""
+    """A standalone master. url: its address; web: its web page."""
 
     url: str
     web: str
@@ -68,7 +68,7 @@ class SparkCluster:
 
 @contextmanager
 def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
-    """A master and workers of one core and 1 GB each."""
+    """Start a master, and workers with one core and 1 GB each."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         deploy, local = "org.apache.spark.deploy", ("--host", "127.0.0.1", "--webui-port", "0")
@@ -78,9 +78,9 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
         web = master.wait_for(r"Bound MasterWebUI to .* (http://\S+)").replace("localhost", "127.0.0.1")
         started = []
         for n in range(workers):
-            place = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{n}"))
+            arguments = ("--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{n}"))
             started.append(
-                java(folder / f"worker-{n}.log", SPARK / "jars", f"{deploy}.worker.Worker", *local, *place, url)
+                java(folder / f"worker-{n}.log", SPARK / "jars", f"{deploy}.worker.Worker", *local, *arguments, url)
             )
             stack.callback(started[-1].end)
         for worker in started:
@@ -90,7 +90,7 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
 
 @contextmanager
 def hdfs(folder: Path) -> Iterator[str]:
-    """A name node and a data node; the URI of the file system."""
+    """Start a name node and a data node, and yield the URI of the file system."""
     folder.mkdir(parents=True, exist_ok=True)
     details = folder / "details.json"
     details.unlink(missing_ok=True)
@@ -111,9 +111,9 @@ def hdfs(folder: Path) -> Iterator[str]:
 
 
 def shell(folder: Path) -> Callable[..., None]:
-    """Hadoop's file system shell, with its settings in a folder."""
+    """Return a function that runs Hadoop's file system shell, with its settings in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "core-site.xml").write_text("<configuration/>")  # it insists on one
+    (folder / "core-site.xml").write_text("<configuration/>")  # required
     class_path = f"{folder}:{resolve(*MINIDFS)}/*"
 
     def run(*arguments: object) -> None:

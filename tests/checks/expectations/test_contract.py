@@ -18,14 +18,14 @@ def test_every_anomaly_and_every_time_has_its_phrases():
     assert len(rules) == len(set(rules))
 
 
-def test_a_kind_that_is_not_named_must_not_appear(fake):
+def test_an_unnamed_kind_is_forbidden(fake):
     bounds = {(t.check, t.split): (t.at_least, t.at_most) for t in terms(fake().resolved)}
     assert all(bounds[kind, ""] == (0, 0) for kind, a in ANOMALIES.items() if not a.splits)
     assert bounds["duplicate_delivery", "illegal"] == (0, 0)
     assert ("duplicate_delivery", "legal") not in bounds, "any number: nothing is expected"
 
 
-def test_terms_carry_bounds_and_words(fake):
+def test_terms_have_bounds_and_names(fake):
     by_column = {t.column: t for t in terms(fake().resolved)}
     lost = by_column["lost_write"]
     assert (lost.name, lost.expected, lost.gx_class) == (
@@ -39,12 +39,12 @@ def test_terms_carry_bounds_and_words(fake):
     assert by_column["partitions_read_back"].at_least == by_column["partitions_read_back"].at_most == 2
 
 
-def test_a_demanded_anomaly_is_named_as_one(fake):
+def test_a_demanded_anomaly_has_the_name_of_its_presence(fake):
     demanded = {t.check: t for t in terms(fake(SCENARIO + "  lost_write: {min: 1}\n").resolved)}["lost_write"]
     assert (demanded.name, demanded.expected) == ("Acknowledged records are lost", "at least 1")
 
 
-def test_columns_are_plain_and_unique_whatever_a_group_is_called(fake):
+def test_columns_are_plain_and_unique_for_any_group_name(fake):
     odd = SCENARIO.replace("group: billing", 'group: "a.b`$x<script>"').replace(
         "billing: {members", "'a.b`$x<script>': {members"
     )
@@ -64,7 +64,7 @@ def test_every_term_has_a_gx_class(fake):
 
 
 @pytest.mark.parametrize(
-    ("us", "words"),
+    ("us", "text"),
     [
         (0, "0 us"),
         (812_000, "812 ms"),
@@ -74,8 +74,8 @@ def test_every_term_has_a_gx_class(fake):
         (125_000_000, "2 min 5 s"),
     ],
 )
-def test_durations(us, words):
-    assert duration(us) == words
+def test_durations(us, text):
+    assert duration(us) == text
 
 
 def test_a_description_agrees_in_number():

@@ -1,4 +1,4 @@
-"""What each broken thing of a run makes of its expectations; GX is played by the bounds themselves."""
+"""Expectations of runs with one broken part each; the bounds of the terms take the place of GX."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_sound_run_passes_everything(fake):
     assert others_pass(judged(fake()))
 
 
-def test_one_lost_record_fails_and_says_where(fake):
+def test_a_lost_record_fails_and_names_its_topic(fake):
     run = fake()
     run.found("lost_write", count=37)
     found = judged(run)
@@ -50,22 +50,22 @@ def test_one_lost_record_fails_and_says_where(fake):
 @pytest.mark.parametrize(
     "check", ["lost_write", "duplicate_write", "skipped_delivery", "nonmonotonic_poll", "overcommit"]
 )
-def test_a_check_that_saw_nothing_is_inconclusive(fake, check):
+def test_a_check_that_examined_nothing_is_inconclusive(fake, check):
     run = fake()
-    run.saw_nothing(check)
+    run.examined_nothing(check)
     found = judged(run)
     assert found[check, "", ""].verdict == "inconclusive"
     assert "saw nothing" in found[check, "", ""].why
     assert others_pass(found, (check, "", ""))
 
 
-def test_commit_checks_have_nothing_to_see_where_nobody_commits(fake):
+def test_commit_checks_have_nothing_to_examine_if_no_consumer_commits(fake):
     run = fake(
         SCENARIO.replace(
             "topics: [orders]}\n  - {mode: assign", "topics: [orders], commit: {when: never}}\n  - {mode: assign"
         )
     )
-    run.saw_nothing("lost_processing")
+    run.examined_nothing("lost_processing")
     gone = ("overcommit", "commit_rewind", "foreign_commit")  # the audit has no row of these then
     run.summary = [r for r in run.summary if r["check"] not in gone]
     found = judged(run)
@@ -73,18 +73,18 @@ def test_commit_checks_have_nothing_to_see_where_nobody_commits(fake):
     assert found["overcommit", "", ""].seen == "nothing to examine: no consumer commits offsets"
 
 
-def test_what_cannot_be_seen_by_design_cannot_be_demanded(fake):
+def test_an_anomaly_that_the_scenario_excludes_cannot_be_demanded(fake):
     scenario = SCENARIO.replace(
         "topics: [orders]}\n  - {mode: assign", "topics: [orders], commit: {when: never}}\n  - {mode: assign"
     )
     run = fake(scenario + "  overcommit: {min: 1}\n")
-    run.saw_nothing("overcommit")
+    run.examined_nothing("overcommit")
     assert judged(run)["overcommit", "", ""].verdict == "inconclusive"
 
 
-def test_an_anomaly_counts_though_nothing_was_examined(fake):
+def test_an_anomaly_counts_even_if_nothing_was_examined(fake):
     run = fake()
-    run.saw_nothing("lost_write")
+    run.examined_nothing("lost_write")
     run.found("lost_write", count=1)
     assert judged(run)["lost_write", "", ""].verdict == "fail"
 
@@ -107,7 +107,7 @@ def test_a_check_without_a_result_is_inconclusive(fake):
         ("{min: 0, max: 9}", 8, 3, "inconclusive"),
     ],
 )
-def test_undecided_rows_matter_where_they_could_change_the_verdict(fake, bound, count, undetermined, verdict):
+def test_undecided_rows_matter_if_they_could_change_the_verdict(fake, bound, count, undetermined, verdict):
     run = fake(SCENARIO.replace("expect:", f"expect:\n  lost_write: {bound}"))
     run.found("lost_write", count=count, undetermined=undetermined)
     assert judged(run)["lost_write", "", ""].verdict == verdict
@@ -122,7 +122,7 @@ def test_a_fault_without_proof_is_inconclusive_and_says_what_to_change(fake):
     assert others_pass(found, PROOF)
 
 
-def test_a_fault_that_never_came_is_inconclusive(fake):
+def test_a_fault_that_was_never_injected_is_inconclusive(fake):
     run = fake()
     run.ledger["faults"] = []
     assert "trigger (at 100 acknowledged records) did not come" in judged(run)[PROOF].why
@@ -146,7 +146,7 @@ def test_a_loss_beside_an_unproven_fault_is_still_a_failure(fake):
 
 
 @pytest.mark.parametrize(("proof", "verdict"), [(True, "fail"), (False, "inconclusive")])
-def test_a_demanded_loss_that_did_not_come(fake, proof, verdict):
+def test_a_missing_demanded_loss(fake, proof, verdict):
     run = fake(CALIBRATION)
     if not proof:
         run.ledger["faults"] = []
@@ -159,13 +159,13 @@ def test_a_demanded_loss_passes(fake):
     assert others_pass(judged(run))
 
 
-def test_a_client_that_died_unasked_is_inconclusive_one_that_was_killed_is_not(fake):
+def test_an_unexpected_client_death_is_inconclusive_a_killed_client_is_not(fake):
     run = fake()
     run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed")]
     assert others_pass(judged(run))
 
 
-def test_a_client_that_died_unasked_is_inconclusive(fake):
+def test_an_unexpected_client_death_is_inconclusive_and_named(fake):
     run = fake()
     run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed", unexpected=True)]
     found = judged(run)
@@ -183,7 +183,7 @@ def test_a_client_that_died_unasked_is_inconclusive(fake):
         ("faults/drive.arrows", False, "inconclusive"),
     ],
 )
-def test_a_torn_tail_is_expected_only_of_a_life_that_a_fault_ended(fake, file, unexpected, verdict):
+def test_a_torn_tail_is_expected_only_of_an_incarnation_that_a_fault_killed(fake, file, unexpected, verdict):
     run = fake()
     run.ledger["lifecycle"] += [
         life("billing/1", "consumer", "crashed", **({"unexpected": True} if unexpected else {}))
@@ -192,7 +192,7 @@ def test_a_torn_tail_is_expected_only_of_a_life_that_a_fault_ended(fake, file, u
     assert judged(run)["ledger_complete", "torn", ""].verdict == verdict
 
 
-def test_rows_that_the_audit_missed_make_every_count_untrustworthy(fake):
+def test_rows_that_the_audit_missed_make_all_counts_inconclusive(fake):
     run = fake()
     next(r for r in run.counts if r["name"] == "rows_audited")["value"] = 1
     run.found("skipped_delivery", count=5)
@@ -208,7 +208,7 @@ def test_rows_are_counted_by_the_seal_too(fake):
     assert judged(run)["ledger_complete", "rows", ""].seen == "1 of 3 rows"
 
 
-def test_a_log_that_was_not_read_back_whole_loses_nothing(fake):
+def test_an_incomplete_read_back_is_no_loss(fake):
     run = fake()
     run.log_range.pop()
     run.found("lost_write", count=500)
@@ -219,7 +219,7 @@ def test_a_log_that_was_not_read_back_whole_loses_nothing(fake):
 
 
 @pytest.mark.parametrize(("policy", "verdict"), [("delete", "inconclusive"), ("compact", "fail")])
-def test_a_log_with_holes_loses_nothing_unless_it_is_compacted(fake, policy, verdict):
+def test_gaps_in_the_log_are_no_loss_unless_it_is_compacted(fake, policy, verdict):
     run = fake(
         SCENARIO.replace("replication_factor: 3}", f"replication_factor: 3, config: {{cleanup.policy: {policy}}}}}")
     )
@@ -255,7 +255,7 @@ def test_an_outage_that_lasted_to_the_end_is_longer_than_measured(fake, seconds,
     assert verdict == "fail" or "2 partitions of kill:orders had not recovered" in outage.why
 
 
-def test_an_outage_without_a_measurement_hides_behind_no_other(fake):
+def test_another_fault_does_not_hide_an_unmeasured_outage(fake):
     two = SCENARIO.replace(
         "expect:",
         "  - {name: pause, kind: broker.pause, target: {broker: 1}, when: {after: kill}, heal: {after: 1s}}\nexpect:",
@@ -280,14 +280,14 @@ def test_a_run_in_which_too_little_happened_is_inconclusive(fake, change, split)
     assert others_pass(judged(run), ("something_happened", split, ""))
 
 
-def test_a_reader_that_is_not_counted_got_nothing(fake):
+def test_a_reader_without_counts_received_nothing(fake):
     run = fake()
     run.counts = [r for r in run.counts if r["scope"] != "replay/1"]
     assert "replay/1" in judged(run)["something_happened", "delivered", ""].why
 
 
 @pytest.mark.parametrize("stages", [[("load", "failed"), ("drive", "failed")], [("drive", "begin"), ("load", "begin")]])
-def test_a_drive_that_broke_off_is_inconclusive_and_what_was_not_delivered_had_no_chance_to_be(fake, stages):
+def test_a_drive_that_broke_off_makes_stalled_delivery_inconclusive(fake, stages):
     run = fake()
     run.stages = stages
     run.found("stalled_delivery", count=60)
@@ -297,26 +297,26 @@ def test_a_drive_that_broke_off_is_inconclusive_and_what_was_not_delivered_had_n
     assert "broke off before its drain" in terms["stalled_delivery", "", ""].why
 
 
-def test_what_was_not_delivered_when_the_drain_ended_counts_whatever_came_later(fake):
+def test_stalled_delivery_counts_if_the_drain_ended(fake):
     run = fake()
     run.stages = [("load", "end"), ("drain", "end"), ("stop", "failed")]
     run.found("stalled_delivery", count=60)
     assert judged(run)["stalled_delivery", "", ""].verdict == "fail"
 
 
-def test_a_drive_that_nothing_tells_of_is_inconclusive(fake):
+def test_a_drive_without_events_is_inconclusive(fake):
     run = fake()
     run.stages = []
     assert others_pass(judged(run), ("drive_completed", "", ""))
 
 
-def test_a_drive_that_was_repeated_is_whole(fake):
+def test_a_repeated_drive_is_complete(fake):
     run = fake()
     run.stages = [("load", "failed"), ("load", "end")]
     assert others_pass(judged(run))
 
 
-def test_group_members_are_the_most_that_were_ever_seen(fake):
+def test_group_members_are_the_maximum_that_was_observed(fake):
     run = fake()
     run.ledger["cluster"] += [
         {"at_us": T0 + 1, "entity": "group:billing", "key": "members", "value": json.dumps(n)} for n in (3, 2)
@@ -325,7 +325,7 @@ def test_group_members_are_the_most_that_were_ever_seen(fake):
     assert (members.verdict, members.seen) == ("fail", "3")
 
 
-def test_group_members_never_seen_are_inconclusive(fake):
+def test_unobserved_group_members_are_inconclusive(fake):
     run = fake()
     run.ledger["cluster"] = []
     assert judged(run)["groups", "members", "billing"].verdict == "inconclusive"
@@ -347,24 +347,24 @@ def test_rebalances_are_counted_from_the_formed_group_to_the_stop(fake, generati
 @pytest.mark.parametrize(
     ("left", "seen"),
     [
-        ([("billing/1", 8, 81), ("billing/2", 8, 81)], "7"),  # six generations in which nothing was handed out anew
+        ([("billing/1", 8, 81), ("billing/2", 8, 81)], "7"),  # six generations without a reassignment
         ([("billing/1", 8, 81), ("billing/2", 9, 82)], "7"),  # the second had joined again since the first had left
         ([("billing/1", 1, 81), ("billing/2", 2, 82)], "0"),
     ],
 )
-def test_generations_in_which_members_kept_what_they_had_are_known_from_their_leaving(fake, left, seen):
+def test_generations_without_reassignment_count_from_the_last_rows_of_the_members(fake, left, seen):
     rows = [assigned(1, T0 - SECOND)]
     rows += [assigned(g, T0 + at * SECOND) | {"consumer": who, "event": "revoked"} for who, g, at in left]
     assert rebalances(fake(), rows) == seen
 
 
-def test_who_was_handed_something_after_the_stop_does_not_tell_of_before(fake):
+def test_an_assignment_after_the_stop_says_nothing_about_the_generation_before(fake):
     at_stop = [assigned(2, T0 + 81 * SECOND), assigned(2, T0 + 82 * SECOND) | {"event": "revoked"}]
     assert rebalances(fake(), [assigned(1, T0 - SECOND), *at_stop]) == "0"
 
 
 def rebalances(run, rows):
-    """What is counted of these rows, in a run that loads from 0 to 80 s."""
+    """Return the rebalances in these rows, for a load from 0 to 80 s."""
     run.ledger["assignments"] = rows
     for row in run.counts:
         if row["scope"] == "assignments":
@@ -391,20 +391,20 @@ REFUSED = SCENARIO + "  client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}\n"
         ([("billing/2", "GROUP_MAX_SIZE_REACHED"), ("billing/3", "GROUP_MAX_SIZE_REACHED")], "fail", "2"),
     ],
 )
-def test_an_error_that_is_demanded_of_clients_is_counted_by_client(fake, errors, verdict, seen):
+def test_a_demanded_client_error_is_counted_by_client(fake, errors, verdict, seen):
     run = fake(REFUSED)
     run.ledger["lifecycle"] += [life(client, "consumer", "error", error=words) for client, words in errors]
     found = judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"]
     assert (found.verdict, found.seen) == (verdict, seen)
 
 
-def test_errors_of_clients_that_nobody_recorded_are_inconclusive(fake):
+def test_errors_of_unrecorded_clients_are_inconclusive(fake):
     run = fake(REFUSED)
     run.ledger["lifecycle"] = []
     assert judged(run)["client_errors", "GROUP_MAX_SIZE_REACHED", "billing"].verdict == "inconclusive"
 
 
-def test_gx_that_saw_another_number_is_not_believed(fake):
+def test_another_value_in_gx_is_inconclusive(fake):
     run = fake().write()
     term = terms(run.resolved)[0]
     seen = Measure(run.run, run.resolved).observe(term)
@@ -422,7 +422,7 @@ def test_an_incarnation_that_was_started_twice_is_inconclusive_and_named(fake):
     assert "shop/1 incarnation 1 was started more than once" in found["ledger_complete", "incarnations", ""].why
 
 
-def test_a_clock_that_ran_backwards_leaves_open_what_hangs_on_time_and_nothing_else(fake):
+def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclusive(fake):
     run = fake()
     run.counts.append({"name": "clock_backwards", "scope": "deliveries of billing/1", "value": 12})
     found = judged(run)

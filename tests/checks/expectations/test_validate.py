@@ -1,4 +1,4 @@
-"""The rules in Great Expectations itself, on Spark."""
+"""The rules in Great Expectations, on Spark."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_a_sound_run_passes_offline_and_leaves_data_docs(fake, validated, monkey
     assert page.relative_to(site).as_posix() in (site / "index.html").read_text()
 
 
-def test_fail_and_inconclusive_are_told_apart(fake, validated):
+def test_fail_and_inconclusive_are_distinguished(fake, validated):
     run = fake()
     run.found("lost_write", count=37)
     run.found("duplicate_delivery", "illegal", count=1)
-    run.saw_nothing("poll_skip")
+    run.examined_nothing("poll_skip")
     run.metrics = []
     run.ledger["faults"] = []
     assert verdicts(validated(run)) == {
@@ -55,7 +55,7 @@ def test_fail_and_inconclusive_are_told_apart(fake, validated):
     }
 
 
-def test_a_missing_column_is_inconclusive_and_harms_no_other(fake, validated, monkeypatch):
+def test_a_missing_column_is_inconclusive_and_affects_no_other_term(fake, validated, monkeypatch):
     from checks.expectations import validate
 
     whole = validate._one_row
@@ -112,8 +112,8 @@ def test_validating_twice_replaces_the_project(fake, validated):
 
 
 @pytest.mark.parametrize("more", ["", "  consume_unavailability: {max: 15s, p95: 14s}\n"])
-def test_the_whole_contract_is_one_spark_job_beside_that_which_asks_for_the_table(fake, validated, spark, more):
-    """However many rules: they are aggregates of one row, and GX bundles them."""
+def test_the_contract_is_one_spark_job_in_addition_to_that_of_the_table(fake, validated, spark, more):
+    """The rules are aggregates of one row, and GX bundles them, whatever their number."""
     spark.sparkContext.setJobGroup(f"contract{more}", "validate")
     try:
         assert len(validated(fake(SCENARIO + more))) > 20

@@ -1,4 +1,4 @@
-"""The log read back from a real broker, record by record as `chaos.ledger.record` would read it."""
+"""Read-back from a real broker: the same records as `chaos.ledger.record` parses one by one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ read_back(spark_session(), run, Resolved.model_validate_json(sys.stdin.read()), 
 
 
 def read_back_elsewhere(run: Run, what: Resolved, bootstrap: str) -> None:
-    """In a process of its own, as the command line does it: the jars come into a session without them."""
+    """Read back in a separate process, as the command line does: the test session lacks the jars."""
     done = subprocess.run(
         [sys.executable, "-c", READ, str(run.path), bootstrap],
         input=what.model_dump_json(), capture_output=True, text=True, timeout=300, cwd=Path(__file__).parents[3],
@@ -125,7 +125,7 @@ def test_every_record_is_read_back_as_the_ledger_reads_it(cluster: ProcessCluste
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("small", [True, False], ids=["threads", "spark"])
-def test_files_are_of_one_partition_each_in_the_order_of_names_and_offsets(
+def test_each_file_has_one_partition_and_files_sort_by_partition_and_offset(
     cluster: ProcessCluster, tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, small: bool
 ) -> None:
     topic = f"many-{small}"
@@ -169,8 +169,8 @@ def test_a_file_is_full_before_the_next_begins(
 
 
 @pytest.mark.kafka
-def test_offsets_that_hold_no_record_are_passed_over(cluster: ProcessCluster, tmp_path: Path) -> None:
-    """Control records and aborted transactions: the log ends in an offset that no client ever sees."""
+def test_offsets_without_a_record_are_skipped(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """With control records and aborted transactions, no client gets the last offset of the log."""
     make(cluster, "txn")
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
     producer.init_transactions(30)
@@ -186,14 +186,14 @@ def test_offsets_that_hold_no_record_are_passed_over(cluster: ProcessCluster, tm
 
 
 @pytest.mark.kafka
-def test_what_the_cluster_does_not_have_any_more_is_an_error(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_a_deleted_range_is_an_error(cluster: ProcessCluster, tmp_path: Path) -> None:
     make(cluster, "gone")
     with pytest.raises(ClusterError, match="gone/0, offsets 7 to 9"):
         read(OffsetRange(cluster.bootstrap, "gone", 0, 7, 9, tmp_path, 0))
 
 
 @pytest.mark.kafka
-def test_a_topic_that_is_not_there_is_named(cluster: ProcessCluster, tmp_path: Path) -> None:
+def test_a_missing_topic_is_named(cluster: ProcessCluster, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match="nowhere"):
         log_ranges(cluster.bootstrap, ["nowhere"])
     shutil.rmtree(tmp_path)

@@ -1,4 +1,4 @@
-"""Many records at a time are read exactly as `chaos.ledger.record` reads them one by one."""
+"""Vectorised parsing gives the same rows as `chaos.ledger.record` for single records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ODD = [b" ", b"_", b"+", b"-", b"\x80", b"\x00", b"x", b"F"]
 
 @st.composite
 def records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
-    """Ours, ours with a byte changed, cut short or under another key, and anything else."""
+    """Return records of the platform, the same changed, cut or with another key, and foreign records."""
     key = draw(KEYS)
     value = encode(draw(IDENTITIES), key, draw(st.binary(max_size=40)))
     kind = draw(st.sampled_from(["whole", "whole", "changed", "odd", "cut", "key", "other", "tombstone"]))
@@ -45,13 +45,13 @@ def records(draw: st.DrawFn) -> tuple[bytes | None, bytes | None]:
 @given(st.lists(records(), min_size=1, max_size=12))
 @example([(None, None)])
 @example([(None, encode(Identity("7f3a91c0", "p", 1, 1, 1), None, b"").replace(b"0001", b"+001"))])
-def test_every_record_is_read_as_it_would_be_alone(given_records: list[tuple[bytes | None, bytes | None]]) -> None:
-    keys, values = [k for k, _ in given_records], [v for _, v in given_records]
+def test_every_record_is_parsed_as_if_alone(records: list[tuple[bytes | None, bytes | None]]) -> None:
+    keys, values = [k for k, _ in records], [v for _, v in records]
     offsets = range(5, 5 + len(values))
     batch = Records("orders", 3, offsets, [1_763_697_600_123] * len(values), keys, values).rows()
     batch.validate(full=True)
     assert batch.schema.equals(LOG)
-    for row, offset, (key, value) in zip(batch.to_pylist(), offsets, given_records, strict=True):
+    for row, offset, (key, value) in zip(batch.to_pylist(), offsets, records, strict=True):
         known = parse(value)
         has_header = value is not None and len(value) >= HEADER_BYTES and value.startswith(VERSION)
         assert row == {

@@ -1,4 +1,4 @@
-"""A run far larger than a page: hundreds of partitions, hours, many readers, a storm of anomalies."""
+"""A run far larger than a page: hundreds of partitions, hours, many readers, thousands of anomalies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READERS = 14
 
 
 def crowded_run(directory: Path) -> tuple[Run, Result, Resolved]:
-    """Everything there is too much of."""
+    """Write a run with too much of everything."""
     run, resolved = start(directory, "crowd", SCENARIO.replace("partitions: 6", f"partitions: {PARTITIONS}"))
     ledger(run, "cluster", leaders())
     ledger(run, "faults", [])
@@ -58,7 +58,7 @@ def crowded_run(directory: Path) -> tuple[Run, Result, Resolved]:
 
 
 def leaders() -> list[dict[str, Any]]:
-    """A leader change of each partition every ten minutes."""
+    """Return a leader change of each partition every ten minutes."""
     rows = []
     for minute in range(0, HOURS * 60, 10):
         for p in range(PARTITIONS):
@@ -69,7 +69,7 @@ def leaders() -> list[dict[str, Any]]:
 
 
 def owners() -> list[dict[str, Any]]:
-    """Two groups of fifty members that rebalance every quarter of an hour."""
+    """Return two groups of fifty members that rebalance every 15 minutes."""
     return [
         {
             "group": group,
@@ -90,7 +90,7 @@ def owners() -> list[dict[str, Any]]:
 
 
 def buckets(run: Run) -> None:
-    """Series and latency of every quarter of a second."""
+    """Write series and latency for every 250 ms."""
     slots = HOURS * 3600 * 4
     when = BEGAN + np.arange(slots, dtype=np.int64) * 250_000
     generator = np.random.default_rng(3)
@@ -100,7 +100,7 @@ def buckets(run: Run) -> None:
             names = {"series": [series] * slots, "scope": [f"reader/{i}"] * slots}
             values = generator.integers(0, 5_000, slots).astype(float)
             parts["series"].append(pa.table({"at_us": when, **names, "value": values}))
-        # the audit makes its columns wider in a long run: at most 400
+        # the audit uses wider columns in a long run: at most 400
         at_us, size = np.repeat(when[::144], 40), slots // 144 * 40
         edges = (10 ** (np.tile(np.arange(40), slots // 144) / 4)).astype(np.int64)
         names = {"series": ["end_to_end"] * size, "scope": [f"reader/{i}"] * size}

@@ -1,4 +1,4 @@
-"""What the tables say about a run of a minute: a leader dies, a coordinator dies, a slow consumer is evicted."""
+"""Tables of a one-minute run: a leader dies, a coordinator dies, a slow consumer is evicted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ AGAIN = (
 
 
 def at(seconds: float) -> int:
-    """A moment of the run in us since the epoch."""
+    """Return a time of the run in us since the epoch."""
     return BEGAN + round(seconds * 1e6)
 
 
 class Story:
-    """What happened in the failed run, second by second; with `calm` the same without a fault."""
+    """The events of the failed run, second by second; with `calm`, of the same run without a fault."""
 
     def __init__(self, calm: bool = False) -> None:
         self.random = random.Random(7)

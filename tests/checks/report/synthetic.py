@@ -1,4 +1,4 @@
-"""Run directories as the pipeline leaves them, made without a cluster: one that failed, one that passed, one cut short.
+"""Run directories like those of the pipeline, without a cluster: one failed, one passed, one aborted.
 
 `python -m tests.checks.report.synthetic DIR` writes them to look at.
 """
@@ -45,14 +45,14 @@ expect:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """One table as Spark leaves it: a directory with a part file and a marker."""
+    """Write a table as Spark does: a directory with a part file and a marker."""
     path.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), path / "part-00000.parquet")
     (path / "_SUCCESS").touch()
 
 
 def ledger(run: Run, table: str, rows: list[dict[str, Any]]) -> None:
-    """One sealed table of the ledger."""
+    """Write a sealed table of the ledger."""
     whole = [{name: row.get(name) for name in TABLES[table].names} for row in rows]
     folder = run.ledger / f"{table}.parquet"
     folder.mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ def ledger(run: Run, table: str, rows: list[dict[str, Any]]) -> None:
 
 
 def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[Run, Resolved]:
-    """An empty run directory with its resolved scenario."""
+    """Create an empty run directory with its resolved scenario."""
     run = Run.create(directory, f"{name}-20260203-140312-4f1c")
     resolved = Resolved(
         run_id=run.run_id,
@@ -81,7 +81,7 @@ def start(directory: Path, name: str, scenario: str = SCENARIO) -> tuple[Run, Re
 
 
 def result(run: Run, resolved: Resolved, **fields: Any) -> Result:
-    """A result with what every run has."""
+    """Return a result with the fields of every run."""
     fields = {
         "stages_s": {"deploy": 8.4, "drive": 62.1, "readback": 3.2, "audit": 9.7, "validate": 4.9, "destroy": 1.1},
         "tolerated": ["unsent_at_stop: a send without answer at the stop of its producer is unknown, not lost"],
@@ -102,7 +102,7 @@ def result(run: Run, resolved: Resolved, **fields: Any) -> Result:
 
 
 def expectations(lost: int) -> list[Expectation]:
-    """One per kind of anomaly, a bounded time, and the platform's own."""
+    """Return an expectation for each kind of anomaly, for a bounded time, and for the platform."""
     found = []
     for kind, anomaly in ANOMALIES.items():
         for split in anomaly.splits or ("",):
@@ -139,7 +139,7 @@ def expectations(lost: int) -> list[Expectation]:
 
 
 def failed_run(directory: Path) -> tuple[Run, Result, Resolved]:
-    """37 acked records lost with their leader, then a coordinator killed and a slow consumer evicted."""
+    """Write a run that loses 37 acked records with their leader, then a coordinator, and evicts a consumer."""
     run, resolved = start(directory, "acks1-leader-kill")
     story = Story()
     fill(run, story)
@@ -179,7 +179,7 @@ def failed_run(directory: Path) -> tuple[Run, Result, Resolved]:
 
 
 def metrics() -> list[Metric]:
-    """Some measured times."""
+    """Return measured times."""
     rows = [
         ("ack_latency", "orders", "", {"count": 99_996, "p50": 2_510, "p95": 5_900, "p99": 812_000, "max": 2_910_000}),
         (
@@ -199,7 +199,7 @@ def metrics() -> list[Metric]:
 
 
 def fill(run: Run, story: Story, calm: bool = False) -> None:
-    """Write every table that the report reads."""
+    """Write all tables of the report."""
     write(run.audit / "series", story.series())
     write(run.audit / "latency", story.latency())
     write(run.audit / "ownership", story.ownership())
@@ -241,7 +241,7 @@ def fill(run: Run, story: Story, calm: bool = False) -> None:
 
 
 def passed_run(directory: Path) -> tuple[Run, Result, Resolved]:
-    """Nothing broke and nothing was lost."""
+    """Write a run without a fault or a loss."""
     run, resolved = start(directory, "calm")
     fill(run, Story(calm=True), calm=True)
     readers = [ReaderCount(reader="billing", mode="subscribe", delivered=100_000, distinct=100_000)]
@@ -261,7 +261,7 @@ def passed_run(directory: Path) -> tuple[Run, Result, Resolved]:
 
 
 def cut_short_run(directory: Path) -> tuple[Run, Result, Resolved]:
-    """The fault showed no effect, and the audit never ran: most tables are missing."""
+    """Write a run in which the fault had no effect and the audit never ran: most tables are missing."""
     run, resolved = start(directory, "cut-short")
     story = Story()
     ledger(run, "cluster", [row for row in story.cluster() if row["at_us"] < at(14)])

@@ -1,4 +1,4 @@
-"""The pages of a gate: what they say, that foreign text is escaped, that they fit, and the matrix in a browser."""
+"""The pages of a gate: their content, escaping and size, and the matrix in a browser."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ MIXED = gate(
 )
 
 
-def test_the_matrix_names_every_cell_and_what_is_not_in_it() -> None:
+def test_the_matrix_names_every_cell_and_every_missing_one() -> None:
     shown = Page(page(MIXED))
     assert shown.open == [] and len(shown.ids) == len(set(shown.ids))
     links = [a["href"] for tag, a in shown.tags if tag == "a" and (a.get("href") or "").startswith("#cell-")]
@@ -110,7 +110,7 @@ def test_junit_has_a_case_for_each_cell_and_inconclusive_is_an_error() -> None:
     assert [case.get("name") for case in suite.iter("testcase")][1:] == [c.key.name for c in MIXED.cells]
 
 
-def test_the_summary_names_what_failed_first_and_what_is_not_known() -> None:
+def test_the_summary_names_failures_first_then_inconclusive_cells() -> None:
     text = markdown(MIXED)
     assert text.startswith("## ❌ fail: S")
     rows = [line for line in text.splitlines() if line.startswith(("| ❌", "| ❔", "| ✅"))]
@@ -122,7 +122,7 @@ def test_the_summary_names_what_failed_first_and_what_is_not_known() -> None:
     )
 
 
-def test_the_summary_fits_a_pull_request_however_large_the_gate_is() -> None:
+def test_the_summary_of_a_large_gate_fits_a_pull_request() -> None:
     many = [cell(n, "fail", scenario=f"s{n}", words="x" * 2000) for n in range(1, 400)]
     text = markdown(gate(*many, comparisons=tuple(comparison(n, "slower") for n in range(1, 400)), words="y" * 3000))
     assert len(text) <= MOST_CHARACTERS
@@ -141,7 +141,7 @@ def test_foreign_text_is_text_everywhere() -> None:
     assert ET.fromstring(junit(evil))[0].get("failures") == "2"
 
 
-def test_it_is_made_from_gate_json_alone_and_what_is_none_is_one_line(tmp_path: Path) -> None:
+def test_it_needs_only_gate_json_and_an_invalid_one_is_one_line(tmp_path: Path) -> None:
     def make() -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "checks.report.gate", str(tmp_path)]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -156,7 +156,7 @@ def test_it_is_made_from_gate_json_alone_and_what_is_none_is_one_line(tmp_path: 
 
 
 @pytest.mark.browser
-def test_in_a_browser_it_fits_filters_by_keyboard_and_complains_of_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_in_a_browser_it_fits_filters_by_keyboard_and_has_no_errors(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     path.write_text(page(MIXED), encoding="utf-8")
     assert_opens_and_fits(browser, path)

@@ -1,4 +1,4 @@
-"""The page in a real browser: no complaint, a verdict in sight, a picture that answers to mouse and keyboard."""
+"""The report in a real browser: no errors, a visible verdict, a timeline that reacts to mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def no_complaints(browser: Browser) -> Iterator[None]:
 
 @pytest.mark.parametrize("build", [*synthetic.RUNS, hostile], ids=lambda build: build.__name__)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_verdict_is_in_sight_and_nothing_is_wider_than_the_page(
+def test_the_verdict_is_visible_and_nothing_is_wider_than_the_page(
     build: Any, scheme: str, browser: Browser, tmp_path: Path
 ) -> None:
     browser.look(scheme)
@@ -53,7 +53,7 @@ def opened(browser: Browser, directory: Path) -> None:
 
 
 def axis(browser: Browser) -> tuple[float, float]:
-    """Left edge and width of the plots."""
+    """Return the left edge and the width of the plots."""
     box = browser.run(
         "(() => { const r = document.getElementById('axis').getBoundingClientRect(); return [r.left, r.width]; })()"
     )
@@ -61,12 +61,12 @@ def axis(browser: Browser) -> tuple[float, float]:
 
 
 def span(browser: Browser) -> float:
-    """Seconds that are seen."""
+    """Return the visible seconds."""
     return float(browser.run("+document.getElementById('timeline').style.getPropertyValue('--span')"))
 
 
 def row(browser: Browser, lane: str) -> float:
-    """The middle of a lane on the screen."""
+    """Return the middle of a lane on the screen."""
     return float(
         browser.run(
             f"(() => {{ const named = (l) => l.innerText.trim().startsWith({lane!r});"
@@ -76,7 +76,7 @@ def row(browser: Browser, lane: str) -> float:
     )
 
 
-def test_the_picture_is_drawn_and_all_lanes_share_their_edges(browser: Browser, tmp_path: Path) -> None:
+def test_the_timeline_is_drawn_and_all_lanes_share_their_edges(browser: Browser, tmp_path: Path) -> None:
     opened(browser, tmp_path)
     assert browser.run("document.querySelectorAll('.lane.strip .plot > i').length") > 40
     assert browser.run("document.querySelectorAll('.lane.heat svg path').length") >= 12
@@ -124,7 +124,7 @@ def test_the_keyboard_moves_the_crosshair_and_zooms(browser: Browser, tmp_path: 
     assert browser.run("document.getElementById('live').textContent").startswith("+")
 
 
-def test_a_dot_leads_to_its_row_even_where_that_is_folded_away(browser: Browser, tmp_path: Path) -> None:
+def test_a_dot_links_to_its_row_even_if_that_is_folded(browser: Browser, tmp_path: Path) -> None:
     opened(browser, tmp_path)
     browser.run("document.querySelector('.plot a.dot.broke').click()")
     assert browser.run("location.hash").startswith("#row-")
@@ -132,7 +132,7 @@ def test_a_dot_leads_to_its_row_even_where_that_is_folded_away(browser: Browser,
     assert browser.run("document.getElementById('row-30').getBoundingClientRect().height") > 0
 
 
-def test_the_picture_stands_without_scripts(browser: Browser, tmp_path: Path) -> None:
+def test_the_timeline_needs_no_scripts(browser: Browser, tmp_path: Path) -> None:
     browser.call("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         path = write_report(*synthetic.failed_run(tmp_path))

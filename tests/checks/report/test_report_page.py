@@ -1,4 +1,4 @@
-"""The page as a file: sections, escaping, what is missing, size, nothing from outside."""
+"""The report as a file: sections, escaping, missing tables, size, no external resources."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Resul
 
 
 @pytest.mark.parametrize("name", [build.__name__ for build in synthetic.RUNS])
-def test_sections_are_there_in_order_and_ids_are_unique(name: str, runs: dict[str, Any]) -> None:
+def test_sections_are_in_order_and_ids_are_unique(name: str, runs: dict[str, Any]) -> None:
     page = Page(render(*runs[name]))
     assert [i for i in page.ids if i in SECTIONS] == SECTIONS
     assert len(page.ids) == len(set(page.ids))
@@ -68,14 +68,14 @@ def test_sections_are_there_in_order_and_ids_are_unique(name: str, runs: dict[st
 
 
 @pytest.mark.parametrize("name", [build.__name__ for build in synthetic.RUNS])
-def test_every_link_on_the_page_leads_somewhere(name: str, runs: dict[str, Any]) -> None:
+def test_every_link_on_the_page_has_a_target(name: str, runs: dict[str, Any]) -> None:
     page = Page(render(*runs[name]))
     hrefs = {a["href"] for tag, a in page.tags if tag in ("a", "use")}
     assert hrefs and all(href and href[0] == "#" and href[1:] in page.ids for href in hrefs)
 
 
 @pytest.mark.parametrize("name", [build.__name__ for build in synthetic.RUNS])
-def test_the_page_asks_for_nothing_from_outside(name: str, runs: dict[str, Any]) -> None:
+def test_the_page_loads_no_external_resources(name: str, runs: dict[str, Any]) -> None:
     text = render(*runs[name])
     assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", text)
     (policy,) = (a["content"] for tag, a in Page(text).tags if tag == "meta" and a.get("http-equiv"))
@@ -89,7 +89,7 @@ def test_verdict_sentence_and_numbers_come_first(runs: dict[str, Any]) -> None:
     assert places == sorted(places)
 
 
-def test_findings_stand_under_their_mechanism_with_the_setting_that_prevents_them(runs: dict[str, Any]) -> None:
+def test_findings_are_below_their_mechanism_with_the_setting_that_prevents_them(runs: dict[str, Any]) -> None:
     text = re.sub(r"\s+", " ", Page(render(*runs["failed_run"])).text)
     group = text[text.index("37 acked by broker 2") :]
     for words in (
@@ -106,7 +106,7 @@ def test_findings_stand_under_their_mechanism_with_the_setting_that_prevents_the
     )
 
 
-def test_a_run_cut_short_says_what_is_missing_and_what_to_change(runs: dict[str, Any]) -> None:
+def test_an_aborted_run_names_missing_tables_and_the_remedy(runs: dict[str, Any]) -> None:
     text = Page(render(*runs["cut_short_run"])).text
     for words in (
         "INCONCLUSIVE",
@@ -119,7 +119,7 @@ def test_a_run_cut_short_says_what_is_missing_and_what_to_change(runs: dict[str,
 
 
 @pytest.mark.parametrize("gone", ["series", "latency", "ownership", "anomalies", "cluster", "faults", "lifecycle"])
-def test_any_one_table_may_be_missing_or_damaged(gone: str, tmp_path: Path) -> None:
+def test_any_table_may_be_missing_or_damaged(gone: str, tmp_path: Path) -> None:
     run, result, resolved = synthetic.failed_run(tmp_path)
     path = run.audit / gone if (run.audit / gone).exists() else run.ledger / f"{gone}.parquet"
     broken = path / "part-00000.parquet" if path.is_dir() else path
@@ -130,7 +130,7 @@ def test_any_one_table_may_be_missing_or_damaged(gone: str, tmp_path: Path) -> N
     assert "FAIL" in text and "lost_write" in text
 
 
-def test_a_run_with_nothing_at_all_has_a_page(tmp_path: Path) -> None:
+def test_an_empty_run_has_a_page(tmp_path: Path) -> None:
     run, resolved = synthetic.start(tmp_path, "nothing")
     result = synthetic.result(run, resolved, verdict="inconclusive", sentence="No broker started.", stages_s={})
     text = Page(render(run, result, resolved)).text
@@ -152,7 +152,7 @@ def test_foreign_text_stays_text(tmp_path: Path) -> None:
 
 
 def hostile(directory: Path) -> tuple[Run, Result, Resolved]:
-    """Every place that foreign text can come from holds markup, control characters and a lone surrogate."""
+    """Return a result in which all foreign text has markup, control characters and a lone surrogate."""
     run, resolved = synthetic.start(directory, "hostile")
     written = EVIL.replace("\ud800", "")  # Arrow refuses a lone surrogate
     who = {
@@ -204,7 +204,7 @@ def hostile(directory: Path) -> tuple[Run, Result, Resolved]:
     return run, result, resolved
 
 
-def test_a_far_too_large_run_still_fits_a_page(tmp_path: Path) -> None:
+def test_a_huge_run_fits_a_page(tmp_path: Path) -> None:
     run, result, resolved = crowded_run(tmp_path)
     path = write_report(run, result, resolved)
     assert path.stat().st_size < 5_000_000
@@ -212,7 +212,7 @@ def test_a_far_too_large_run_still_fits_a_page(tmp_path: Path) -> None:
     assert "804 others are not drawn" in text and "30 more mechanisms" in text
 
 
-def test_times_are_relative_with_the_wall_clock_beside_them(runs: dict[str, Any]) -> None:
+def test_times_are_relative_with_the_wall_clock_as_title(runs: dict[str, Any]) -> None:
     run, result, resolved = runs["failed_run"]
     assert result.began_us == BEGAN
     assert '<time title="2026-02-03 14:03:26.450 UTC">+14.200 s</time>' in render(run, result, resolved)

@@ -1,4 +1,4 @@
-"""The parts of the picture on hand-written rows: strips, curves, heat maps, folds, mechanisms, words."""
+"""The parts of the timeline on hand-written rows: strips, curves, heat maps, folds, mechanisms, text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def owned(begin: float, end: float | None, consumer: str, generation: int = 1, *
     )
 
 
-def told(segments: list[Segment]) -> list[tuple[float, float, str]]:
+def spans(segments: list[Segment]) -> list[tuple[float, float, str]]:
     return [(s.begin, s.end, s.text) for s in segments]
 
 
@@ -52,14 +52,14 @@ def test_a_leader_strip_shows_the_gap_and_the_shrunken_isr() -> None:
         seen(6, "isr", [1]),
     ]
     (lane,) = leader_lanes(rows, AXIS, {"orders": 3})
-    assert told(lane.segments) == [(1, 4, "2"), (4, 6, "none"), (6, 10, "1")]
+    assert spans(lane.segments) == [(1, 4, "2"), (4, 6, "none"), (6, 10, "1")]
     assert [s.fill for s in lane.segments] == [1.0, 1.0, 0.33]
     assert lane.segments[0].look != lane.segments[2].look and lane.segments[1].look == "none"
 
 
-def test_what_was_seen_before_the_axis_still_holds_when_it_begins() -> None:
+def test_a_state_from_before_the_axis_holds_at_its_beginning() -> None:
     (lane,) = leader_lanes([seen(-5, "leader", 2), seen(-3, "leader", 3)], AXIS, {})
-    assert told(lane.segments) == [(0, 10, "3")]
+    assert spans(lane.segments) == [(0, 10, "3")]
 
 
 def test_kafkas_own_topics_and_groups_are_no_partitions() -> None:
@@ -67,25 +67,25 @@ def test_kafkas_own_topics_and_groups_are_no_partitions() -> None:
     assert leader_lanes(rows, AXIS, {}) == []
 
 
-def test_a_rebalance_is_a_seam_and_a_stop_the_world_a_hole() -> None:
+def test_a_rebalance_is_a_seam_and_a_time_without_owner_a_gap() -> None:
     rows = [owned(1, 4, "billing/1"), owned(4, 6, "billing/1", 2), owned(7, None, "billing/2", 3)]
     (lane,) = owner_lanes("billing", rows, AXIS)
-    assert told(lane.segments) == [(1, 4, "billing/1"), (4, 6, "billing/1"), (7, 10, "billing/2")]
+    assert spans(lane.segments) == [(1, 4, "billing/1"), (4, 6, "billing/1"), (7, 10, "billing/2")]
 
 
 def test_two_owners_at_once_are_shown_as_such() -> None:
     (lane,) = owner_lanes("billing", [owned(1, 5, "billing/1"), owned(4, 8, "billing/2")], AXIS)
-    assert told(lane.segments) == [(1, 4, "billing/1"), (4, 5, "two owners"), (5, 8, "billing/2")]
+    assert spans(lane.segments) == [(1, 4, "billing/1"), (4, 5, "two owners"), (5, 8, "billing/2")]
     assert lane.segments[1].details == "owned by billing/1 and billing/2"
 
 
-def test_a_silent_coordinator_is_a_hole_of_its_own() -> None:
+def test_a_silent_coordinator_has_a_separate_look() -> None:
     rows = [seen(1, "coordinator", 3, "group:g"), seen(3, "answers", False, "group:g")]
     rows += [seen(5, "answers", True, "group:g"), seen(5, "coordinator", 1, "group:g")]
-    assert told(coordinator_lanes(rows, AXIS)["g"].segments) == [(1, 3, "3"), (3, 5, "silent"), (5, 10, "1")]
+    assert spans(coordinator_lanes(rows, AXIS)["g"].segments) == [(1, 3, "3"), (3, 5, "silent"), (5, 10, "1")]
 
 
-def test_rates_are_per_second_and_a_silence_is_zero() -> None:
+def test_rates_are_per_second_and_zero_without_records() -> None:
     rows = [
         {"at_us": at(s) // 250_000 * 250_000, "series": "acked", "scope": "orders", "value": 500} for s in (1, 1.25, 3)
     ]
@@ -94,7 +94,7 @@ def test_rates_are_per_second_and_a_silence_is_zero() -> None:
     values = lane.numbers["values"]
     assert [round(v) for v in values if v] == [2000, 2000, 2000]
     lead, step = lane.numbers["lead"], lane.numbers["step"]
-    # the crosshair at the moment of a bucket finds that bucket, though the axis begins between two
+    # the crosshair finds the bucket of its time, although the axis begins between two buckets
     assert values[math.floor((1.0 + lead) / step)] == 2000 and values[math.floor((2.0 + lead) / step)] == 0
 
 
@@ -105,14 +105,14 @@ def test_lag_holds_between_samples() -> None:
     assert [v for v in lane.numbers["values"] if v is not None] == [7.0] * 8 + [2.0]
 
 
-def test_a_burst_does_not_press_the_rest_flat() -> None:
+def test_a_burst_does_not_flatten_the_rest() -> None:
     assert ceiling([1000.0] * 50 + [46_000.0]) == 5000
     assert ceiling([1000.0] * 50 + [3900.0]) == 5000
     assert ceiling([]) == 1.0
     assert [nice_ceiling(v) for v in (0.3, 1, 11, 240, 9_900)] == [0.5, 1, 20, 250, 10_000]
 
 
-def test_heat_maps_take_the_width_of_the_audits_columns() -> None:
+def test_heat_maps_use_the_width_of_the_columns_of_the_audit() -> None:
     rows = [
         {"at_us": (BEGAN // 500_000 + i) * 500_000, "series": "ack", "scope": "orders", "bin_us": b, "count": 10}
         for i in range(12)
@@ -126,7 +126,7 @@ def test_heat_maps_take_the_width_of_the_audits_columns() -> None:
     assert lane.ticks == [(1.0, "1 ms"), (0.0, "10 ms")]
 
 
-def test_percentiles_lie_in_the_bin_that_holds_them() -> None:
+def test_percentiles_are_in_the_bin_that_contains_them() -> None:
     assert bin_ratio([100, 177, 316, 562]) == pytest.approx(1.77, abs=0.02)
     column = {1000: 98, 100_000: 2}
     assert 1000 <= percentile(column, 0.5, 1.78) <= 1780
@@ -134,7 +134,7 @@ def test_percentiles_lie_in_the_bin_that_holds_them() -> None:
     assert [decade(n) for n in (2, 3, 6, 8)] == ["100 µs", "1 ms", "1 s", "100 s"]
 
 
-def test_lanes_with_news_stay_open_in_their_own_order() -> None:
+def test_lanes_with_changes_stay_visible_in_order() -> None:
     lanes = [Lane(f"leader:t/{i}", f"t/{i}") for i in range(50)]
     lanes[40].dots.append(Dot(1, "#x", "x", 1, "write", True))
     lanes[30].segments += [Segment(0, 1, "1", "", "c0"), Segment(1, 2, "2", "", "c1")]
@@ -144,7 +144,7 @@ def test_lanes_with_news_stay_open_in_their_own_order() -> None:
 
 
 def test_sentences_that_differ_in_numbers_share_a_title_when_they_are_many() -> None:
-    few = ["seq 1 stands behind 2", "seq 3 stands behind 4"]
+    few = ["seq 1 comes after 2", "seq 3 comes after 4"]
     assert set(families(few).values()) == set(few)
     many = [f"broker 2 cut off {i}" for i in range(5)]
     assert set(families([*many, "other"]).values()) == {"broker 2 cut off …", "other"}
@@ -174,6 +174,6 @@ def test_times_have_units_and_a_sign() -> None:
     ]
 
 
-def test_names_sort_as_people_count_and_hidden_characters_show() -> None:
+def test_names_sort_by_number_and_hidden_characters_are_visible() -> None:
     assert sorted(["b/10", "b/2", "a"], key=natural) == ["a", "b/2", "b/10"]
     assert visible("a\x00b\u202e") == "a\u2400b\ufffd"

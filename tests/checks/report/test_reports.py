@@ -1,4 +1,4 @@
-"""JUnit and the terminal, with what hostile names could do to them."""
+"""JUnit and the terminal, also with hostile names."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def shown(result: Result, encoding: str = "utf-8", width: int = 100, **kwargs: b
 @pytest.mark.parametrize(
     ("verdict", "sign"), [("pass", "✓ PASS"), ("fail", "✗ FAIL"), ("inconclusive", "? INCONCLUSIVE")]
 )
-def test_the_terminal_tells_the_verdict_without_colour(fake, verdict, sign):
+def test_the_terminal_shows_the_verdict_without_colour(fake, verdict, sign):
     text = shown(result_of(fake(), verdict))
     assert text.startswith(sign)
     assert "\x1b" not in text, "piped, so no colours"

@@ -1,4 +1,4 @@
-"""The trend page: what it says, that foreign text is escaped, and how it behaves in a real browser."""
+"""The trend page: its content, escaping, and behaviour in a real browser."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NIGHTS = 24
 def nights(
     name: str, slow_from: int = NIGHTS, verdict: str = "pass", variant: str = "", n: int = NIGHTS
 ) -> list[Entry]:
-    """Runs of a scenario: from one of them on twice as slow, and the last with this verdict."""
+    """Return runs of a scenario that are twice as slow from one run on; the last one has this verdict."""
     draw, found = random.Random(name), []
     for i in range(n):
         slow = 2.2 if i >= slow_from else 1.0
@@ -76,14 +76,14 @@ WORSE = built(nights("leader-kill", slow_from=21), nights("lossy", verdict="fail
         (built(nights("lossy", n=3, verdict="fail")), "TOO FEW RUNS", "inconclusive"),
     ],
 )
-def test_the_first_words_say_no_more_than_is_known(found: Trends, says: str, verdict: str, tmp_path: Path) -> None:
+def test_the_headline_claims_only_what_is_proven(found: Trends, says: str, verdict: str, tmp_path: Path) -> None:
     text = page(found, tmp_path / "trends.html")
     shown = Page(text)
     assert shown.open == [] and len(shown.ids) == len(set(shown.ids))
     assert says in shown.text and f'class="verdict {verdict}"' in text
 
 
-def test_each_regression_leads_to_its_trend(tmp_path: Path) -> None:
+def test_each_regression_links_to_its_trend(tmp_path: Path) -> None:
     shown = Page(page(WORSE, tmp_path / "trends.html"))
     links = [a["href"] for tag, a in shown.tags if tag == "a" and (a.get("href") or "").startswith("#t-")]
     assert len(links) == 2 and {str(link).lstrip("#") for link in links} <= set(shown.ids)
@@ -91,7 +91,7 @@ def test_each_regression_leads_to_its_trend(tmp_path: Path) -> None:
     assert "fail after 10 passes, so fewer than 26% failed before" in shown.text
 
 
-def test_a_report_that_is_still_there_is_linked_and_one_that_is_gone_is_not(tmp_path: Path) -> None:
+def test_only_existing_reports_are_linked(tmp_path: Path) -> None:
     runs = nights("well", n=8)
     there = tmp_path / "runs" / "a b#1"
     there.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
     assert "<img" not in text and "\x1b" not in text and "&lt;img" in text
 
 
-def test_it_is_made_from_json_alone_and_what_is_none_is_one_line(tmp_path: Path) -> None:
+def test_it_needs_only_the_json_and_invalid_input_is_one_line(tmp_path: Path) -> None:
     def make(given: str, target: Path) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "checks.report.trend", str(target)]
         return subprocess.run(argv, input=given, capture_output=True, text=True, check=False)
@@ -122,7 +122,7 @@ def test_it_is_made_from_json_alone_and_what_is_none_is_one_line(tmp_path: Path)
 
 
 @pytest.mark.browser
-def test_in_a_browser_it_fits_filters_by_keyboard_and_complains_of_nothing(browser: Browser, tmp_path: Path) -> None:
+def test_in_a_browser_it_fits_filters_by_keyboard_and_has_no_errors(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "trends.html"
     path.write_text(page(WORSE, path), encoding="utf-8")
     assert_opens_and_fits(browser, path)

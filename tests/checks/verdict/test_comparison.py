@@ -1,4 +1,4 @@
-"""A/B: what sets two results apart, and which setting did it; or that nobody can tell."""
+"""Comparison of variants: their differences, and the setting that caused them or that it is not determined."""
 
 import json
 
@@ -56,12 +56,12 @@ def test_the_one_setting_that_differs_made_the_difference(whole):
     assert found.verdict == "pass"
 
 
-def test_of_two_settings_nobody_can_tell_which(whole):
+def test_of_two_settings_the_cause_is_not_determined(whole):
     found = compare(whole(weak={"lost": 1}, safe={"acks": "all", "records": 11}))
     assert "which of them made the difference is not determined" in found.sentence
 
 
-def test_a_setting_that_changed_nothing_is_told_as_that(whole):
+def test_a_setting_without_effect_is_reported_as_such(whole):
     found = compare(whole(weak={"lost": 3}, safe={"acks": "all", "lost": 2}))
     assert "show the same kinds of anomalies" in found.sentence
     assert "made no difference here" in found.sentence
@@ -71,19 +71,19 @@ def test_without_any_difference_it_is_chance(whole):
     assert "chance" in compare(whole(a={"lost": 1}, b={})).sentence
 
 
-def test_an_inconclusive_side_leaves_nothing_to_compare(whole):
+def test_an_inconclusive_variant_prevents_a_comparison(whole):
     found = compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "inconclusive"}))
     assert found.verdict == "inconclusive"
     assert found.sentence == "Nothing can be compared: safe proved nothing. safe said."
 
 
-def test_a_broken_contract_of_one_side_fails_the_whole(whole):
+def test_a_broken_contract_of_one_variant_fails_the_comparison(whole):
     found = compare(whole(weak={"lost": 5}, safe={"acks": "all", "verdict": "fail", "twice": 1}))
     assert found.verdict == "fail"
     assert found.sentence.endswith("The contract of safe does not hold.")
 
 
-def test_a_side_without_a_result_is_named(whole):
+def test_a_variant_without_a_result_is_named(whole):
     run = whole(weak={}, safe={})
     (run.path / "ab-safe" / "result.json").unlink()
     with pytest.raises(RunDirError, match="result of variant safe"):

@@ -85,7 +85,7 @@ def test_the_sentence_of_a_failure_begins_with_it():
     )
 
 
-def test_two_mechanisms_are_not_told_as_one():
+def test_two_mechanisms_are_not_reported_as_one():
     both = [Finding(check="lost_write", scope="orders", mechanism=m) for m in ("this", "that")]
     assert (
         decide([expectation("fail")], [], [total("lost_write", 2)], both).sentence
@@ -93,12 +93,12 @@ def test_two_mechanisms_are_not_told_as_one():
     )
 
 
-def test_a_demanded_anomaly_that_is_missing_is_told():
+def test_a_missing_demanded_anomaly_is_reported():
     decision = decide([expectation("fail", expected="at least 1")], [fault()], [total("lost_write", 0)])
     assert decision.sentence.startswith("No acknowledged record was lost; expected at least 1.")
 
 
-def test_the_sentence_of_an_inconclusive_run_says_what_was_missing_and_what_to_change():
+def test_the_sentence_of_an_inconclusive_run_names_the_reason_and_the_remedy():
     decision = decide(
         [expectation("pass"), expectation("inconclusive", "poll_skip")], [fault(proven=False)], [total("lost_write", 0)]
     )
@@ -109,12 +109,12 @@ def test_the_sentence_of_an_inconclusive_run_says_what_was_missing_and_what_to_c
     assert decision.sentence.endswith("No acknowledged record was lost. 0 of 1 fault took effect.")
 
 
-def test_loss_is_not_denied_where_it_could_not_be_told():
+def test_an_undecided_loss_is_not_denied():
     decision = decide([expectation("inconclusive")], [], [total("lost_write", 0)])
     assert "No acknowledged record" not in decision.sentence
 
 
-def test_collect_gathers_what_the_run_left(fake):
+def test_collect_reads_all_tables_of_the_run(fake):
     run: FakeRun = fake()
     run.anomalies = [finding("lost_write", LOSS, topic="orders", partition=0, offset=7, evidence='{"epoch": 3}')]
     run.write()
@@ -133,7 +133,7 @@ def test_collect_gathers_what_the_run_left(fake):
     assert result.verdict == "pass" and result.problems == []
 
 
-def test_collect_of_an_empty_run_is_inconclusive_and_says_why(fake):
+def test_collect_of_an_empty_run_is_inconclusive_with_a_reason(fake):
     run: FakeRun = fake()
     result = collect(run.run, run.resolved, [])
     assert result.verdict == "inconclusive"

@@ -21,13 +21,13 @@ def total(check: str, count: int, split: str = "", scope: str = "orders") -> Cou
     return Count(check=check, split=split, scope=scope, count=count, examined=1000)
 
 
-def test_what_may_appear_is_told_with_its_reason_and_over_all_scopes():
+def test_optional_findings_are_listed_with_their_reason_over_all_scopes():
     seen = [total("duplicate_delivery", 40, "legal", "billing"), total("duplicate_delivery", 2, "legal", "audit")]
     (line,) = tolerated(scenario(duplicate_delivery={"illegal": 0}), seen, Counts())
     assert line.startswith("duplicate_delivery: legal, 42 (any number allowed by `expect`): a group resumes at its")
 
 
-def test_what_has_to_appear_is_not_tolerated_nor_what_breaks_the_contract_nor_what_was_not_seen():
+def test_demanded_forbidden_and_absent_kinds_are_not_tolerated():
     contract = scenario(lost_write={"min": 1}, duplicate_write={"max": 3}, hanging_transaction={"min": 0})
     seen = [total("lost_write", 7), total("duplicate_write", 4), total("hanging_transaction", 0), total("poll_skip", 1)]
     assert tolerated(contract, seen, Counts()) == []
@@ -35,6 +35,6 @@ def test_what_has_to_appear_is_not_tolerated_nor_what_breaks_the_contract_nor_wh
     assert line == "duplicate_write, 3 (at most 3 allowed by `expect`): the scenario may cause it."
 
 
-def test_writes_of_unknown_outcome_are_told():
+def test_writes_of_unknown_outcome_are_listed():
     (line,) = tolerated(scenario(), [], Counts(unknown=1200))
     assert line.startswith("Writes of unknown outcome, 1,200: the producer got no response")
