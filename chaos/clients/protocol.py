@@ -177,7 +177,7 @@ def lifecycle_row(client: str, role: str, incarnation: int, event: str, detail: 
 
 def partition_name(partition: Partition) -> str:
     """Return `topic/number`, such as `orders/0`."""
-    return f"{partition[0]}/{partition[1]}"
+    return str(TopicPartition(*partition))
 
 
 def partition_of(name: str) -> Partition:

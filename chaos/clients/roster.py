@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 
-from chaos.clients.protocol import partition_name
 from chaos.clients.specs import Entry
 from chaos.clients.state import ClientState
 from chaos.errors import ClientError
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.consumers import Assign, StartAt
 from chaos.scenario.model import Scenario
 from chaos.scenario.producers import Producer
@@ -71,7 +71,7 @@ class Roster:
                 continue
             held = {c: self.state(c).assigned() for c in self.present(entry.name)}
             required = sorted(
-                partition_name((t.name, p))
+                str(TopicPartition(t.name, p))
                 for t in self._scenario.topics
                 if entry.topics_among([t.name]) and not t.later
                 for p in range(t.partitions)
