@@ -35,10 +35,13 @@ def scenario(consumer: str, kafka: str = "4.3.1", rest: str = "") -> Scenario:
         ("mode: subscribe, group: g, topics: [stock], members: 2, admitted: 3", "more than the 2 members"),
         ("mode: subscribe, group: g, topics: [stock], commit: {when: periodic}", "every"),
         ("mode: subscribe, group: g, topics: [stock], commit: {every: 5s}", "every"),
-        ("mode: subscribe, group: g, topics: [stock], commit: {when: periodic, every: 5s, kind: auto}", "by itself"),
-        ("mode: subscribe, group: g, topics: [stock], commit: {on_revoke: true, kind: auto}", "by itself"),
+        (
+            "mode: subscribe, group: g, topics: [stock], commit: {when: periodic, every: 5s, kind: auto}",
+            "auto is periodic already",
+        ),
+        ("mode: subscribe, group: g, topics: [stock], commit: {on_revoke: true, kind: auto}", "already does that"),
         ("mode: subscribe, group: g, topics: [stock], workers: {}, commit: {kind: auto}", "workers"),
-        ("mode: assign, topics: [stock], group: g, commit: {on_revoke: true}", "nothing is ever revoked"),
+        ("mode: assign, topics: [stock], group: g, commit: {on_revoke: true}", "assign mode has no revocations"),
         ("mode: assign, topics: [stock], group: g, no_group_id: empty", "does not go with a group"),
         (
             "mode: subscribe, group: g, topics: [stock], config: {group.protocol: consumer, session.timeout.ms: 6000}",
