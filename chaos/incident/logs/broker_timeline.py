@@ -64,7 +64,7 @@ class BrokerLog:
 class Timeline:
     """Content of all logs, with the events by time. `problems` are notes for the user.
 
-    `assumed_zone` tells whether any time of a broker has no zone.
+    `assumed_zone`: at least one time in the log of a broker has no zone.
     """
 
     nodes: dict[int, BrokerLog] = field(default_factory=dict)

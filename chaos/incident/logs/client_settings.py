@@ -78,7 +78,7 @@ def read_client_settings(path: Path | None) -> ClientSettings:
         _add(settings, key, value)
     _reconcile(settings)
     if not (settings.producer or settings.consumer or settings.auto_commit is not None or settings.transactional):
-        raise UsageError(f"--clients {path} has no setting of a producer or consumer that is known, such as acks=all")
+        raise UsageError(f"--clients {path} has no known setting of a producer or consumer, such as acks=all")
     return settings
 
 

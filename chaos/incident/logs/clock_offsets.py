@@ -25,8 +25,8 @@ def clock_offsets(
 ) -> tuple[dict[int, int], list[str]]:
     """Return the offset of each node to the lowest node in microseconds (positive: ahead), and notes for the user.
 
-    `after_silence(node, at_us, length_us)` tells whether the node was silent for that long just before: it may then
-    have logged the change late.
+    `after_silence(node, at_us, length_us)` returns whether the node was silent for that long just before that time: it
+    may then have logged the change late.
     """
     times: dict[tuple[TopicPartition, int, int], dict[int, int]] = defaultdict(dict)
     for event in events:

@@ -106,7 +106,7 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise UsageError(
-            f"--timezone {name!r} is not known; give a name of the IANA database, such as UTC or Europe/Berlin"
+            f"--timezone {name!r} is unknown; give a name of the IANA database, such as UTC or Europe/Berlin"
         ) from None
 
 

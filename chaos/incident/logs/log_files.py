@@ -101,7 +101,7 @@ def find_logs(folder: Path) -> LogFolder:
             if _is_of_a_run(path) or (path.suffix == ".txt" and not _BROKER_FILE.match(path.name)):
                 result.skipped.append(name)  # the log of an Aftershock client, or a note
                 continue
-            raise UsageError(f"{name}: no line of it is laid out in a known way; expected {EXPECTED}")
+            raise UsageError(f"{name}: no line has a known layout; expected {EXPECTED}")
         node = NOT_A_BROKER if layout is None else nodes[path] or _node_of_siblings(path, nodes) or _node_in_name(name)
         result.logs.append(LogFile(path, name, layout, node))
     _assign_free_nodes(result)
@@ -132,7 +132,7 @@ def _head(path: Path, name: str, result: LogFolder) -> list[str]:
     lines: list[str] = []
     for line in result.lines(path, name):
         if "\0" in line:
-            raise UsageError(f"{name} is not text; expected a log whose lines are laid out as {EXPECTED}")
+            raise UsageError(f"{name} is not text; expected a log in a layout that is {EXPECTED}")
         if line.strip():
             lines.append(line)
         if len(lines) >= HEAD_LINES:

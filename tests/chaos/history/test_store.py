@@ -98,9 +98,9 @@ def test_a_run_is_stored_unchanged_and_recording_it_again_changes_nothing(url):
 
 
 def test_a_run_that_was_judged_anew_takes_the_place_of_its_old_verdict(url):
-    store, anew = Store(url), replace(ENTRY, digest="e", verdict="fail", times=())
-    assert [store.add(ENTRY), store.add(anew)] == ["added", "judged again"]
-    assert store.entries() == [anew]
+    store, judged_again = Store(url), replace(ENTRY, digest="e", verdict="fail", times=())
+    assert [store.add(ENTRY), store.add(judged_again)] == ["added", "judged again"]
+    assert store.entries() == [judged_again]
 
 
 def test_several_processes_may_make_the_tables_and_record_at_once(url):
@@ -165,7 +165,7 @@ def closed_port():
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "message"),
     [
         (lambda tmp: f"sqlite:///{tmp}/none/history.sqlite", "cannot be used: unable to open database file"),
         (lambda tmp: f"sqlite:///{tmp}", "cannot be used: unable to open database file"),
@@ -176,11 +176,11 @@ def closed_port():
         (lambda tmp: "oracle://tester:secret@h/db", "needs the Python package"),
     ],
 )
-def test_an_unusable_database_is_an_error_of_one_line(url, words, tmp_path):
-    (tmp_path / "text").write_text("this is a diary, and no database at all" * 40)
+def test_an_unusable_database_is_an_error_of_one_line(url, message, tmp_path):
+    (tmp_path / "text").write_text("this is text and no database" * 40)
     with pytest.raises(HistoryError) as e:
         Store(url(tmp_path)).add(ENTRY)
-    assert words in str(e.value) and "\n" not in str(e.value) and "secret" not in str(e.value)
+    assert message in str(e.value) and "\n" not in str(e.value) and "secret" not in str(e.value)
 
 
 def test_an_unreachable_server_is_an_error_of_one_line_without_its_password():

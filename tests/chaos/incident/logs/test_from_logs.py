@@ -185,7 +185,7 @@ def test_names_in_logs_cannot_break_the_yaml(changed):
     [
         (lambda d: None, "no log of a broker in it"),
         (lambda d: (d / "server.log").write_bytes(b"\x00\x01\x02" * 99), "server.log is not text"),
-        (lambda d: (d / "server.log").write_bytes(bytes(range(1, 256)) * 9), "server.log: no line of it is laid out"),
+        (lambda d: (d / "server.log").write_bytes(bytes(range(1, 256)) * 9), "server.log: no line has a known layout"),
         (lambda d: (d / "server.log").write_text('{"level": "INFO"}\n'), r"expected one of \[%d\] %p %m \(%c\)"),
         (lambda d: (d / "server.log").write_text(""), "no log of a broker in it"),
         (lambda d: (d / "server.log.gz").write_bytes(b"no gzip at all"), "server.log.gz cannot be decompressed"),
@@ -228,7 +228,7 @@ def test_settings_are_read_from_java_spring_and_yaml_without_secrets(clients):
         ("a.properties", "???\n", "a.properties:1 is not a setting"),
         ("a.yaml", "a: [\n", r"a.yaml:\d+ is not valid YAML"),
         ("a.yaml", "- acks\n", "must be a mapping"),
-        ("a.properties", "color=red\n", "no setting of a producer or consumer"),
+        ("a.properties", "color=red\n", "no known setting of a producer or consumer"),
     ],
 )
 def test_invalid_settings_files_are_rejected(clients, name, text, message):
@@ -269,6 +269,6 @@ def test_incomplete_logs_give_a_valid_scenario(tmp_path_factory, version, seed):
     try:
         text = draft_scenario(folder)
     except UsageError as e:
-        assert "no log of a broker in it" in str(e) or "no line of it is laid out" in str(e)
+        assert "no log of a broker in it" in str(e) or "no line has a known layout" in str(e)
     else:
         assert parse(text, "draft").cluster.brokers >= 1

@@ -112,8 +112,8 @@ def test_a_similar_message_is_no_event(logger, message):
 
 def test_each_pattern_names_its_classes_and_sets_only_fields_of_its_event():
     for pattern in PATTERNS:
-        known = set(pattern.event.model_fields) | {"number"}
-        assert set(pattern.text.groupindex) | set(pattern.fixed) <= known, pattern
+        fields = set(pattern.event.model_fields) | {"number"}
+        assert set(pattern.text.groupindex) | set(pattern.fixed) <= fields, pattern
         assert pattern.classes and pattern.since
 
 
