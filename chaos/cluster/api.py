@@ -1,4 +1,4 @@
-"""The contract of a cluster driver: `Cluster`, plus one small protocol per capability.
+"""The contract of a cluster driver: the base class `Cluster`, plus one small protocol per capability.
 
 A driver deploys the brokers of one run and writes `cluster.json`. Any process, such as a later task of an Airflow DAG,
 can then attach to the brokers. The scenario loader compares the needs of the faults with `drivers.capabilities` before
@@ -17,15 +17,18 @@ uses an existing cluster. The packages with these names describe them.
 
 from __future__ import annotations
 
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar, runtime_checkable
 
 from chaos.errors import ClusterError
 
 if TYPE_CHECKING:
     from chaos.cluster.settings import ClusterSpec
-    from chaos.cluster.state import ClusterState
+    from chaos.cluster.state import BrokerStatus, ClusterState
     from chaos.install.cache import Progress
     from chaos.kafka.partition import TopicPartition
     from chaos.processes.process import ProcessId
@@ -33,13 +36,19 @@ if TYPE_CHECKING:
     from chaos.run.directory import Run
 
 
-class Cluster(Protocol):
-    """The brokers of one run; every driver implements this protocol."""
+class Cluster(ABC):
+    """The brokers of one run: the base class of the drivers. Its methods may be called from several threads."""
 
-    run: Run
-    state: ClusterState
+    CLEAR_FIRST: ClassVar[bool] = False
+    """Whether `clear` must run before the processes of a run can be ended; see `chaos.cluster.teardown`."""
+
+    def __init__(self, run: Run, state: ClusterState) -> None:
+        self.run = run
+        self.state = state
+        self._lock = threading.RLock()  # protects the state and its file; never held during a wait
 
     @classmethod
+    @abstractmethod
     def deploy(
         cls, run: Run, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, on_progress: Progress
     ) -> Self:
@@ -48,33 +57,67 @@ class Cluster(Protocol):
     @classmethod
     def attach(cls, run: Run) -> Self:
         """Return the deployed cluster of a run. Raises `RunDirError` if `cluster.json` is missing or damaged."""
+        from chaos.cluster import state  # on use: the command line imports this module for the capabilities only
 
-    @staticmethod
+        return cls(run, state.load(run))
+
+    @staticmethod  # noqa: B027 - a default
     def clear(run: Run) -> None:
-        """Remove what a run leaves outside its processes, such as containers or topics. Call it when they are gone."""
+        """Remove what a run leaves outside its processes, such as containers or topics; nothing by default."""
 
     @property
     def bootstrap(self) -> str:
         """The bootstrap servers, in the format of the client setting `bootstrap.servers`."""
+        return self.state.bootstrap
 
     @property
     def broker_ids(self) -> list[int]:
         """The node IDs, ascending."""
+        return [b.id for b in self.state.brokers]
 
+    @abstractmethod
     def broker_alive(self, broker: int) -> bool:
         """Return whether the broker exists; a paused broker does."""
 
     def address(self, broker: int) -> tuple[str, int]:
         """Return the host and port at which clients reach the broker."""
+        broker_state = self.state.broker(broker)
+        return broker_state.host, broker_state.port
 
-    def check(self) -> None:
-        """Raise `ClusterError` if a component that the brokers depend on has ended."""
+    def check(self) -> None:  # noqa: B027 - a default
+        """Raise `ClusterError` if a component that the brokers depend on has ended; there is none by default."""
 
+    def start_broker(self, broker: int) -> None:
+        """Start a broker with its data, and wait until it is ready; do nothing if it runs."""
+        self.start_brokers([broker])
+
+    @abstractmethod
+    def start_brokers(self, brokers: Sequence[int]) -> None:
+        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
+
+    @abstractmethod
     def end_brokers(self) -> None:
         """End the brokers after the log was read, to free the machine for the audit."""
 
     def destroy(self) -> None:
-        """End everything of the run and remove the data of the brokers; keep the logs."""
+        """End everything of the run, including clients and reaper, and remove the brokers' data; keep the logs."""
+        from chaos.cluster.teardown import end_all
+
+        end_all(self.run.path, partial(self.clear, self.run), clear_first=self.CLEAR_FIRST)
+        if self.run.cluster.exists():  # the whole run directory may have been removed
+            self._record_end()
+
+    def _record_end(self) -> None:
+        for broker in self.broker_ids:
+            self._set_status(broker, "ended")
+
+    def _set_status(self, broker: int, status: BrokerStatus) -> None:
+        with self._lock:
+            self.state.broker(broker).state = status
+            self.state.save(self.run.cluster)
+
+    def _log(self, broker: int) -> str:
+        return str(self.run.path / str(self.state.broker(broker).log))
 
 
 @runtime_checkable

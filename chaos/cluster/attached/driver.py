@@ -9,8 +9,8 @@ from functools import cached_property, partial
 from typing import Self
 
 from chaos.cluster import deployment, state
+from chaos.cluster.api import Cluster
 from chaos.cluster.attached import commands, discovery
-from chaos.cluster.base import BaseCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import Attachment, BrokerState, BrokerStatus, ClusterState
 from chaos.errors import AftershockError, ClusterError, UsageError, WaitTimeout
@@ -27,7 +27,7 @@ CONNECT_S = 2.0
 """The timeout for a connection to a broker."""
 
 
-class AttachedCluster(BaseCluster):
+class AttachedCluster(Cluster):
     """An existing cluster, for one run; `address` is what a broker advertised when the run began.
 
     It operates on brokers with the user's commands. The exit code of a command is not enough: a broker that was killed

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from docker import DockerClient
 
 from chaos.cluster import deployment, state
-from chaos.cluster.base import BaseCluster
+from chaos.cluster.api import Cluster
 from chaos.cluster.brokers.release import Release, prepare_files
 from chaos.cluster.brokers.startup import (
     READY_TIMEOUT_S,
@@ -34,7 +34,7 @@ from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 
-class DockerCluster(BaseCluster):
+class DockerCluster(Cluster):
     """The brokers of one run, each in a container."""
 
     CLEAR_FIRST: ClassVar[bool] = True

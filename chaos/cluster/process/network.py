@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.cluster.base import BaseCluster
+from chaos.cluster.api import Cluster
 from chaos.cluster.settings import BrokerEndpoints
 from chaos.cluster.state import ClusterState
 from chaos.errors import ClusterError
@@ -25,7 +25,7 @@ _NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": 
 """The names of the listeners in the broker settings."""
 
 
-class SwitchedCluster(BaseCluster):
+class SwitchedCluster(Cluster):
     """A cluster of processes with cuts in its network, if it has a switch."""
 
     def __init__(self, run: Run, cluster_state: ClusterState) -> None:

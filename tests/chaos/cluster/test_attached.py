@@ -115,11 +115,11 @@ import sys
 from pathlib import Path
 from chaos.scenario.resolve import read as read_resolved
 from chaos.run.directory import Run
-from checks import readback
+from checks.readback import stage
 from checks.spark.session import spark_session
-readback.SMALL = 0  # so that the Python workers of Spark read
+stage.SMALL = 0  # so that the Python workers of Spark read
 run = Run(Path(sys.argv[1]))
-readback.read_back(spark_session("local[2]"), run, read_resolved(run), sys.argv[2])
+stage.read_back(spark_session("local[2]"), run, read_resolved(run), sys.argv[2])
 """
 
 
