@@ -68,13 +68,13 @@ Offsets = dict[tuple[str, int], int]
 def log_ranges(bootstrap: str, topics: list[str], security: Security | None = None) -> Ranges:
     """Return the start and end offset of each partition, from the leaders."""
     starts, ends = _ask(bootstrap, topics, security, (OffsetSpec.earliest(), OffsetSpec.latest()))
-    return {place: (start, ends[place]) for place, start in starts.items()}
+    return {partition: (start, ends[partition]) for partition, start in starts.items()}
 
 
 def stable_offsets(bootstrap: str, topics: list[str], security: Security | None = None) -> Offsets:
     """Return the last stable offset of each partition: records below it belong to no open transaction."""
-    (found,) = _ask(bootstrap, topics, security, (OffsetSpec.latest(),), IsolationLevel.READ_COMMITTED)
-    return found
+    (offsets,) = _ask(bootstrap, topics, security, (OffsetSpec.latest(),), IsolationLevel.READ_COMMITTED)
+    return offsets
 
 
 def _ask(
@@ -87,21 +87,21 @@ def _ask(
     """Return the offsets of each spec in every partition of the topics."""
     admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
     try:
-        found = admin.list_topics(timeout=TIMEOUT_S).topics
-        missing = [t for t in topics if t not in found or found[t].error is not None]
+        metadata = admin.list_topics(timeout=TIMEOUT_S).topics
+        missing = [t for t in topics if t not in metadata or metadata[t].error is not None]
         if missing:
             raise ClusterError(f"cannot read back {', '.join(missing)}: the cluster at {bootstrap} does not know it")
-        places = [TopicPartition(t, p) for t in topics for p in found[t].partitions]
-        return [_offsets(admin, places, spec, isolation) for spec in specs]
+        partitions = [TopicPartition(t, p) for t in topics for p in metadata[t].partitions]
+        return [_offsets(admin, partitions, spec, isolation) for spec in specs]
     except ClusterError:
         raise
     except Exception as e:  # noqa: BLE001 - the errors of librdkafka have no useful public base class
         raise ClusterError(f"cannot read back the log: the cluster at {bootstrap} does not answer ({e})") from None
 
 
-def _offsets(admin: Any, places: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
-    asked = admin.list_offsets(dict.fromkeys(places, spec), isolation_level=isolation, request_timeout=TIMEOUT_S)
-    return {(place.topic, place.partition): answer.result(TIMEOUT_S).offset for place, answer in asked.items()}
+def _offsets(admin: Any, partitions: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
+    answers = admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=TIMEOUT_S)
+    return {(p.topic, p.partition): answer.result(TIMEOUT_S).offset for p, answer in answers.items()}
 
 
 def _write_log(
@@ -136,12 +136,12 @@ def _parts(bootstrap: str, ranges: Ranges, folder: Path, share: int, security: S
     A part is at least as large as a file, or its partition: each consumer fetches a little beyond its part.
     """
     step = max(1, -(-share // ROWS_PER_FILE)) * ROWS_PER_FILE
-    found: list[OffsetRange] = []
+    parts: list[OffsetRange] = []
     for (topic, partition), (start, end) in sorted(ranges.items()):
         for at in range(start, end, step):
             end_at = min(at + step, end)
-            found.append(OffsetRange(bootstrap, topic, partition, at, end_at, folder, len(found), security))
-    return found
+            parts.append(OffsetRange(bootstrap, topic, partition, at, end_at, folder, len(parts), security))
+    return parts
 
 
 def _read(part: OffsetRange) -> str:

@@ -29,8 +29,8 @@ def rate_lanes(table: pa.Table, series: str, label: str, axis: Axis) -> list[Lan
     """Return a lane of records per second for each scope of `acked` or `delivered`, with a common scale."""
     grid = Grid.over(axis, BUCKET_US, MOST_BUCKETS)
     rates: dict[str, Values] = {
-        scope: [found.get(slot, 0.0) * 1e6 / grid.width_us for slot in range(grid.slots)]
-        for scope, found in _bucketed(table, series, grid, "sum").items()
+        scope: [by_slot.get(slot, 0.0) * 1e6 / grid.width_us for slot in range(grid.slots)]
+        for scope, by_slot in _bucketed(table, series, grid, "sum").items()
     }
     top = ceiling([v for values in rates.values() for v in values if v])
     return [_lane(f"{series}:{scope}", scope, label, "/s", values, top, grid) for scope, values in rates.items()]
@@ -47,21 +47,21 @@ def lag_lanes(table: pa.Table, axis: Axis) -> list[Lane]:
     """Return a lane of lag for each reader; the last sample holds until the next one."""
     grid = Grid.over(axis, BUCKET_US, MOST_BUCKETS)
     lanes = []
-    for scope, found in _bucketed(table, "lag", grid, "max").items():
+    for scope, by_slot in _bucketed(table, "lag", grid, "max").items():
         values: list[float | None] = []
-        for slot in range(max(found) + 1):
-            values.append(found.get(slot, values[-1] if values else None))
-        lanes.append(_lane(f"lag:{scope}", scope, "lag", " records", values, nice_ceiling(max(found.values())), grid))
+        for slot in range(max(by_slot) + 1):
+            values.append(by_slot.get(slot, values[-1] if values else None))
+        lanes.append(_lane(f"lag:{scope}", scope, "lag", " records", values, nice_ceiling(max(by_slot.values())), grid))
     return lanes
 
 
 def _bucketed(table: pa.Table, series: str, grid: Grid, how: str) -> dict[str, dict[int, float]]:
     """Return the value of each slot, by scope."""
-    found: dict[str, dict[int, float]] = {}
+    by_scope: dict[str, dict[int, float]] = {}
     for row in grid.sums(table.filter(pc.equal(table["series"], series)), ["scope"], "value", how):
         if row["value"] is not None:
-            found.setdefault(row["scope"] or "all", {})[row["slot"]] = row["value"]
-    return {scope: found[scope] for scope in sorted(found, key=natural)}
+            by_scope.setdefault(row["scope"] or "all", {})[row["slot"]] = row["value"]
+    return {scope: by_scope[scope] for scope in sorted(by_scope, key=natural)}
 
 
 def _lane(key: str, scope: str, label: str, unit: str, values: Values, top: float, grid: Grid) -> Lane:

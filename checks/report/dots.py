@@ -69,12 +69,12 @@ def _near(rows: Iterable[_Row], axis: Axis) -> list[list[_Row]]:
 def _capped(groups: Iterable[Mechanism]) -> set[Kind]:
     """Return the kinds with more anomalies than rows."""
     kept: Counter[Kind] = Counter()
-    known: dict[Kind, int] = {}
+    counts: dict[Kind, int] = {}
     for kind in (kind for group in groups for kind in group.kinds):
-        place = (kind.check, kind.split, kind.scope)
-        kept[place] += kind.evidence
-        known[place] = kind.known
-    return {kind for kind, n in known.items() if n > kept[kind]}
+        key = (kind.check, kind.split, kind.scope)
+        kept[key] += kind.evidence
+        counts[key] = kind.known
+    return {kind for kind, n in counts.items() if n > kept[kind]}
 
 
 def _dot(
@@ -121,8 +121,8 @@ def _slot_us(axis: Axis) -> int:
 
 def _lane_keys(row: Mapping[str, Any]) -> list[str]:
     """Return the keys of the lanes on which an anomaly belongs, the best first."""
-    scope, place = row["scope"], f"{row['topic']}/{row['partition']}"
-    on_partition, on_reader = f"leader:{place}", [f"owner:{scope}:{place}", f"reader:{scope}"]
+    scope, partition = row["scope"], f"{row['topic']}/{row['partition']}"
+    on_partition, on_reader = f"leader:{partition}", [f"owner:{scope}:{partition}", f"reader:{scope}"]
     anomaly = ANOMALIES.get(row["check"] or "")
     if anomaly and anomaly.path == "write":
         return [on_partition, f"acked:{row['topic']}"]
@@ -135,22 +135,22 @@ class _Links:
     def __init__(self, groups: Iterable[Mechanism], axis: Axis) -> None:
         self._axis = axis
         self._exact: dict[tuple[Any, ...], str] = {}
-        self._place: dict[tuple[Any, ...], str] = {}
+        self._coordinates: dict[tuple[Any, ...], str] = {}
         self._kind: dict[tuple[str, str], str] = {}
         for group in groups:
             for kind in group.kinds:
                 self._kind.setdefault((kind.check, kind.split), group.key)
             for key, f in group.rows:
-                place = (f.check, f.split, f.scope, f.topic, f.partition)
-                self._place.setdefault(place, key)
+                coordinates = (f.check, f.split, f.scope, f.topic, f.partition)
+                self._coordinates.setdefault(coordinates, key)
                 if f.at_us is not None:
-                    self._exact.setdefault((*place, self._slot(f.at_us)), key)
+                    self._exact.setdefault((*coordinates, self._slot(f.at_us)), key)
 
     def _slot(self, at_us: int) -> int:
         return (at_us - self._axis.begin_us) // _slot_us(self._axis)
 
     def find(self, row: Mapping[str, Any]) -> str:
         check, split = row["check"] or "", row["split"] or ""
-        place = (check, split, row["scope"], row["topic"], row["partition"])
-        exact = self._exact.get((*place, self._slot(row["at_us_min"])))
-        return "#" + (exact or self._place.get(place) or self._kind.get((check, split)) or "anomalies")
+        coordinates = (check, split, row["scope"], row["topic"], row["partition"])
+        exact = self._exact.get((*coordinates, self._slot(row["at_us_min"])))
+        return "#" + (exact or self._coordinates.get(coordinates) or self._kind.get((check, split)) or "anomalies")

@@ -46,8 +46,8 @@ class Grid:
         rows = rows.append_column("slot", slot)
         rows = rows.filter(pc.and_(pc.greater_equal(slot, 0), pc.less(slot, self.slots)))
         gathered = rows.group_by([*keys, "slot"]).aggregate([(value, how)]).rename_columns([*keys, "slot", "value"])
-        found: list[dict[str, Any]] = gathered.to_pylist()
-        return found
+        slots: list[dict[str, Any]] = gathered.to_pylist()
+        return slots
 
     def data(self) -> dict[str, float]:
         """Return the width of a slot, and the part of the first slot before the axis, both in seconds."""

@@ -33,11 +33,11 @@ def latency_lanes(table: pa.Table, series: str, axis: Axis) -> list[Lane]:
     """Return a heat map for each scope of `ack` or `end_to_end`."""
     most = MOST_COLUMNS if len(pc.unique(table["scope"])) <= MANY else MOST_COLUMNS // 2
     grid = Grid.over(axis, column_us(table), most)
-    found: dict[str, dict[int, Column]] = defaultdict(lambda: defaultdict(dict))
+    by_scope: dict[str, dict[int, Column]] = defaultdict(lambda: defaultdict(dict))
     for row in grid.sums(table.filter(pc.equal(table["series"], series)), ["scope", "bin_us"], "count", "sum"):
         if row["value"] and row["bin_us"] is not None:
-            found[row["scope"] or "all"][row["slot"]][max(1, row["bin_us"])] = row["value"]
-    return [_lane(series, scope, found[scope], grid) for scope in sorted(found, key=natural)]
+            by_scope[row["scope"] or "all"][row["slot"]][max(1, row["bin_us"])] = row["value"]
+    return [_lane(series, scope, by_scope[scope], grid) for scope in sorted(by_scope, key=natural)]
 
 
 def column_us(table: pa.Table) -> int:

@@ -128,7 +128,7 @@ def fold(lanes: Sequence[Lane], shown: int = SHOWN, folded: int = FOLDED) -> tup
         if room < 0 and drawn >= shown:
             break
         drawn += 1
-    first, second = ({lane.key for lane in some} for some in (by_changes[:shown], by_changes[shown:drawn]))
+    first, second = ({lane.key for lane in part} for part in (by_changes[:shown], by_changes[shown:drawn]))
     return [ln for ln in lanes if ln.key in first], [ln for ln in lanes if ln.key in second], len(lanes) - drawn
 
 

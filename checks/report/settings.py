@@ -28,7 +28,7 @@ class ConfiguredPart:
 class Setting:
     """One row of the table. named_by: the anomalies that the setting prevents."""
 
-    place: str
+    part: str
     name: str
     value: str
     default: str
@@ -50,7 +50,7 @@ def settings_that_mattered(result: Result, resolved: Resolved) -> list[Setting]:
 def _rows(part: ConfiguredPart, named: Mapping[str, tuple[str, ...]]) -> Iterator[Setting]:
     own = {defaults.SYNONYMS.get(name, name): value for name, value in part.config.items()} | dict(part.derived)
     for name in sorted(own.keys() | (named.keys() & part.defaults.keys())):
-        default = as_text(part.defaults[name]) if name in part.defaults else "not known here"
+        default = as_text(part.defaults[name]) if name in part.defaults else "unknown"
         row = Setting(part.name, name, as_text(own[name]) if name in own else default, default, named.get(name, ()))
         if row.named_by or not _same(row.value, default):
             yield row

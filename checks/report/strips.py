@@ -36,8 +36,8 @@ def leader_lanes(rows: Sequence[Row], axis: Axis, replicas: Mapping[str, int]) -
 
 def broker_looks(rows: Iterable[Row]) -> dict[int, str]:
     """Return the colour of each broker that was a leader or coordinator."""
-    seen = {r["value"] for r in rows if r["key"] in ("leader", "coordinator") and _is_broker(r["value"])}
-    return {broker: look(i) for i, broker in enumerate(sorted(seen))}
+    brokers = {r["value"] for r in rows if r["key"] in ("leader", "coordinator") and _is_broker(r["value"])}
+    return {broker: look(i) for i, broker in enumerate(sorted(brokers))}
 
 
 def _is_broker(value: Any) -> bool:

@@ -77,25 +77,25 @@ def read_tables(run: Run) -> Tables:
     sources |= {
         name: (run.ledger / f"{name}.parquet", f"ledger/{name}.parquet", columns) for name, columns in LEDGER.items()
     }
-    found: dict[str, pa.Table] = {}
+    tables: dict[str, pa.Table] = {}
     unwritten, unreadable = [], []
     for name, (path, title, columns) in sources.items():
-        found[name] = pa.schema(list(columns.items())).empty_table()
+        tables[name] = pa.schema(list(columns.items())).empty_table()
         if not path.exists():
             unwritten.append(title)
             continue
         try:
-            found[name] = _read(path, columns)
+            tables[name] = _read(path, columns)
         except (pa.ArrowException, OSError, ValueError) as e:
             unreadable.append(f"{title} cannot be read: {str(e).splitlines()[0]}")
     return Tables(
-        series=found["series"],
-        latency=found["latency"],
-        ownership=[r for r in found["ownership"].to_pylist() if r["begin_us"] is not None and r["topic"] is not None],
-        anomalies=found["anomalies"],
-        cluster=[row | {"value": v} for row in _in_order(found["cluster"]) if (v := _json(row)) is not _BROKEN],
-        faults=_in_order(found["faults"]),
-        lifecycle=_in_order(found["lifecycle"]),
+        series=tables["series"],
+        latency=tables["latency"],
+        ownership=[r for r in tables["ownership"].to_pylist() if r["begin_us"] is not None and r["topic"] is not None],
+        anomalies=tables["anomalies"],
+        cluster=[row | {"value": v} for row in _in_order(tables["cluster"]) if (v := _json(row)) is not _BROKEN],
+        faults=_in_order(tables["faults"]),
+        lifecycle=_in_order(tables["lifecycle"]),
         unwritten=unwritten,
         unreadable=unreadable,
     )

@@ -150,8 +150,8 @@ def _ends(table: pa.Table) -> tuple[Any, Any]:
 
 
 def _moments(fault: FaultOutcome) -> list[tuple[str, int]]:
-    found = (("injected", fault.injected_us), ("healed", fault.healed_us))
-    return [(kind, at) for kind, at in found if at is not None]
+    times = (("injected", fault.injected_us), ("healed", fault.healed_us))
+    return [(kind, at) for kind, at in times if at is not None]
 
 
 def _window(fault: FaultOutcome, axis: Axis) -> tuple[str, float, float]:

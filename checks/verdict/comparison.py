@@ -88,32 +88,32 @@ def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
     """Yield the kinds of anomalies that occur in any variant."""
     counts = {name: count_anomalies(result.totals) for name, result in results.items()}
     for anomaly in (anomaly_name(*kind) for kind in PHRASES):
-        found = {name: sums.get(anomaly, 0) for name, sums in counts.items()}
-        if any(found.values()):
+        by_variant = {name: sums.get(anomaly, 0) for name, sums in counts.items()}
+        if any(by_variant.values()):
             yield Row(
                 name=anomaly,
-                values={name: f"{count:,}" for name, count in found.items()},
-                decides=not all(found.values()),
+                values={name: f"{count:,}" for name, count in by_variant.items()},
+                decides=not all(by_variant.values()),
             )
 
 
 def _times(results: Mapping[str, Result]) -> Iterator[Row]:
     """Yield the longest value of each measured time."""
     longest = {name: _longest(result) for name, result in results.items()}
-    for metric, stat in dict.fromkeys(key for found in longest.values() for key in found):
+    for metric, stat in dict.fromkeys(key for times in longest.values() for key in times):
         values = {
-            name: f"{found[metric, stat] / 1e6:,.3f} s" if (metric, stat) in found else "not measured"
-            for name, found in longest.items()
+            name: f"{times[metric, stat] / 1e6:,.3f} s" if (metric, stat) in times else "not measured"
+            for name, times in longest.items()
         }
         yield Row(name=f"{metric.replace('_', ' ')} ({stat})", values=values)
 
 
 def _longest(result: Result) -> dict[tuple[str, str], int]:
-    found: dict[tuple[str, str], int] = {}
+    longest: dict[tuple[str, str], int] = {}
     for m in result.metrics:
         if m.stat in ("p50", "p99", "max"):
-            found[m.metric, m.stat] = max(found.get((m.metric, m.stat), 0), m.value_us)
-    return found
+            longest[m.metric, m.stat] = max(longest.get((m.metric, m.stat), 0), m.value_us)
+    return longest
 
 
 def _sentence(

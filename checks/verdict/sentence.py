@@ -48,9 +48,9 @@ def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:
     """Return the counts over all scopes, in the order of the registry."""
     sums: dict[tuple[str, str], int] = {}
     for kind in PHRASES:
-        found = [t.count for t in totals if (t.check, t.split) == kind]
-        if found:
-            sums[kind] = sum(found)
+        counts = [t.count for t in totals if (t.check, t.split) == kind]
+        if counts:
+            sums[kind] = sum(counts)
     return sums
 
 

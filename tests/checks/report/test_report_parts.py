@@ -152,7 +152,7 @@ def test_sentences_that_differ_in_numbers_share_a_title_when_they_are_many() -> 
 
 def test_settings_named_by_findings_come_first_then_those_that_differ(tmp_path: Any) -> None:
     _, result, resolved = failed_run(tmp_path)
-    rows = [(s.place, s.name, s.value, s.default) for s in settings_that_mattered(result, resolved)]
+    rows = [(s.part, s.name, s.value, s.default) for s in settings_that_mattered(result, resolved)]
     assert rows[0] == ("producer shop", "acks", "1", "all")
     assert ("topic orders", "min.insync.replicas", "1", "1") in rows
     assert ("consumer billing", "max.poll.interval.ms", "6000", "300000") in rows
