@@ -31,8 +31,7 @@ cluster.destroy()
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("locale", ["C", "de_DE.ISO-8859-1"])
-def test_a_broker_starts_in_an_odd_directory_and_locale(tmp_path: Path, locale: str) -> None:
+def test_a_broker_starts_in_an_odd_directory_and_the_c_locale(tmp_path: Path) -> None:
     jars = kafka_jars("4.3.1")
     odd = tmp_path / ODD_NAME
     (odd / "tmp").mkdir(parents=True)
@@ -40,13 +39,12 @@ def test_a_broker_starts_in_an_odd_directory_and_locale(tmp_path: Path, locale: 
     (odd / "cache" / "jars" / jars.name).symlink_to(jars)
     env = {
         **os.environ,
-        "LC_ALL": locale,
-        "LANG": locale,
+        "LC_ALL": "C",
+        "LANG": "C",
         "HOME": "/nonexistent",
         "TMPDIR": str(odd / "tmp"),
         "AFTERSHOCK_CACHE": str(odd / "cache"),
         "PYTHONPATH": str(Path(__file__).parents[3]),
-        "PYTHONUTF8": "0",
     }
     argv = [sys.executable, "-c", DEPLOY, str(odd / "runs")]
     done = subprocess.run(argv, env=env, cwd=odd, capture_output=True, encoding="utf-8", errors="replace", timeout=300)
