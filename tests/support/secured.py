@@ -109,17 +109,17 @@ def deploy(run: Run, folder: Path, brokers: int = 3) -> Secured:
     store.write_bytes(key.read_bytes() + certificate.read_bytes())
     authority.issue("client", PASSWORDS["key"])
     ports = free_ports(2 * brokers)
-    doors = dict(enumerate(zip(ports[:brokers], ports[brokers:], strict=True), start=1))
+    ports_of = dict(enumerate(zip(ports[:brokers], ports[brokers:], strict=True), start=1))
 
     def extra(broker: int) -> Mapping[str, str]:
-        login, cert = doors[broker]
+        login, cert = ports_of[broker]
         listeners = f"LOGIN://{HOST}:{login},CERT://{HOST}:{cert}"
         return {
             "listeners": listeners,
             "advertised.listeners": listeners,
             "listener.security.protocol.map": "LOGIN:SASL_SSL,CERT:SSL",
-            **{f"listener.name.{door}.ssl.keystore.type": "PEM" for door in ("login", "cert")},
-            **{f"listener.name.{door}.ssl.keystore.location": str(store) for door in ("login", "cert")},
+            **{f"listener.name.{listener}.ssl.keystore.type": "PEM" for listener in ("login", "cert")},
+            **{f"listener.name.{listener}.ssl.keystore.location": str(store) for listener in ("login", "cert")},
             "listener.name.login.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "listener.name.login.plain.sasl.jaas.config": (
                 f'{_JAAS}.plain.PlainLoginModule required user_{USER}="{PASSWORDS["PLAIN"]}";'
@@ -132,8 +132,8 @@ def deploy(run: Run, folder: Path, brokers: int = 3) -> Secured:
 
     spec = ClusterSpec(brokers, config=SHORT_SESSION, extra=extra)
     cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 3600)
-    login = ",".join(f"{HOST}:{login}" for login, _ in doors.values())
-    cert = ",".join(f"{HOST}:{cert}" for _, cert in doors.values())
+    login = ",".join(f"{HOST}:{login}" for login, _ in ports_of.values())
+    cert = ",".join(f"{HOST}:{cert}" for _, cert in ports_of.values())
     made = Secured(cluster, login, cert, folder, authority)
     how = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
     user = UserScramCredentialUpsertion(USER, how, PASSWORDS["SCRAM-SHA-512"].encode())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos.run.directory import Run
-from tests.chaos.cluster.test_attached import Watch, files_with, seen
+from tests.chaos.cluster.test_attached import Watch, files_with, topics_and_groups
 from tests.support.platform import ROOT, chaos, left_running
 from tests.support.secured import ENVIRONMENT, PASSWORDS, USER, deploy
 
@@ -55,7 +55,7 @@ def airflow(tmp_path_factory, secured):
 
 
 def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflow, secured, tmp_path):
-    before = seen(secured)
+    before = topics_and_groups(secured)
     with Watch() as watch:
         ended = chaos(
             "dag", "clean-run", "--kafka-conn-id", "kafka_secured", "--json", "--runs-dir", tmp_path, env=airflow
@@ -63,13 +63,13 @@ def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflo
     result = ended.result
     unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, result["verdict"], unmet) == (0, "pass", []), result["sentence"]
-    assert seen(secured) == before and left_running(tmp_path) == []
+    assert topics_and_groups(secured) == before and left_running(tmp_path) == []
     (run,) = (path for path in tmp_path.iterdir() if path.is_dir())  # beside it lies the history
     assert "env:AFTERSHOCK_KAFKA_PASSWORD" in (run / "resolved.json").read_text()
     password = PASSWORDS["SCRAM-SHA-512"]
     assert files_with(run, password) == []
     assert [path for path in files_with(Path(airflow["AIRFLOW_HOME"]), password)] == []
-    assert [line for line in watch.seen if password.encode() in line] == []
+    assert [line for line in watch.arguments if password.encode() in line] == []
     assert password not in ended.out and password not in ended.err
 
 

@@ -82,10 +82,10 @@ def theirs(secured: Secured) -> set[str]:
     message = wait_until(lambda: consumer.poll(1), 60, "no record")
     consumer.commit(message, asynchronous=False)
     consumer.close()
-    return seen(secured)
+    return topics_and_groups(secured)
 
 
-def seen(secured: Secured) -> set[str]:
+def topics_and_groups(secured: Secured) -> set[str]:
     """Return all topics and groups of the cluster."""
     admin = secured.admin
     topics = set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"}
@@ -127,7 +127,7 @@ class Watch:
     """Collects the arguments of every process until its context ends."""
 
     def __init__(self) -> None:
-        self.seen: set[bytes] = set()
+        self.arguments: set[bytes] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -135,7 +135,7 @@ class Watch:
         while not self._over.wait(0.05):
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
-                    self.seen.add(path.read_bytes())
+                    self.arguments.add(path.read_bytes())
                 except OSError:
                     continue
 
@@ -148,10 +148,10 @@ class Watch:
         self._thread.join()
 
 
-@pytest.mark.parametrize("door", ["PLAIN", "SCRAM-SHA-512", "certificate"])
-def test_every_listener_accepts_both_kinds_of_connections(secured: Secured, door: str) -> None:
-    security = secured.certificate() if door == "certificate" else secured.security(door)
-    bootstrap = secured.cert if door == "certificate" else secured.login
+@pytest.mark.parametrize("listener", ["PLAIN", "SCRAM-SHA-512", "certificate"])
+def test_every_listener_accepts_both_kinds_of_connections(secured: Secured, listener: str) -> None:
+    security = secured.certificate() if listener == "certificate" else secured.security(listener)
+    bootstrap = secured.cert if listener == "certificate" else secured.login
     access = Access.of(security)
     assert access is not None
     kafka = Kafka(bootstrap, 10, access)
@@ -213,7 +213,7 @@ def refusals(secured: Secured) -> dict[str, tuple[str, Security, type[Aftershock
         ),
         "TLS where there is none": (plain, cert.model_copy(update=keyless), AftershockError, "127.0.0.1"),
         "plain where TLS is": (secured.cert, Security(), ClusterError, "is that port one for PLAINTEXT"),
-        "nobody": ("127.0.0.1:1", ours, ClusterError, r"nothing listens at 127\.0\.0\.1:1$"),
+        "nothing listens": ("127.0.0.1:1", ours, ClusterError, r"nothing listens at 127\.0\.0\.1:1$"),
         "no such host": ("no-such-host.invalid:1", ours, ClusterError, r"no-such-host\.invalid cannot be resolved"),
     }
 
@@ -223,14 +223,14 @@ def test_refused_access_is_reported_in_one_line_and_leaves_nothing(
 ) -> None:
     monkeypatch.setenv("WRONG", "not-the-password")
     monkeypatch.setattr(discovery, "ANSWER_S", 6.0)
-    for what, (bootstrap, security, kind, words) in refusals(secured).items():
+    for what, (bootstrap, security, kind, pattern) in refusals(secured).items():
         with pytest.raises(kind) as error:
             secured.attach(run, bootstrap=bootstrap, security=security)
-        said = str(error.value)
-        assert re.search(words, said), f"{what}: {said}"
-        assert "\n" not in said and not any(p in said for p in [*PASSWORDS.values(), "not-the-password"]), what
+        message = str(error.value)
+        assert re.search(pattern, message), f"{what}: {message}"
+        assert "\n" not in message and not any(p in message for p in [*PASSWORDS.values(), "not-the-password"]), what
         assert roles(run) == [] and not run.cluster.exists(), what
-    assert seen(secured) == theirs
+    assert topics_and_groups(secured) == theirs
 
 
 def test_a_server_that_never_answers_times_out(secured: Secured, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ def test_existing_topics_with_the_prefix_are_not_touched(secured: Secured, run: 
         UsageError, match="has aftershock-of-somebody-else-orders/0 already, which this run did not make"
     ):
         secured.attach(run, prefix="aftershock-of-somebody-else-")
-    assert seen(secured) == theirs and roles(run) == []
+    assert topics_and_groups(secured) == theirs and roles(run) == []
 
 
 def test_commands_break_and_restore_brokers(secured: Secured, run: Run) -> None:
@@ -306,7 +306,7 @@ def test_any_process_that_ends_a_run_restores_the_cluster(secured: Secured, run:
     member = Consumer({"bootstrap.servers": secured.cluster.bootstrap, **group})
     member.subscribe([f"{prefix}orders"])
     wait_until(lambda: member.poll(0.2) is None and member.assignment(), 60, "the group did not form")
-    assert {f"{prefix}orders", f"{prefix}billing"} <= seen(secured)
+    assert {f"{prefix}orders", f"{prefix}billing"} <= topics_and_groups(secured)
     cluster.pause_broker(1)
     cluster.kill_broker(2)
 
@@ -324,7 +324,7 @@ def test_any_process_that_ends_a_run_restores_the_cluster(secured: Secured, run:
     assert all(secured.alive(b) for b in (1, 2, 3))
     member.close()
     AttachedCluster.clear(run)
-    assert seen(secured) - {f"{prefix}orders"} == theirs  # the live member may have created it again
+    assert topics_and_groups(secured) - {f"{prefix}orders"} == theirs  # the live member may have created it again
     assert roles(run) == []
 
 
@@ -337,13 +337,15 @@ def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
     unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]
     assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["kill"]
-    assert seen(secured) == theirs
+    assert topics_and_groups(secured) == theirs
     assert left_running(tmp_path) == [] and all(map(secured.alive, (1, 2, 3)))
     (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # the history is next to it
-    assert len(list(run.rglob("*"))) > 40 and any(b"chaos.clients.confluent.producer" in line for line in watch.seen)
+    assert len(list(run.rglob("*"))) > 40 and any(
+        b"chaos.clients.confluent.producer" in line for line in watch.arguments
+    )
     for password in PASSWORDS.values():
         assert files_with(run, password) == []
-        assert [line for line in watch.seen if password.encode() in line] == []
+        assert [line for line in watch.arguments if password.encode() in line] == []
         assert password not in ended.out and password not in ended.err
     again = chaos("audit", run, "--json", env={k: v for k, v in os.environ.items() if k not in ENVIRONMENT})
     assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
@@ -360,8 +362,8 @@ def test_spark_workers_read_the_log_and_resolve_the_secrets(secured: Secured, th
         done = subprocess.run(argv, cwd=ROOT, env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert pq.read_table(run.ledger / "log").num_rows == 1
-    assert any(b"pyspark.daemon" in line for line in watch.seen), "no worker of Spark took part"
-    assert not any(password.encode() in line for line in watch.seen for password in PASSWORDS.values())
+    assert any(b"pyspark.daemon" in line for line in watch.arguments), "no worker of Spark took part"
+    assert not any(password.encode() in line for line in watch.arguments for password in PASSWORDS.values())
 
 
 def test_a_wrong_password_ends_a_run_before_its_start(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
@@ -371,7 +373,7 @@ def test_a_wrong_password_ends_a_run_before_its_start(secured: Secured, theirs: 
     assert ended.code == 2 and "Traceback" not in ended.err
     assert "SASL refused alice" in ended.err and "not-the-password" not in ended.err
     assert files_with(tmp_path, "not-the-password") == []
-    assert left_running(tmp_path) == [] and seen(secured) == theirs
+    assert left_running(tmp_path) == [] and topics_and_groups(secured) == theirs
 
 
 def test_without_the_consent_of_the_owner_no_broker_is_touched(secured: Secured, tmp_path: Path) -> None:
@@ -391,7 +393,7 @@ def test_a_hanging_command_makes_a_run_inconclusive_and_leaves_nothing(
     assert ended.code == 3 and "Traceback" not in ended.err
     assert ended.result["verdict"] == "inconclusive"
     assert "did not end in time and was killed after 2 s: dialling" in json.dumps(ended.result)
-    assert left_running(tmp_path) == [] and seen(secured) == theirs
+    assert left_running(tmp_path) == [] and topics_and_groups(secured) == theirs
     assert not any(b"sleep\x00600" in p.read_bytes() for p in Path("/proc").glob("[0-9]*/cmdline") if p.exists())
 
 
@@ -409,11 +411,11 @@ def test_after_a_kill_of_the_platform_the_reaper_restores_the_cluster(
 
     wait_until(proven, 120, "the fault was not proven")
     down = [b for b in (1, 2, 3) if not secured.alive(b)]
-    assert len(down) == 1 and any(name.startswith("aftershock-mine-") for name in seen(secured))
+    assert len(down) == 1 and any(name.startswith("aftershock-mine-") for name in topics_and_groups(secured))
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_until(lambda: left_running(tmp_path) == [], 120, lambda: f"left running: {left_running(tmp_path)}")
-    assert seen(secured) == theirs, (run / "logs" / "reaper.log").read_text()
+    assert topics_and_groups(secured) == theirs, (run / "logs" / "reaper.log").read_text()
     assert secured.alive(down[0])
     for password in PASSWORDS.values():
         assert files_with(run, password) == []

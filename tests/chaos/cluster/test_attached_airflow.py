@@ -41,7 +41,7 @@ def test_accepted(sets):
 
 
 @pytest.mark.parametrize(
-    ("sets", "words"),
+    ("sets", "message"),
     [
         (("cluster.bootstrap=null",), "cluster.bootstrap: the attached driver needs the cluster's address"),
         (("cluster.bootstrap=kafka-1",), "cluster.bootstrap: String should match"),
@@ -73,8 +73,8 @@ def test_accepted(sets):
         (("producers.shop.config.metadata.broker.list=x",), "metadata.broker.list is set by Aftershock itself"),
     ],
 )
-def test_refused(sets, words):
-    assert words in refused(*sets)
+def test_refused(sets, message):
+    assert message in refused(*sets)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_refused(sets, words):
     ],
 )
 def test_a_literal_password_is_refused_and_not_repeated(given):
-    said = refused(given)
-    assert "hunter2" not in said
+    message = refused(given)
+    assert "hunter2" not in message
     if "hunter2" in given.removeprefix("cluster.security.password="):
-        assert "env:NAME" in said or "YAML" in said or "pasword" in said
+        assert "env:NAME" in message or "YAML" in message or "pasword" in message
 
 
 def test_faults_of_brokers_need_the_consent_of_the_owner(tmp_path):
@@ -128,7 +128,7 @@ def test_secrets_come_from_the_environment_or_a_file(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("reference", "content", "words"),
+    ("reference", "content", "message"),
     [
         ("env:NOWHERE", None, "cluster.security.password: the environment variable NOWHERE is not set"),
         ("file:{dir}/pw", None, "pw cannot be read: No such file"),
@@ -136,10 +136,10 @@ def test_secrets_come_from_the_environment_or_a_file(monkeypatch, tmp_path):
         ("file:{dir}/pw", b"\xff\xfe", "pw cannot be read"),
     ],
 )
-def test_a_missing_secret_is_named(tmp_path, reference, content, words):
+def test_a_missing_secret_is_named(tmp_path, reference, content, message):
     if content is not None:
         (tmp_path / "pw").write_bytes(content)
-    with pytest.raises(UsageError, match=words):
+    with pytest.raises(UsageError, match=message):
         Access.of(SCRAM.model_copy(update={"password": reference.format(dir=tmp_path)}))
 
 

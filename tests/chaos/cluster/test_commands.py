@@ -82,9 +82,9 @@ def test_no_secret_reaches_the_log_or_the_error(tmp_path):
 
 
 def test_the_start_and_end_of_a_command_are_recorded(tmp_path):
-    seen = []
-    run(tmp_path, "sleep 0.2", on_change=lambda identity, running: seen.append((identity, running, identity.alive())))
-    assert [s[1:] for s in seen] == [(True, True), (False, False)] and seen[0][0] == seen[1][0]
+    calls = []
+    run(tmp_path, "sleep 0.2", on_change=lambda identity, running: calls.append((identity, running, identity.alive())))
+    assert [s[1:] for s in calls] == [(True, True), (False, False)] and calls[0][0] == calls[1][0]
 
 
 def test_a_command_has_the_environment_and_an_empty_stdin(tmp_path, monkeypatch):

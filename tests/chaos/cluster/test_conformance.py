@@ -81,7 +81,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             deployed: Cluster = theirs.attach(run)
         else:
             spec = ClusterSpec(3, kafka, config=QUICK, **LIMITS.get(name, {}))
-            deployed = driver(name).deploy(run, spec, ProcessId.current(), 1800, lambda words: None)
+            deployed = driver(name).deploy(run, spec, ProcessId.current(), 1800, lambda message: None)
         stack.callback(deployed.destroy)
         admin = AdminClient(settings(deployed))
         admin.create_topics([NewTopic(TOPIC, 1, 3, config={"min.insync.replicas": "2"})])[TOPIC].result(60)
@@ -103,26 +103,26 @@ def settings(cluster: Cluster) -> dict[str, str]:
 def kafka(cluster: Cluster) -> Iterator[Kafka]:
     """A client of the cluster, which is healthy before and after each test."""
     kafka = Kafka(cluster.bootstrap, access=access_of(cluster))
-    well(kafka)
+    wait_healthy(kafka)
     yield kafka
-    well(kafka)
+    wait_healthy(kafka)
     kafka.close()
 
 
-def well(kafka: Kafka) -> None:
-    wait_until(lambda: not kafka.unhealthy([PARTITION]), 90, lambda: f"not well: {kafka.unhealthy([PARTITION])}")
+def wait_healthy(kafka: Kafka) -> None:
+    wait_until(lambda: not kafka.unhealthy([PARTITION]), 90, lambda: f"unhealthy: {kafka.unhealthy([PARTITION])}")
 
 
 def state(kafka: Kafka) -> PartitionState:
     """Return the state of the partition, merged over the brokers; a new broker may not have it yet."""
 
-    def shown() -> PartitionState | None:
+    def merged() -> PartitionState | None:
         metadata = kafka.metadata()
         return metadata.partitions.get(PARTITION) if metadata else None
 
-    found = wait_until(shown, 30, f"no broker tells of {PARTITION}")
-    assert found is not None
-    return found
+    partition = wait_until(merged, 30, f"no broker lists {PARTITION}")
+    assert partition is not None
+    return partition
 
 
 def needs(cluster: Cluster, name: str) -> None:

@@ -80,14 +80,14 @@ def test_a_failed_start_shows_the_errors_of_the_broker_and_leaves_nothing(run: R
 
 def test_a_name_in_use_is_reported_with_the_reason_of_the_engine(run: Run) -> None:
     client = connect()
-    somebody = client.containers.create(image.LOCAL_BASE, "true", name=f"{run.run_id}-broker-1")
+    other = client.containers.create(image.LOCAL_BASE, "true", name=f"{run.run_id}-broker-1")
     try:
         with pytest.raises(ClusterError, match=r"the container of broker 1 cannot be made.*already in use"):
             DockerCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)
         assert left(run) == []
-        somebody.reload()
+        other.reload()
     finally:
-        somebody.remove(force=True)
+        other.remove(force=True)
 
 
 def test_the_cluster_ends_with_its_owner(run: Run) -> None:
@@ -105,6 +105,6 @@ def test_ps_shows_stopped_containers_and_gc_removes_them(run: Run) -> None:
     listed = {row["role"]: row for row in json.loads(chaos("ps", "--json").out) if row["run_dir"] == str(run.path)}
     assert listed[f"container {run.run_id}-broker-1"]["state"] == "exited"
     assert set(listed) == {"reaper", f"container {run.run_id}-broker-1", f"network aftershock-{run.run_id}"}
-    said = chaos("gc", "--run", run.path).out
-    assert f"ended container {run.run_id}-broker-1" in said and "ended reaper" in said
+    output = chaos("gc", "--run", run.path).out
+    assert f"ended container {run.run_id}-broker-1" in output and "ended reaper" in output
     assert left(run) == []

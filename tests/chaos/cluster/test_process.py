@@ -44,7 +44,7 @@ if owned:
 """
 
 
-def seen(cluster: ProcessCluster) -> set[int]:
+def listed(cluster: ProcessCluster) -> set[int]:
     """Return the brokers in the metadata that clients get."""
     try:
         return set(AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0}).list_topics(timeout=2).brokers)
@@ -52,7 +52,7 @@ def seen(cluster: ProcessCluster) -> set[int]:
         return set()
 
 
-def write(cluster: ProcessCluster, topic: str) -> None:
+def create_topic(cluster: ProcessCluster, topic: str) -> None:
     """Create a topic with a replica on every broker, which requires a controller and all brokers."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     new = NewTopic(topic, num_partitions=1, replication_factor=len(cluster.broker_ids))
@@ -60,11 +60,13 @@ def write(cluster: ProcessCluster, topic: str) -> None:
 
 
 def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
-    said: list[str] = []
-    deployed = ProcessCluster.deploy(run, ClusterSpec(3, config=SHORT_SESSION), ProcessId.current(), 600, said.append)
-    assert said[-1] == "starting 3 brokers of Kafka 4.3.1"
+    messages: list[str] = []
+    deployed = ProcessCluster.deploy(
+        run, ClusterSpec(3, config=SHORT_SESSION), ProcessId.current(), 600, messages.append
+    )
+    assert messages[-1] == "starting 3 brokers of Kafka 4.3.1"
     assert roles(run) == ["broker-1", "broker-2", "broker-3", "reaper"]
-    assert seen(deployed) == {1, 2, 3}
+    assert listed(deployed) == {1, 2, 3}
 
     cluster = ProcessCluster.attach(run)
     assert cluster.bootstrap == deployed.bootstrap
@@ -75,15 +77,15 @@ def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
     assert not cluster.broker_alive(1) and cluster.broker_alive(2)
     with pytest.raises(ClusterError, match=r"broker 1 cannot be killed: it is not running; see .*broker-1\.log"):
         cluster.kill_broker(1)
-    wait_until(lambda: seen(cluster) == {2, 3}, 60, "the killed broker is still listed")
+    wait_until(lambda: listed(cluster) == {2, 3}, 60, "the killed broker is still listed")
     cluster.start_broker(1)
-    write(cluster, "after-kill")
+    create_topic(cluster, "after-kill")
 
     cluster.pause_broker(2)
     assert cluster.broker_alive(2) and cluster.state.broker(2).state == "paused"
-    wait_until(lambda: seen(cluster) == {1, 3}, 60, "the paused broker is still listed")
+    wait_until(lambda: listed(cluster) == {1, 3}, 60, "the paused broker is still listed")
     cluster.resume_broker(2)
-    wait_until(lambda: seen(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
+    wait_until(lambda: listed(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
 
     cluster.stop_broker(3)
     assert "shut down completed" in (run.logs / "broker-3.log").read_text()
@@ -95,7 +97,7 @@ def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
     for broker in cluster.broker_ids:
         cluster.kill_broker(broker)
     cluster.start_brokers(cluster.broker_ids)
-    write(cluster, "after-all-were-killed")
+    create_topic(cluster, "after-all-were-killed")
 
     cluster.destroy()
     assert roles(run) == [] and not run.brokers.exists()
@@ -108,7 +110,7 @@ def test_the_life_of_a_cluster_with_every_operation(run: Run) -> None:
 def test_an_older_release_starts(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, ClusterSpec(1, "3.9.2"), ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()
-    write(cluster, "orders")
+    create_topic(cluster, "orders")
     assert isinstance(cluster, Pause)
 
 
@@ -124,7 +126,7 @@ def test_a_cluster_ends_with_its_owner_or_outlives_its_starter(run: Run, how: st
         assert "is gone" in (run.logs / "reaper.log").read_text()
     else:
         cluster = ProcessCluster.attach(run)
-        assert seen(cluster) == {1} and roles(run) == ["broker-1", "reaper"]
+        assert listed(cluster) == {1} and roles(run) == ["broker-1", "reaper"]
         cluster.destroy()
         assert roles(run) == []
 
@@ -142,8 +144,8 @@ def test_a_failed_start_shows_the_errors_of_the_broker_and_leaves_nothing(run: R
 
 def test_a_port_taken_by_another_program_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = deployment.choose_ports
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
-        taken = somebody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as other_server:
+        taken = other_server.getsockname()[1]
         ports = iter([[taken, choose(ClusterSpec(1), 1)[1]]])
         monkeypatch.setattr(deployment, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
         cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)

@@ -171,12 +171,12 @@ Connections dump:
 
 
 @pytest.mark.parametrize(
-    ("said", "known"),
+    ("answer", "brokers"),
     [(DUMP, {1, 12}), ("ephemeral nodes dump:\n", set()), ("", None), ("dump is not executed because", None)],
 )
-def test_registered_brokers_are_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, said: str, known: object) -> None:
-    monkeypatch.setattr(zookeeper, "_query", lambda server, command: said)
-    assert zookeeper.registered(state.ZooKeeperState(host="127.0.0.1", port=1, log="x")) == known
+def test_registered_brokers_are_read_from_a_dump(monkeypatch: pytest.MonkeyPatch, answer: str, brokers: object) -> None:
+    monkeypatch.setattr(zookeeper, "_query", lambda server, command: answer)
+    assert zookeeper.registered(state.ZooKeeperState(host="127.0.0.1", port=1, log="x")) == brokers
 
 
 def test_fixed_ports_count_up() -> None:
@@ -220,25 +220,25 @@ def deployment_of(run: Run, spec: ClusterSpec) -> Deployment:
 
 
 def test_every_broker_gets_unique_identifiers_and_the_state_is_saved(run: Run, release: Release) -> None:
-    made = layout.create(deployment_of(run, ClusterSpec(3)), release)
-    metas = [(run.path / b.data / "meta.properties").read_text() for b in made.brokers]
+    created = layout.create(deployment_of(run, ClusterSpec(3)), release)
+    metas = [(run.path / b.data / "meta.properties").read_text() for b in created.brokers]
     assert [f"node.id={i}\n" in meta for i, meta in enumerate(metas, 1)] == [True] * 3
-    assert all(f"cluster.id={made.cluster_id}\n" in meta for meta in metas)
+    assert all(f"cluster.id={created.cluster_id}\n" in meta for meta in metas)
     assert len({meta.split("directory.id=")[1] for meta in metas}) == 3
-    assert state.load(run) == made
-    assert not any(b.process for b in made.brokers)
+    assert state.load(run) == created
+    assert not any(b.process for b in created.brokers)
     with pytest.raises(ClusterError, match="no broker 4; there are 1, 2, 3"):
-        made.broker(4)
+        created.broker(4)
 
 
 def test_with_zookeeper_nothing_is_formatted_and_the_server_is_saved(run: Run, release: Release) -> None:
-    made = layout.create(deployment_of(run, ClusterSpec(2, "2.8.2")), dataclasses.replace(release, storage=None))
-    assert made.zookeeper is not None
-    assert f"clientPort={made.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
+    created = layout.create(deployment_of(run, ClusterSpec(2, "2.8.2")), dataclasses.replace(release, storage=None))
+    assert created.zookeeper is not None
+    assert f"clientPort={created.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
     settings = (run.brokers / "2" / "server.properties").read_text()
-    assert f"zookeeper.connect=127.0.0.1\\:{made.zookeeper.port}\n" in settings
-    assert not any((run.path / str(b.data)).exists() for b in made.brokers)
-    assert state.load(run) == made
+    assert f"zookeeper.connect=127.0.0.1\\:{created.zookeeper.port}\n" in settings
+    assert not any((run.path / str(b.data)).exists() for b in created.brokers)
+    assert state.load(run) == created
 
 
 def test_a_taken_fixed_port_is_named(run: Run, release: Release) -> None:
@@ -313,8 +313,8 @@ def test_the_port_of_a_down_broker_stays_reserved(
     monkeypatch: pytest.MonkeyPatch,
     kafka: str,
 ) -> None:
-    made = layout.create(deployment_of(run, ClusterSpec(1, kafka)), dataclasses.replace(release, storage=None))
-    (down,), server = made.brokers, made.zookeeper
+    created = layout.create(deployment_of(run, ClusterSpec(1, kafka)), dataclasses.replace(release, storage=None))
+    (down,), server = created.brokers, created.zookeeper
     refused: list[set[int]] = []
 
     def spy(count: int, but: Collection[int] = ()) -> list[int]:

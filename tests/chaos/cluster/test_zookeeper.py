@@ -18,7 +18,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.wait import wait_until
-from tests.chaos.cluster.test_process import seen, write
+from tests.chaos.cluster.test_process import create_topic, listed
 from tests.chaos.conftest import roles
 
 pytestmark = pytest.mark.kafka
@@ -35,18 +35,18 @@ def state_of(kafka: Kafka, partition: TopicPartition) -> PartitionState:
 
 
 def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     spec = ClusterSpec(3, "2.8.2", config=SHORT_SESSION)
-    deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), 600, said.append)
-    assert said[-1] == "starting 3 brokers of Kafka 2.8.2 with ZooKeeper"
+    deployed = ProcessCluster.deploy(run, spec, ProcessId.current(), 600, messages.append)
+    assert messages[-1] == "starting 3 brokers of Kafka 2.8.2 with ZooKeeper"
     assert roles(run) == ["broker-1", "broker-2", "broker-3", "reaper", "zookeeper"]
-    assert seen(deployed) == {1, 2, 3}
+    assert listed(deployed) == {1, 2, 3}
 
     cluster = ProcessCluster.attach(run)
     server = cluster.state.zookeeper
     assert server is not None and server.alive
     assert zookeeper.registered(server) == {1, 2, 3}
-    write(cluster, "orders")
+    create_topic(cluster, "orders")
     kafka = Kafka(cluster.bootstrap)
     wait_until(lambda: not kafka.unhealthy([PARTITION]), 60, lambda: f"{kafka.unhealthy([PARTITION])}")
 
@@ -60,9 +60,9 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     cluster.pause_broker(2)
     with pytest.raises(TimeoutError):
         probe.answer_s(*cluster.address(2), 0.5)
-    wait_until(lambda: seen(cluster) == {1, 3}, 60, "the paused broker is still listed")
+    wait_until(lambda: listed(cluster) == {1, 3}, 60, "the paused broker is still listed")
     cluster.resume_broker(2)
-    wait_until(lambda: seen(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
+    wait_until(lambda: listed(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")
 
     cluster.stop_broker(3)
     assert "shut down completed" in (run.logs / "broker-3.log").read_text()
@@ -71,7 +71,7 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     for broker in cluster.broker_ids:
         cluster.kill_broker(broker)
     cluster.start_brokers(cluster.broker_ids)
-    write(cluster, "after-all-were-killed")
+    create_topic(cluster, "after-all-were-killed")
 
     cluster.destroy()
     assert roles(run) == [] and not run.brokers.exists() and not server.alive
@@ -101,8 +101,8 @@ def test_the_cluster_id_is_in_the_state(run: Run) -> None:
 
 def test_a_zookeeper_port_taken_by_another_program_is_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     choose = deployment.choose_ports
-    with socket.create_server(("127.0.0.1", 0)) as somebody:
-        taken = somebody.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as other_server:
+        taken = other_server.getsockname()[1]
         ports = iter([[choose(ClusterSpec(1), 0)[0], taken]])
         monkeypatch.setattr(deployment, "choose_ports", lambda spec, more: next(ports, None) or choose(spec, more))
         cluster = ProcessCluster.deploy(run, ClusterSpec(1, "2.8.2"), ProcessId.current(), 600)
@@ -126,4 +126,4 @@ def test_a_release_with_kraft_runs_with_zookeeper_on_request(run: Run) -> None:
     cluster = ProcessCluster.deploy(run, spec, ProcessId.current(), 600)
     assert "version: 3.9.2" in (run.logs / "broker-1.log").read_text()
     assert roles(run) == ["broker-1", "reaper", "zookeeper"]
-    write(cluster, "orders")
+    create_topic(cluster, "orders")

@@ -63,15 +63,15 @@ def left_over(tmp_path: Path) -> list[str]:
 
 
 def test_a_release_is_resolved_once_with_a_log_back_end(java: Path) -> None:
-    said: list[str] = []
-    first = kafka_jars("4.3.1", said.append)
+    messages: list[str] = []
+    first = kafka_jars("4.3.1", messages.append)
     assert sorted(p.name for p in first.glob("*.jar")) == [
         "kafka_2.13-4.3.1.jar",
         "slf4j-api-1.7.36.jar",
         "slf4j-simple-1.7.36.jar",
     ]
-    assert kafka_jars("4.3.1", said.append) == first
-    assert calls(java) == ["kafka_2.13", "slf4j-simple"] and len(said) == 1
+    assert kafka_jars("4.3.1", messages.append) == first
+    assert calls(java) == ["kafka_2.13", "slf4j-simple"] and len(messages) == 1
 
 
 def test_any_artifact_is_resolved(java: Path) -> None:
@@ -81,21 +81,21 @@ def test_any_artifact_is_resolved(java: Path) -> None:
 
 def test_concurrent_requests_resolve_once(java: Path, tmp_path: Path) -> None:
     (java / "hold").touch()
-    said: list[str] = []
+    messages: list[str] = []
     found: list[Path] = []
     first = threading.Thread(target=lambda: found.append(kafka_jars("4.3.1")))
-    second = threading.Thread(target=lambda: found.append(kafka_jars("4.3.1", said.append)))
+    second = threading.Thread(target=lambda: found.append(kafka_jars("4.3.1", messages.append)))
     first.start()
     wait_until(lambda: calls(java), 30, "the first does not resolve")
     second.start()
-    wait_until(lambda: said, 30, "the second does not wait")
+    wait_until(lambda: messages, 30, "the second does not wait")
     assert found == [] and not (tmp_path / "cache/jars/kafka-4.3.1").exists()  # partial: not visible yet
     (java / "hold").unlink()
     first.join(30)
     second.join(30)
     assert found == [tmp_path / "cache/jars/kafka-4.3.1"] * 2
     assert calls(java) == ["kafka_2.13", "slf4j-simple"]
-    assert "waiting" in said[0]
+    assert "waiting" in messages[0]
 
 
 def test_remains_of_a_killed_process_are_neither_used_nor_kept(java: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def run(tmp_path):
         process.kill()
 
 
-def someone(alive):
+def deploying_process(alive):
     """Return a deploying process, alive or dead, with its identity."""
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     identity = ProcessId.of(process.pid)
@@ -38,14 +38,14 @@ def someone(alive):
 
 
 def test_the_number_of_slots_is_limited(file):
-    places = Slots(file, 2)
-    assert [places.take("a"), places.take("b"), places.take("c")] == [True, True, False]
-    assert places.take("a")  # a holder keeps its slot: an A/B run or a retry takes it again
+    slots = Slots(file, 2)
+    assert [slots.take("a"), slots.take("b"), slots.take("c")] == [True, True, False]
+    assert slots.take("a")  # a holder keeps its slot: an A/B run or a retry takes it again
 
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_dead_deployment_holds_no_slot(file, alive):
-    process, identity = someone(alive)
+    process, identity = deploying_process(alive)
     file.write_text(json.dumps({"a": {"deploys": identity, "run_dir": ""}}))
     assert Slots(file, 1).take("b") is not alive
     process.kill()
@@ -54,19 +54,19 @@ def test_a_dead_deployment_holds_no_slot(file, alive):
 
 def test_any_live_process_of_a_run_holds_its_slot(file, run):
     process, run_dir = run
-    _, identity = someone(alive=False)
+    _, identity = deploying_process(alive=False)
     file.write_text(json.dumps({"a": {"deploys": identity, "run_dir": str(run_dir)}}))
-    places = Slots(file, 1)
-    assert not places.take("b")
+    slots = Slots(file, 1)
+    assert not slots.take("b")
     process.kill()
     process.wait()
-    assert places.take("b")
+    assert slots.take("b")
 
 
 def test_a_slot_is_bound_to_a_run_directory(file):
-    places = Slots(file, 1)
-    places.take("a")
-    places.bind("a", Path("/runs/a"))
+    slots = Slots(file, 1)
+    slots.take("a")
+    slots.bind("a", Path("/runs/a"))
     assert json.loads(file.read_text())["a"]["run_dir"] == "/runs/a"
 
 
@@ -87,10 +87,10 @@ def _take(file, n, taken):
         taken.put(n)
     taken.put(None)
     taken.close()
-    input_never()
+    stay_alive()
 
 
-def input_never():
+def stay_alive():
     """Stay alive, as a deployment does."""
     multiprocessing.Event().wait(60)
 
