@@ -1,4 +1,4 @@
-"""What the tasks take from Airflow's connections: the cluster of a Kafka connection, the master of a Spark one."""
+"""Values of Airflow connections: the cluster of a Kafka connection, and the master of a Spark connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 
 def existing_cluster(conn_id: str) -> list[str]:
-    """A Kafka connection's cluster as overrides of the scenario; its secrets go into this process's environment."""
+    """Return the cluster of a Kafka connection as overrides; put its secrets into the environment of this process."""
     if not conn_id:
         return []
     from airflow.sdk import Connection
@@ -19,7 +19,7 @@ def existing_cluster(conn_id: str) -> list[str]:
 
 
 def spark_master(conn_id: str) -> str | None:
-    """The Spark master of an Airflow connection; None, which is local[*], where there is no such connection."""
+    """Return the Spark master of a connection; None, which means local[*], if the connection does not exist."""
     from airflow.sdk import Connection
 
     from checks.spark.master import from_connection

@@ -1,21 +1,20 @@
-"""What others are told of a DAG run: assets that say the verdict, and notifiers where it is not a pass.
+"""The outcome of a DAG run for others: assets with the verdict, and notifications unless it is a pass.
 
 **Assets.** Each scenario has two. `aftershock/<scenario>/verdict` gets an event at the end of every run, with the
-verdict, its sentence and the run in `extra`: for a DAG that wants to know, whatever it is. `aftershock/<scenario>/pass`
-gets one only when the verdict is a pass: for a DAG that may go on only then, and with
-`schedule=[Asset("aftershock/leader-kill/pass")]` needs no look into `extra` and cannot forget it. An event for a pass
-alone would leave the first waiting for ever; one for each verdict alone would start the second after a failure.
+verdict, its sentence and the run in `extra`, for a DAG that reacts to every verdict. `aftershock/<scenario>/pass` gets
+one only for a pass, for a DAG with `schedule=[Asset("aftershock/leader-kill/pass")]` that must not start otherwise.
+With the pass alone the first DAG would wait forever; with the verdict alone the second would start after a failure.
 
 **Notifiers.** A DAG run that is not `success` calls `Notifier` once, as the DAG's `on_failure_callback`: a failed or an
-inconclusive verdict fails the run, and so does a task that broke off. It writes a line to `notifications.jsonl` in the
-folder of the runs, and calls every notifier that the Airflow variable `aftershock_notifiers` names (JSON), such as
+inconclusive verdict fails the run, and so does a failed task. It writes a line to `notifications.jsonl` in the folder
+of the runs, and calls every notifier in the Airflow variable `aftershock_notifiers` (JSON), such as
 
     [{"notifier": "airflow.providers.smtp.notifications.smtp.SmtpNotifier", "to": "oncall@example.org",
       "from_email": "aftershock@example.org", "subject": "{{ headline }}", "html_content": "{{ message }}"}]
 
-Any class of Airflow's `BaseNotifier` will do (Slack, Apprise, PagerDuty, ...); its templated arguments may use
-`headline`, `message`, `verdict`, `sentence`, `report` and all of Airflow's. One that fails keeps none of the others
-from being called.
+Use any subclass of Airflow's `BaseNotifier` (Slack, Apprise, PagerDuty, ...); its templated arguments may use
+`headline`, `message`, `verdict`, `sentence`, `report`, `run_dir` and all variables of Airflow. If a notifier fails, the
+others are still called.
 """
 
 from __future__ import annotations
@@ -23,127 +22,144 @@ from __future__ import annotations
 import html
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Asset, BaseNotifier, Variable
+from airflow.sdk.exceptions import AirflowFailException
 
 VARIABLE = "aftershock_notifiers"
 BEGAN = "began"
-"""The XCom by which a task tells its run directory as soon as there is one: it may break off before it returns it."""
+"""The XCom key of the run directory. `deploy` pushes it at once, because it may fail before it returns."""
 LOG = "notifications.jsonl"
-LAST_WORDS = "the run broke off before its verdict; see the log of the task that failed"
+NO_VERDICT = "the run broke off before its verdict; see the log of the task that failed"
 
 
 def asset(scenario: str, what: str) -> Asset:
-    """The asset of a scenario's verdicts (`verdict`), or of its passes (`pass`)."""
-    # no URI of its own: another DAG's Asset(name) would then be another asset of this name, of which one gets inactive
+    """Return the asset of a scenario's verdicts (`verdict`) or of its passes (`pass`)."""
+    # without a URI: an Asset(name) of another DAG would else be a second asset of this name, and one becomes inactive
     return Asset(f"aftershock/{scenario}/{what}")
 
 
 def handed_on(ti: Any, first: str) -> str | None:
-    """The run directory that the first task made; None if it made none."""
-    # not as an argument of the task that asks: if the first one broke off, that would fail it as well
-    found = ti.xcom_pull(task_ids=first) or ti.xcom_pull(task_ids=first, key=BEGAN)
-    return str(found) if found else None
+    """Return the run directory that the first task made; None if it made none."""
+    # not an argument of the calling task, which would fail together with the first one
+    run_dir = ti.xcom_pull(task_ids=first) or ti.xcom_pull(task_ids=first, key=BEGAN)
+    return str(run_dir) if run_dir else None
 
 
-def told(run_dir: str | None) -> dict[str, Any]:
-    """What there is to tell of a run, or of an A/B scenario's whole: without a result it is inconclusive."""
+def summary(run_dir: str | None) -> dict[str, Any]:
+    """Return verdict, sentence, run and report of a run, an A/B comparison or a gate; inconclusive without a result."""
     from chaos.errors import RunDirError
     from chaos.run.directory import Run, read_json
 
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "verdict": "inconclusive",
-        "sentence": LAST_WORDS,
+        "sentence": NO_VERDICT,
         "run_id": "",
         "run_dir": "",
         "report": "",
     }
     if not run_dir:
-        return found
+        return values
     run = Run(Path(run_dir))
-    found |= {"run_id": run.run_id, "run_dir": str(run.path)}
+    values |= {"run_id": run.run_id, "run_dir": str(run.path)}
+    gate = run.path / "gate.json"
     try:
-        of_gate = run.path / "gate.json"
-        result = read_json(of_gate if of_gate.exists() else run.result, "result")
+        result = read_json(gate if gate.exists() else run.result, "result")
     except RunDirError:
-        return found
-    found |= {name: result[name] for name in ("verdict", "sentence", "seed", "command") if name in result}
-    return found | {"report": str(run.report)}
+        return values
+    values |= {name: result[name] for name in ("verdict", "sentence", "seed", "command") if name in result}
+    return values | {"report": str(run.report)}
 
 
 class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for mypy here
-    """Tells of a DAG run that is not a success. runs_dir: where its line is written, unless a param says otherwise."""
+    """Reports a DAG run that is not a success. runs_dir: folder of `notifications.jsonl` without a param for it."""
 
     def __init__(self, scenario: str, first: str, runs_dir: str) -> None:
         super().__init__()
         self.scenario, self.first, self.runs_dir = scenario, first, runs_dir
 
     def notify(self, context: Any) -> None:
-        """Write the line, then call every notifier of the variable."""
-        words = self._words(context)
-        line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "scenario": self.scenario, **words}
-        ours = {name: html.escape(words[name]) for name in _OURS}
-        trouble = []
-        for one in self._others():
+        """Call every notifier of the variable, then write the line."""
+        values = self._values(context)
+        line = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "scenario": self.scenario, **values}
+        ours = {name: html.escape(values[name]) for name in _VARIABLES}
+        errors = []
+        for notifier in self._notifiers():
             try:
-                _call(dict(one), {**context, **ours})
+                _call(dict(notifier), {**context, **ours})
             except Exception as e:
-                trouble.append(f"{one.get('notifier') if isinstance(one, dict) else one}: {type(e).__name__}: {e}")
+                name = notifier.get("notifier") if isinstance(notifier, dict) else notifier
+                errors.append(f"{name}: {type(e).__name__}: {e}")
                 self.log.exception("a notifier failed")
         folder = Path(_params(context).get("runs_dir") or self.runs_dir)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOG).open("a", encoding="utf-8") as f:
-            f.write(json.dumps({**line, "failed_notifiers": trouble} if trouble else line) + "\n")
-        self.log.warning("%s", words["headline"])
+            f.write(json.dumps({**line, "failed_notifiers": errors} if errors else line) + "\n")
+        self.log.warning("%s", values["headline"])
 
-    def _words(self, context: Any) -> dict[str, str]:
-        found = told(self._run_dir(context))
-        headline = f"{found['verdict']}: {self.scenario}"
-        message = f"{headline}. {found['sentence']}" + (f" Report: {found['report']}" if found["report"] else "")
-        run = {"dag_run": str(context.get("run_id", "")), "run_dir": found["run_dir"], "report": found["report"]}
-        words = {"headline": headline, "message": message, "verdict": found["verdict"], "sentence": found["sentence"]}
-        return {**words, **run}
+    def _values(self, context: Any) -> dict[str, str]:
+        run = summary(self._run_dir(context))
+        headline = f"{run['verdict']}: {self.scenario}"
+        return {
+            "headline": headline,
+            "message": f"{headline}. {run['sentence']}" + (f" Report: {run['report']}" if run["report"] else ""),
+            **{name: run[name] for name in ("verdict", "sentence", "run_dir", "report")},
+            "dag_run": str(context.get("run_id", "")),
+        }
 
     def _run_dir(self, context: Any) -> str | None:
-        """What the first task handed on; None if it never did."""
+        """Return the run directory of the first task; None if it made none."""
         ti = context.get("ti")
         try:
             return handed_on(ti, self.first) if ti is not None else None
         except Exception:
-            self.log.exception("the run directory is not known")
+            self.log.exception("the run directory is unknown")
             return None
 
-    def _others(self) -> list[Any]:
+    def _notifiers(self) -> list[Any]:
         try:
-            given = Variable.get(VARIABLE, default="[]")
-            others = json.loads(given) if isinstance(given, str) else given
-            return others if isinstance(others, list) else [others]
+            value = Variable.get(VARIABLE, default="[]")
+            notifiers = json.loads(value) if isinstance(value, str) else value
+            return notifiers if isinstance(notifiers, list) else [notifiers]
         except Exception:
             self.log.exception("the variable %s is not a JSON list of notifiers", VARIABLE)
             return []
 
 
-def _call(given: dict[str, Any], context: Any) -> None:
-    """Make one notifier from its dotted path and arguments, and call it."""
-    module, _, name = str(given.pop("notifier")).rpartition(".")
-    getattr(import_module(module), name)(**given)(context)
+def _call(arguments: dict[str, Any], context: Any) -> None:
+    """Make a notifier from its dotted path (`notifier`) and its other arguments, and call it."""
+    module, _, name = str(arguments.pop("notifier")).rpartition(".")
+    getattr(import_module(module), name)(**arguments)(context)
 
 
-_OURS = ("headline", "message", "verdict", "sentence", "report", "run_dir")
-"""What a notifier's arguments may use beside what Airflow offers (`dag_run`, `ti`, ...). It is escaped, for names of
-topics may hold markup, and mails and chats render it."""
+_VARIABLES = ("headline", "message", "verdict", "sentence", "report", "run_dir")
+"""Variables for the arguments of notifiers, beside those of Airflow (`dag_run`, `ti`, ...). Their values are escaped:
+names of topics may contain markup, which mails and chats render."""
 
 
 def _params(context: Any) -> dict[str, Any]:
-    """The params of the DAG run as far as they are given; a callback may get none."""
+    """Return the params of the DAG run that were set; a callback may get none."""
     run = context.get("dag_run")
     return dict(getattr(run, "conf", None) or {})
 
 
+@contextmanager
+def task_failure() -> Iterator[None]:
+    """Fail the task with the message of an `AftershockError`, without a retry."""
+    from chaos.errors import AftershockError
+
+    try:
+        yield
+    except AftershockError as e:
+        raise AirflowFailException(str(e)) from None
+
+
 def default_runs_dir(project: Path) -> str:
-    """Where run directories are made unless a param says so."""
+    """Return the folder for run directories without a param for it."""
     return os.environ.get("AFTERSHOCK_RUNS") or str(project / "runs")

@@ -1,30 +1,30 @@
-"""One DAG per scenario: `resilience.<scenario>`. The tasks call stages and hold no logic of their own.
+"""One DAG per scenario: `resilience.<scenario>`. Its tasks call the stages of the command line.
 
     deploy -> drive -> audit -> validate -> report -> publish -> verdict
                                                  \\-> destroy      deploy's teardown: it runs whatever happened
 
-One with variants (A/B) has such a row of tasks for each, in a group of its name, one after another:
+A scenario with variants (A/B) has such a group of tasks for each variant, one after another:
 
     prepare -> variant a -> variant b -> compare -> publish -> verdict
 
-Scenarios are the shipped ones, and those of the folder that AFTERSHOCK_SCENARIOS names, which come before shipped ones
-of the same name. One with a `schedule:` runs by it, one run at a time; what it missed while nobody ran Airflow is not
-made up for. One that is invalid is a DAG, too: its only task says why.
+There is a DAG for each shipped scenario and for each scenario in the folder AFTERSHOCK_SCENARIOS, which overrides
+shipped ones of the same name. A scenario with a `schedule:` follows it, one run at a time; runs that were missed while
+Airflow was down are not made up for. The DAG of an invalid scenario has one task, which fails with the reason.
 
-`publish` runs whatever happened before it: it adds the run to the history and tells what came of it, see
-`aftershock_outcome`. How many clusters run at once is AFTERSHOCK_CLUSTERS, see `aftershock_places`.
+`publish` always runs: it adds the run to the history and updates the assets, see `aftershock_outcome`. The limit of
+clusters at once is AFTERSHOCK_CLUSTERS, see `aftershock_slots`.
 
-Clients and faults belong in one task, for `airflow dags test` runs tasks one after another. `drive` is never retried: a
-second try would hide what the first one saw. The verdict is a leaf and raises unless it is a pass, so that no DAG run
-is green that did not prove something. XCom carries the run directory's path and nothing else.
+Clients and faults are in one task, because `airflow dags test` runs tasks one after another. `drive` is never retried:
+a second try would hide the result of the first. `verdict` is a leaf and fails unless the verdict is a pass, so that
+only proven runs succeed. XCom carries only the path of the run directory.
 
-The audit runs on the Spark master of an Airflow connection, `aftershock_spark` unless `spark_conn_id` names another,
-and on local[*] where there is no such connection. Airflow's Spark provider is not needed, and must not be installed:
-it brings pyspark-client, whose files lie over pyspark's own.
+The audit runs on the Spark master of the Airflow connection `spark_conn_id` (`aftershock_spark` by default), or on
+local[*] if that connection does not exist. Do not install Airflow's Spark provider: it brings pyspark-client, whose
+files overwrite those of pyspark.
 
-With `kafka_conn_id`, the cluster is one that exists, as the connection of that id (of the Kafka provider) has it. Its
-secrets stay in Airflow's store: each task that connects takes them from there into its own environment, and the run
-directory names no more than the variables.
+With `kafka_conn_id`, the run uses the existing cluster of that connection (of the Kafka provider). Its secrets stay in
+Airflow's store: each task that connects reads them into its environment, and the run directory has only the names of
+the variables.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ PROJECT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(PROJECT), str(PROJECT / "dags")]
 
 from aftershock_connections import existing_cluster, spark_master  # noqa: E402
-from aftershock_outcome import BEGAN, Notifier, asset, default_runs_dir, handed_on, told  # noqa: E402
-from aftershock_places import POOL, take_place  # noqa: E402
+from aftershock_outcome import BEGAN, Notifier, asset, default_runs_dir, handed_on, summary  # noqa: E402
+from aftershock_slots import POOL, take_slot  # noqa: E402
 from airflow.sdk import DAG, Metadata, Param, TaskGroup, get_parsing_context, task  # noqa: E402
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
@@ -55,30 +55,38 @@ OWNER = os.environ.get("AFTERSHOCK_OWNER")
 
 PARAMS = {
     "kafka": Param(
-        None, type=["null", "string"], pattern=r"^\d+\.\d+\.\d+$", description="Kafka release; the scenario's own"
+        None,
+        type=["null", "string"],
+        pattern=r"^\d+\.\d+\.\d+$",
+        description="Kafka release; that of the scenario when left out",
     ),
-    "driver": Param(None, type=["null", "string"], enum=[None, "process", "docker"], description="the scenario's own"),
-    "bootstrap": Param(None, type=["null", "string"], description="host:port of a cluster that exists"),
-    "kafka_conn_id": Param("", type="string", description="Airflow connection (Kafka) of a cluster that exists"),
-    "i_own_this_cluster": Param(False, type="boolean", description="whether brokers of that cluster may be broken"),
+    "driver": Param(
+        None,
+        type=["null", "string"],
+        enum=[None, "process", "docker"],
+        description="that of the scenario when left out",
+    ),
+    "bootstrap": Param(None, type=["null", "string"], description="host:port of an existing cluster"),
+    "kafka_conn_id": Param("", type="string", description="Airflow connection (Kafka) of an existing cluster"),
+    "i_own_this_cluster": Param(False, type="boolean", description="allow faults on brokers of that cluster"),
     "seed": Param(None, type=["null", "integer"], minimum=0, description="drawn when left out"),
     "overrides": Param([], type="array", items={"type": "string"}, description="path=value, as of --set"),
-    "runs_dir": Param(RUNS, type="string", description="where run directories are made"),
+    "runs_dir": Param(RUNS, type="string", description="folder for run directories"),
     "run_id": Param(None, type=["null", "string"], pattern=r"^[A-Za-z0-9._-]+$", description="made when left out"),
     "spark_conn_id": Param("aftershock_spark", type="string", description="Airflow connection of the Spark master"),
-    "owner": Param(OWNER, type=["null", "string"], description="pid:start of a process whose end ends the cluster"),
+    "owner": Param(OWNER, type=["null", "string"], description="pid:start of a process; the cluster ends with it"),
 }
 
 
 @task(**POOL)
 def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
-    """Resolve the scenario, start its cluster, and hand on the run directory."""
+    """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
     from chaos.processes.process import ProcessId
     from chaos.run.events import EventLog
 
-    given = given_by(scenario, params)
-    bind = take_place(dag_run)
+    given = request_of(scenario, params)
+    bind = take_slot(dag_run)
     run = stages.prepare(given, runs_dir=Path(params["runs_dir"]), run_id=params["run_id"])
     ti.xcom_push(BEGAN, str(run.path))
     bind(run.path)
@@ -88,15 +96,15 @@ def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any =
 
 @task
 def prepare(scenario: str, params: dict[str, Any]) -> str:
-    """Resolve every variant of an A/B scenario, and hand on the directory of the whole."""
+    """Resolve every variant of an A/B scenario, and return the directory of the comparison."""
     from chaos.drive import variants
 
-    return str(variants.prepare(given_by(scenario, params), Path(params["runs_dir"]), params["run_id"]).run.path)
+    return str(variants.prepare(request_of(scenario, params), Path(params["runs_dir"]), params["run_id"]).run.path)
 
 
 @task(**POOL)
 def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None) -> str:
-    """Start the cluster of one variant, and hand on its run directory."""
+    """Start the cluster of one variant, and return its run directory."""
     from chaos.drive import stages, variants
     from chaos.processes.process import ProcessId
     from chaos.run.directory import Run
@@ -104,7 +112,7 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
 
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
-    take_place(dag_run)(run.path)
+    take_slot(dag_run)(run.path)
     stages.deploy(run, EventLog(run), ProcessId.parse(params["owner"]) if params["owner"] else None)
     return str(run.path)
 
@@ -132,7 +140,7 @@ def drive(run_dir: str, params: dict[str, Any]) -> None:
 
 @task(**POOL)
 def audit(run_dir: str, params: dict[str, Any]) -> None:
-    """Read the final log back from the healed cluster, then find every anomaly in Spark."""
+    """Read the log back from the healed cluster, then find every anomaly with Spark."""
     from chaos.run.directory import Run
     from checks import pipeline
 
@@ -144,7 +152,7 @@ def audit(run_dir: str, params: dict[str, Any]) -> None:
 
 @task
 def validate(run_dir: str) -> None:
-    """Hold the findings against the contract with Great Expectations: one row, for which no cluster is needed."""
+    """Check the findings against the contract with Great Expectations; needs no cluster."""
     from chaos.run.directory import Run
     from checks import pipeline
 
@@ -162,19 +170,19 @@ def report(run_dir: str) -> None:
 
 @task(trigger_rule="all_done", retries=0)
 def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -> Any:
-    """Add the run, or every side of it, to the history, and tell its verdict to whoever waits for that."""
+    """Add the run, or all of its variants, to the history, and update the asset of the verdict."""
     from chaos.history.recording import record
     from chaos.run.directory import Run
 
     if run_dir := handed_on(ti, first):
         sides = [Run(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
-        record(sides or [Run(Path(run_dir))], Path(params["runs_dir"]), lambda words: print(words))  # noqa: T201
-    yield Metadata(asset(scenario, "verdict"), told(run_dir))
+        record(sides or [Run(Path(run_dir))], Path(params["runs_dir"]), lambda message: print(message))  # noqa: T201
+    yield Metadata(asset(scenario, "verdict"), summary(run_dir))
 
 
 @task(retries=0)
 def verdict(run_dir: str) -> None:
-    """Raise unless the verdict is a pass."""
+    """Fail unless the verdict is a pass."""
     from chaos.run.directory import Run
     from checks import pipeline
 
@@ -185,7 +193,7 @@ def verdict(run_dir: str) -> None:
 
 @task(task_id="verdict", retries=0)
 def verdict_of_sides(whole: str) -> None:
-    """Raise unless every variant keeps its own contract."""
+    """Fail unless every variant keeps its contract."""
     from chaos.run.comparison import Comparison
     from chaos.run.directory import Run
 
@@ -207,13 +215,13 @@ def destroy(run_dir: str, params: dict[str, Any]) -> None:
 
 
 @task(retries=0)
-def invalid(why: str) -> None:
-    """Say why there is nothing to run."""
-    raise AirflowFailException(why)
+def invalid(reason: str) -> None:
+    """Fail with the reason why the scenario is invalid."""
+    raise AirflowFailException(reason)
 
 
-def given_by(scenario: str, params: dict[str, Any]) -> Any:
-    """What a DAG run's params say of a scenario."""
+def request_of(scenario: str, params: dict[str, Any]) -> Any:
+    """Return the request for a scenario with the params of a DAG run."""
     from chaos.drive.stages import ScenarioRequest
 
     return ScenarioRequest(
@@ -228,15 +236,15 @@ def given_by(scenario: str, params: dict[str, Any]) -> Any:
 
 
 def judged(run_dir: Any) -> tuple[Any, Any]:
-    """The tasks of a run that is deployed: the last one that judges, and the one that ends it."""
+    """Add the tasks of a deployed run; return the last one that judges, and the one that ends the cluster."""
     end = destroy(run_dir).as_teardown(setups=run_dir, on_failure_fail_dagrun=True)
     done = report(run_dir)
     run_dir >> drive(run_dir) >> audit(run_dir) >> validate(run_dir) >> done
     return done, end
 
 
-def build(name: str, given: str, scenario: Scenario) -> DAG:
-    """The DAG of one scenario. given: what `deploy` finds it by, its name or its file."""
+def build(name: str, source: str, scenario: Scenario) -> DAG:
+    """Return the DAG of a scenario. source: its name or file, for `deploy`."""
     sides = list(scenario.variants)
     first = "prepare" if sides else "deploy"
     with DAG(
@@ -249,18 +257,17 @@ def build(name: str, given: str, scenario: Scenario) -> DAG:
         tags=["resilience"],
         on_failure_callback=Notifier(name, first, RUNS),
     ) as dag:
-        tell = publish.override(outlets=[asset(name, "verdict")])(name, first)
-        passes = {"outlets": [asset(name, "pass")]}  # its event comes with its success, and that is a pass
+        published = publish.override(outlets=[asset(name, "verdict")])(name, first)
+        passes = {"outlets": [asset(name, "pass")]}  # updated when the task succeeds, which is a pass
         if not sides:
-            run_dir = deploy(given)
+            run_dir = deploy(source)
             done, end = judged(run_dir)
-            # both are leaves: a task above a teardown that may fail the run is no leaf, and its own failure would
-            # not count
-            told_of = verdict.override(**passes)(run_dir)
-            done >> [told_of, end]
-            done >> tell >> told_of
+            # both are leaves: the failure of a task above a teardown would not count
+            passed = verdict.override(**passes)(run_dir)
+            done >> [passed, end]
+            done >> published >> passed
             return dag
-        whole = prepare(given)
+        whole = prepare(source)
         before: Any = whole
         for side in sides:
             with TaskGroup(side):
@@ -268,24 +275,24 @@ def build(name: str, given: str, scenario: Scenario) -> DAG:
                 done, end = judged(run_dir)
                 done >> end
             before >> run_dir
-            before = done  # the next one starts beside this one's end: it takes nothing but ports that are free
+            before = done  # the next variant starts while this cluster ends: it uses free ports only
         both = compare(whole)
         end = verdict_of_sides.override(**passes)(whole)
-        before >> both >> [tell, end]
-        tell >> end
+        before >> both >> [published, end]
+        published >> end
     return dag
 
 
-def build_invalid(name: str, why: str) -> DAG:
-    """The DAG of a scenario that cannot be run: to be seen, and to fail."""
-    with DAG(f"resilience.{name}", description=why[:200], schedule=None, tags=["resilience", "invalid"]) as dag:
-        invalid(why)
+def build_invalid(name: str, reason: str) -> DAG:
+    """Return the DAG of an invalid scenario, which fails with the reason."""
+    with DAG(f"resilience.{name}", description=reason[:200], schedule=None, tags=["resilience", "invalid"]) as dag:
+        invalid(reason)
     return dag
 
 
 def build_all() -> dict[str, DAG]:
-    """A DAG for every scenario, by name; only the one that is asked for where a task of it is about to run."""
-    only = get_parsing_context().dag_id  # to read all scenarios takes seconds, and each task would take them
+    """Return the DAGs of all scenarios by name, or only the one with a task that is about to run."""
+    only = get_parsing_context().dag_id  # each task would else spend seconds on all scenarios
     folder, found = os.environ.get("AFTERSHOCK_SCENARIOS"), {}
     own = scenarios_in(Path(folder)) if folder else {}
     for name, path in {**shipped(), **own}.items():
@@ -299,5 +306,5 @@ def build_all() -> dict[str, DAG]:
     return found
 
 
-for scenario_name, made in build_all().items():
-    globals()[f"resilience_{scenario_name}"] = made
+for scenario_name, scenario_dag in build_all().items():
+    globals()[f"resilience_{scenario_name}"] = scenario_dag

@@ -1,9 +1,9 @@
-"""The catalogue: every shipped scenario, one after another, on as few clusters as they allow.
+"""The catalogue: all shipped scenarios, run on as few clusters as possible.
 
-- `cases` is what there is to run, and what each of it expects;
-- `runner` runs cases, each worker with a cluster (`lender`) that one case after another is lent: its `turn`;
-- `judge` is the process that judges all of them with one Spark session, while the next one is driven.
+- `entries` lists what can run and what each scenario must show;
+- `runner` runs entries in the lab (`chaos.lab`), with one lent cluster for each worker.
 
-A scenario reuses the cluster of an earlier one only if both need the same (`chaos.drive.stages.cluster_spec`) and the
-cluster is healthy and empty again (`chaos.cluster.lifecycle.lending`). No case runs again because of its verdict.
+A scenario uses the cluster of an earlier one only if both need the same specification
+(`chaos.drive.stages.cluster_spec`) and the cluster is healthy and empty (`chaos.cluster.lifecycle.lending`). No
+scenario runs again because of its verdict.
 """

@@ -1,151 +1,188 @@
-"""Runs cases, `jobs` at a time, each worker with a cluster of its own that it lends to one case after another."""
+"""Runs of catalogue entries, several at once, each worker on a lent cluster."""
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from chaos.catalogue.cases import Case, Outcome, expected, outcome
-from chaos.cluster.lifecycle.gc import end_all
+from chaos.catalogue.entries import Entry, entries, expected_anomalies
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import stages
-from chaos.lab import turn
-from chaos.lab.judge import Judge
-from chaos.lab.lender import Lender
-from chaos.run.directory import Run
-from chaos.run.events import Event, EventLog
-from chaos.scenario.resolve import Resolved, read
-
-
-class Told(Protocol):
-    """Whoever is told what goes on; called from several threads."""
-
-    def began(self, case: Case) -> None:
-        """A case was begun."""
-
-    def event(self, case: Case, event: Event) -> None:
-        """Something happened in a case."""
-
-    def driven(self, case: Case) -> None:
-        """A case needs its cluster no more."""
-
-    def ended(self, outcome: Outcome) -> None:
-        """A case has its verdict."""
+from chaos.history.recording import record
+from chaos.lab.lab import DrivenRun, Lab
+from chaos.lab.progress import ProgressListener
+from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
+from chaos.run.result import EXIT_CODES, RunOutcome, merge
+from chaos.scenario.resolve import read
 
 
 @dataclass(frozen=True)
-class _Ready:
-    """A case that is resolved and has its run directory, and the cluster that it needs."""
+class CatalogueRequest:
+    """A selection of shipped scenarios. patterns: globs of names. jobs: runs at once, each on its own cluster."""
 
-    case: Case
+    runs_dir: Path
+    patterns: tuple[str, ...] = ()
+    repeat: int = 1
+    jobs: int = 1
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class EntryResult:
+    """An entry with its outcome. expected: the anomalies that must appear. seconds: until its log was read back."""
+
+    entry: Entry
+    expected: str
+    outcome: RunOutcome
+    seconds: float
+    run_dir: Path
+
+    @property
+    def shown(self) -> str:
+        """The anomalies that appeared, or why there is no result."""
+        return self.outcome.describe() if (self.run_dir / "result.json").exists() else self.outcome.sentence
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a row of `catalogue.json`."""
+        has_result = (self.run_dir / "result.json").exists()
+        return {
+            "scenario": self.entry.scenario,
+            "variant": self.entry.variant,
+            "repetition": self.entry.repetition,
+            "expected": self.expected,
+            "seen": self.outcome.describe() if has_result else "",
+            "verdict": self.outcome.verdict,
+            "code": self.outcome.exit_code,
+            "seconds": round(self.seconds, 1),
+            "run_dir": str(self.run_dir),
+            "sentence": self.outcome.sentence,
+        }
+
+
+@dataclass(frozen=True)
+class CatalogueResult:
+    """The results in the order of the entries, and the folder of their run directories."""
+
+    folder: Path
+    results: list[EntryResult]
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the worst verdict."""
+        return EXIT_CODES[merge(result.outcome.verdict for result in self.results)]
+
+
+class CatalogueListener(ProgressListener, Protocol):
+    """Receiver of the catalogue's progress."""
+
+    def set_total(self, runs: int) -> None:
+        """The number of runs is known."""
+
+    def run_finished(self, result: EntryResult) -> None:
+        """A run has its verdict."""
+
+
+def run_catalogue(request: CatalogueRequest, listener: CatalogueListener) -> CatalogueResult:
+    """Run each selected entry once, record the runs in the history, and write `catalogue.json`.
+
+    Raises `UsageError` if nothing is selected, and as `Lab.drive`.
+    """
+    selected = entries(request.patterns, request.repeat)
+    folder = request.runs_dir.absolute() / new_run_id("catalogue")
+    make_folder(folder)
+    listener.set_total(len(selected))
+    listener.say(f"{len(selected)} runs, in {folder}")
+    results = _Catalogue(folder, selected, request, listener).run()
+    record((Run(result.run_dir) for result in results), request.runs_dir, listener.say)
+    write_atomically(folder / "catalogue.json", json.dumps([r.as_json() for r in results], indent=1) + "\n")
+    return CatalogueResult(folder, results)
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """An entry with its run directory and the cluster that it needs."""
+
+    entry: Entry
     run: Run
-    resolved: Resolved
+    expected: str
     spec: ClusterSpec
 
 
 @dataclass
-class _Worker:
-    number: int
-    lender: Lender
-    run: Run | None = None
-    """The case that is being driven."""
-
-
-@dataclass
-class Catalogue:
-    """One pass over some cases; `run` is all there is to call."""
-
+class _Catalogue:
     folder: Path
-    cases: list[Case]
-    jobs: int
-    seed: int | None
-    told: Told
-    outcomes: list[Outcome] = field(default_factory=list)
+    entries: list[Entry]
+    request: CatalogueRequest
+    listener: CatalogueListener
+    _results: list[EntryResult] = field(default_factory=list)
+    _queue: list[_Prepared] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _broken: list[BaseException] = field(default_factory=list)
+    _errors: list[BaseException] = field(default_factory=list)
 
-    def run(self) -> list[Outcome]:
-        """Run every case once; however it ends, nothing of it is left running."""
-        waiting = self._resolved()
-        workers = [_Worker(n, Lender(self.folder, n)) for n in range(1, self.jobs + 1)]
-        with Judge(self.folder) as judge:
-            threads = [
-                threading.Thread(target=self._guarded, args=(w, waiting, judge), name=f"worker-{w.number}", daemon=True)
-                for w in workers
+    def run(self) -> list[EntryResult]:
+        """Run all entries. Raises the first error of a worker, after all processes have ended."""
+        self._queue = self._prepared()
+        with Lab(self.folder, self.request.jobs) as lab:
+            workers = [
+                threading.Thread(target=self._work, args=(lab, n), name=f"worker-{n + 1}", daemon=True)
+                for n in range(self.request.jobs)
             ]
-            try:
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    while thread.is_alive():
-                        thread.join(0.2)
-            finally:
-                for worker in workers:
-                    self._end(worker)
-        if self._broken:
-            raise self._broken[0]
-        return sorted(self.outcomes, key=lambda o: self.cases.index(o.case))
+            for worker in workers:
+                worker.start()
+            for worker in workers:
+                while worker.is_alive():
+                    worker.join(0.2)
+        if self._errors:
+            raise self._errors[0]
+        return sorted(self._results, key=lambda result: self.entries.index(result.entry))
 
-    def _resolved(self) -> list[_Ready]:
-        """Every case with its run directory, made before anything starts: a mistake shows at once.
-
-        Those that can share a cluster follow one another.
-        """
-        found = []
-        for case in self.cases:
-            given = stages.ScenarioRequest(case.scenario, seed=self.seed)
-            run = stages.prepare(given, runs_dir=self.folder, variant=case.variant, run_id=case.run_id)
+    def _prepared(self) -> list[_Prepared]:
+        """Make all run directories before anything starts, so that bad input shows at once; group them by cluster."""
+        prepared = []
+        for entry in self.entries:
+            given = stages.ScenarioRequest(entry.scenario, seed=self.request.seed)
+            run = stages.prepare(given, runs_dir=self.folder, variant=entry.variant, run_id=entry.run_id)
             resolved = read(run)
-            found.append(_Ready(case, run, resolved, stages.cluster_spec(resolved)))
-        specs = [one.spec for one in found]
-        return sorted(found, key=lambda one: specs.index(one.spec))
+            expected = expected_anomalies(resolved.scenario)
+            prepared.append(_Prepared(entry, run, expected, stages.cluster_spec(resolved)))
+        specs = [p.spec for p in prepared]
+        return sorted(prepared, key=lambda p: specs.index(p.spec))
 
-    def _guarded(self, worker: _Worker, waiting: list[_Ready], judge: Judge) -> None:
-        judged: list[threading.Thread] = []
+    def _work(self, lab: Lab, worker: int) -> None:
+        judging: list[threading.Thread] = []
         try:
-            judge.wait_ready()
-            while (one := self._next(worker, waiting)) is not None:
-                judged.append(self._one(worker, judge, one))
-            for thread in judged:
+            lab.ready_judge()
+            while (prepared := self._next(lab.cluster_of(worker))) is not None:
+                judging.append(self._drive(lab, worker, prepared))
+            for thread in judging:
                 thread.join()
-        except BaseException as e:  # noqa: BLE001 - raised again by `run`, in the thread that can be seen
-            self._broken.append(e)
+        except BaseException as e:  # noqa: BLE001 - `run` raises it again in the main thread
+            self._errors.append(e)
 
-    def _next(self, worker: _Worker, waiting: list[_Ready]) -> _Ready | None:
-        """The next case, if there is one that the worker's cluster suits, and any other else."""
+    def _next(self, spec: ClusterSpec | None) -> _Prepared | None:
+        """Take an entry that fits the worker's cluster, else any; None if all are taken or a worker failed."""
         with self._lock:
-            if not waiting or self._broken:
+            if not self._queue or self._errors:
                 return None
-            suits = (i for i, one in enumerate(waiting) if one.spec == worker.lender.spec)
-            return waiting.pop(next(suits, 0))
+            fitting = (i for i, prepared in enumerate(self._queue) if prepared.spec == spec)
+            return self._queue.pop(next(fitting, 0))
 
-    def _one(self, worker: _Worker, judge: Judge, one: _Ready) -> threading.Thread:
-        """Drive a case; its verdict comes later, in a thread that is returned."""
-        case, run = one.case, one.run
-        self.told.began(case)
-        events = EventLog(run, lambda event: self.told.event(case, event))
-        worker.run = run
-        taken = turn.take(run, one.resolved, worker.lender, judge, events)
-        worker.run = None
-        self.told.driven(case)
-        thread = threading.Thread(target=self._judged, args=(one, taken), name=case.run_id, daemon=True)
+    def _drive(self, lab: Lab, worker: int, prepared: _Prepared) -> threading.Thread:
+        """Drive an entry and return the thread that waits for its verdict."""
+        name = prepared.entry.name
+        self.listener.run_started(name)
+        driven = lab.drive(prepared.run, lambda event: self.listener.run_event(name, event), worker)
+        self.listener.run_driven(name)
+        thread = threading.Thread(target=self._finish, args=(prepared, driven), name=prepared.run.run_id, daemon=True)
         thread.start()
         return thread
 
-    def _judged(self, one: _Ready, taken: turn.Turn) -> None:
-        judging = taken.judging
-        judging.done.wait()
-        expects = expected(one.resolved.scenario)
-        found = outcome(one.case, expects, judging.run, judging.code, taken.seconds, taken.trouble)
+    def _finish(self, prepared: _Prepared, driven: DrivenRun) -> None:
+        finished = driven.finish()
+        result = EntryResult(prepared.entry, prepared.expected, finished.outcome, finished.seconds, prepared.run.path)
         with self._lock:
-            self.outcomes.append(found)
-        self.told.ended(found)
-
-    def _end(self, worker: _Worker) -> None:
-        """End what a worker has running."""
-        if worker.run is not None:
-            end_all(worker.run.path)
-        worker.run = None
-        worker.lender.end()
+            self._results.append(result)
+        self.listener.run_finished(result)

@@ -22,40 +22,42 @@ from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 if TYPE_CHECKING:
     from rich.console import Console
 
-COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
-    "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
-    "dag": ("dag", "Run the DAG of a shipped scenario through Airflow, and watch it."),
-    "ui": ("ui", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
-    "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
-    "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
-    "list": ("scenarios", "List the shipped scenarios and gates."),
-    "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
-    "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
-    "reference": ("reference", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
-    "bundle": ("bundle", "Pack a run into one file that `replay` runs again."),
-    "unbundle": ("bundle", "Unpack a bundle into a run directory."),
-    "replay": ("again", "Run an incident again, and compare its outcome."),
-    "repeat": ("again", "Run a scenario or bundle N times, and give the rate of each anomaly."),
-    "ab": ("again", "Run it twice with one seed, with and without changed settings, and compare."),
-    "shrink": ("search", "Reduce a scenario to the smallest one that still shows the anomaly."),
-    "bisect": ("search", "Find the first release with which the outcome changes."),
-    "up": ("clusters", "Start a cluster and leave it running; print its bootstrap servers."),
-    "down": ("clusters", "End the cluster of a run directory."),
-    "ps": ("clusters", "List the processes and containers of Aftershock on this machine."),
-    "gc": ("clusters", "End processes and containers of runs without an owner, and delete their brokers' data."),
-    "java": ("java", "Find Java 17 or newer, or install it."),
-    "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
-    "incident": ("incident", "Write a scenario from the logs of an incident."),
+COMMANDS: dict[str, str] = {
+    "run": "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.",
+    "audit": "Audit a run directory again, offline: from its ledger to the verdict, without Kafka.",
+    "dag": "Run the DAG of a shipped scenario through Airflow, and watch it.",
+    "ui": "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C.",
+    "catalogue": "Run the shipped scenarios on shared clusters, and print one table.",
+    "gate": "Run a matrix of scenarios, releases and settings, and judge records and times.",
+    "list": "List the shipped scenarios and gates.",
+    "show": "Show a scenario with every default filled in, and its timeline.",
+    "schema": "Print the JSON Schema of a scenario, for editors.",
+    "reference": "Print a reference of faults, checks, shipped scenarios or fields as Markdown.",
+    "bundle": "Pack a run into one file that `replay` runs again.",
+    "unbundle": "Unpack a bundle into a run directory.",
+    "replay": "Run an incident again, and compare its outcome.",
+    "repeat": "Run a scenario or bundle N times, and give the rate of each anomaly.",
+    "ab": "Run it twice with one seed, with and without changed settings, and compare.",
+    "shrink": "Reduce a scenario to the smallest one that still shows the anomaly.",
+    "bisect": "Find the first release with which the outcome changes.",
+    "up": "Start a cluster and leave it running; print its bootstrap servers.",
+    "down": "End the cluster of a run directory.",
+    "ps": "List the processes and containers of Aftershock on this machine.",
+    "gc": "End processes and containers of runs without an owner, and delete their brokers' data.",
+    "java": "Find Java 17 or newer, or install it.",
+    "history": "Show the verdicts and recovery times of all recorded runs, and what got worse.",
+    "incident": "Write a scenario from the logs of an incident.",
 }
-"""The commands in the order of the help: name, module in `chaos.cli`, summary."""
+"""The commands in the order of the help: name and summary. The command is in `chaos.cli.<name>`."""
+MODULES = {"list": "list_scenarios"}
+"""The modules of commands with a name that would hide a built-in function here."""
 
 
 class LazyGroup(TyperGroup):
     """The group of all commands. It lists them by their summaries and imports only the command that is called."""
 
     def __init__(self, **options: Any) -> None:
-        placeholders = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+        placeholders = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
         super().__init__(**{**options, "commands": placeholders})
         self._listing = False
 
@@ -67,7 +69,7 @@ class LazyGroup(TyperGroup):
         """Return the command of this name, or a placeholder with its summary while the help is written."""
         if self._listing or cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        return _load(COMMANDS[cmd_name][0], cmd_name)
+        return _load(cmd_name)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help of the group from the summaries."""
@@ -78,12 +80,16 @@ class LazyGroup(TyperGroup):
             self._listing = False
 
 
-def _load(module: str, name: str) -> Any:
-    """Import the module of a command and return the command."""
-    app = typer.Typer()
-    app.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group
-    importlib.import_module(f"chaos.cli.{module}").register(app)
-    return typer.main.get_group(app).commands[name]
+def _load(name: str) -> Any:
+    """Import the module of a command; return its `command`, or its group `app` if it has several."""
+    module = importlib.import_module(f"chaos.cli.{MODULES.get(name, name)}")
+    parent = typer.Typer()
+    parent.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group
+    if hasattr(module, "app"):
+        parent.add_typer(module.app, name=name)
+    else:
+        parent.command(name, epilog=f"Example: python -m chaos {module.EXAMPLE}")(module.command)
+    return typer.main.get_group(parent).commands[name]
 
 
 app = typer.Typer(
@@ -100,7 +106,7 @@ app = typer.Typer(
 
 @app.callback()
 def _options() -> None:
-    """Take no options of its own: every option belongs to a command."""
+    """Take no options: every option belongs to a command."""
 
 
 def main() -> None:

@@ -1,24 +1,22 @@
-"""`history`: verdicts and recovery times over time, what got worse, and the page that shows it."""
+"""`history`: the verdicts and recovery times of all recorded runs, and what got worse."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
-from chaos.cli.run import RUNS_DIR
+from chaos.cli.options import RUNS_DIR, RunsDir
 from chaos.errors import AftershockError, HistoryError, RunDirError
-from chaos.history.trends import trends
-from chaos.run.events import now_us
-from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
 
-_ROOT = Path(__file__).resolve().parents[2]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from chaos.run.trend import TimeTrend, Trend, Trends
+
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
 _MARKS = {
     "regression": "[bold red]▲ regression[/]",
@@ -36,32 +34,24 @@ Url = Annotated[
         "--history",
         metavar="URL",
         envvar="AFTERSHOCK_HISTORY",
-        help="Its database: postgresql://… or sqlite:////…; history.sqlite in the folder of the runs when left out.",
+        help="The database: postgresql://… or sqlite:////…; history.sqlite in the folder of the runs when left out.",
     ),
 ]
-RunsDir = Annotated[Path, typer.Option(help="Where run directories are made.", file_okay=False)]
+
+app = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command and its own commands."""
-    group = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
-    group.callback(
-        epilog="Example: python -m chaos history --scenario leader-kill --html trends.html",
-    )(history)
-    group.command("import", epilog="Example: python -m chaos history import runs")(import_)
-    app.add_typer(group, name="history")
-
-
+@app.callback(epilog="Example: python -m chaos history --scenario leader-kill --html trends.html")
 def history(
     context: typer.Context,
     scenario: Annotated[str | None, typer.Option(help="Only this scenario.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many runs of each are shown.")] = 30,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs to show of each scenario.")] = 30,
     html: Annotated[Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the trend page.")] = None,
     url: Url = None,
     runs_dir: RunsDir = RUNS_DIR,
     as_json: Annotated[bool, typer.Option("--json", help="Print the trends as JSON.")] = False,
 ) -> None:
-    """Show verdicts and recovery times of all recorded runs, with what got worse.
+    """Show the verdicts and recovery times of all recorded runs, and what got worse.
 
     Runs are recorded at the end of `run`, `catalogue` and each DAG. A time is a regression if two runs in a row are
     beyond 1.25 times the largest, and beyond the median and 3 scaled MADs, of the last 10; the reasons are in
@@ -69,20 +59,24 @@ def history(
     """
     if context.invoked_subcommand:
         return
-    found = _read(scenario, limit, url, runs_dir)
+    trends = _read(scenario, limit, url, runs_dir)
     if html is not None:
-        _write_page(found, html)
+        _write_page(trends, html)
     if as_json:
-        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
+        sys.stdout.write(trends.model_dump_json(indent=1) + "\n")
     else:
-        show(found, Console())
+        _print_trends(trends)
 
 
+@app.command("import", epilog="Example: python -m chaos history import runs")
 def import_(
     folder: Annotated[Path, typer.Argument(metavar="RUNS_DIR", help="A run directory, or a folder of them.")],
     url: Url = None,
 ) -> None:
     """Add runs to the history. A run that is in it already is replaced only if it was judged again."""
+    from rich.console import Console
+    from rich.markup import escape
+
     from chaos.history.entries import find_runs, judged_entry
     from chaos.history.recording import database_url
     from chaos.history.store import Store
@@ -92,25 +86,26 @@ def import_(
     single = (folder / "resolved.json").exists()
     store = Store(database_url(folder.absolute().parent if single else folder, url))
     console = Console(stderr=True, soft_wrap=True, highlight=False)
-    done: dict[str, int] = {}
+    actions: Counter[str] = Counter()
     refused = 0
     for run in find_runs(folder):
         try:
-            came_of_it = store.add(judged_entry(run))
+            actions[store.add(judged_entry(run))] += 1
         except RunDirError as e:
             refused += 1
             console.print(f"[bold yellow]left out:[/] {escape(str(e))}")
-            continue
-        done[came_of_it] = done.get(came_of_it, 0) + 1
-    if not done and not refused:
-        raise RunDirError(f"{folder} holds no run that was judged (no result.json beside a resolved.json)")
-    words = ", ".join(f"{count} {what}" for what, count in sorted(done.items())) or "nothing added"
-    console.print(f"{words}{f', {refused} left out' if refused else ''}: {escape(store.name)}")
+    if not actions and not refused:
+        raise RunDirError(f"{folder} has no run with a verdict (no result.json beside a resolved.json)")
+    summary = ", ".join(f"{count} {action}" for action, count in sorted(actions.items())) or "nothing added"
+    console.print(f"{summary}{f', {refused} left out' if refused else ''}: {escape(store.name)}")
 
 
 def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> Trends:
     from chaos.history.recording import database_url
     from chaos.history.store import Store
+    from chaos.history.trends import trends
+    from chaos.run.events import now_us
+    from chaos.run.trend import Trends
 
     store = Store(database_url(runs_dir, url))
     if not store.exists():
@@ -122,49 +117,59 @@ def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> 
     return Trends(database=store.name, made_us=now_us(), trends=trends(entries, limit))
 
 
-def _write_page(found: Trends, path: Path) -> None:
-    """Have the page drawn by the half that draws reports, which has their style."""
-    argv = [sys.executable, "-m", "checks.report.trend", str(path.absolute())]
-    done = subprocess.run(argv, cwd=_ROOT, input=found.model_dump_json(), capture_output=True, text=True, check=False)
+def _write_page(trends: Trends, path: Path) -> None:
+    """Write the trend page. Raises `AftershockError` if that fails."""
+    from rich.console import Console
+
+    from chaos.processes.python_module import run_module
+
+    done = run_module("checks.report.trend", str(path.absolute()), text_input=trends.model_dump_json())
     if done.returncode:
         raise AftershockError((done.stderr.strip() or "the page was not written").splitlines()[-1])
     Console(stderr=True, soft_wrap=True).print(f"page: {path}", highlight=False)
 
 
-def show(found: Trends, console: Console) -> None:
-    """Print it for a person: what got worse first, then every trend."""
-    worse = [(trend, words) for trend in found.trends for words in trend.regressions]
-    for trend, words in worse:
-        console.print(f"[bold red]▲[/] [bold]{escape(trend.name)}[/] {escape(words)}", soft_wrap=True, highlight=False)
-    if not worse:
-        words = "; ".join([f"no regression in {_count(len(found.trends), 'trend')}", *unjudged(found.trends)])
-        console.print(words, soft_wrap=True, highlight=False)
-    for trend in found.trends:
+def _print_trends(trends: Trends) -> None:
+    """Print all regressions, then every trend."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    from chaos.run.trend import unjudged
+
+    console = Console(soft_wrap=True, highlight=False)
+    regressions = [(trend, text) for trend in trends.trends for text in trend.regressions]
+    for trend, text in regressions:
+        console.print(f"[bold red]▲[/] [bold]{escape(trend.name)}[/] {escape(text)}")
+    if not regressions:
+        count = len(trends.trends)
+        summary = f"no regression in {count} {'trend' if count == 1 else 'trends'}"
+        console.print("; ".join([summary, *unjudged(trends.trends)]))
+    for trend in trends.trends:
         console.print()
-        _show_trend(trend, console)
+        _print_trend(trend, console)
 
 
-def _show_trend(trend: Trend, console: Console) -> None:
+def _print_trend(trend: Trend, console: Console) -> None:
+    from rich.console import Console as WrappingConsole
+    from rich.markup import escape
+    from rich.table import Table
+
     signs = "".join(_VERDICTS[run.verdict] for run in trend.runs)
-    console.print(f"[bold]{escape(trend.name)}[/] {signs} {escape(trend.words)}", soft_wrap=True, highlight=False)
+    console.print(f"[bold]{escape(trend.name)}[/] {signs} {escape(trend.words)}")
     if trend.runs[-1].verdict != "pass":
-        console.print(f"  {escape(trend.runs[-1].sentence)}", soft_wrap=True, highlight=False)
+        console.print(f"  {escape(trend.runs[-1].sentence)}")
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("time", "runs", "last", "median", "bound", ""):
         table.add_column(column, justify="right" if column in ("last", "median", "bound") else "left", overflow="fold")
     for time in trend.times:
-        words = f": {time.words}" if time.mark in ("regression", "slower", "not measured") else ""
-        table.add_row(
-            escape(time.label),
-            _sparkline(time),
-            *map(_seconds, (time.values_us[-1], time.median_us, time.bound_us)),
-            _MARKS[time.mark] + escape(words),
-        )
-    console.print(table)
+        text = f": {time.words}" if time.mark in ("regression", "slower", "not measured") else ""
+        numbers = map(_seconds, (time.values_us[-1], time.median_us, time.bound_us))
+        table.add_row(escape(time.label), _sparkline(time), *numbers, _MARKS[time.mark] + escape(text))
+    WrappingConsole().print(table)
 
 
 def _sparkline(time: TimeTrend) -> str:
-    """The last runs as bars, from zero to the longest; a dot is a run without such a time."""
+    """Return the last 20 values as bars, from zero to the longest; a dot is a run without a value."""
     values = time.values_us[-20:]
     top = max((v for v in values if v is not None), default=0) or 1
     return "".join("·" if v is None else _BARS[round(v / top * (len(_BARS) - 1))] for v in values)
@@ -174,7 +179,3 @@ def _seconds(us: int | None) -> str:
     if us is None:
         return "-"
     return f"{us / 1e6:,.2f} s" if us >= 1_000_000 else f"{us / 1e3:,.1f} ms"
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -1,4 +1,4 @@
-"""`reference`: what the code says of faults, checks, shipped scenarios and a scenario's fields, as Markdown."""
+"""`reference`: faults, checks, shipped scenarios or the fields of a scenario as Markdown, generated from the code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import typer
 
 from chaos.errors import UsageError
 
+EXAMPLE = "reference faults"
+
 
 class Subject(StrEnum):
-    """What there is a reference of."""
+    """The reference pages."""
 
     faults = "faults"
     checks = "checks"
@@ -20,17 +22,12 @@ class Subject(StrEnum):
     fields = "fields"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: python -m chaos reference faults")(reference)
-
-
-def reference(
-    of: Annotated[Subject | None, typer.Argument(help="What it is of.")] = None,
-    write: Annotated[bool, typer.Option("--write", help="Write all of them to their pages in the project.")] = False,
+def command(
+    of: Annotated[Subject | None, typer.Argument(help="The page to print.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write all pages into the checkout.")] = False,
 ) -> None:
     """Print a reference as Markdown: faults, checks, shipped scenarios, or the fields of a scenario."""
-    from chaos.reference import PAGES, PROJECT  # on use: it reads every shipped scenario
+    from chaos.reference import PAGES, PROJECT
     from chaos.reference import write as write_all
 
     if write == (of is not None):

@@ -1,4 +1,4 @@
-"""`ui`: Airflow with its web page, its scheduler and Aftershock's DAGs, for as long as the command runs."""
+"""`ui`: Airflow with its web page, its scheduler and Aftershock's DAGs, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,54 +17,49 @@ from typing import Annotated
 
 import typer
 
-from chaos.cli.dag import airflow_environment, migrate
-from chaos.cli.run import RUNS_DIR, RunsDir
-from chaos.cli.view import View
-from chaos.cluster.lifecycle.gc import end_all
-from chaos.errors import ClusterError, MachineError
-from chaos.processes.process import ProcessId
-from chaos.processes.process_table import find_marked
-from chaos.scenario.shipped import scenarios_in
+from chaos.cli.options import RUNS_DIR, RunsDir
 
+EXAMPLE = "ui --clusters 2 --scenarios nightly/"
 HOST = "127.0.0.1"
 POOL = "aftershock_clusters"
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
 READY_S = 300.0
 END_S = 30.0
-LOOK_EVERY_S = 0.5
+POLL_S = 0.5
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: python -m chaos ui --clusters 2 --scenarios nightly/")(ui)
-
-
-def ui(
-    port: Annotated[int, typer.Option(min=1024, max=65535, help="Of the web page, on 127.0.0.1.")] = 8080,
-    clusters: Annotated[int, typer.Option(min=1, max=16, help="How many clusters run at once, of all DAGs.")] = 1,
+def command(
+    port: Annotated[int, typer.Option(min=1024, max=65535, help="Port of the web page on 127.0.0.1.")] = 8080,
+    clusters: Annotated[int, typer.Option(min=1, max=16, help="Clusters at once, over all DAGs.")] = 1,
     scenarios: Annotated[
         Path | None,
-        typer.Option(file_okay=False, envvar="AFTERSHOCK_SCENARIOS", help="A folder of scenarios of your own."),
+        typer.Option(file_okay=False, envvar="AFTERSHOCK_SCENARIOS", help="A folder with your own scenarios."),
     ] = None,
     runs_dir: RunsDir = RUNS_DIR,
 ) -> None:
-    """Start Airflow with a DAG for each scenario, on this machine and for it alone, until Ctrl-C ends all of it.
+    """Start Airflow with a DAG for each scenario, for this machine only, until Ctrl-C ends all of it.
 
-    DAGs with a `schedule:` run by it, the others when they are asked for.
+    DAGs with a `schedule:` follow it; the others run when you trigger them.
     """
+    from chaos.cli.view import View
+    from chaos.errors import ClusterError
+    from chaos.install.airflow import airflow_command, create_database, run_airflow
+    from chaos.scenario.shipped import scenarios_in
+
     if scenarios is not None:
         scenarios_in(scenarios)
     _check_port(port)
     env = _environment(port, clusters, scenarios, runs_dir)
     home = Path(env["AIRFLOW_HOME"])
     with View() as view:
-        migrate(env, view)
-        _make_pool(env, clusters)
-        view.say("starting Airflow (half a minute, on a busy machine two)")
+        create_database(env, view.say)
+        text = "clusters at once; a slot for each task that uses one"
+        run_airflow(env, "pools", "set", POOL, str(clusters), text)
+        view.say("starting Airflow (half a minute; two on a busy machine)")
         log = home / "standalone.log"
         with log.open("wb") as sink:
             child = subprocess.Popen(
-                [sys.executable, "-m", "airflow", "standalone"],
+                airflow_command("standalone"),
                 env=env,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -73,17 +68,20 @@ def ui(
             )
         try:
             _wait_ready(child, port, log)
-            for line in _greeting(port, home, clusters, log):
-                view.say(line)
+            view.say_markup(f"[bold]http://{HOST}:{port}[/]  {_login(home)}")
+            view.say(f"clusters at once: {clusters} · Airflow's log: {log} · Ctrl-C ends everything")
             while child.poll() is None:
-                time.sleep(LOOK_EVERY_S)
-            raise ClusterError(f"Airflow ended by itself with {child.returncode}; its log is {log}")
+                time.sleep(POLL_S)
+            raise ClusterError(f"Airflow ended unexpectedly with exit code {child.returncode}; its log is {log}")
         finally:
             view.say("ending Airflow and its runs")
             _end(child)
 
 
 def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Path) -> dict[str, str]:
+    from chaos.install.airflow import airflow_environment
+    from chaos.processes.process import ProcessId
+
     env = {
         **airflow_environment(),
         "AIRFLOW__API__HOST": HOST,
@@ -92,12 +90,12 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
         "AIRFLOW__API__BASE_URL": f"http://{HOST}:{port}",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://{HOST}:{port}/execution/",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
-        # a cluster's tasks run one after another but for its end, and what waits for a place takes no slot
+        # the tasks of a cluster run one after another except for its end; tasks that wait for a cluster use no slot
         "AIRFLOW__CORE__PARALLELISM": str(clusters + 1),
-        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # its 5 s are few beside brokers and Spark on two cores
-        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # who writes `schedule:` has asked for it
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",  # the default 5 s are short beside brokers and Spark
+        "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",  # a `schedule:` in a scenario is meant to run
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
-        # an edited scenario is seen that much later; to read them all keeps the scheduler from SQLite for seconds
+        # the delay until an edited scenario shows; parsing all of them blocks SQLite for seconds
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "180",
         "AFTERSHOCK_POOL": POOL,
         "AFTERSHOCK_CLUSTERS": str(clusters),
@@ -112,6 +110,8 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
 
 
 def _check_port(port: int) -> None:
+    from chaos.errors import MachineError
+
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -120,23 +120,17 @@ def _check_port(port: int) -> None:
             raise MachineError(f"port {port} of {HOST} is taken; choose another with --port") from None
 
 
-def _make_pool(env: dict[str, str], clusters: int) -> None:
-    words = "clusters that run at once; a slot for each task that works with one"
-    argv = [sys.executable, "-m", "airflow", "pools", "set", POOL, str(clusters), words]
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ClusterError(f"airflow pools set failed: {(done.stderr or done.stdout).strip().splitlines()[-1]}")
-
-
 def _wait_ready(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Return when the web page answers and the scheduler lives."""
+    """Wait until the web page answers and the scheduler is healthy. Raises `ClusterError`."""
+    from chaos.errors import ClusterError
+
     deadline = time.monotonic() + READY_S
     while not _healthy(port):
         if child.poll() is not None:
-            raise ClusterError(f"Airflow did not start (it ended with {child.returncode}); its log is {log}")
+            raise ClusterError(f"Airflow did not start (exit code {child.returncode}); its log is {log}")
         if time.monotonic() > deadline:
             raise ClusterError(f"Airflow did not answer on port {port} within {READY_S:.0f} s; its log is {log}")
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_S)
 
 
 def _healthy(port: int) -> bool:
@@ -150,29 +144,29 @@ def _healthy(port: int) -> bool:
     )
 
 
-def _greeting(port: int, home: Path, clusters: int, log: Path) -> list[str]:
+def _login(home: Path) -> str:
     passwords = home / PASSWORDS
     try:
         user, password = next(iter(json.loads(passwords.read_text(encoding="utf-8")).items()))
-        login = f"user {user}, password {password} (kept in {passwords})"
+        return f"user {user}, password {password} (kept in {passwords})"
     except (OSError, ValueError, StopIteration):
-        login = f"users and passwords are those of your Airflow settings ({home})"
-    return [
-        f"[bold]http://{HOST}:{port}[/]  {login}",
-        f"clusters at once: {clusters} · Airflow's log: {log} · Ctrl-C ends everything",
-    ]
+        return f"users and passwords are those of your Airflow settings ({home})"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """End Airflow, all that it started, and the clusters of its runs."""
+    """End Airflow with all its processes, and the clusters of its runs."""
+    from chaos.cluster.lifecycle.gc import end_all
+    from chaos.processes.process import ProcessId
+    from chaos.processes.process_table import find_marked
+
     if child.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             child.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(END_S)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # the session that was started above, and nothing else
+        os.killpg(child.pid, signal.SIGKILL)  # exactly the session that `command` started
     child.wait()
     me = ProcessId.current()
-    for run_dir in {m.run_dir for m in find_marked() if m.owner == me}:
+    for run_dir in {p.run_dir for p in find_marked() if p.owner == me}:
         end_all(run_dir)

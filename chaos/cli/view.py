@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one line an event, and how far it is."""
+"""Live views of runs on standard error: one line for each event, and the current progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.status import Status
 from chaos.run.events import Event
 
 PLAIN_EVERY_S = 2.0
-"""How often progress is printed where there is no terminal to redraw."""
+"""Seconds between lines of progress where there is no terminal to redraw."""
 
 _STAGES = {
     "deploy": "starting the brokers",
@@ -26,28 +26,26 @@ _STAGES = {
     "seal": "sealing the ledger",
     "readback": "reading the log back",
     "audit": "auditing every record",
-    "validate": "holding the findings against the contract",
+    "validate": "checking the findings against the contract",
     "report": "writing the report",
     "destroy": "ending the brokers",
 }
 _PHASES = {
-    "injecting": "…",
     "injected": "[yellow]✗ injected[/]",
     "proven": "[cyan]◆ proven[/]",
-    "healing": "…",
     "healed": "[green]✓ healed[/]",
     "failed": "[bold red]! failed[/]",
 }
 
 
 class View:
-    """Prints events to stderr as they come; a context manager, so that the status line goes away at the end."""
+    """A view of one run. It is a listener of events, and a context manager over the status line."""
 
     def __init__(self) -> None:
         self.console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
         self._status: Status | None = None
-        self._began = time.monotonic()
-        self._printed = 0.0
+        self._started = time.monotonic()
+        self._progress_at = 0.0
 
     def __enter__(self) -> Self:
         if self.console.is_terminal:
@@ -60,60 +58,109 @@ class View:
             self._status.stop()
 
     def __call__(self, event: Event) -> None:
-        """Show one event."""
-        show = getattr(self, f"_{event['kind']}", None)
+        """Show one event; kinds without a method are ignored."""
+        show = getattr(self, f"_show_{event['kind']}", None)
         if show:
             show(event)
 
-    def say(self, words: str) -> None:
-        """Print a line with the seconds since the start."""
-        self.console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/]  {words}")
+    def say(self, message: str) -> None:
+        """Print a line of plain text with the seconds since the start."""
+        self.say_markup(escape(message))
 
-    def _stage(self, event: Event) -> None:
+    def say_markup(self, markup: str) -> None:
+        """Print a line of Rich markup with the seconds since the start."""
+        self.console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/]  {markup}")
+
+    def problem(self, message: str) -> None:
+        """Print a problem that does not end the run."""
+        self.say_markup(f"[bold yellow]problem:[/] {escape(message)}")
+
+    def run_started(self, name: str) -> None:
+        """Print nothing: the stages of the run follow."""
+
+    def run_event(self, name: str, event: Event) -> None:
+        """Show an event of a run."""
+        self(event)
+
+    def run_driven(self, name: str) -> None:
+        """Print nothing: the verdict follows."""
+
+    def _show_progress_text(self, text: str) -> None:
+        if self._status:
+            self._status.update(text)
+        elif time.monotonic() - self._progress_at >= PLAIN_EVERY_S:
+            self._progress_at = time.monotonic()
+            self.say_markup(text)
+
+    def _show_stage(self, event: Event) -> None:
         if (name := event["stage"]) not in _STAGES:
             return
-        words = _STAGES[name]
+        text = _STAGES[name]
         if event["state"] == "begin":
             if self._status:
-                self._status.update(words)
+                self._status.update(text)
             else:
-                self.say(words)
+                self.say(text)
         elif event["state"] == "end":
             if self._status or event["seconds"] >= 1:
-                self.say(f"[dim]{words}: {event['seconds']:.1f} s[/]")
+                self.say_markup(f"[dim]{text}: {event['seconds']:.1f} s[/]")
         else:
-            self.say(f"[bold red]{words}: failed[/] {escape(str(event.get('detail', '')))}")
+            self.say_markup(f"[bold red]{text}: failed[/] {escape(str(event.get('detail', '')))}")
 
-    def _work(self, event: Event) -> None:
-        words = f"{_STAGES.get(event['stage'], event['stage'])}: {event['done']:,} of {event['total']:,} tasks"
-        if self._status:
-            self._status.update(words)
-        elif time.monotonic() - self._printed >= PLAIN_EVERY_S:
-            self._printed = time.monotonic()
-            self.say(words)
+    def _show_work(self, event: Event) -> None:
+        stage = _STAGES.get(event["stage"], event["stage"])
+        self._show_progress_text(f"{stage}: {event['done']:,} of {event['total']:,} tasks")
 
-    def _note(self, event: Event) -> None:
-        self.say(escape(event["words"]))
+    def _show_note(self, event: Event) -> None:
+        self.say(event["words"])
 
-    def problem(self, words: str) -> None:
-        """Print what went wrong, though the run goes on."""
-        self.say(f"[bold yellow]problem:[/] {escape(words)}")
-
-    def _problem(self, event: Event) -> None:
+    def _show_problem(self, event: Event) -> None:
         self.problem(event["words"])
 
-    def _fault(self, event: Event) -> None:
-        if event["phase"] in ("injecting", "healing"):
-            return
-        self.say(f"{_PHASES[event['phase']]} [bold]{escape(event['fault'])}[/]: {escape(event['words'])}")
+    def _show_fault(self, event: Event) -> None:
+        if phase := _PHASES.get(event["phase"]):
+            self.say_markup(f"{phase} [bold]{escape(event['fault'])}[/]: {escape(event['words'])}")
 
-    def _progress(self, event: Event) -> None:
-        delivered = " · ".join(f"{escape(name)} {n:,}" for name, n in event["delivered"].items())
-        words = f"acked {event['acked']:,} ({event['acked_per_s']:,}/s) · delivered {event['delivered_per_s']:,}/s" + (
-            f" · {delivered}" if delivered else ""
-        )
+    def _show_progress(self, event: Event) -> None:
+        delivered = "".join(f" · {escape(name)} {n:,}" for name, n in event["delivered"].items())
+        rates = f"({event['acked_per_s']:,}/s) · delivered {event['delivered_per_s']:,}/s"
+        self._show_progress_text(f"acked {event['acked']:,} {rates}{delivered}")
+
+
+class RunsView(View):
+    """A view of many runs: a line when one starts, and the current stage of each where that is a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stages: dict[str, str] = {}
+
+    def run_started(self, name: str) -> None:
+        """Show that a run starts."""
+        if self._status is None:
+            self.say(f"{name} …")
+        self._set_stage(name, "")
+
+    def run_event(self, name: str, event: Event) -> None:
+        """Show the current stage or fault, notes and problems."""
+        if event["kind"] == "stage" and event["state"] == "begin":
+            self._set_stage(name, event["stage"])
+        elif event["kind"] == "fault":
+            self._set_stage(name, f"{event['fault']} {event['phase']}")
+        elif event["kind"] in ("note", "problem"):
+            self(event)
+
+    def run_driven(self, name: str) -> None:
+        """Remove the run from the status line."""
+        self._stages.pop(name, None)
+        self._update_status()
+
+    def _set_stage(self, name: str, stage: str) -> None:
+        self._stages[name] = stage
+        self._update_status()
+
+    def _update_status(self) -> None:
         if self._status:
-            self._status.update(words)
-        elif time.monotonic() - self._printed >= PLAIN_EVERY_S:
-            self._printed = time.monotonic()
-            self.say(words)
+            self._status.update(escape(self._status_text()))
+
+    def _status_text(self) -> str:
+        return ", ".join(f"{name} {stage}" for name, stage in sorted(self._stages.items()))

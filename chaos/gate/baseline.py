@@ -1,4 +1,4 @@
-"""What a gate is held against: a stored result of the same matrix, or cells of this very one."""
+"""Comparison partners of cells: those of a stored result of the same matrix, or other cells of this one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from chaos.errors import RunDirError, UsageError
-from chaos.gate.matrix import Planned, axes
+from chaos.gate.matrix import PlannedCell, axes
 from chaos.gate.model import Gate, Part
 from chaos.run.directory import read_json
 from chaos.run.gate_result import FORMAT, Cell, GateResult, Key, Machine
@@ -17,16 +17,17 @@ from chaos.run.gate_result import FORMAT, Cell, GateResult, Key, Machine
 
 @dataclass(frozen=True)
 class Pair:
-    """Cell `number` is held against the other one; `stored` if that is of the baseline."""
+    """Cell `number` and the cell that it is compared with. stored: whether that one is in the baseline."""
 
     number: int
     other: int
     stored: bool
-    words: str
+    name: str
+    """The name of the other side, such as `the baseline` or `Kafka 3.9.2`."""
 
 
 def read(path: Path) -> GateResult:
-    """A stored result. Raises `UsageError` and `RunDirError` for what is none."""
+    """Read a stored result. Raises `UsageError` if it is missing and `RunDirError` if it is not valid."""
     if path.is_dir():
         path = path / "gate.json"
     if not path.is_file():
@@ -40,39 +41,40 @@ def read(path: Path) -> GateResult:
         raise RunDirError(f"{path} is not the result of a gate ({e.error_count()} errors)") from None
 
 
-def pairs(gate: Gate, cells: Sequence[Planned], stored: GateResult | None) -> list[Pair]:
-    """Which cell is held against which. Raises `UsageError` for a baseline of another matrix."""
-    found: list[Pair] = []
+def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -> list[Pair]:
+    """Pair each cell with the one to compare it with. Raises `UsageError` for a baseline of another matrix."""
+    result: list[Pair] = []
     missing: list[str] = []
-    swapped = {cell.number: _swapped(cell.key, gate.against) for cell in cells}
+    partners = {cell.number: _partner(cell.key, gate.against) for cell in cells}
     here = {cell.key: cell for cell in cells}
     for cell in cells:
-        other = swapped[cell.number]
+        other = partners[cell.number]
         if gate.against is not None and other != cell.key:
             if other in here:
-                found.append(Pair(cell.number, here[other].number, False, _words(gate.against)))
+                result.append(Pair(cell.number, here[other].number, False, _name(gate.against)))
                 continue
             if stored is None:
-                raise UsageError(_not_there(gate.against, cells))
+                raise UsageError(_no_reference(gate.against, cells))
         if stored is None:
             continue
-        then = next((one for one in stored.cells if one.key == other), None)
+        then = next((baseline for baseline in stored.cells if baseline.key == other), None)
         if then is None:
             missing.append(other.name)
         else:
-            _same_set_up(cell, then, other)
-            found.append(Pair(cell.number, then.number, True, "the baseline"))
+            _check_setup(cell, then, other)
+            result.append(Pair(cell.number, then.number, True, "the baseline"))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise UsageError(
             f"the baseline is of another matrix: it has no cell {missing[0]}{more}; run the gate without it"
         )
-    if gate.against is not None and all(swapped[cell.number] == cell.key for cell in cells):
-        raise UsageError(f"against {_words(gate.against)}: every cell has that, so there is nothing to hold against it")
-    return found
+    if gate.against is not None and all(partners[cell.number] == cell.key for cell in cells):
+        raise UsageError(f"against {_name(gate.against)}: every cell has this value, so there is nothing to compare")
+    return result
 
 
-def _swapped(key: Key, against: Part | None) -> Key:
+def _partner(key: Key, against: Part | None) -> Key:
+    """Return the key of the cell that differs only in the value of `against`."""
     return (
         key
         if against is None
@@ -80,33 +82,33 @@ def _swapped(key: Key, against: Part | None) -> Key:
     )
 
 
-def _same_set_up(cell: Planned, then: Cell, key: Key) -> None:
+def _check_setup(cell: PlannedCell, then: Cell, key: Key) -> None:
     if key == cell.key and then.setup != cell.setup:
         raise UsageError(
             f"the baseline is of another matrix: {key.name} was another scenario then; run the gate without it, "
-            "and keep its gate.json as the new baseline"
+            "and use the new gate.json as the baseline"
         )
 
 
-def _words(against: Part) -> str:
+def _name(against: Part) -> str:
     ((axis, value),) = against.values().items()
     return {"kafka": f"Kafka {value}", "client": f"client {value}"}.get(axis, value)
 
 
-def _not_there(against: Part, cells: Sequence[Planned]) -> str:
+def _no_reference(against: Part, cells: Sequence[PlannedCell]) -> str:
     ((axis, value),) = against.values().items()
-    known = ", ".join(axes(list(cells))[axis])
-    return f"against {axis} {value}: the matrix has no such cell, and there is no baseline that has (it has {known})"
+    known = ", ".join(axes(cells)[axis])
+    return f"against {axis} {value}: neither the matrix nor a baseline has such a cell; the matrix has {known}"
 
 
-def notes(stored: GateResult, machine: Machine) -> list[str]:
-    """What is to be known of a baseline."""
-    found = []
+def warnings(stored: GateResult, machine: Machine) -> list[str]:
+    """Return warnings about a baseline."""
+    texts = []
     if stored.machine != machine:
-        found.append(
+        texts.append(
             f"The baseline was measured on another machine ({stored.machine.platform}, {stored.machine.cpus} CPUs): "
-            "times of two machines differ by themselves."
+            "times of different machines are hardly comparable."
         )
     if stored.verdict != "pass":
-        found.append(f"The baseline itself is no pass: {stored.sentence}")
-    return found
+        texts.append(f"The baseline itself is not a pass: {stored.sentence}")
+    return texts

@@ -1,9 +1,9 @@
-"""The decision of a gate, from the runs that were kept and the cells that they are held against; nothing is run here.
+"""The decision of a gate, from its stored runs and the cells that they are compared with.
 
-fail: a run that broke its contract, or a time that is shown to be beyond its margin.
-inconclusive: more runs of a cell that could not tell than are allowed, runs that are missing, a share of failures that
-the passes do not exclude, times that were measured too rarely to show anything.
-pass: everything else; what it is worth stands beside it.
+- fail: a run broke its contract, or a time is shown to be beyond its margin.
+- inconclusive: more inconclusive runs of a cell than allowed, missing runs, too few passes to exclude the demanded
+  share of failures, or too few values of a time to show anything.
+- pass: everything else. The sentence states how strong the evidence is.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from chaos.gate import ranks
-from chaos.gate.baseline import Pair, notes
-from chaos.gate.matrix import Planned
+from chaos.gate.baseline import Pair, warnings
+from chaos.gate.matrix import PlannedCell
 from chaos.gate.model import Gate, Times
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
-from chaos.incident.again import interval
+from chaos.incident.rates import interval
 from chaos.run.events import now_us
 from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, Machine, Mark, TimeComparison
 from chaos.run.result import WORST_FIRST, Verdict, merge
 
-Named = tuple[str, str, str, str]
+TimeKey = tuple[str, str, str, str]
 """Metric, scope, fault and statistic of a time."""
+_SHORT: dict[Mark, str] = {"slower": "slower", "within": "within the margin", "undecided": "open", "too few": "too few"}
 
 
 @dataclass(frozen=True)
-class Judged:
-    """A gate, what was planned, and what there is to hold it against."""
+class GateJudge:
+    """The judge of one gate. stored: the baseline, if there is one; command: the command line that runs it again."""
 
     gate: Gate
     name: str
     command: str
     seed: int
-    cells: Sequence[Planned]
+    cells: Sequence[PlannedCell]
     pairs: Sequence[Pair]
     stored: GateResult | None = None
 
     def result(self, runs: Mapping[int, Sequence[CellRun]]) -> GateResult:
-        """The result, from the runs of each cell by its number; some or all of them may be missing."""
-        plain = [self._cell(cell, list(runs.get(cell.number, []))) for cell in self.cells]
-        comparisons = _judged_times(self.gate.time, list(self._measured(plain)))
-        cells = [self._with_times(cell, [c for c in comparisons if c.cell == cell.number]) for cell in plain]
-        verdict = merge(cell.verdict for cell in cells)
+        """Judge the runs of each cell by its number; runs may be missing."""
+        without_times = [self._cell(cell, list(runs.get(cell.number, []))) for cell in self.cells]
+        comparisons = _compare_times(self.gate.time, self._sides(without_times))
+        cells = [self._with_times(cell, [c for c in comparisons if c.cell == cell.number]) for cell in without_times]
         machine = Machine(platform=platform.platform(), cpus=os.cpu_count() or 1)
-        found = GateResult(
+        result = GateResult(
             gate=self.name,
             title=self.gate.title,
-            verdict=verdict,
+            verdict=merge(cell.verdict for cell in cells),
             sentence="",
             command=self.command,
             machine=machine,
@@ -60,182 +60,187 @@ class Judged:
             repeat=self.gate.repeat,
             margin=self.gate.time.margin,
             confidence=self.gate.time.confidence,
-            compared_with=" and ".join(dict.fromkeys(pair.words for pair in self.pairs)),
+            compared_with=" and ".join(dict.fromkeys(pair.name for pair in self.pairs)),
             cells=cells,
             comparisons=comparisons,
-            notes=[*(notes(self.stored, machine) if self.stored else []), *_too_few(comparisons, self.gate)],
+            notes=[*(warnings(self.stored, machine) if self.stored else []), *_too_few(comparisons, self.gate)],
         )
-        return found.model_copy(update={"sentence": sentence(found)})
+        return result.model_copy(update={"sentence": sentence(result)})
 
     @cached_property
     def _timed(self) -> list[Pair]:
-        """The pairs whose times are judged."""
+        """The pairs with judged times."""
         judged = {cell.number for cell in self.cells if self.gate.time.judges(cell.key.scenario)}
         return [pair for pair in self.pairs if pair.number in judged]
 
-    def _cell(self, planned: Planned, runs: list[CellRun]) -> Cell:
-        told = [run for run in runs if run.conclusive]
-        failed = sum(run.verdict == "fail" for run in told)
-        low, high = interval(failed, len(told))
-        verdict, words = _integrity(self.gate, runs, high)
-        references = {pair.other for pair in self.pairs if not pair.stored}
+    def _cell(self, planned: PlannedCell, runs: list[CellRun]) -> Cell:
+        conclusive = [run for run in runs if run.conclusive]
+        failed = sum(run.verdict == "fail" for run in conclusive)
+        low, high = interval(failed, len(conclusive))
+        verdict, text = _integrity(self.gate, runs, high)
         return Cell(
             number=planned.number,
             key=planned.key,
             setup=planned.setup,
             verdict=verdict,
-            sentence=words,
+            sentence=text,
             runs=runs,
             failed=failed,
-            told=len(told),
+            told=len(conclusive),
             low=low,
             high=high,
-            reference=planned.number in references,
+            reference=planned.number in {pair.other for pair in self.pairs if not pair.stored},
         )
 
     def _with_times(self, cell: Cell, comparisons: list[TimeComparison]) -> Cell:
-        """The cell with what its times say in its verdict and its sentence."""
+        """Return the cell with its times in the verdict and the sentence."""
         by_mark = {mark: [c for c in comparisons if c.mark == mark] for mark in MARKS}
+        open_times = by_mark["undecided"] if self.gate.time.undecided == "inconclusive" else []
         verdict: Verdict = "pass"
-        words = ""
+        text = ""
         if slower := by_mark["slower"]:
             verdict = "fail"
-            words = f" Slower: {slower[0].label}, {slower[0].words}{_more(slower)}."
-        elif unknown := [
-            *by_mark["too few"],
-            *(by_mark["undecided"] if self.gate.time.undecided == "inconclusive" else []),
-        ]:
+            text = f" Slower: {slower[0].label}, {slower[0].words}{_more(slower)}."
+        elif unknown := [*by_mark["too few"], *open_times]:
             verdict = "inconclusive"
-            words = f" Not known: {unknown[0].label}, {unknown[0].words}{_more(unknown)}."
+            text = f" Not known: {unknown[0].label}, {unknown[0].words}{_more(unknown)}."
         elif comparisons and not by_mark["within"]:
             verdict = "inconclusive"
-            words = f" Not known: of {len(comparisons)} times none is shown to be within its margin, nor beyond it."
+            text = f" Not known: of {len(comparisons)} times none is shown to be within its margin, nor beyond it."
         elif not comparisons and (pair := next((p for p in self._timed if p.number == cell.number), None)):
             verdict = "inconclusive"
-            words = f" Not known: no time was measured in {pair.words} that this could be held against."
-        worst = merge([cell.verdict, verdict])
-        return cell.model_copy(update={"verdict": worst, "sentence": cell.sentence + words})
+            text = f" Not known: no time was measured in {pair.name} to compare with."
+        return cell.model_copy(update={"verdict": merge([cell.verdict, verdict]), "sentence": cell.sentence + text})
 
-    def _measured(self, cells: Sequence[Cell]) -> list[_Measured]:
+    def _sides(self, cells: Sequence[Cell]) -> list[_Sides]:
         by_number = {cell.number: cell for cell in cells}
-        found: list[_Measured] = []
+        sides: list[_Sides] = []
         for pair in self._timed:
             now = by_number[pair.number]
             then = self.stored.cell(pair.other) if pair.stored and self.stored else by_number[pair.other]
-            found += _side_by_side(now, then, pair.words, self.gate.time)
-        return found
+            sides += _side_by_side(now, then, pair.name, self.gate.time)
+        return sides
 
 
 def _integrity(gate: Gate, runs: list[CellRun], high: float) -> tuple[Verdict, str]:
-    """What the runs of a cell say of its records."""
+    """Return the verdict over the records of a cell's runs, and its sentence."""
     failed = [run for run in runs if run.verdict == "fail"]
     unsure = [run for run in runs if not run.conclusive]
-    told = len(runs) - len(unsure)
-    known = f"{len(failed)} of {told} runs broke the contract"
+    conclusive = len(runs) - len(unsure)
+    summary = f"{len(failed)} of {conclusive} runs broke the contract"
     if failed:
-        return "fail", f"{known}: {failed[0].sentence}"
-    if told == 0:
-        return "inconclusive", f"No run could tell. {runs[0].sentence}" if runs else "It was not run."
-    known += f", so fewer than {100 * high:.1f} % do, at 95 %"
+        return "fail", f"{summary}: {failed[0].sentence}"
+    if conclusive == 0:
+        return "inconclusive", f"No run is conclusive. {runs[0].sentence}" if runs else "The cell did not run."
+    summary += f", so fewer than {100 * high:.1f} % do, at 95 %"
     if (missing := gate.repeat - len(runs)) > 0:
-        return "inconclusive", f"{missing} of {gate.repeat} runs are missing; {known}."
+        return "inconclusive", f"{missing} of {gate.repeat} runs are missing; {summary}."
     if len(unsure) > gate.integrity.inconclusive:
-        return "inconclusive", f"{len(unsure)} of {len(runs)} runs could not tell: {unsure[0].sentence} {known}."
+        return "inconclusive", f"{len(unsure)} of {len(runs)} runs are inconclusive: {unsure[0].sentence} {summary}."
     if gate.integrity.below is not None and high > gate.integrity.below:
-        return "inconclusive", f"Too few runs could tell: {known}, and {100 * gate.integrity.below:g} % was asked for."
-    unable = f" ({len(unsure)} could not tell)" if unsure else ""
-    return "pass", f"{known}{unable}."
+        demand = f"{100 * gate.integrity.below:g} %"
+        return "inconclusive", f"Too few runs are conclusive: {summary}, and the gate demands {demand}."
+    note = f" ({len(unsure)} inconclusive)" if unsure else ""
+    return "pass", f"{summary}{note}."
 
 
 @dataclass(frozen=True)
-class _Measured:
-    """One time of a cell and of what it is held against. told: how many runs of the cell could tell."""
+class _Sides:
+    """The values of one time in a cell and in its partner, in microseconds, with the p-values of both tests.
+
+    conclusive: the number of conclusive runs of the cell.
+    """
 
     cell: int
     against: str
-    named: Named
+    key: TimeKey
     now: list[int]
     then: list[int]
-    told: int
+    conclusive: int
     slower_p: float = 1.0
     within_p: float = 1.0
 
 
-def _side_by_side(now: Cell, then: Cell, against: str, times: Times) -> list[_Measured]:
-    """Every time that is judged and that the other cell had in at least half of its runs.
+def _side_by_side(now: Cell, then: Cell, against: str, times: Times) -> list[_Sides]:
+    """Return every judged time that the partner has in at least half of its runs.
 
-    What happens now and then only (a rebalance by chance) is not a time that could have become another one.
+    A time that occurs rarely (after a random rebalance, say) is no basis for a comparison.
     """
-    mine, other = _values(now, times), _values(then, times)
+    values, partner = _values(now, times), _values(then, times)
     return [
-        _Measured(now.number, against, named, mine.get(named, []), values, now.told)
-        for named, values in other.items()
-        if len(values) * 2 >= then.told
+        _Sides(now.number, against, key, values.get(key, []), earlier, now.told)
+        for key, earlier in partner.items()
+        if len(earlier) * 2 >= then.told
     ]
 
 
-def _values(cell: Cell, times: Times) -> dict[Named, list[int]]:
-    found: dict[Named, list[int]] = {}
+def _values(cell: Cell, times: Times) -> dict[TimeKey, list[int]]:
+    values: dict[TimeKey, list[int]] = {}
     for run in cell.runs:
         for time in run.times if run.conclusive else []:
             if time.metric in times.only:
-                found.setdefault(time.key, []).append(time.value_us)
-    return found
+                values.setdefault(time.key, []).append(time.value_us)
+    return values
 
 
-def _judged_times(times: Times, measured: list[_Measured]) -> list[TimeComparison]:
-    """Test every time, and say of each what is shown."""
+def _compare_times(times: Times, sides: list[_Sides]) -> list[TimeComparison]:
+    """Test every time, with Holm's correction over all of them."""
     alpha = 1 - times.confidence
-    tested = [_tested(one, times) for one in measured]
+    tested = [_tested(one, times) for one in sides]
     slower = ranks.holm([one.slower_p for one in tested], alpha)
-    return [_comparison(one, times, beyond, alpha, len(tested)) for one, beyond in zip(tested, slower, strict=True)]
+    return [
+        _comparison(one, times, is_slower, alpha, len(tested)) for one, is_slower in zip(tested, slower, strict=True)
+    ]
 
 
-def _tested(one: _Measured, times: Times) -> _Measured:
-    if not one.now or not one.then:
-        return one
-    metric = one.named[0]
-    slower, within = ranks.beyond(one.now, one.then, times.margin_of(metric), RESOLUTION_US.get(metric, SAMPLED_US))
-    return replace(one, slower_p=slower, within_p=within)
+def _tested(sides: _Sides, times: Times) -> _Sides:
+    if not sides.now or not sides.then:
+        return sides
+    metric = sides.key[0]
+    resolution = RESOLUTION_US.get(metric, SAMPLED_US)
+    slower, within = ranks.beyond(sides.now, sides.then, times.margin_of(metric), resolution)
+    return replace(sides, slower_p=slower, within_p=within)
 
 
-def _comparison(one: _Measured, times: Times, slower: bool, alpha: float, tests: int) -> TimeComparison:
-    metric, scope, fault, stat = one.named
-    margin = times.margin_of(metric)
-    # a recovery that never came has no time: those that are left must not speak for it
-    enough = ranks.smallest(len(one.now), len(one.then)) <= alpha / tests and len(one.now) * 2 >= one.told
-    mark: Mark = "slower" if slower else "too few" if not enough else "within" if one.within_p <= alpha else "undecided"
-    median, was = (statistics.median(values) if values else None for values in (one.now, one.then))
-    words = f"{median / was:.2f} times {one.against}" if median is not None and was else f"beside {one.against}"
+def _comparison(sides: _Sides, times: Times, slower: bool, alpha: float, tests: int) -> TimeComparison:
+    metric, scope, fault, stat = sides.key
+    now, then, margin = sides.now, sides.then, times.margin_of(metric)
+    # a recovery that never happened has no time: the times of the other runs must not hide that
+    enough = ranks.smallest(len(now), len(then)) <= alpha / tests and len(now) * 2 >= sides.conclusive
+    mark: Mark = (
+        "slower" if slower else "too few" if not enough else "within" if sides.within_p <= alpha else "undecided"
+    )
+    median, was = (statistics.median(values) if values else None for values in (now, then))
+    text = f"{median / was:.2f} times {sides.against}" if median is not None and was else f"beside {sides.against}"
     if mark == "too few":
-        words += f": measured in {len(one.now)} of {one.told} runs, and {len(one.then)} times there"
+        text += f": measured in {len(now)} of {sides.conclusive} runs, and {len(then)} times there"
     else:
-        words += f": {MARKS[mark]} of {margin:g}"
+        text += f": {MARKS[mark]} of {margin:g}"
     return TimeComparison(
-        cell=one.cell,
-        against=one.against,
+        cell=sides.cell,
+        against=sides.against,
         metric=metric,
         scope=scope,
         fault=fault,
         stat=stat,
         margin=margin,
-        now=len(one.now),
-        then=len(one.then),
+        now=len(now),
+        then=len(then),
         median_us=median,
         was_us=was,
-        slower_p=one.slower_p if one.now and one.then else None,
-        within_p=one.within_p if one.now and one.then else None,
+        slower_p=sides.slower_p if now and then else None,
+        within_p=sides.within_p if now and then else None,
         mark=mark,
-        words=words,
+        words=text,
     )
 
 
-def _more(some: Sequence[object]) -> str:
-    return f" (and {len(some) - 1} more)" if len(some) > 1 else ""
+def _more(items: Sequence[object]) -> str:
+    return f" (and {len(items) - 1} more)" if len(items) > 1 else ""
 
 
-def fewest(gate: Gate, pairs: Sequence[Pair]) -> str:
-    """What is known beforehand of how many repeats it takes; empty if it may be enough."""
+def repeat_warning(gate: Gate, pairs: Sequence[Pair]) -> str:
+    """Return a warning if the gate repeats too rarely to show any time as slower, else an empty string."""
     needed = ranks.needed(1 - gate.time.confidence, len(pairs)) if pairs else 0
     if gate.repeat >= needed:
         return ""
@@ -248,39 +253,29 @@ def _too_few(comparisons: list[TimeComparison], gate: Gate) -> list[str]:
         return []
     needed = ranks.needed(1 - gate.time.confidence, len(comparisons))
     return [
-        f"Too few repeats: {len(few)} of {len(comparisons)} times were measured too rarely to show anything. With so "
-        f"many times it takes {needed} values on each side, and repeat is {gate.repeat}."
+        f"Too few repeats: {len(few)} of {len(comparisons)} times were measured too rarely to show anything. This "
+        f"number of times takes {needed} values on each side, and repeat is {gate.repeat}."
     ]
 
 
-def sentence(found: GateResult) -> str:
-    """What a person reads first."""
-    by_verdict = {v: [cell for cell in found.cells if cell.verdict == v] for v in WORST_FIRST}
-    runs, told = sum(len(cell.runs) for cell in found.cells), sum(cell.told for cell in found.cells)
-    words = [f"{_count(by_verdict['pass'], len(found.cells))} passed, in {runs} runs."]
-    said_of: dict[Verdict, str] = {"fail": "failed", "inconclusive": "could not tell"}
-    for verdict, said in said_of.items():
-        if some := by_verdict[verdict]:
-            words.append(f"{len(some)} {said}: {'; '.join(cell.key.name for cell in some[:3])}{_more_of(some[3:])}.")
-    broken = sum(cell.failed for cell in found.cells)
-    words.append(f"Integrity: {broken} of {told} runs broke the contract.")
-    return " ".join([*words, _of_times(found)])
+def sentence(result: GateResult) -> str:
+    """Return the summary of a gate: cells by verdict, integrity, and times."""
+    by_verdict = {v: [cell for cell in result.cells if cell.verdict == v] for v in WORST_FIRST}
+    runs, conclusive = sum(len(cell.runs) for cell in result.cells), sum(cell.told for cell in result.cells)
+    parts = [f"{len(by_verdict['pass'])} of {len(result.cells)} cells passed, in {runs} runs."]
+    labels: dict[Verdict, str] = {"fail": "failed", "inconclusive": "inconclusive"}
+    for verdict, label in labels.items():
+        if cells := by_verdict[verdict]:
+            more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+            parts.append(f"{len(cells)} {label}: {'; '.join(cell.key.name for cell in cells[:3])}{more}.")
+    failed = sum(cell.failed for cell in result.cells)
+    parts.append(f"Integrity: {failed} of {conclusive} runs broke the contract.")
+    return " ".join([*parts, _times_sentence(result)])
 
 
-def _of_times(found: GateResult) -> str:
-    if not found.compared_with:
-        return "Times were not judged: there was nothing to hold them against."
-    marks = [c.mark for c in found.comparisons]
-    known = [f"{marks.count(mark)} {_SHORT[mark]}" for mark in _SHORT if mark in marks]
-    return f"Times beside {found.compared_with}: {', '.join(known) or 'none was measured'}."
-
-
-_SHORT: dict[Mark, str] = {"slower": "slower", "within": "within the margin", "undecided": "open", "too few": "too few"}
-
-
-def _count(some: Sequence[object], of: int) -> str:
-    return f"{len(some)} of {of} cells"
-
-
-def _more_of(some: Sequence[object]) -> str:
-    return f" and {len(some)} more" if some else ""
+def _times_sentence(result: GateResult) -> str:
+    if not result.compared_with:
+        return "Times were not judged: there was nothing to compare them with."
+    marks = [c.mark for c in result.comparisons]
+    counts = [f"{marks.count(mark)} {_SHORT[mark]}" for mark in _SHORT if mark in marks]
+    return f"Times beside {result.compared_with}: {', '.join(counts) or 'none was measured'}."

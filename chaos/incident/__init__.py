@@ -1,12 +1,13 @@
-"""Incidents: what happened once is kept, made to happen again, made small, and its cause named.
+"""Incidents: an incident is packed, run again, reduced to its cause, and compared with a fix.
 
-- `bundle` packs a run into one file that can be told from an altered or a cut one, and opens it safely;
-- `logs` makes the skeleton of a scenario from the logs of brokers;
-- `subject` is what is to be run again: a bundle, a run directory or a scenario;
-- `outcome` is what a run showed, and when two runs showed the same;
-- `lab` runs one candidate after another on clusters that they share where they can;
-- `again` (replay and repeat), `shrink` and `bisect` are the commands; `search` holds their algorithms, which are pure:
-  they ask a function what is seen, and never start anything.
+- `bundle` packs a run into one file, detects changes to that file, and unpacks it safely;
+- `logs` writes a draft of a scenario from the logs of brokers;
+- `subject` is the input of all commands: a bundle, a run directory or a scenario;
+- `trials` runs subjects one after another in the lab (`chaos.lab`);
+- `replay`, `repeat`, `ab`, `shrink` and `bisect` are the use cases, one function each: it takes a typed request,
+  reports progress to a listener and returns a typed result; `reproduction` calls one of them for a DAG;
+- `search` holds the search algorithms, `reduce` the parts of a scenario that can be removed, `difference` the
+  comparison of two outcomes, `rates` the statistics of rare events.
 
-Exit codes: 0 and 1 as each command says; 2 bad input, nothing was run; 3 it cannot be told; 130 interrupted.
+Exit codes: 0 and 1 as each command defines them; 2 bad input, nothing was run; 3 no answer; 130 interrupted.
 """

@@ -1,8 +1,9 @@
-"""A/B of one scenario: as it was, and with some settings changed, as two variants of it."""
+"""A/B comparison of one scenario: unchanged, and with changed settings, as two variants with one seed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +12,69 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.subject import Raw, Subject, dump, raw_of
+from chaos.incident.subject import Raw, Subject, SubjectRequest, dump, raw_of
+from chaos.incident.trials import new_folder
+from chaos.lab.comparison import compare, run_variants
+from chaos.run.comparison import Comparison
 from chaos.run.directory import write_atomically
+from chaos.run.events import Event
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 
-AS_IT_WAS, CHANGED = "as-it-was", "with-the-change"
+UNCHANGED, CHANGED = "as-it-was", "with-the-change"
 
 
-def check(subject: Subject, sets: Sequence[str]) -> None:
-    """Raise `UsageError` or `ScenarioError` for a setting that there is not, or that changes nothing."""
-    changed = subject.set(*sets)
+@dataclass(frozen=True)
+class ABRequest:
+    """A subject and the overrides (`PATH=VALUE`) of the second side."""
+
+    subject: SubjectRequest
+    changes: tuple[str, ...]
+    runs_dir: Path
+    spark_master: str | None = None
+
+
+def ab(
+    request: ABRequest,
+    listener: Callable[[Event], None],
+    say: Callable[[str], None],
+    *,
+    show: bool = False,
+) -> Comparison:
+    """Run both sides with one seed and compare them. show: print the comparison as a table.
+
+    Raises `UsageError` or `ScenarioError` for changes that are invalid or change nothing.
+    """
+    if not request.changes:
+        raise UsageError("ab needs --set: what the two sides differ in, such as producers.shop.config.acks=all")
+    subject = request.subject.load()
+    check_changes(subject, request.changes)
+    whole = prepare(subject, request.changes, new_folder(request.runs_dir, f"ab-{subject.name}"))
+    say(f"run directory: {whole.run.path}")
+    run_variants(whole, listener, say, request.spark_master)
+    return compare(whole.run, show=show)
+
+
+def check_changes(subject: Subject, changes: Sequence[str]) -> None:
+    """Raise `UsageError` or `ScenarioError` for a setting that does not exist, or if nothing changes."""
+    changed = subject.set(*changes)
     if changed.scenario == subject.scenario:
-        raise UsageError(f"--set {' '.join(sets)} changes nothing: {subject.given} is so already")
+        raise UsageError(f"--set {' '.join(changes)} changes nothing: {subject.source} already has these values")
     for problem in unknown_settings(changed.scenario):
         raise ScenarioError(f"--set: {problem}")
-    parse(dump(_with_sides(subject, sets)), subject.given)  # what a variant may not set is refused here
+    parse(dump(_with_sides(subject, changes)), subject.source)  # refuses what a variant may not set
 
 
-def prepare(subject: Subject, sets: Sequence[str], folder: Path) -> variants.VariantRuns:
-    """Make the run directories of both sides of what `check` passed; nothing is started."""
+def prepare(subject: Subject, changes: Sequence[str], folder: Path) -> variants.VariantRuns:
+    """Make the run directories of both sides after `check_changes`; nothing is started."""
     file = folder / f"{subject.name}.yaml"
-    write_atomically(file, dump(_with_sides(subject, sets)))
+    write_atomically(file, dump(_with_sides(subject, changes)))
     return variants.prepare(stages.ScenarioRequest(str(file), seed=subject.seed), folder, f"{subject.name}-ab")
 
 
-def _with_sides(subject: Subject, sets: Sequence[str]) -> Raw:
+def _with_sides(subject: Subject, changes: Sequence[str]) -> Raw:
     raw = raw_of(subject.scenario)
-    raw["variants"] = {AS_IT_WAS: {}, CHANGED: {"set": dict(_split(text) for text in sets)}}
+    raw["variants"] = {UNCHANGED: {}, CHANGED: {"set": dict(_split(text) for text in changes)}}
     return raw
 
 
@@ -48,17 +84,17 @@ def _split(override: str) -> tuple[str, Any]:
 
 
 def unknown_settings(scenario: Scenario) -> Iterator[str]:
-    """Settings of clients that librdkafka does not know, or whose values it refuses: a run could only break off."""
-    for where, config, kind in [
+    """Yield a message for each client setting that librdkafka does not know, or with a value that it refuses."""
+    for where, config, client_type in [
         *((f"producers.{p.name}.config", p.config, Producer) for p in scenario.producers),
         *((f"consumers.{c.name}.config", c.config, Consumer) for c in scenario.consumers),
         *((f"processors.{p.name}.config", p.config, Producer) for p in scenario.processors),
         *((f"processors.{p.name}.consumer_config", p.consumer_config, Consumer) for p in scenario.processors),
     ]:
         for key, value in config.items():
-            base: dict[str, Any] = {"group.id": "none"} if kind is Consumer else {}
+            base: dict[str, Any] = {"group.id": "none"} if client_type is Consumer else {}
             try:
-                kind({**base, "log_level": 0, key: value})
+                client_type({**base, "log_level": 0, key: value})
             except KafkaException as e:
                 if "No such configuration property" in str(e.args[0]) or "Invalid value" in str(e.args[0]):
                     yield f"{where}.{key}: {e.args[0].str()}"

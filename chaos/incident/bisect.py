@@ -1,180 +1,190 @@
-"""Bisecting: the first release of the brokers, or of the clients, with which the outcome is another one.
+"""Bisection: the first release of brokers or clients with which the outcome changes.
 
-The two ends are run first. In between, a release that shows what the older end showed is old, and any other is new. One
-that cannot tell (inconclusive, or it cannot run this scenario at all) is skipped.
+Both ends run first. A release in between is `old` if it shows the same as the older end, else `new`. A release that is
+inconclusive, or cannot run the scenario, is skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from difflib import get_close_matches
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
-
-import yaml
 
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, ClusterError, UsageError
-from chaos.incident.lab import Lab
-from chaos.incident.outcome import merged, signature
+from chaos.incident import trials
+from chaos.incident.difference import merge, parse_anomaly, signature
+from chaos.incident.releases import NAMES, SETTINGS, Software, parse_range
 from chaos.incident.search import Change, State, first_change
-from chaos.incident.subject import Subject
+from chaos.incident.subject import Subject, SubjectRequest
+from chaos.lab.progress import ProgressListener
+from chaos.run.directory import write_atomically
 from chaos.run.result import RunOutcome
-
-RELEASES = Path(__file__).with_name("releases.yaml")
-
-What = Literal["kafka", "client"]
-_KEYS = {"kafka": "kafka", "client": "confluent-kafka"}
-_PATHS = {"kafka": "cluster.kafka", "client": "clients.confluent_kafka"}
-NAMES = {"kafka": "Kafka", "client": "confluent-kafka"}
+from chaos.scenario.resolve import new_seed
 
 
 @dataclass(frozen=True)
-class Row:
-    """What was run with one release, and seen."""
+class BisectRequest:
+    """A subject and a range of releases, `A..B`, of either Kafka or confluent-kafka.
+
+    anomaly: the outcome is whether it appears; when left out, the verdict and the kinds of anomalies.
+    tries: runs of each release; all of them count.
+    """
+
+    subject: SubjectRequest
+    runs_dir: Path
+    kafka: str | None = None
+    client: str | None = None
+    anomaly: str | None = None
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class ReleaseRow:
+    """One release, its merged outcome, its state (old, new, skipped) and the ids of its runs."""
 
     release: str
-    seen: RunOutcome
-    state: str
+    outcome: RunOutcome
+    state: str = ""
     runs: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The outcome of a bisection, with everything that was run for it, in the order of releases."""
+class BisectResult:
+    """The answer, and a row for each release that ran, oldest first. first_new: None if it was not found."""
 
-    what: What
+    software: Software
     sentence: str
-    code: int
-    rows: list[Row]
+    exit_code: int
+    rows: list[ReleaseRow]
     first_new: str | None = None
 
-
-def releases(what: What, span: str) -> list[str]:
-    """The releases from A to B, both with them, of `A..B`. Raises `UsageError` for what is not in the list."""
-    older, dots, newer = span.partition("..")
-    known = known_releases(what)
-    if not dots or not older or not newer:
-        raise UsageError(
-            f"--{what} {span!r} is not understood; write the older and the newer one, as {known[-9]}..{known[-1]}"
-        )
-    for release in (older, newer):
-        check_release(what, release)
-    first, last = known.index(older), known.index(newer)
-    if first >= last:
-        raise UsageError(f"--{what} {span}: the first release must be the older one, and they must differ")
-    return known[first : last + 1]
+    def as_json(self) -> dict[str, object]:
+        """Return the content of `bisect.json`."""
+        rows = [{"release": r.release, "is": r.state, "runs": r.runs, **r.outcome.model_dump()} for r in self.rows]
+        return {"what": NAMES[self.software], "first": self.first_new, "sentence": self.sentence, "rows": rows}
 
 
-def known_releases(what: What) -> list[str]:
-    """The releases that are listed, oldest first."""
-    found: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[_KEYS[what]]
-    return found
+def bisect(
+    request: BisectRequest,
+    listener: ProgressListener,
+    on_failure: Callable[[list[ReleaseRow]], None] = lambda rows: None,
+) -> BisectResult:
+    """Search for the first release with another outcome, and write `bisect.json`.
 
-
-def check_release(what: What, release: str) -> None:
-    """Raise `UsageError` for a release that is not in the list, with those that are near."""
-    known = known_releases(what)
-    if release not in known:
-        near = get_close_matches(release, known, 3)
-        hint = f" (did you mean {' or '.join(near)}?)" if near else ""
-        raise UsageError(f"{NAMES[what]} {release} is not in {RELEASES.name}{hint}; it has {known[0]} to {known[-1]}")
-
-
-def as_json(answer: Answer) -> dict[str, object]:
-    """For scripts."""
-    rows = [{"release": r.release, "is": r.state, "runs": r.runs, **r.seen.model_dump()} for r in answer.rows]
-    return {"what": NAMES[answer.what], "first": answer.first_new, "sentence": answer.sentence, "rows": rows}
+    on_failure: called with the rows so far if the search breaks off.
+    Raises `UsageError` for a bad request, `ClusterError` if an end is inconclusive, and as `Lab.drive` for the ends.
+    """
+    if (request.kafka is None) == (request.client is None):
+        raise UsageError("give one of --kafka A..B and --client A..B: the releases to search")
+    software: Software = "kafka" if request.kafka is not None else "client"
+    releases = parse_range(software, request.kafka or request.client or "")
+    anomaly = parse_anomaly(request.anomaly) if request.anomaly else None
+    subject = request.subject.load()
+    seed = new_seed() if subject.seed is None else subject.seed
+    folder = trials.new_folder(request.runs_dir, f"bisect-{subject.name}")
+    with trials.TrialLab(folder, listener) as lab:
+        listener.say(f"{len(releases)} releases of {NAMES[software]}, seed {seed}, in {folder}")
+        bisection = Bisection(lab, replace(subject, seed=seed), software, releases, anomaly, request.tries)
+        try:
+            result = bisection.run()
+        except BaseException:
+            on_failure(bisection.rows)
+            raise
+    write_atomically(folder / "bisect.json", json.dumps(result.as_json(), indent=1) + "\n")
+    return result
 
 
 class Bisection:
-    """One search; `rows` fills as it goes on, so that it can be shown when it breaks off."""
+    """One search over a list of releases, oldest first."""
 
     def __init__(
-        self, lab: Lab, subject: Subject, what: What, span: list[str], anomaly: str | None, tries: int
+        self,
+        lab: trials.TrialLab,
+        subject: Subject,
+        software: Software,
+        releases: Sequence[str],
+        anomaly: str | None,
+        tries: int,
     ) -> None:
-        """Without an anomaly, what is compared is the verdict and the kinds of anomalies."""
-        self._lab, self._subject, self._what, self._span = lab, subject, what, span
+        self._lab, self._subject, self._software, self._releases = lab, subject, software, releases
         self._anomaly, self._tries = anomaly, tries
-        self._rows: dict[int, Row] = {}
+        self._rows: dict[int, ReleaseRow] = {}
         self._old: object = None
 
     @property
-    def rows(self) -> list[Row]:
-        """What was run so far, in the order of releases."""
+    def rows(self) -> list[ReleaseRow]:
+        """The releases that ran so far, oldest first."""
         return [row for _, row in sorted(self._rows.items())]
 
-    def run(self) -> Answer:
-        """Search. Raises an error with exit code 2 where an end cannot be run at all."""
-        last = len(self._span) - 1
-        for place in (0, last):
-            if not self._look(place, self._end(place)).conclusive:
+    def run(self) -> BisectResult:
+        """Search. Raises `ClusterError` if an end is inconclusive, and as `Lab.drive` if an end cannot run at all."""
+        last = len(self._releases) - 1
+        for index in (0, last):
+            if not self._test(index, must_run=True).conclusive:
                 raise ClusterError(
-                    f"{NAMES[self._what]} {self._span[place]} cannot tell, and both ends have to: "
-                    f"{self._rows[place].seen.sentence} See {self._lab.folder}"
+                    f"{NAMES[self._software]} {self._releases[index]} is inconclusive, and both ends must be "
+                    f"conclusive: {self._rows[index].outcome.sentence} See {self._lab.folder}"
                 )
-        old, new = (self._shown(self._rows[place].seen) for place in (0, last))
+        old, new = (self._key(self._rows[index].outcome) for index in (0, last))
         self._old = old
         if old == new:
-            both = f"{self._span[0]} and {self._span[last]} show the same: {self._words(self._rows[0].seen)}"
-            return Answer(self._what, f"Nothing to be found: {both}.", FAIL, self.rows)
-        self._mark(0, "old")
-        self._mark(last, "new")
-        return self._answer(first_change(len(self._span), self._state))
+            same = self._describe(self._rows[0].outcome)
+            sentence = f"No change: {self._releases[0]} and {self._releases[last]} show the same: {same}."
+            return BisectResult(self._software, sentence, FAIL, self.rows)
+        self._set_state(0, "old")
+        self._set_state(last, "new")
+        return self._result(first_change(len(self._releases), self._state))
 
-    def _answer(self, change: Change) -> Answer:
-        name, first = NAMES[self._what], self._span[change.first_new]
+    def _result(self, change: Change) -> BisectResult:
+        name, first = NAMES[self._software], self._releases[change.first_new]
         before, after = self._rows[change.last_old], self._rows[change.first_new]
-        how = f"{self._words(before.seen)} with {before.release}, {self._words(after.seen)} with {first}"
+        shown = f"{self._describe(before.outcome)} with {before.release}, {self._describe(after.outcome)} with {first}"
         if not change.between:
-            return Answer(self._what, f"{name} {first} is the first with the change: {how}.", PASS, self.rows, first)
-        could = ", ".join([*(self._span[i] for i in change.between), first])
-        words = f"The first with the change is one of {could}: {how}, and those in between could not tell."
-        return Answer(self._what, words, INCONCLUSIVE, self.rows)
+            sentence = f"{name} {first} is the first with the change: {shown}."
+            return BisectResult(self._software, sentence, PASS, self.rows, first)
+        candidates = ", ".join([*(self._releases[i] for i in change.between), first])
+        sentence = f"The first with the change is one of {candidates}: {shown}, and those in between are inconclusive."
+        return BisectResult(self._software, sentence, INCONCLUSIVE, self.rows)
 
-    def _state(self, place: int) -> State:
-        seen = self._look(place, lambda: self._trials(place))
-        state: State = "skip" if not seen.conclusive else "old" if self._shown(seen) == self._old else "new"
-        self._mark(place, "skipped" if state == "skip" else state)
+    def _state(self, index: int) -> State:
+        outcome = self._test(index)
+        state: State = "skip" if not outcome.conclusive else "old" if self._key(outcome) == self._old else "new"
+        self._set_state(index, "skipped" if state == "skip" else state)
         return state
 
-    def _end(self, place: int) -> Callable[[], tuple[RunOutcome, list[str]]]:
-        return lambda: self._trials(place, must_run=True)
+    def _set_state(self, index: int, state: str) -> None:
+        self._rows[index] = replace(self._rows[index], state=state)
 
-    def _look(self, place: int, run: Callable[[], tuple[RunOutcome, list[str]]]) -> RunOutcome:
-        seen, runs = run()
-        self._rows[place] = Row(self._span[place], seen, "", runs)
-        words = seen.sentence if not seen.conclusive else self._words(seen)
-        self._lab.told.say(f"{NAMES[self._what]} {self._span[place]}: {words}")
-        return seen
-
-    def _trials(self, place: int, must_run: bool = False) -> tuple[RunOutcome, list[str]]:
-        release = self._span[place]
-        found: list[RunOutcome] = []
+    def _test(self, index: int, must_run: bool = False) -> RunOutcome:
+        """Run one release and record its row. A release that cannot run is inconclusive, or raises if it must run."""
+        release = self._releases[index]
+        outcomes: list[RunOutcome] = []
         runs: list[str] = []
         try:
-            subject = self._subject.set(f"{_PATHS[self._what]}={release!r}")
+            subject = self._subject.set(f"{SETTINGS[self._software]}={release!r}")
             for n in range(1, self._tries + 1):
-                trial = self._lab.trial(subject, f"{self._what}-{release}-{n}")
-                found.append(trial.seen)
-                runs.append(trial.run.run_id)
+                finished = self._lab.run(subject, f"{self._software}-{release}-{n}")
+                outcomes.append(finished.outcome)
+                runs.append(finished.run.run_id)
+            outcome = merge(outcomes)
         except AftershockError as e:
             if must_run or e.exit_code != USAGE:
                 raise
-            return RunOutcome.missing(str(e).replace("\n", " ")), runs
-        return merged(found), runs
+            outcome = RunOutcome.missing(str(e).replace("\n", " "))
+        self._rows[index] = ReleaseRow(release, outcome, runs=runs)
+        detail = self._describe(outcome) if outcome.conclusive else outcome.sentence
+        self._lab.listener.say(f"{NAMES[self._software]} {release}: {detail}")
+        return outcome
 
-    def _shown(self, seen: RunOutcome) -> object:
+    def _key(self, outcome: RunOutcome) -> object:
+        """Return what must be equal for two releases to show the same."""
         if self._anomaly is not None:
-            return seen.count(self._anomaly) > 0
-        return signature(seen, self._subject.scenario.expect)
+            return outcome.count(self._anomaly) > 0
+        return signature(outcome, self._subject.scenario.expect)
 
-    def _words(self, seen: RunOutcome) -> str:
+    def _describe(self, outcome: RunOutcome) -> str:
         if self._anomaly is not None:
-            count = seen.count(self._anomaly)
+            count = outcome.count(self._anomaly)
             return f"{self._anomaly} {count:,}" if count else f"no {self._anomaly}"
-        return f"{seen.verdict} ({seen.describe()})"
-
-    def _mark(self, place: int, state: str) -> None:
-        row = self._rows[place]
-        self._rows[place] = Row(row.release, row.seen, state, row.runs)
+        return f"{outcome.verdict} ({outcome.describe()})"

@@ -1,14 +1,14 @@
-"""The bundle: a whole run in one file, for somebody else or for later.
+"""Bundles: a whole run in one file, to share or to keep.
 
-A gzipped tar. Its first member is `manifest.json` with the SHA-256 and the size of every other member; the others
-follow in the order of their names, without times, owners or modes, so that one run gives one file, byte by byte. The
-brokers' data and Great Expectations' pages are left out (the latter are made anew by `audit`).
+A bundle is a gzipped tar file. Its first member is `manifest.json` with the SHA-256 and the size of every other member;
+the others follow in alphabetical order, without times, owners or modes, so that a run always gives the same bytes. The
+brokers' data and the pages of Great Expectations are left out; `audit` writes the latter again.
 
     scenario.yaml resolved.json cluster.json clients/ logs/ ledger/ audit/ validation.json result.json junit.xml
     report.html events.jsonl
 
-What is read from a bundle is believed only if every byte of it is what the manifest says. That finds accidents and
-careless edits; somebody who writes a new manifest as well can say what he likes: a bundle is not signed.
+A bundle is used only if every byte matches the manifest. This detects accidents and careless edits. A bundle is not
+signed: it does not protect against somebody who writes a new manifest.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import IO
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.errors import RunDirError, UsageError
-from chaos.incident.facts import versions
+from chaos.incident.versions import recorded_versions
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
@@ -37,12 +37,12 @@ SUFFIX = ".aftershock.tar.gz"
 FORMAT = 1
 MANIFEST = "manifest.json"
 _CHUNK = 2**20
-_MOST_MANIFEST_BYTES = 64 * 2**20
-_LEFT_OUT = {"brokers", "gx"}
+_MAX_MANIFEST_BYTES = 64 * 2**20
+_EXCLUDED = {"brokers", "gx"}
 _NAME = re.compile(r"[A-Za-z0-9._@+=-]+(/[A-Za-z0-9._@+=-]+)*")
 
 EXPECTED = {
-    "scenario.yaml": "the scenario as given",
+    "scenario.yaml": "the scenario as the user wrote it",
     "cluster.json": "no cluster was ever deployed",
     "ledger/seal.json": "the drive broke off before its ledger was sealed",
     "ledger/log_range.parquet": "the final log was never read back",
@@ -50,11 +50,11 @@ EXPECTED = {
     "result.json": "there is no verdict",
     "report.html": "there is no report",
 }
-"""What a run that went to its end has, and what it means where it is missing."""
+"""The files of a complete run, and what it means if one is missing."""
 
 
 class File(BaseModel):
-    """One member."""
+    """Digest and size of one member, in bytes."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -63,7 +63,7 @@ class File(BaseModel):
 
 
 class Manifest(BaseModel):
-    """What a bundle holds, and what it says of itself."""
+    """The description of a run and the list of a bundle's members."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -73,14 +73,14 @@ class Manifest(BaseModel):
     seed: int
     versions: dict[str, str]
     seen: RunOutcome | None
-    """What the run showed; nothing where it has no result."""
+    """The outcome of the run; None without a result."""
     missing: list[str]
     files: dict[str, File]
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """A bundle that was read from its first to its last byte."""
+    """A bundle that was read and verified completely."""
 
     path: Path
     manifest: Manifest
@@ -88,7 +88,7 @@ class Bundle:
 
 
 def pack(run: Run, out: Path) -> Manifest:
-    """Write the bundle of a run. Raises `UsageError` where it cannot be written; then nothing is left there."""
+    """Write the bundle of a run. Raises `UsageError`, and leaves no file, if it cannot be written."""
     resolved = read(run)
     paths = {path.relative_to(run.path).as_posix(): path for path in _files(run)}
     manifest = Manifest(
@@ -96,7 +96,7 @@ def pack(run: Run, out: Path) -> Manifest:
         run_id=run.run_id,
         scenario=resolved.name,
         seed=resolved.seed,
-        versions=versions(run, resolved),
+        versions=recorded_versions(run, resolved),
         seen=RunOutcome.read(run) if run.result.exists() else None,
         missing=_missing(run, paths),
         files={name: _file(path) for name, path in sorted(paths.items())},
@@ -116,7 +116,7 @@ def pack(run: Run, out: Path) -> Manifest:
 def _files(run: Run) -> Iterator[Path]:
     for path in sorted(run.path.rglob("*")):
         top = path.relative_to(run.path).parts[0]
-        if path.is_file() and not path.is_symlink() and top not in _LEFT_OUT and not path.name.startswith("."):
+        if path.is_file() and not path.is_symlink() and top not in _EXCLUDED and not path.name.startswith("."):
             yield path
 
 
@@ -139,14 +139,14 @@ def _member(name: str, size: int) -> tarfile.TarInfo:
 
 
 def _missing(run: Run, paths: dict[str, Path]) -> list[str]:
-    found = [f"{name}: {why}" for name, why in EXPECTED.items() if not (run.path / name).exists()]
+    missing = [f"{name}: {reason}" for name, reason in EXPECTED.items() if not (run.path / name).exists()]
     if run.cluster.exists() and not any(name.startswith("logs/broker-") for name in paths):
-        found.append("logs/broker-N.log: the brokers were another run's, or none of this machine; their logs are there")
-    return found
+        missing.append("logs/broker-N.log: the cluster belongs to another run or machine, which has its logs")
+    return missing
 
 
 def _file(path: Path) -> File:
-    """Of one pass over it: a log may grow meanwhile."""
+    """Return digest and size from one pass: a log may grow meanwhile."""
     digest, size = hashlib.sha256(), 0
     with path.open("rb") as f:
         while chunk := f.read(_CHUNK):
@@ -156,19 +156,19 @@ def _file(path: Path) -> File:
 
 
 def open_bundle(path: Path) -> Bundle:
-    """Read a bundle to its end. Raises `RunDirError` for what is none, was cut short or altered."""
+    """Read and verify a bundle. Raises `RunDirError` if it is missing, not a bundle, cut short or altered."""
     ((_, text, manifest),) = _members(path, {"resolved.json"})
     try:
         resolved = Resolved.model_validate_json(text)
     except ValidationError as e:
         first = e.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise RunDirError(f"{path}: its resolved.json is not one of this version: {where}: {first['msg']}") from None
+        raise RunDirError(f"{path}: its resolved.json is of another version: {where}: {first['msg']}") from None
     return Bundle(path, manifest, resolved)
 
 
 def unpack(path: Path, runs_dir: Path) -> Run:
-    """Make the run directory of a bundle again. Raises as `open_bundle`; nothing is left behind then."""
+    """Unpack a bundle into a run directory. Raises as `open_bundle`, and then leaves no directory."""
     manifest = open_bundle(path).manifest  # before anything is written
     run = Run.create(runs_dir, manifest.run_id)
     for name, data, _ in _members(path, set(manifest.files)):
@@ -178,10 +178,10 @@ def unpack(path: Path, runs_dir: Path) -> Run:
     return run
 
 
-def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, bytes, Manifest]]:
-    """The members that are wanted, each checked, and the manifest; at the end everything has been checked."""
+def _members(path: Path, names: set[str]) -> Iterator[tuple[str, bytes, Manifest]]:
+    """Yield name, content and manifest for the members in `names`; verify all members until the end of the file."""
     try:
-        # tarfile's own gzip reader would not look at the check sum at the end
+        # tarfile's own gzip reader does not verify the checksum at the end
         with gzip.open(path) as unpacked, tarfile.open(fileobj=unpacked, mode="r|") as tar:
             manifest, left = None, dict[str, File]()
             for member in tar:
@@ -191,8 +191,8 @@ def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, bytes, Manifes
                     left = dict(manifest.files)
                     continue
                 if name not in left:
-                    raise _altered(path, f"{name} is not in its manifest, or there twice")
-                data = _checked(path, tar, member, left.pop(name), keep=name in wanted)
+                    raise _altered(path, f"{name} is not in its manifest, or is in the bundle twice")
+                data = _checked(path, tar, member, left.pop(name), keep=name in names)
                 if data is not None:
                     yield name, data, manifest
             if manifest is None or left:
@@ -205,14 +205,14 @@ def _members(path: Path, wanted: set[str]) -> Iterator[tuple[str, bytes, Manifes
         raise RunDirError(f"{path} is cut short or damaged ({e}); copy the bundle again") from None
     except gzip.BadGzipFile as e:
         raise RunDirError(
-            f"{path} is no bundle, or damaged ({e}); `python -m chaos bundle RUN_DIR` makes one"
+            f"{path} is not a bundle, or damaged ({e}); `python -m chaos bundle RUN_DIR` makes one"
         ) from None
     except OSError as e:
         raise RunDirError(f"{path} cannot be read: {e.strerror or e}") from None
 
 
 def _safe(path: Path, member: tarfile.TarInfo) -> str:
-    """The name of a member that is a plain file below the run directory, and nothing else."""
+    """Return the name of a member. Raises `RunDirError` unless it is a plain file below the run directory."""
     name = member.name
     if not member.isreg() or not _NAME.fullmatch(name) or {".", ".."} & set(name.split("/")):
         raise RunDirError(f"{path} is refused: {name!r} is not a plain file below the run directory")
@@ -220,7 +220,7 @@ def _safe(path: Path, member: tarfile.TarInfo) -> str:
 
 
 def _manifest(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Manifest:
-    if member.name != MANIFEST or member.size > _MOST_MANIFEST_BYTES:
+    if member.name != MANIFEST or member.size > _MAX_MANIFEST_BYTES:
         raise RunDirError(f"{path} is not a bundle: it does not begin with {MANIFEST}")
     try:
         raw = json.loads(_content(tar, member))
@@ -228,7 +228,7 @@ def _manifest(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Mani
             raise RunDirError(f"{path} is of format {raw['format']}, and this version of Aftershock reads {FORMAT}")
         manifest = Manifest.model_validate(raw)
     except (ValueError, ValidationError):
-        raise _altered(path, f"{MANIFEST} is not one") from None
+        raise _altered(path, f"{MANIFEST} is not a valid manifest") from None
     if not _NAME.fullmatch(manifest.run_id) or "/" in manifest.run_id or manifest.run_id in (".", ".."):
         raise RunDirError(f"{path} is refused: {manifest.run_id!r} cannot be the name of a run")
     if "resolved.json" not in manifest.files:
@@ -239,20 +239,20 @@ def _manifest(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Mani
 def _checked(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, file: File, *, keep: bool) -> bytes | None:
     if member.size != file.size:
         raise _altered(path, f"{member.name} has {member.size} bytes instead of {file.size}")
-    source, digest, kept = tar.extractfile(member), hashlib.sha256(), []
-    assert source is not None  # it is a plain file
+    source, digest, chunks = tar.extractfile(member), hashlib.sha256(), []
+    assert source is not None  # _safe admits plain files only
     while chunk := source.read(_CHUNK):
         digest.update(chunk)
         if keep:
-            kept.append(chunk)
+            chunks.append(chunk)
     if digest.hexdigest() != file.sha256:
-        raise _altered(path, f"{member.name} is not what its manifest says (SHA-256)")
-    return b"".join(kept) if keep else None
+        raise _altered(path, f"{member.name} does not match the SHA-256 in its manifest")
+    return b"".join(chunks) if keep else None
 
 
 def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     source = tar.extractfile(member)
-    assert source is not None  # it is a plain file
+    assert source is not None  # _safe admits plain files only
     return source.read()
 
 

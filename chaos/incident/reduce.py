@@ -1,8 +1,8 @@
-"""What can be taken away from a scenario: faults, clients, records, members, partitions, settings.
+"""Removable parts of a scenario: faults, clients, records, members, partitions, settings.
 
-A scenario is plain data here (`chaos.incident.subject.raw_of`). What is left after a part was taken away is put right
-where the scenario's meaning allows it: a fault that waited for one that is gone takes that one's place in the timeline,
-a topic that nobody uses any more goes too. What makes no sense even so is for `chaos.scenario` to refuse.
+A scenario is plain data here (`chaos.incident.subject.raw_of`). After a removal the rest is repaired where possible: a
+fault that waits for a removed fault gets that fault's trigger, and unused topics are removed. `chaos.scenario` refuses
+what is still invalid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chaos.incident.subject import Raw
 from chaos.scenario.triggers import parse_after
 
 ENTRIES = ("faults", "consumers", "processors", "producers")
-"""The lists whose elements can be left out, in the order in which that is tried."""
+"""The lists of removable elements, in the order in which they are removed."""
 _IDENTITY = {"name", "mode", "topic", "topics", "pattern", "group", "to", "kind", "target", "when", "other"}
 _NUMBERS = {
     "topics": {"partitions": 1, "replication_factor": 3},
@@ -25,44 +25,43 @@ _NUMBERS = {
     "consumers": {"members": 1},
     "processors": {"members": 1},
 }
-"""Numbers that can be lowered, with their defaults."""
+"""Numbers that can be lowered, by section, with their defaults."""
 _RECORDS = 10_000
 """The default of a producer's `records`."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Something that can be left out: an element of a list by its name, or a setting by its path within one."""
+    """A removable part: an element of a list by its name, or a setting by its path in the element."""
 
     section: str
     name: str
     path: tuple[str, ...] = ()
 
-    def words(self) -> str:
-        """As a person reads it."""
+    def __str__(self) -> str:
         return ".".join(filter(None, [self.section, self.name, *self.path]))
 
 
 def entries(raw: Raw) -> list[Part]:
-    """Every fault and every client."""
-    return [Part(section, one["name"]) for section in ENTRIES for one in raw.get(section, [])]
+    """Return every fault and every client."""
+    return [Part(section, entry["name"]) for section in ENTRIES for entry in raw.get(section, [])]
 
 
 def keep_entries(raw: Raw, kept: Iterable[Part]) -> Raw:
-    """The scenario with these faults and clients alone."""
-    wanted = {(part.section, part.name) for part in kept}
+    """Return the scenario with only these faults and clients."""
+    names = {(part.section, part.name) for part in kept}
     left = copy.deepcopy(raw)
-    gone = {one["name"]: one for one in raw.get("faults", []) if ("faults", one["name"]) not in wanted}
+    removed = {entry["name"]: entry for entry in raw.get("faults", []) if ("faults", entry["name"]) not in names}
     for section in ENTRIES:
         if section in left:
-            left[section] = [one for one in left[section] if (section, one["name"]) in wanted]
-    consumers = {one["name"] for section in ("consumers", "processors") for one in left.get(section, [])}
+            left[section] = [entry for entry in left[section] if (section, entry["name"]) in names]
+    consumers = {entry["name"] for section in ("consumers", "processors") for entry in left.get(section, [])}
     for fault in left.get("faults", []):
-        fault["when"] = _moved_up(fault["when"], gone)
+        fault["when"] = _inherited(fault["when"], removed)
         heal = fault.get("heal") or {}
         if "when" in heal:
-            if _waits_for(heal["when"]) in gone:
-                fault.pop("heal")  # it is healed at the end
+            if _waits_for(heal["when"]) in removed:
+                fault.pop("heal")  # the fault is healed at the end of the run
             else:
                 heal["when"] = _without_consumer(heal["when"], consumers)
         fault["when"] = _without_consumer(fault["when"], consumers)
@@ -73,31 +72,33 @@ def _waits_for(trigger: Raw) -> str | None:
     return parse_after(trigger["after"]).fault if "after" in trigger else None
 
 
-def _moved_up(trigger: Raw, gone: dict[str, Raw]) -> Raw:
-    """The trigger of the fault that is gone, and that this one waited for."""
-    seen: set[str] = set()
-    while (name := _waits_for(trigger)) in gone and name not in seen:
+def _inherited(trigger: Raw, removed: dict[str, Raw]) -> Raw:
+    """Return the trigger of the removed fault that this trigger waits for; else the trigger itself."""
+    visited: set[str] = set()
+    while (name := _waits_for(trigger)) in removed and name not in visited:
         assert name is not None
-        seen.add(name)
-        trigger = copy.deepcopy(gone[name]["when"])
+        visited.add(name)
+        trigger = copy.deepcopy(removed[name]["when"])
     return trigger
 
 
 def _without_consumer(trigger: Raw, consumers: set[str]) -> Raw:
-    """A trigger on what a consumer processed is one on what was acknowledged, where there is no such consumer."""
+    """Replace a trigger on the deliveries to a removed consumer by one on acknowledged records."""
     delivered = trigger.get("delivered")
     return {"acked": delivered["records"]} if delivered and delivered["consumer"] not in consumers else trigger
 
 
 def tidy(raw: Raw) -> Raw:
-    """Without empty lists, topics that nobody uses, and expectations of groups that are gone."""
-    used = {one.get("topic") for one in raw.get("producers", [])} | {one.get("to") for one in raw.get("processors", [])}
+    """Remove empty lists, unused topics, and the expectations of removed groups."""
+    used = {entry.get("topic") for entry in raw.get("producers", [])} | {
+        entry.get("to") for entry in raw.get("processors", [])
+    }
     readers = [*raw.get("consumers", []), *raw.get("processors", [])]
-    if not any("pattern" in one for one in readers):
-        used |= {topic for one in readers for topic in one.get("topics", [])}
+    if not any("pattern" in entry for entry in readers):
+        used |= {topic for entry in readers for topic in entry.get("topics", [])}
         used |= {str(v).rpartition("/")[0] or v for f in raw.get("faults", []) for v in f["target"].values()}
-        raw["topics"] = [one for one in raw["topics"] if one["name"] in used]
-    groups = {one.get("group") for one in readers}
+        raw["topics"] = [entry for entry in raw["topics"] if entry["name"] in used]
+    groups = {entry.get("group") for entry in readers}
     expected = raw.get("expect", {}).get("groups", {})
     for group in [group for group in expected if group not in groups]:
         del expected[group]
@@ -108,13 +109,13 @@ def tidy(raw: Raw) -> Raw:
 
 
 def records(raw: Raw) -> int:
-    """How many records the largest producer sends."""
-    return max(int(one.get("records", _RECORDS)) for one in raw["producers"])
+    """Return the number of records of the largest producer."""
+    return max(int(entry.get("records", _RECORDS)) for entry in raw["producers"])
 
 
-def with_records(raw: Raw, most: int) -> Raw:
-    """With so many records of the largest producer, and all other counts in proportion, triggers included."""
-    share, left = most / records(raw), copy.deepcopy(raw)
+def with_records(raw: Raw, largest: int) -> Raw:
+    """Return the scenario with `largest` records of the largest producer; other counts and triggers in proportion."""
+    share, left = largest / records(raw), copy.deepcopy(raw)
     for producer in left["producers"]:
         producer["records"] = max(1, math.ceil(producer.get("records", _RECORDS) * share))
     for fault in left.get("faults", []):
@@ -127,37 +128,37 @@ def with_records(raw: Raw, most: int) -> Raw:
 
 
 def numbers(raw: Raw) -> Iterator[tuple[Part, int]]:
-    """What can be lowered, down to 1, with its value; the brokers are the last, for others depend on them."""
+    """Yield each number above 1 that can be lowered, with its value; brokers last, since others depend on them."""
     for section, known in _NUMBERS.items():
-        for one in raw.get(section, []):
+        for entry in raw.get(section, []):
             for key, default in known.items():
-                if (value := int(one.get(key, default))) > 1:
-                    yield Part(section, one["name"], (key,)), value
+                if (value := int(entry.get(key, default))) > 1:
+                    yield Part(section, entry["name"], (key,)), value
     if (brokers := int(raw.get("cluster", {}).get("brokers", 3))) > 1:
         yield Part("cluster", "", ("brokers",)), brokers
 
 
 def with_number(raw: Raw, part: Part, value: int) -> Raw:
-    """With a number lowered."""
+    """Return the scenario with a number set to `value`."""
     left = copy.deepcopy(raw)
     _owner(left, part)[part.path[-1]] = value
     return left
 
 
 def settings(raw: Raw) -> list[Part]:
-    """Every value that need not be given: without it, the default holds. What `config` holds is taken one by one."""
-    found: list[Part] = []
+    """Return every value that has a default; each key of a client configuration is a separate part."""
+    parts: list[Part] = []
     for section in ("topics", *ENTRIES):
-        for one in raw.get(section, []):
+        for entry in raw.get(section, []):
             fixed = _IDENTITY | set(_NUMBERS.get(section, {})) | {"records"}
-            found += [Part(section, one["name"], path) for path in _paths(one, fixed)]
+            parts += [Part(section, entry["name"], path) for path in _paths(entry, fixed)]
     fixed = {"brokers", "kafka", "driver", "metadata", "bootstrap", "security", "allow_faults", "verbs"}
-    found += [Part("cluster", "", path) for path in _paths(raw.get("cluster", {}), fixed)]
-    return found
+    parts += [Part("cluster", "", path) for path in _paths(raw.get("cluster", {}), fixed)]
+    return parts
 
 
-def _paths(one: Raw, fixed: set[str]) -> Iterator[tuple[str, ...]]:
-    for key, value in one.items():
+def _paths(entry: Raw, fixed: set[str]) -> Iterator[tuple[str, ...]]:
+    for key, value in entry.items():
         if key in ("config", "consumer_config") and isinstance(value, dict):
             yield from ((key, inner) for inner in value)
         elif key not in fixed:
@@ -165,7 +166,7 @@ def _paths(one: Raw, fixed: set[str]) -> Iterator[tuple[str, ...]]:
 
 
 def without_settings(raw: Raw, dropped: Sequence[Part]) -> Raw:
-    """With the defaults of these."""
+    """Return the scenario without these settings, so that their defaults apply."""
     left = copy.deepcopy(raw)
     for part in dropped:
         owner = _owner(left, part)
@@ -176,11 +177,11 @@ def without_settings(raw: Raw, dropped: Sequence[Part]) -> Raw:
 
 
 def _owner(raw: Raw, part: Part) -> Raw:
-    """What a setting stands in."""
-    place: Any = raw.setdefault(part.section, {})
+    """Return the mapping that holds a setting."""
+    owner: Any = raw.setdefault(part.section, {})
     if part.name:
-        place = next(one for one in place if one["name"] == part.name)
+        owner = next(entry for entry in owner if entry["name"] == part.name)
     for key in part.path[:-1]:
-        place = place[key]
-    found: Raw = place
-    return found
+        owner = owner[key]
+    mapping: Raw = owner
+    return mapping

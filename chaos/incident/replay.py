@@ -1,61 +1,96 @@
-"""Replaying: what a bundle is of is run again, with the same seed and on the same versions, and held against it."""
+"""Replay: an incident, run again with the same seed and versions, and compared with the original run."""
 
 from __future__ import annotations
 
+import json
 import platform
 from dataclasses import dataclass
+from pathlib import Path
 
 from chaos import __version__
 from chaos.clients.confluent import environment
 from chaos.errors import UsageError
-from chaos.incident.lab import Lab, Trial
-from chaos.incident.outcome import differences
-from chaos.incident.subject import Subject
+from chaos.incident import trials
+from chaos.incident.difference import differences
+from chaos.incident.subject import Subject, SubjectRequest
+from chaos.lab.lab import FinishedRun
+from chaos.lab.progress import ProgressListener
+from chaos.run.directory import write_atomically
 from chaos.run.result import RunOutcome
 
 
 @dataclass(frozen=True)
-class Replay:
-    """A run that was made again. `same` is None where the incident has no result, or the replay could not tell."""
+class ReplayRequest:
+    """An incident to run again: a bundle or a run directory."""
 
-    trial: Trial
+    source: str
+    runs_dir: Path
+    i_own_this_cluster: bool = False
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The replayed run. same: None if the incident has no result, or if the replay is inconclusive."""
+
+    run: FinishedRun
     same: bool | None
     sentence: str
+    notes: list[str]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the content of `replay.json`."""
+        path = str(self.run.run.path)
+        return {"same": self.same, "sentence": self.sentence, "notes": self.notes, "run": path}
 
 
-def notes(subject: Subject) -> list[str]:
-    """What differs between then and now, and what is done about it. Raises `UsageError` where nothing had been run."""
+def replay(request: ReplayRequest, listener: ProgressListener) -> Replay:
+    """Run an incident again, compare, and write `replay.json`.
+
+    Raises `UsageError` or `RunDirError` for a source without a run, and as `Lab.drive`.
+    """
+    subject = SubjectRequest(request.source).load()
+    notes = version_notes(subject)
+    folder = trials.new_folder(request.runs_dir, f"replay-{subject.name}")
+    with trials.TrialLab(folder, listener, request.i_own_this_cluster) as lab:
+        for note in notes:
+            listener.say(f"note: {note}")
+        listener.say(f"run directory: {folder}")
+        run = lab.run(subject, f"{subject.name}-replay")
+    same, sentence = compare(run.outcome, subject)
+    result = Replay(run, same, sentence, notes)
+    write_atomically(folder / "replay.json", json.dumps(result.as_json(), indent=1) + "\n")
+    return result
+
+
+def version_notes(subject: Subject) -> list[str]:
+    """Return a note for each version that differs from the incident's.
+
+    Raises `UsageError` if the subject has never been run.
+    """
     if subject.versions is None:
         raise UsageError(
-            f"{subject.given} is a scenario, of which there was no run; `replay` takes a bundle, `run` runs it"
+            f"{subject.source} is a scenario, of which there was no run; `replay` takes a bundle, `run` runs it"
         )
-    found = []
+    notes = []
     client = subject.scenario.clients.confluent_kafka
     if client and client != environment.installed_release():
-        found.append(f"clients run with confluent-kafka {client} as then, in an environment of their own")
+        notes.append(f"clients run with confluent-kafka {client} as then, in a separate environment")
     now = {"aftershock": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
-    for name, value in now.items():
+    for name, version in now.items():
         then = subject.versions.get(name)
-        if then and then != value:
-            found.append(f"{name} was {then} then and is {value} now")
-    return found
+        if then and then != version:
+            notes.append(f"{name} was {then} then and is {version} now")
+    return notes
 
 
-def replay(lab: Lab, subject: Subject) -> Replay:
-    """Run it again and compare. Raises as `Lab.drive`."""
-    trial = lab.trial(subject, f"{subject.name}-replay")
-    return compared(trial, subject.seen, subject)
-
-
-def compared(trial: Trial, before: RunOutcome | None, subject: Subject) -> Replay:
-    """What a replay says about the incident."""
-    now = trial.seen
+def compare(now: RunOutcome, subject: Subject) -> tuple[bool | None, str]:
+    """Compare a replay with its incident: whether they are the same (None: unknown), and a sentence."""
+    before = subject.outcome
     if not now.conclusive:
-        return Replay(trial, None, f"The replay cannot tell: {now.sentence}")
+        return None, f"The replay is inconclusive: {now.sentence}"
     if before is None:
-        return Replay(trial, None, f"The incident had no result to compare with. Seen now: {now.describe()}.")
-    found = differences(before, now, subject.scenario.expect)
-    if found:
-        return Replay(trial, False, f"Not the same outcome: {'; '.join(found)}.")
+        return None, f"The incident had no result to compare with. The replay shows: {now.describe()}."
+    if phrases := differences(before, now, subject.scenario.expect):
+        return False, f"Not the same outcome: {'; '.join(phrases)}."
     counts = f"then {before.describe()}; now {now.describe()}"
-    return Replay(trial, True, f"The same outcome: verdict {now.verdict}, the same kinds of anomalies ({counts}).")
+    return True, f"The same outcome: verdict {now.verdict}, the same kinds of anomalies ({counts})."

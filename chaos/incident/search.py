@@ -1,4 +1,4 @@
-"""The algorithms of `shrink` and `bisect`. They are pure: what is seen, a function tells them.
+"""The search algorithms of `shrink` and `bisect`: pure functions that test candidates through a callback.
 
 Shrinking is delta debugging: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", IEEE
 Transactions on Software Engineering 28(2), 2002 (`ddmin`).
@@ -13,50 +13,48 @@ from typing import Literal, TypeVar
 T = TypeVar("T")
 
 
-def ddmin(parts: Sequence[T], stays: Callable[[Sequence[T]], bool]) -> list[T]:
-    """The parts that are needed: leaving out any single one of those returned makes `stays` false (1-minimal).
+def ddmin(parts: Sequence[T], remains: Callable[[Sequence[T]], bool]) -> list[T]:
+    """Return a 1-minimal list of parts: removing any single one makes `remains` false.
 
-    `stays` is asked whether what is looked for is still there with only these parts, in their order; with all of them
-    it is taken to be. Complements are asked about before the pieces themselves: what an anomaly takes is mostly several
-    things at once, so that a small piece alone is mostly a run for nothing. What was asked once is not asked again.
-    Whatever `stays` raises ends the search.
+    remains: tests an ordered subset of the parts; it is assumed to hold for all of them. Each subset is tested once.
+    Complements are tested before the pieces themselves: most anomalies need several parts at once, so a small piece
+    rarely shows one. Exceptions of `remains` pass through.
     """
-    asked: dict[tuple[int, ...], bool] = {}
+    results: dict[tuple[int, ...], bool] = {}
 
-    def there(numbers: Sequence[int]) -> bool:
+    def holds(numbers: Sequence[int]) -> bool:
         key = tuple(numbers)
-        if key not in asked:
-            asked[key] = stays([parts[i] for i in numbers])
-        return asked[key]
+        if key not in results:
+            results[key] = remains([parts[i] for i in numbers])
+        return results[key]
 
     left = list(range(len(parts)))
-    if left and there([]):  # the commonest case, and the cheapest question
+    if left and holds([]):  # the most frequent case, and the cheapest test
         return []
     pieces = 2
     while len(left) > 1:
         cuts = [left[i * len(left) // pieces : (i + 1) * len(left) // pieces] for i in range(pieces)]
         complements = [[n for n in left if n not in set(cut)] for cut in cuts]
-        if smaller := next((rest for rest in complements if rest and there(rest)), None):
+        if smaller := next((rest for rest in complements if rest and holds(rest)), None):
             left, pieces = smaller, max(pieces - 1, 2)
         elif pieces == len(left):  # 1-minimal
             break
-        elif smaller := next((cut for cut in cuts if there(cut)), None):
+        elif smaller := next((cut for cut in cuts if holds(cut)), None):
             left, pieces = smaller, 2
         else:
             pieces = min(len(left), 2 * pieces)
     return [parts[i] for i in left]
 
 
-def smallest(first: int, low: int, stays: Callable[[int], bool]) -> int:
-    """The smallest of the numbers from `low` to `first` with which `stays` holds, if it holds from there on upwards.
+def smallest(first: int, low: int, remains: Callable[[int], bool]) -> int:
+    """Return the smallest number in `low` to `first` for which a monotonic `remains` holds; it holds for `first`.
 
-    `first` is known to do. Halves first, for whatever is tried is cheaper the smaller it is, and stops where a step
-    would save less than an eighth.
+    The search halves the range and stops when a step would save less than an eighth: the result is approximate.
     """
     good, bad = first, low - 1
     while good - bad > max(1, good // 8):
         middle = max(low, (good + bad) // 2)
-        if stays(middle):
+        if remains(middle):
             good = middle
         else:
             bad = middle
@@ -68,9 +66,9 @@ State = Literal["old", "new", "skip"]
 
 @dataclass
 class Change:
-    """Where something changed in an ordered list: between `last_old` and `first_new`, which are places in the list.
+    """The location of a change in an ordered list: between the indices `last_old` and `first_new`.
 
-    `between` are those in the middle that could not tell; without any, `first_new` is the first with the change.
+    between: the skipped indices between them; if empty, `first_new` is the first with the change.
     """
 
     last_old: int
@@ -79,23 +77,22 @@ class Change:
 
 
 def first_change(count: int, state: Callable[[int], State]) -> Change:
-    """Find the first of `count` places that is new, where the first is known to be old and the last one new.
+    """Find the first new one of `count` indices, of which the first is old and the last is new.
 
-    One that cannot tell is skipped, and the nearest to the middle that was not tried yet is asked, as `git bisect skip`
-    does.
+    After a skipped index, the untested one nearest to the middle follows, as with `git bisect skip`.
     """
     old, new = 0, count - 1
     skipped: set[int] = set()
     while True:
-        open_ = [i for i in range(old + 1, new) if i not in skipped]
-        if not open_:
+        untested = [i for i in range(old + 1, new) if i not in skipped]
+        if not untested:
             return Change(old, new, sorted(i for i in skipped if old < i < new))
         middle = (old + new) / 2
-        place = min(open_, key=lambda i: (abs(i - middle), i))
-        found = state(place)
-        if found == "old":
-            old = place
-        elif found == "new":
-            new = place
-        else:
-            skipped.add(place)
+        index = min(untested, key=lambda i: (abs(i - middle), i))
+        match state(index):
+            case "old":
+                old = index
+            case "new":
+                new = index
+            case "skip":
+                skipped.add(index)

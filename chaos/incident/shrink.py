@@ -1,7 +1,7 @@
-"""Shrinking: the smallest scenario that still shows an anomaly, each step of it seen in a real run.
+"""Shrinking: the smallest scenario that still shows an anomaly. Every step is confirmed by a real run.
 
-Faults and clients are left out first, for the runs that follow are then shorter and plainer; then records, numbers
-(members, partitions, replicas, brokers) and settings. Faults, clients and settings by `ddmin`, numbers by halves.
+Faults and clients are removed first, because the runs that follow are then shorter; then records, numbers (members,
+partitions, replicas, brokers) and settings. Faults, clients and settings shrink by `ddmin`, numbers by halves.
 """
 
 from __future__ import annotations
@@ -9,73 +9,175 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from chaos.errors import UsageError
-from chaos.incident import reduce
-from chaos.incident.lab import Lab
+from chaos.errors import INCONCLUSIVE, PASS, UsageError
+from chaos.incident import reduce, trials
+from chaos.incident.difference import parse_anomaly
 from chaos.incident.search import ddmin, smallest
-from chaos.incident.subject import Raw, Subject, dump, raw_of, scenario_of
+from chaos.incident.subject import Raw, Subject, SubjectRequest, dump, raw_of, scenario_of
+from chaos.lab.progress import ProgressListener
+from chaos.run.directory import write_atomically
+from chaos.scenario.resolve import new_seed
 from chaos.units import parse_duration
 
-FEWEST_SHARE = 64
-"""Records are not brought below this part of what they were: a fault needs some to hit."""
-
-Stays = Callable[[Raw], bool]
+SMALLEST_SHARE = 64
+"""Records shrink to this fraction of the original at most: a fault needs some to affect."""
 
 
-class Spent(Exception):
-    """The budget is spent."""
+class BudgetSpent(Exception):
+    """The budget does not allow another run."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The number of runs and of seconds that may be spent; None is no limit."""
+
+    runs: int | None = None
+    seconds: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Budget:
+        """Parse `40` (runs), `30m` (time) or `40,30m` (whichever comes first). Raises `UsageError`."""
+        budget = cls()
+        for part in filter(None, (p.strip() for p in text.split(","))):
+            try:
+                budget = (
+                    replace(budget, runs=int(part)) if part.isdigit() else replace(budget, seconds=parse_duration(part))
+                )
+            except ValueError:
+                raise UsageError(f"--budget {text!r} is not understood; write 40 (runs), 30m, or 40,30m") from None
+        if budget == cls() or budget.runs == 0 or budget.seconds == 0:
+            raise UsageError(f"--budget {text!r} allows no run; write 40 (runs), 30m, or 40,30m")
+        return budget
+
+
+@dataclass(frozen=True)
+class ShrinkRequest:
+    """A subject and the anomaly that must remain.
+
+    tries: runs of a candidate before it counts as one without the anomaly. budget: see `Budget.parse`.
+    """
+
+    subject: SubjectRequest
+    anomaly: str
+    runs_dir: Path
+    tries: int = 2
+    budget: str = "60,60m"
+
+
+@dataclass
+class ShrinkResult:
+    """The smallest scenario so far. text: the YAML of `file`, empty if the anomaly never appeared."""
+
+    file: Path
+    sentence: str = ""
+    text: str = ""
+    size: str = ""
+    runs: int = 0
+    complete: bool = False
+    """Whether nothing more can be removed."""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if there is a scenario, else 3."""
+        return PASS if self.text else INCONCLUSIVE
+
+
+def shrink(
+    request: ShrinkRequest, listener: ProgressListener, report: Callable[[ShrinkResult], None] = lambda result: None
+) -> ShrinkResult:
+    """Search for the smallest scenario with the anomaly; `smallest.yaml` has the smallest so far at any time.
+
+    report: called with the result at the end, also if the search breaks off with a scenario.
+    Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
+    """
+    anomaly, budget = parse_anomaly(request.anomaly), Budget.parse(request.budget)
+    subject = request.subject.load()
+    if subject.outcome is not None and not request.subject.overrides and not subject.outcome.count(anomaly):
+        raise UsageError(f"{request.subject.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
+    folder = trials.new_folder(request.runs_dir, f"shrink-{subject.name}")
+    result = ShrinkResult(folder / "smallest.yaml")
+    with trials.TrialLab(folder, listener) as lab:
+        subject = subject if subject.seed is not None else replace(subject, seed=new_seed())
+        listener.say(
+            f"{anomaly} remains if one of {request.tries} tries shows it; budget {request.budget}; in {folder}"
+        )
+        oracle = Oracle(lab, subject, anomaly, request.tries, budget)
+        whole = starting_point(subject)
+
+        def save(candidate: Raw) -> None:
+            result.text, result.size = final_text(subject, candidate, anomaly), size(whole, candidate)
+            write_atomically(result.file, result.text)
+
+        search = Search(whole, oracle.remains, listener.say, save)
+        try:
+            if not search.begin():
+                result.sentence = f"{anomaly} did not appear in {request.tries} runs of the whole scenario"
+                return result
+            search.run()
+            result.complete, result.sentence = True, "nothing more can be removed"
+        except BudgetSpent as spent:
+            result.sentence = f"the budget is spent ({spent}); more could perhaps be removed"
+        finally:
+            result.runs = lab.run_count
+            if result.text:
+                report(result)
+                listener.say(f"the smallest scenario {'' if result.complete else 'so far '}is in {result.file}")
+            if result.sentence:
+                listener.say(result.sentence)
+    return result
 
 
 @dataclass
 class Search:
-    """A search for the smallest scenario; `best` is the smallest so far, whenever it is looked at."""
+    """A search for the smallest scenario with which `remains` holds. best: the smallest so far."""
 
     best: Raw
-    stays: Stays
+    remains: Callable[[Raw], bool]
     say: Callable[[str], None]
-    keep: Callable[[Raw], None]
-    """Given every new `best`, to put it somewhere safe."""
-    asked: dict[str, bool] = field(default_factory=dict)
-    ended: bool = False
-    """Whether nothing more can be left out, as far as was tried."""
+    save: Callable[[Raw], None]
+    """Receives every new `best`."""
+    results: dict[str, bool] = field(default_factory=dict)
+    complete: bool = False
+    """Whether nothing more can be removed, as far as the search tries."""
 
     def begin(self) -> bool:
-        """Whether what is looked for is there at all."""
+        """Return whether the anomaly appears in the whole scenario."""
         return self._try(self.best)
 
     def run(self) -> None:
-        """Search to the end. `Spent`, and whatever else `stays` raises, is passed on."""
-        self._entries()
-        self._records()
-        self._numbers()
-        self._settings()
-        self.ended = True
+        """Search to the end. Exceptions of `remains`, such as `BudgetSpent`, pass through."""
+        self._shrink_entries()
+        self._shrink_records()
+        self._shrink_numbers()
+        self._shrink_settings()
+        self.complete = True
 
     def _try(self, candidate: Raw) -> bool:
         text = dump(candidate)
-        if text not in self.asked:
-            self.asked[text] = scenario_of(candidate, "candidate") is not None and self.stays(candidate)
-        if self.asked[text]:
+        if text not in self.results:
+            self.results[text] = scenario_of(candidate, "candidate") is not None and self.remains(candidate)
+        if self.results[text]:
             self.best = candidate
-            self.keep(candidate)
-        return self.asked[text]
+            self.save(candidate)
+        return self.results[text]
 
-    def _entries(self) -> None:
+    def _shrink_entries(self) -> None:
         whole = self.best
         parts = reduce.entries(whole)
         self.say(f"{len(parts)} faults and clients")
         needed = ddmin(parts, lambda kept: self._try(reduce.keep_entries(whole, kept)))
-        self.say(f"needed: {_words(needed)}")
+        self.say(f"needed: {_describe(needed)}")
 
-    def _records(self) -> None:
+    def _shrink_records(self) -> None:
         whole = self.best
         first = reduce.records(whole)
-        low = max(1, first // FEWEST_SHARE)
+        low = max(1, first // SMALLEST_SHARE)
         least = smallest(first, low, lambda n: self._try(reduce.with_records(whole, n)))
         self.say(f"records: {least:,} of {first:,}")
 
-    def _numbers(self) -> None:
+    def _shrink_numbers(self) -> None:
         for part, value in list(reduce.numbers(self.best)):
             whole = self.best
 
@@ -84,9 +186,9 @@ class Search:
 
             least = 1 if lowered(1) else smallest(value, 2, lowered)
             if least < value:
-                self.say(f"{part.words()}: {least} instead of {value}")
+                self.say(f"{part}: {least} instead of {value}")
 
-    def _settings(self) -> None:
+    def _shrink_settings(self) -> None:
         whole = self.best
         parts = reduce.settings(whole)
         self.say(f"{len(parts)} settings")
@@ -95,93 +197,76 @@ class Search:
             return self._try(reduce.without_settings(whole, [part for part in parts if part not in some]))
 
         needed = ddmin(parts, kept)
-        self.say(f"needed: {_words(needed)}")
+        self.say(f"needed: {_describe(needed)}")
 
 
-def _words(parts: Sequence[reduce.Part]) -> str:
-    return ", ".join(part.words() for part in parts) or "none"
-
-
-@dataclass
-class Budget:
-    """How many runs, and how many seconds, may be spent; None is no limit."""
-
-    runs: int | None = None
-    seconds: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Budget:
-        """Read `40` (runs), `30m` (time) or `40,30m` (whichever comes first). Raises `UsageError`."""
-        found = cls()
-        for part in filter(None, (p.strip() for p in text.split(","))):
-            try:
-                found = (
-                    replace(found, runs=int(part)) if part.isdigit() else replace(found, seconds=parse_duration(part))
-                )
-            except ValueError:
-                raise UsageError(f"--budget {text!r} is not understood; write 40 (runs), 30m, or 40,30m") from None
-        if found == cls() or found.runs == 0 or found.seconds == 0:
-            raise UsageError(f"--budget {text!r} leaves nothing to spend; write 40 (runs), 30m, or 40,30m")
-        return found
+def _describe(parts: Sequence[reduce.Part]) -> str:
+    return ", ".join(map(str, parts)) or "none"
 
 
 @dataclass
 class Oracle:
-    """Says whether an anomaly stays in a candidate: whether at least one of so many real runs shows it.
+    """Answers whether an anomaly remains in a candidate: whether at least one of `tries` real runs shows it.
 
-    Whatever is accepted was seen. What was not seen in any of them is taken as gone, so with a rare anomaly and few
-    tries the scenario that is found may be larger than need be, and never smaller.
+    An accepted candidate has shown the anomaly. A rejected one may show it rarely, so with few tries the result may be
+    larger than necessary, but it is never too small.
     """
 
-    lab: Lab
+    lab: trials.TrialLab
     subject: Subject
     anomaly: str
     tries: int
     budget: Budget
-    began: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
     candidates: int = 0
 
-    def stays(self, raw: Raw) -> bool:
-        """Run the candidate, up to `tries` times. Raises `Spent` where the budget does not allow another run."""
+    def remains(self, raw: Raw) -> bool:
+        """Run the candidate up to `tries` times. Raises `BudgetSpent` if the budget does not allow another run."""
         scenario = scenario_of(raw, "candidate")
-        assert scenario is not None  # the search asks for sound ones
+        assert scenario is not None  # the search asks for valid ones only
         self.candidates += 1
         candidate = replace(self.subject, scenario=scenario)
         for n in range(1, self.tries + 1):
-            if self.budget.runs is not None and self.lab.runs >= self.budget.runs:
-                raise Spent(f"{self.budget.runs} runs")
-            if self.budget.seconds is not None and time.monotonic() - self.began >= self.budget.seconds:
-                raise Spent(f"{self.budget.seconds:g} s")
-            trial = self.lab.trial(candidate, f"{self.candidates:03}-{n}")
-            count = trial.seen.count(self.anomaly) if trial.seen.conclusive else 0
-            shown = f"{self.anomaly} {count:,}" if count else f"no {self.anomaly} ({trial.seen.verdict})"
-            self.lab.told.say(f"run {self.lab.runs}, candidate {self.candidates}: {shown}, {trial.seconds:.0f} s")
+            self._check_budget()
+            finished = self.lab.run(candidate, f"{self.candidates:03}-{n}")
+            outcome = finished.outcome
+            count = outcome.count(self.anomaly) if outcome.conclusive else 0
+            detail = f"{self.anomaly} {count:,}" if count else f"no {self.anomaly} ({outcome.verdict})"
+            self.lab.listener.say(
+                f"run {self.lab.run_count}, candidate {self.candidates}: {detail}, {finished.seconds:.0f} s"
+            )
             if count:
                 return True
         return False
 
+    def _check_budget(self) -> None:
+        if self.budget.runs is not None and self.lab.run_count >= self.budget.runs:
+            raise BudgetSpent(f"{self.budget.runs} runs")
+        if self.budget.seconds is not None and time.monotonic() - self.started >= self.budget.seconds:
+            raise BudgetSpent(f"{self.budget.seconds:g} s")
 
-def final(subject: Subject, raw: Raw, anomaly: str) -> str:
-    """The smallest scenario as a file for people: with its seed, and what it is."""
-    words = f"Shrunk from {subject.name}: {anomaly} was seen in this very scenario."
-    return dump({**raw, "description": words, **({"seed": subject.seed} if subject.seed is not None else {})})
+
+def starting_point(subject: Subject) -> Raw:
+    """Return the scenario that the search starts from."""
+    raw = raw_of(subject.scenario)
+    raw.pop("description", None)
+    return raw
 
 
-def left_out(whole: Raw, best: Raw) -> str:
-    """How much smaller it became, in words."""
+def final_text(subject: Subject, raw: Raw, anomaly: str) -> str:
+    """Return the smallest scenario as YAML, with its seed and a description."""
+    description = f"Shrunk from {subject.name}: a run of exactly this scenario showed {anomaly}."
+    return dump({**raw, "description": description, **({"seed": subject.seed} if subject.seed is not None else {})})
 
-    def counted(raw: Raw) -> tuple[int, int, int]:
+
+def size(whole: Raw, best: Raw) -> str:
+    """Return the size of the smallest scenario next to the original's, as text."""
+
+    def counts(raw: Raw) -> tuple[int, int, int]:
         return len(reduce.entries(raw)), reduce.records(raw), len(reduce.settings(raw))
 
-    (parts, records, settings), (parts_, records_, settings_) = counted(whole), counted(best)
+    (parts, records, settings), (parts_, records_, settings_) = counts(whole), counts(best)
     return (
         f"{parts_} of {parts} faults and clients, {records_:,} of {records:,} records, "
         f"{settings_} of {settings} settings are left"
     )
-
-
-def start(subject: Subject) -> Raw:
-    """Where a search for a subject begins."""
-    raw = raw_of(subject.scenario)
-    raw.pop("description", None)
-    return raw

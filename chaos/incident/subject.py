@@ -1,4 +1,4 @@
-"""What is to be run again: the run of a bundle or of a run directory, or a scenario that nobody has run yet."""
+"""The subject of an incident command: the scenario of a bundle, of a run directory, or of a scenario file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from chaos.clients.confluent import environment
 from chaos.cluster.metadata_mode import choose
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle
-from chaos.incident.facts import versions
+from chaos.incident.versions import recorded_versions
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.load import find, load, parse
@@ -22,86 +22,99 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, read
 
 Raw = dict[str, Any]
-"""A scenario as plain data, without the values that are defaults."""
+"""A scenario as plain data, without values that equal their defaults."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A scenario without variants, the seed to use (None: draw one), and what the incident had shown, if it was one."""
+    """A scenario without variants. outcome and versions: those of the incident; None if it has never been run."""
 
     name: str
-    given: str
+    source: str
     scenario: Scenario
     seed: int | None
-    seen: RunOutcome | None = None
+    outcome: RunOutcome | None = None
     versions: dict[str, str] | None = None
 
     def set(self, *overrides: str) -> Subject:
-        """With values set by their paths, as of `--set`. Raises `ScenarioError`."""
-        return replace(self, scenario=parse(dump(raw_of(self.scenario)), self.given, overrides))
+        """Return the subject with `PATH=VALUE` overrides applied. Raises `ScenarioError`."""
+        return replace(self, scenario=parse(dump(raw_of(self.scenario)), self.source, overrides))
 
 
-def load_subject(given: str, variant: str = "", overrides: tuple[str, ...] = ()) -> Subject:
-    """Find out what somebody names, and read it.
+@dataclass(frozen=True)
+class SubjectRequest:
+    """A subject as a user names it. seed: used in place of the incident's own."""
 
-    Raises `RunDirError` for a bundle that is none, `ScenarioError` and `UsageError` for what makes no sense.
-    """
-    path = Path(given)
-    if path.is_dir() or given.endswith((SUFFIX, ".tar.gz", ".tgz")):
-        if variant:
-            raise UsageError(f"--variant chooses a side of a scenario, and {given} is of a run: it was one side")
-        found = _of_run(given, path) if path.is_dir() else _of_bundle(given, path)
-        return found.set(*overrides) if overrides else found
-    file = find(given)
-    scenario = load(file, overrides, variant)
-    if scenario.variants:
-        known = ", ".join(scenario.variants)
-        raise UsageError(f"{given} has variants, and one of them is to be run: --variant {known}")
-    return Subject("-".join(filter(None, [file.stem, variant])), given, scenario, scenario.seed)
+    source: str
+    variant: str = ""
+    overrides: tuple[str, ...] = ()
+    seed: int | None = None
+
+    def load(self) -> Subject:
+        """Load the subject.
+
+        Raises `RunDirError` for a damaged bundle or run directory, else `ScenarioError` or `UsageError` for bad input.
+        """
+        subject = self._load()
+        return subject if self.seed is None else replace(subject, seed=self.seed)
+
+    def _load(self) -> Subject:
+        source, path = self.source, Path(self.source)
+        if path.is_dir() or source.endswith((SUFFIX, ".tar.gz", ".tgz")):
+            if self.variant:
+                raise UsageError(f"--variant selects a side of a scenario; {source} is a single run, so leave it out")
+            subject = _of_run(source, path) if path.is_dir() else _of_bundle(source, path)
+            return subject.set(*self.overrides) if self.overrides else subject
+        file = find(source)
+        scenario = load(file, self.overrides, self.variant)
+        if scenario.variants:
+            raise UsageError(f"{source} has variants; choose one with --variant {', '.join(scenario.variants)}")
+        return Subject("-".join(filter(None, [file.stem, self.variant])), source, scenario, scenario.seed)
 
 
-def _of_bundle(given: str, path: Path) -> Subject:
-    found = open_bundle(path)
-    return _resolved(given, found.resolved, found.manifest.seen, found.manifest.versions)
+def _of_bundle(source: str, path: Path) -> Subject:
+    bundle = open_bundle(path)
+    return _of_resolved(source, bundle.resolved, bundle.manifest.seen, bundle.manifest.versions)
 
 
-def _of_run(given: str, path: Path) -> Subject:
+def _of_run(source: str, path: Path) -> Subject:
     if (path / "comparison.json").is_file():
-        raise UsageError(f"{given} is an A/B run; name one of its sides, a directory below it")
+        raise UsageError(f"{source} is an A/B run; name one of its sides, a directory below it")
     run = Run.open(path)
     resolved = read(run)
-    return _resolved(given, resolved, RunOutcome.read(run) if run.result.exists() else None, versions(run, resolved))
+    outcome = RunOutcome.read(run) if run.result.exists() else None
+    return _of_resolved(source, resolved, outcome, recorded_versions(run, resolved))
 
 
-def _resolved(given: str, resolved: Resolved, seen: RunOutcome | None, told: dict[str, str]) -> Subject:
-    """The scenario as it was resolved, with the clients that it had run with."""
+def _of_resolved(source: str, resolved: Resolved, outcome: RunOutcome | None, versions: dict[str, str]) -> Subject:
+    """Return the subject of a resolved scenario, with the client release that ran."""
     scenario = resolved.scenario
-    if resolved.prefix:  # names are given their prefix again when it is resolved again
+    if resolved.prefix:  # the next resolution adds a prefix again
         plain = json.loads(json.dumps(raw_of(scenario)).replace(resolved.prefix, ""))
-        scenario = parse(dump(plain), given)
-    client = told.get("confluent-kafka", "")
-    given_one = scenario.clients.confluent_kafka is not None
-    if not given_one and client != environment.installed_release() and re.fullmatch(r"\d+\.\d+\.\d+", client):
-        clients = scenario.clients.model_copy(update={"confluent_kafka": client})
+        scenario = parse(dump(plain), source)
+    release = versions.get("confluent-kafka", "")
+    is_set = scenario.clients.confluent_kafka is not None
+    if not is_set and release != environment.installed_release() and re.fullmatch(r"\d+\.\d+\.\d+", release):
+        clients = scenario.clients.model_copy(update={"confluent_kafka": release})
         scenario = scenario.model_copy(update={"clients": clients})
     stem = Path(resolved.name).stem
     name = re.sub(r"[^A-Za-z0-9._-]", "-", "-".join(filter(None, [stem, resolved.variant])))
-    return Subject(name, given, scenario, resolved.seed, seen, told)
+    return Subject(name, source, scenario, resolved.seed, outcome, versions)
 
 
 def raw_of(scenario: Scenario) -> Raw:
-    """A scenario as plain data that can be changed, written down and read again."""
-    found: Raw = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    """Return a scenario as plain data that can be changed and parsed again."""
+    raw: Raw = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     cluster = scenario.cluster
     if cluster.metadata == choose(cluster.kafka, None, cluster.driver):  # so that it fits another release, too
-        found.get("cluster", {}).pop("metadata", None)
-    for fault, full in zip(found.get("faults", []), scenario.faults, strict=True):
+        raw.get("cluster", {}).pop("metadata", None)
+    for fault, full in zip(raw.get("faults", []), scenario.faults, strict=True):
         fault["kind"] = full.kind
-    return found
+    return raw
 
 
 def dump(raw: Raw) -> str:
-    """Plain data as YAML, in the order in which scenarios are written."""
+    """Return plain data as YAML, with the sections in the usual order of a scenario file."""
     order = ["title", "description", "seed", "cluster", "clients", "topics", "producers", "consumers", "processors"]
     order += [key for key in raw if key not in order]
     ordered = {key: raw[key] for key in order if key in raw}
@@ -109,7 +122,7 @@ def dump(raw: Raw) -> str:
 
 
 def scenario_of(raw: Raw, where: str) -> Scenario | None:
-    """The scenario that plain data is; None if it is none."""
+    """Parse plain data; None if it is not a valid scenario."""
     try:
         return parse(dump(raw), where)
     except ScenarioError:

@@ -1,82 +1,190 @@
-"""The judge: `python -m checks` as a process that takes one run directory after another."""
+"""The judge: `python -m checks` as a child process. Spark and Great Expectations stay out of this process."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
+import sys
 import threading
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from chaos.errors import INCONCLUSIVE
-from chaos.lab import judge_process
-from chaos.processes.process_table import end_run
+from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, UsageError
+from chaos.processes import process_table
+from chaos.processes.process import ProcessId, spawn
+from chaos.processes.python_module import run_module
 from chaos.run.directory import Run
+from chaos.run.events import Event
+
+ROLE = "checks"
+LOG = "checks.log"
+END_TIMEOUT_S = 30.0
+"""How long the judge may take to end Spark before it is killed."""
+
+
+def check_master(master: str | None) -> None:
+    """Raise `UsageError` if a Spark master is not valid, or if nothing answers there."""
+    if master is None:
+        return
+    done = run_module("checks.spark.master", master)
+    if done.returncode:
+        raise UsageError(done.stderr.strip().splitlines()[-1])
+
+
+def start_checks(home: Run, *argv: str) -> subprocess.Popen[bytes]:
+    """Start `python -m checks` as a process of `home`, with its log there. Raises `OSError`."""
+    home.logs.mkdir(parents=True, exist_ok=True)
+    return spawn(
+        [sys.executable, "-m", "checks", *argv],
+        run=home,
+        role=ROLE,
+        owner=ProcessId.current(),
+        log=home.logs / LOG,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ).popen
+
+
+def _read_events(child: subprocess.Popen[bytes]) -> Iterator[Event]:
+    assert child.stdout is not None
+    for line in child.stdout:
+        yield json.loads(line)
+
+
+def _died(code: int | None, log: Path) -> AftershockError:
+    return AftershockError(f"the audit process ended with exit code {code} and gave no verdict; see its log {log}")
+
+
+def audit_once(
+    run: Run, listener: Callable[[Event], None], spark_master: str | None = None, uri: str | None = None
+) -> int:
+    """Judge one run in a process of its own and return the exit code of the verdict.
+
+    uri: location of a run directory that is not on this machine; `run` is then its working copy.
+    Raises `AftershockError` if the process dies.
+    """
+    argv = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
+    child = start_checks(run, *argv, *_master_option(spark_master))
+    try:
+        assert child.stdin is not None
+        child.stdin.close()
+        for event in _read_events(child):
+            listener(event)
+        code = child.wait()
+    finally:
+        _kill(child)
+    if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
+        raise _died(code, run.logs / LOG)
+    return code
+
+
+def _master_option(spark_master: str | None) -> list[str]:
+    return ["--spark-master", spark_master] if spark_master else []
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    if child.poll() is None:
+        child.kill()
+        child.wait()
 
 
 @dataclass
-class Judging:
-    """One run in the judge's hands. `read`: its log was read back, or never will be; `done`: the code is known."""
+class Judgement:
+    """One run in the judge's queue."""
 
     run: Run
-    read: threading.Event = field(default_factory=threading.Event)
+    log_read: threading.Event = field(default_factory=threading.Event)
+    """Set when the run no longer needs its brokers: the log was read back, or never will be."""
     done: threading.Event = field(default_factory=threading.Event)
-    code: int = INCONCLUSIVE
+    read_back: bool = False
+    """Whether the log was read back completely."""
+    exit_code: int | None = None
+    """The exit code of the verdict; None if the judge died first."""
 
 
 class Judge:
-    """Starts at once, so that Spark is there when the first run is; leaving the context ends it."""
+    """A process that judges one run after another with one Spark session. The start returns at once.
 
-    def __init__(self, folder: Path) -> None:
-        """folder: where its log goes, as `judge-<how-manieth>`: each is of a home of its own, by which it is ended."""
-        self._home = Run.create_numbered(folder, "judge-")
-        self._waiting: deque[Judging] = deque()
+    Leaving the context ends the process.
+    """
+
+    def __init__(
+        self, home: Run, listener: Callable[[Event], None] | None = None, spark_master: str | None = None
+    ) -> None:
+        """home: the directory of the process's log. listener: receives the events of all runs, in another thread."""
+        self._home, self._listener = home, listener
+        self._queue: deque[Judgement] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._child = judge_process.start(self._home)
+        self._child = start_checks(home, *_master_option(spark_master))
         threading.Thread(target=self._listen, name="judge", daemon=True).start()
 
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        judge_process.end(self._child)
-        end_run(self._home.path)  # Spark's JVM and workers are its children, and would end only by and by
+        if kind is None:
+            self._end_gracefully()
+        _kill(self._child)
+        # Spark's JVM and workers are children of the judge that would end some time later
+        process_table.end(lambda p: p.run_dir == self._home.path and p.role == ROLE, END_TIMEOUT_S)
+
+    def _end_gracefully(self) -> None:
+        assert self._child.stdin is not None
+        with contextlib.suppress(OSError):
+            self._child.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(END_TIMEOUT_S)
 
     def wait_ready(self) -> None:
-        """Return when it has started, so that its start does not disturb what is measured; also if it died."""
+        """Wait until Spark is up, so that its start does not disturb a measurement. Returns also if it died."""
         self._ready.wait()
 
-    def take(self, run: Run) -> Judging:
-        """Put a run that was driven into its hands."""
-        one = Judging(run)
+    def submit(self, run: Run) -> Judgement:
+        """Queue a run that was driven."""
+        judgement = Judgement(run)
         with self._lock:
             if self._child.poll() is None:
                 assert self._child.stdin is not None
-                self._waiting.append(one)
+                self._queue.append(judgement)
                 self._child.stdin.write(f"{run.path}\n".encode())
                 self._child.stdin.flush()
-                return one
-        _end(one)
-        return one
+                return judgement
+        _finish(judgement)
+        return judgement
+
+    def wait(self, judgement: Judgement) -> int:
+        """Wait for a verdict and return its exit code. Raises `AftershockError` if the judge died first."""
+        judgement.done.wait()
+        if judgement.exit_code is None:
+            raise _died(self._child.poll(), self._home.logs / LOG)
+        return judgement.exit_code
 
     def _listen(self) -> None:
-        for event in judge_process.heard(self._child):
+        for event in _read_events(self._child):
             if event["kind"] == "ready":
                 self._ready.set()
-            elif event["kind"] == "stage" and event["stage"] == "readback" and event["state"] != "begin":
-                self._waiting[0].read.set()
             elif event["kind"] == "judged":
-                one = self._waiting.popleft()
-                assert Path(event["run_dir"]) == one.run.path
-                one.code = event["code"]
-                _end(one)
+                judgement = self._queue.popleft()
+                assert Path(event["run_dir"]) == judgement.run.path
+                judgement.exit_code = event["code"]
+                _finish(judgement)
+            else:
+                if self._listener:
+                    self._listener(event)
+                if event["kind"] == "stage" and event["stage"] == "readback" and event["state"] != "begin":
+                    self._queue[0].read_back = event["state"] == "end"
+                    self._queue[0].log_read.set()
         self._ready.set()
-        with self._lock:  # it died: nothing that waits will get a verdict
-            while self._waiting:
-                _end(self._waiting.popleft())
+        with self._lock:  # the process ended: the runs in the queue get no verdict
+            while self._queue:
+                _finish(self._queue.popleft())
 
 
-def _end(one: Judging) -> None:
-    one.read.set()
-    one.done.set()
+def _finish(judgement: Judgement) -> None:
+    judgement.log_read.set()
+    judgement.done.set()

@@ -1,4 +1,4 @@
-"""A cluster that is lent to one run after another, as long as they ask for the same and leave it well."""
+"""Lending of one cluster to run after run, as long as the runs need the same cluster and leave it healthy."""
 
 from __future__ import annotations
 
@@ -15,46 +15,49 @@ from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 
-LENDER_S = 12 * 3600.0
-"""When a cluster that is lent ends at the latest; it ends with this process before."""
+DEADLINE_S = 12 * 3600.0
+"""Seconds after which a lent cluster ends by itself; it ends earlier if this process ends."""
 
 
 class Lender:
-    """Its clusters are made below `folder`, each as `cluster-<number>-<how-manieth>`."""
+    """Owner of at most one cluster, in a directory `cluster-<number>-<count>` below `folder`."""
 
     def __init__(self, folder: Path, number: int = 1) -> None:
         self._folder, self._number = folder, number
-        self._home: Run | None = None
+        self._cluster: Run | None = None
         self.spec: ClusterSpec | None = None
-        """What the cluster that there is now is; None without one."""
+        """The specification of the running cluster; None without one."""
 
     def cluster(self, resolved: Resolved, say: Callable[[str], None]) -> Run | None:
-        """The home of a cluster that a run can have, started if need be; None where the run brings its own."""
+        """Return the directory of a cluster for this scenario; None if the scenario cannot use a lent one.
+
+        Starts a new cluster if the running one has another specification. Raises `ClusterError`.
+        """
         spec, driver = stages.cluster_spec(resolved), resolved.scenario.cluster.driver
         if driver != "process":
             return None
-        if self._home is None or self.spec != spec:
+        if self._cluster is None or self.spec != spec:
             self.end()
-            self._home = Run.create_numbered(self._folder, f"cluster-{self._number}-")
+            self._cluster = Run.create_numbered(self._folder, f"cluster-{self._number}-")
             self.spec = spec
             try:
-                driver_of(driver).deploy(self._home, spec, ProcessId.current(), LENDER_S, say)
+                driver_of(driver).deploy(self._cluster, spec, ProcessId.current(), DEADLINE_S, say)
             except BaseException:
-                self._home = self.spec = None
+                self._cluster = self.spec = None
                 raise
-        return self._home
+        return self._cluster
 
     def take_back(self) -> None:
-        """Empty the cluster for the next run. One that is not well is never lent again."""
-        if self._home is None:
+        """Delete topics and groups for the next run. A cluster that is not healthy ends."""
+        if self._cluster is None:
             return
         try:
-            lending.give_back(stages.attach(self._home))
+            lending.give_back(stages.attach(self._cluster))
         except ClusterError:
             self.end()
 
     def end(self) -> None:
-        """End the cluster, if there is one."""
-        if self._home is not None:
-            end_all(self._home.path)
-        self._home = self.spec = None
+        """End the cluster if one runs."""
+        if self._cluster is not None:
+            end_all(self._cluster.path)
+        self._cluster = self.spec = None

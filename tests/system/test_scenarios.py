@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.cases import cases
+from chaos.catalogue.entries import entries
 from tests.support.platform import chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
@@ -39,7 +39,7 @@ PART = {
     "unclean-election",
     "worker-pool/naive",
 }
-ALL = {case.name for case in cases()}
+ALL = {entry.name for entry in entries()}
 
 
 @pytest.fixture(scope="module")

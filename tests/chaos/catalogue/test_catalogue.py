@@ -1,4 +1,4 @@
-"""The catalogue: what is in it, what is expected, and how it ends."""
+"""The catalogue: its entries, the expected anomalies, and the exit code."""
 
 import json
 import subprocess
@@ -6,56 +6,58 @@ import sys
 
 import pytest
 
-from chaos.catalogue.cases import Case, cases, expected, outcome
-from chaos.cli.catalogue import _exit_code
+from chaos.catalogue.entries import entries, expected_anomalies
 from chaos.errors import UsageError
-from chaos.lab import judge, judge_process, lender
+from chaos.lab import judge, lender
+from chaos.lab.lab import DrivenRun
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
-from chaos.run.result import AnomalyCount, count_anomalies, describe_anomalies
+from chaos.run.result import EXIT_CODES, AnomalyCount, count_anomalies, describe_anomalies, merge
 from chaos.scenario.load import load
 from chaos.scenario.resolve import resolve
 from chaos.scenario.shipped import shipped
 
 
 def test_it_is_every_shipped_scenario_with_every_variant():
-    found = cases()
-    assert {case.scenario for case in found} == set(shipped())
+    every = entries()
+    assert {entry.scenario for entry in every} == set(shipped())
     for name, path in shipped().items():
-        assert [c.variant for c in found if c.scenario == name] == (list(load(path).variants) or [""])
+        assert [e.variant for e in every if e.scenario == name] == (list(load(path).variants) or [""])
 
 
 def test_patterns_choose_scenarios_or_variants_and_repetitions_follow_one_another():
-    assert {c.name for c in cases(["acks1-*"])} == {"acks1-leader-kill/acks-1", "acks1-leader-kill/acks-all"}
-    assert [c.run_id for c in cases(["acks1*/acks-all", "clean-run"], repeat=2)] == [
+    assert {c.name for c in entries(["acks1-*"])} == {"acks1-leader-kill/acks-1", "acks1-leader-kill/acks-all"}
+    assert [c.run_id for c in entries(["acks1*/acks-all", "clean-run"], repeat=2)] == [
         "acks1-leader-kill-acks-all-1",
         "clean-run-1",
         "acks1-leader-kill-acks-all-2",
         "clean-run-2",
     ]
     with pytest.raises(UsageError, match="no shipped scenario is named nothing-like-it"):
-        cases(["nothing-like-it"])
+        entries(["nothing-like-it"])
 
 
-def test_expected_is_what_must_appear():
+def test_expected_anomalies_are_those_that_must_appear():
     path = shipped()["acks1-leader-kill"]
-    assert expected(load(path, variant="acks-1")) == "lost_write at least 1, offset_reuse at least 1"
-    assert expected(load(path, variant="acks-all")) == "none"
+    assert expected_anomalies(load(path, variant="acks-1")) == "lost_write at least 1, offset_reuse at least 1"
+    assert expected_anomalies(load(path, variant="acks-all")) == "none"
 
 
-def test_seen_adds_scopes_up_and_leaves_out_what_is_not_there():
+def test_anomaly_counts_are_summed_over_scopes_without_zeros():
     rows = [("lost_write", "", 0), ("duplicate_delivery", "legal", 40), ("duplicate_delivery", "legal", 2)]
     totals = [AnomalyCount(check=c, split=s, count=n) for c, s, n in rows]
     assert describe_anomalies(count_anomalies(totals)) == "duplicate_delivery legal 42"
     assert describe_anomalies(count_anomalies([])) == "none"
 
 
-def test_a_case_without_a_result_is_inconclusive_and_says_why(tmp_path):
+def test_a_run_without_a_result_is_inconclusive_with_the_reason(tmp_path):
     run = Run.create(tmp_path, "x-1")
-    case = Case("x", "", 1)
-    assert outcome(case, "none", run, 0, 1.0, "no broker").verdict == "inconclusive"
+    judgement = judge.Judgement(run)
+    judgement.done.set()
+    outcome = DrivenRun(run, 1, judgement, 1.0, "no broker").finish().outcome
+    assert (outcome.verdict, outcome.sentence) == ("inconclusive", "no broker")
     run.result.write_text(json.dumps({"totals": [], "verdict": "pass", "sentence": "well."}))
-    assert outcome(case, "none", run, 0, 1.0).verdict == "pass"
+    assert DrivenRun(run, 1, judgement, 1.0, "").finish().outcome.verdict == "pass"
 
 
 @pytest.mark.parametrize(
@@ -63,22 +65,22 @@ def test_a_case_without_a_result_is_inconclusive_and_says_why(tmp_path):
     [(["pass"], 0), (["pass", "fail", "inconclusive"], 1), (["pass", "inconclusive"], 3), ([], 3)],
 )
 def test_the_exit_code_is_that_of_the_worst(verdicts, code):
-    assert _exit_code(verdicts) == code
+    assert EXIT_CODES[merge(verdicts)] == code
 
 
-def test_clusters_of_a_folder_that_is_used_again_have_names_of_their_own(tmp_path, monkeypatch):
+def test_clusters_in_a_folder_that_is_used_again_have_different_names(tmp_path, monkeypatch):
     class Nothing:
         def deploy(self, *_: object) -> None:
             """No broker."""
 
     monkeypatch.setattr(lender, "driver_of", lambda _: Nothing())
-    wanted = resolve(load(shipped()["leader-kill"]), run_id="r", name="r", created_us=1, seed=7, overrides=[])
-    homes = [lender.Lender(tmp_path).cluster(wanted, print) for _ in range(2)]
-    assert [home and home.path.name for home in homes] == ["cluster-1-1", "cluster-1-2"]
+    resolved = resolve(load(shipped()["leader-kill"]), run_id="r", name="r", created_us=1, seed=7, overrides=[])
+    clusters = [lender.Lender(tmp_path).cluster(resolved, print) for _ in range(2)]
+    assert [cluster and cluster.path.name for cluster in clusters] == ["cluster-1-1", "cluster-1-2"]
 
 
 def test_judges_that_share_a_folder_do_not_end_each_other(tmp_path, monkeypatch):
-    def still(run, *_: str):
+    def idle(run, *_: str):
         argv = [sys.executable, "-c", "import sys; sys.stdin.read()"]
         return spawn(
             argv,
@@ -90,8 +92,8 @@ def test_judges_that_share_a_folder_do_not_end_each_other(tmp_path, monkeypatch)
             stdout=subprocess.PIPE,
         ).popen
 
-    monkeypatch.setattr(judge_process, "start", still)
-    with judge.Judge(tmp_path) as first:
-        with judge.Judge(tmp_path) as second:
+    monkeypatch.setattr(judge, "start_checks", idle)
+    with judge.Judge(Run.create_numbered(tmp_path, "judge-")) as first:
+        with judge.Judge(Run.create_numbered(tmp_path, "judge-")) as second:
             pass
         assert (first._child.poll(), second._child.poll() is None) == (None, False)

@@ -1,4 +1,4 @@
-"""`gate` on the command line: what it leaves, interrupted, continued, cut into cells, and asked for nonsense."""
+"""`gate` on the command line: its files, interruption, continuation, single cells, and bad input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from chaos.cli import app
 from chaos.errors import AftershockError, RunDirError, ScenarioError, UsageError
 from chaos.gate import matrix
-from chaos.gate.running import Kept
+from chaos.gate.folder import GateFolder
 from tests.chaos.gate.test_gate import Fake
 
 GATE = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 2}
@@ -22,7 +22,7 @@ FILES = {"gate.json", "junit.xml", "report.html", "summary.md", "plan.json", "ru
 
 
 class Bench:
-    """A gate file, a folder, and a laboratory that answers as it is told."""
+    """A gate file, a folder, and a lab that returns the verdicts in `answers`."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.file, self.folder, self.home = tmp_path / "g.yaml", tmp_path / "out", tmp_path
@@ -30,13 +30,13 @@ class Bench:
         self.breaks: dict[str, BaseException] = {}
         self.asked: list[tuple[str, int | None]] = []
         self.write()
-        monkeypatch.setattr("chaos.incident.lab.Lab", self._lab)
-        monkeypatch.setattr(matrix, "prepare", lambda cells: iter(()))
+        monkeypatch.setattr("chaos.incident.trials.TrialLab", self._lab)
+        monkeypatch.setattr(matrix, "fetch_releases", lambda cells, say: None)
         self.draws, self._run = False, subprocess.run
         monkeypatch.setattr(subprocess, "run", self._drawn)
 
     def _drawn(self, argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        """The pages take a process of their own, which most of these tests need not wait for."""
+        """Skip the process that draws the pages unless a test needs them."""
         return self._run(argv, **options) if self.draws else subprocess.CompletedProcess(argv, 0, "", "")
 
     def write(self, **changes: Any) -> None:
@@ -154,7 +154,7 @@ def test_foreign_text_cannot_reach_the_terminal_as_markup_or_control(bench: Benc
 
 
 def test_kept_runs_of_an_earlier_gate_are_not_those_of_another_folder(tmp_path: Path) -> None:
-    assert Kept(tmp_path).runs(matrix.cells(_gate(), tmp_path)[0]) == []
+    assert GateFolder(tmp_path).runs(matrix.cells(_gate(), tmp_path)[0]) == []
 
 
 def _gate() -> Any:

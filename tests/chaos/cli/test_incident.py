@@ -1,4 +1,4 @@
-"""The commands of an incident, with a lab that starts nothing: what they print, write and end with."""
+"""The commands for incidents with a lab that starts nothing: their output, files and exit codes."""
 
 import json
 
@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from chaos.cli import app
 from chaos.errors import AftershockError
-from chaos.incident import lab
-from chaos.incident.lab import Trial
+from chaos.incident import trials
+from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.load import load
@@ -21,12 +21,12 @@ def seen(verdict, **anomalies):
 
 @pytest.fixture
 def shows(monkeypatch):
-    """Set what each run shows, by a function of its scenario, its seed and its number."""
-    said = {}
+    """Set the outcome of each run by a function of its scenario, seed and number."""
+    rule = {}
 
     class FakeLab:
-        def __init__(self, folder, told, owned=False):
-            self.folder, self.told, self.runs = folder, told, 0
+        def __init__(self, folder, listener, i_own_this_cluster=False):
+            self.folder, self.listener, self.run_count = folder, listener, 0
 
         def __enter__(self):
             return self
@@ -35,15 +35,18 @@ def shows(monkeypatch):
             pass
 
         def drive(self, subject, run_id, seed=None):
-            self.runs += 1
-            trial = Trial(Run(self.folder / run_id), seed, said["how"](subject.scenario, seed, self.runs), 1.0)
-            return type("Driven", (), {"trial": lambda _: trial})()
+            self.run_count += 1
+            outcome = rule["outcome"](subject.scenario, seed, self.run_count)
+            finished = FinishedRun(Run(self.folder / run_id), seed, outcome, 1.0)
+            return type("Driven", (), {"finish": lambda _: finished})()
 
-        def trial(self, subject, run_id, seed=None):
-            return self.drive(subject, run_id, seed).trial()
+        def run(self, subject, run_id, seed=None):
+            return self.drive(subject, run_id, seed).finish()
 
-    monkeypatch.setattr(lab, "Lab", FakeLab)
-    return lambda how: said.update(how=how)
+        run_all = trials.TrialLab.run_all
+
+    monkeypatch.setattr(trials, "TrialLab", FakeLab)
+    return lambda outcome: rule.update(outcome=outcome)
 
 
 @pytest.fixture
@@ -109,7 +112,7 @@ def test_shrink_says_when_the_anomaly_is_not_there_at_all(shows, chaos, tmp_path
     shows(lambda *_: seen("pass"))
     done = chaos(*SHRINK)
     assert done.exit_code == 3
-    assert "was not seen in 1 runs of the whole scenario" in done.stderr
+    assert "did not appear in 1 runs of the whole scenario" in done.stderr
     assert not list(tmp_path.glob("*/smallest.yaml"))
 
 
@@ -139,14 +142,14 @@ def test_repeat_shows_what_was_done_when_it_is_interrupted(shows, tmp_path):
     shows(until)
     done = CliRunner().invoke(app, ["repeat", "9", "leader-kill", "--json", "--runs-dir", str(tmp_path)])
     assert done.exit_code == 130
-    assert json.loads(done.stdout)["runs"] == 2, "the third was driven, and its verdict not yet asked for"
+    assert json.loads(done.stdout)["runs"] == 2, "the third was driven, and its verdict was pending"
 
 
 def test_a_run_that_cannot_tell_makes_a_repetition_inconclusive(shows, chaos):
     shows(lambda scenario, seed, run: seen("inconclusive" if run == 1 else "pass"))
     done = chaos("repeat", 2, "leader-kill")
     assert done.exit_code == 3
-    assert "1 of 2 runs could not tell" in " ".join(done.stdout.split())
+    assert "1 of 2 runs are inconclusive" in " ".join(done.stdout.split())
 
 
 def test_bisect_prints_a_table_and_the_first_release(shows, chaos, tmp_path):

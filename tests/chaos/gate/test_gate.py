@@ -15,10 +15,11 @@ import yaml
 
 from chaos.clients.confluent import environment
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.gate import baseline, matrix, ranks, running
-from chaos.gate.judge import Judged
+from chaos.gate import baseline, matrix, ranks, runner
+from chaos.gate.folder import RUNS, GateFolder
+from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load, parse, passes_for, shipped
-from chaos.incident.lab import Trial
+from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.gate_result import CellRun, GateResult
 from chaos.run.result import Metric, RunOutcome
@@ -60,7 +61,7 @@ def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, 
     given = gate(**changes)
     found = matrix.cells(given, Path())
     pairs = baseline.pairs(given, found, stored)
-    return Judged(given, "g", "command", 7, found, pairs, stored).result(by_cell)
+    return GateJudge(given, "g", "command", 7, found, pairs, stored).result(by_cell)
 
 
 # what makes no sense
@@ -90,10 +91,16 @@ def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, 
         ({"scenarios": ["leader-kill/acks-1"]}, "no variant 'acks-1'"),
         ({"settings": {"a": {"set": {"producers.shp.config.acks": 1}}}}, "did you mean shop"),
         ({"settings": {"a": {"set": {"producers.shop.config.ackz": 1}}}}, "producers.shop.config.ackz: No such"),
-        ({"scenarios": ["clean-run"], "kafka": None, "settings": {"a": {"set": ATTACHED}}}, "bring their own"),
+        (
+            {"scenarios": ["clean-run"], "kafka": None, "settings": {"a": {"set": ATTACHED}}},
+            "uses an existing cluster; the cells of a gate start new ones",
+        ),
         ({"settings": {"a": {"expect": {"lost_wrte": 0}}}}, "lost_wrte: unknown key"),
-        ({"time": {"only": ["recovery"]}}, "there is no time 'recovery' to judge; known are produce_unavailability"),
-        ({"time": {"scenarios": ["leader-kil"]}}, "time.scenarios: leader-kil is none of the gate's, which are"),
+        ({"time": {"only": ["recovery"]}}, "there is no metric 'recovery'; known are produce_unavailability"),
+        (
+            {"time": {"scenarios": ["leader-kil"]}},
+            "time.scenarios: the gate has no scenario leader-kil; it has leader-kill",
+        ),
         ({"time": {"margin": 0.5}}, "time.margin: .*greater than or equal to 1"),
         ({"integrity": {"below": 0.05}}, "takes 59 passes of each cell; repeat is 8"),
         ({"repeat": 0}, "repeat: "),
@@ -296,7 +303,7 @@ def test_too_few_repeats_are_said_and_never_green():
     found = judged({1: runs(2, us=5e6), 2: runs(2, us=50e6)}, repeat=2, **AGAINST)
     assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "too few")
     assert found.notes == [
-        "Too few repeats: 1 of 1 times were measured too rarely to show anything. With so many times it takes 3 values "
+        "Too few repeats: 1 of 1 times were measured too rarely to show anything. This number of times takes 3 values "
         "on each side, and repeat is 2."
     ]
 
@@ -325,17 +332,17 @@ def test_a_comparison_with_nothing_to_compare_is_not_green():
 @pytest.mark.parametrize(
     ("some", "said"),
     [
-        ([], "It was not run."),
+        ([], "The cell did not run."),
         (runs(5), "3 of 8 runs are missing"),
-        ([*runs(7), *runs(1, verdict="inconclusive")], "1 of 8 runs could not tell: it is inconclusive"),
-        (runs(8, verdict="inconclusive"), "No run could tell."),
+        ([*runs(7), *runs(1, verdict="inconclusive")], "1 of 8 runs are inconclusive: it is inconclusive"),
+        (runs(8, verdict="inconclusive"), "No run is conclusive."),
     ],
 )
 def test_what_is_not_known_is_named_and_inconclusive(some, said):
     found = judged({1: runs(), 2: some})
     assert found.verdict == "inconclusive"
     assert said in found.cells[1].sentence
-    assert "1 could not tell: leader-kill, Kafka 4.3.1" in found.sentence
+    assert "1 inconclusive: leader-kill, Kafka 4.3.1" in found.sentence
 
 
 def test_runs_beyond_what_is_asked_for_now_count_all_the_same():
@@ -347,7 +354,7 @@ def test_a_run_that_could_not_tell_may_be_allowed_but_never_counts():
     found = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="inconclusive")]}, integrity={"inconclusive": 1})
     assert found.verdict == "pass"
     assert (
-        "0 of 7 runs broke the contract, so fewer than 34.8 % do, at 95 % (1 could not tell)" in found.cells[1].sentence
+        "0 of 7 runs broke the contract, so fewer than 34.8 % do, at 95 % (1 inconclusive)" in found.cells[1].sentence
     )
 
 
@@ -362,7 +369,9 @@ def test_a_share_that_was_asked_for_has_to_be_excluded_by_the_runs_that_could_te
     asked = {"inconclusive": 1, "below": 0.32}
     found = judged({1: runs(), 2: some}, integrity=asked)
     assert [cell.verdict for cell in found.cells] == ["pass", "inconclusive"]
-    assert "Too few runs could tell: 0 of 7 runs broke the contract, so fewer than 34.8 %" in found.cells[1].sentence
+    assert (
+        "Too few runs are conclusive: 0 of 7 runs broke the contract, so fewer than 34.8 %" in found.cells[1].sentence
+    )
 
 
 # the baseline
@@ -416,9 +425,12 @@ def test_what_is_no_baseline_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"against": {"kafka": "3.8.1"}}, "against kafka 3.8.1: the matrix has no such cell, .*it has 3.9.2, 4.3.1"),
-        ({"kafka": ["3.9.2"], **AGAINST}, "against Kafka 3.9.2: every cell has that"),
-        ({"against": {"settings": "acks-1"}}, "against settings acks-1: the matrix has no such cell"),
+        (
+            {"against": {"kafka": "3.8.1"}},
+            "against kafka 3.8.1: neither the matrix nor a baseline .*matrix has 3.9.2, 4.3.1",
+        ),
+        ({"kafka": ["3.9.2"], **AGAINST}, "against Kafka 3.9.2: every cell has this value"),
+        ({"against": {"settings": "acks-1"}}, "against settings acks-1: neither the matrix nor"),
     ],
 )
 def test_a_reference_that_is_not_there_is_refused(changes, said):
@@ -430,7 +442,7 @@ def test_another_machine_and_a_baseline_that_failed_are_said():
     bad = judged({1: [*runs(7), *runs(1, verdict="fail")], 2: runs()})
     elsewhere = bad.model_copy(update={"machine": bad.machine.model_copy(update={"cpus": 999})})
     notes = " ".join(judged({1: runs(), 2: runs()}, elsewhere).notes)
-    assert "another machine" in notes and "The baseline itself is no pass" in notes
+    assert "another machine" in notes and "The baseline itself is not a pass" in notes
     assert judged({1: runs(), 2: runs()}, judged({1: runs(), 2: runs()})).notes == []
 
 
@@ -439,7 +451,7 @@ def test_another_machine_and_a_baseline_that_failed_are_said():
 
 @dataclass
 class Fake:
-    """A laboratory that makes nothing, and answers as it is told."""
+    """A lab that starts nothing and returns the verdicts in `answers`, by the number of the cell."""
 
     home: Path
     answers: dict[int, str]
@@ -456,19 +468,20 @@ class Fake:
         self.asked.append((run_id, seed))
         number = int(run_id.split("-")[1])
         verdict = self.answers.get(number, "pass")
-        trial = Trial(Run(self.home / run_id), seed, RunOutcome(verdict=verdict, sentence="s", anomalies={}), 1.0)
+        outcome = RunOutcome(verdict=verdict, sentence="s", anomalies={})
+        finished = FinishedRun(Run(self.home / run_id), seed, outcome, 1.0)
 
         class Done:
             ready = True
 
-            def trial(self):
-                return trial
+            def finish(self):
+                return finished
 
         return Done()
 
 
-def go(lab: Fake, given, found, kept):
-    return list(running.run(lab, running.due(found, given, 7, kept), kept))
+def go(lab: Fake, given, found, folder):
+    return list(runner.run_all(lab, runner.remaining(found, given, 7, folder), folder))
 
 
 def lab(tmp_path, answers=None, breaks=None) -> Fake:
@@ -477,7 +490,7 @@ def lab(tmp_path, answers=None, breaks=None) -> Fake:
 
 def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_them(tmp_path):
     given, found, fake = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"]), lab(tmp_path)
-    go(fake, given, found, running.Kept(tmp_path))
+    go(fake, given, found, GateFolder(tmp_path))
     assert [run_id for run_id, _ in fake.asked] == [
         *("cell-01-1", "cell-03-1", "cell-02-1", "cell-04-1"),  # 3.9.2, then 4.3.1, leader-kill on the cold cluster
         *("cell-04-2", "cell-02-2", "cell-03-2", "cell-01-2"),  # 4.3.1, then 3.9.2, rolling-restart on the cold one
@@ -493,54 +506,54 @@ def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_the
 def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path):
     changes = {"kafka": ["4.3.1"], "settings": {"a": {}, "b": {"set": {"producers.shop.config.acks": 1}}}}
     given, found, fake = gate(repeat=2, **changes), cells(**changes), lab(tmp_path)
-    go(fake, given, found, running.Kept(tmp_path))
+    go(fake, given, found, GateFolder(tmp_path))
     assert [run_id for run_id, _ in fake.asked] == ["cell-01-1", "cell-02-1", "cell-02-2", "cell-01-2"]
     assert fake.renewed == []
 
 
 def test_an_interrupted_gate_keeps_what_is_finished_and_goes_on_from_there(tmp_path):
-    given, found, kept = gate(repeat=3), cells(), running.Kept(tmp_path)
+    given, found, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
     broken = lab(tmp_path, breaks={"cell-02-2": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
-        go(broken, given, found, kept)
-    assert [[run.n for run in kept.runs(cell)] for cell in found] == [[1], [1]]
+        go(broken, given, found, folder)
+    assert [[run.n for run in folder.runs(cell)] for cell in found] == [[1], [1]]
     left = tmp_path / "cell-02-2"
     left.mkdir()
     fake = lab(tmp_path)
-    go(fake, given, found, kept)
+    go(fake, given, found, folder)
     assert [run_id for run_id, _ in fake.asked] == ["cell-02-2", "cell-01-2", "cell-01-3", "cell-02-3"]
     assert not left.exists(), "what an interrupted run left is run again"
-    assert [[run.n for run in kept.runs(cell)] for cell in found] == [[1, 2, 3]] * 2
+    assert [[run.n for run in folder.runs(cell)] for cell in found] == [[1, 2, 3]] * 2
 
 
 def test_a_cell_that_cannot_be_run_is_inconclusive_with_the_reason_and_the_others_go_on(tmp_path):
-    given, found, kept = gate(repeat=3), cells(), running.Kept(tmp_path)
-    go(lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")}), given, found, kept)
-    assert [len(kept.runs(cell)) for cell in found] == [3, 1]
-    (run,) = kept.runs(found[1])
+    given, found, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
+    go(lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")}), given, found, folder)
+    assert [len(folder.runs(cell)) for cell in found] == [3, 1]
+    (run,) = folder.runs(found[1])
     assert (run.verdict, run.sentence) == ("inconclusive", "It cannot be run: no such release")
-    result = Judged(given, "g", "c", 7, found, []).result({c.number: kept.runs(c) for c in found})
+    result = GateJudge(given, "g", "c", 7, found, []).result({c.number: folder.runs(c) for c in found})
     assert result.verdict == "inconclusive" and "no such release" in result.cells[1].sentence
     fake = lab(tmp_path)
-    go(fake, given, found, kept)
+    go(fake, given, found, folder)
     assert [run_id for run_id, _ in fake.asked] == ["cell-02-1", "cell-02-2", "cell-02-3"], "its reason may be gone now"
-    assert [(run.n, run.ran) for run in kept.runs(found[1])] == [(1, True), (2, True), (3, True)]
+    assert [(run.n, run.ran) for run in folder.runs(found[1])] == [(1, True), (2, True), (3, True)]
 
 
 def test_what_breaks_the_laboratory_itself_is_passed_on(tmp_path):
-    kept = running.Kept(tmp_path)
+    folder = GateFolder(tmp_path)
     with pytest.raises(ClusterError):
-        go(lab(tmp_path, breaks={"cell-02-1": ClusterError("gone")}), gate(repeat=1), cells(), kept)
-    assert len(kept.runs(cells()[0])) == 1
+        go(lab(tmp_path, breaks={"cell-02-1": ClusterError("gone")}), gate(repeat=1), cells(), folder)
+    assert len(folder.runs(cells()[0])) == 1
 
 
 def test_the_first_failed_run_of_a_cell_leaves_its_bundle(tmp_path, monkeypatch):
     packed: list[str] = []
-    monkeypatch.setattr(running, "bundle", lambda folder, run_id: packed.append(run_id) or f"bundles/{run_id}")
-    given, found, kept = gate(repeat=3), cells(), running.Kept(tmp_path)
-    go(lab(tmp_path, answers={2: "fail"}), given, found, kept)
+    monkeypatch.setattr(GateFolder, "pack_run", lambda folder, run_id: packed.append(run_id) or f"bundles/{run_id}")
+    given, found, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
+    go(lab(tmp_path, answers={2: "fail"}), given, found, folder)
     assert packed == ["cell-02-1"]
-    assert [run.bundle for run in kept.runs(found[1])] == ["bundles/cell-02-1", "", ""]
+    assert [run.bundle for run in folder.runs(found[1])] == ["bundles/cell-02-1", "", ""]
 
 
 @pytest.mark.parametrize(("asked", "verdict"), [("2.5.0", "pass"), ("2.6.0", "inconclusive")])
@@ -556,8 +569,8 @@ def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp
     result = {**words, "verdict": "pass", "seed": 7, "versions": {}, "began_us": 1, "ended_us": 2}
     run.result.write_text(json.dumps({**result, "totals": [counted], "metrics": times}))
     given = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[asked])
-    trial = Trial(run, 7, RunOutcome.read(run), 1.0)
-    found = running.seen(running.Due(given[0], 1, 7), trial, tmp_path)
+    finished = FinishedRun(run, 7, RunOutcome.read(run), 1.0)
+    found = runner.cell_run(runner.PlannedRun(given[0], 1, 7), finished, GateFolder(tmp_path))
     assert (found.verdict, found.client, found.kafka) == (verdict, "2.5.0", "4.3.1")
     assert [t.stat for t in found.times] == ["p99"] and found.anomalies == {"duplicate_delivery legal": 3}
     assert ("is not its cell" in found.sentence) == (verdict == "inconclusive")
@@ -565,18 +578,18 @@ def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp
 
 def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_path):
     run = a_run(tmp_path)
-    place = running.bundle(tmp_path, run.path.relative_to(tmp_path).as_posix())
+    place = GateFolder(tmp_path).pack_run(run.path.relative_to(tmp_path).as_posix())
     assert (tmp_path / place).is_file() and place.startswith("bundles/")
-    assert running.bundle(tmp_path, "none") == ""
+    assert GateFolder(tmp_path).pack_run("none") == ""
 
 
 def test_kept_runs_that_are_damaged_are_told(tmp_path):
-    kept, (cell, _) = running.Kept(tmp_path), cells()
-    kept.keep(cell, runs(1)[0])
-    path = tmp_path / running.KEPT / "cell-01.jsonl"
+    folder, (cell, _) = GateFolder(tmp_path), cells()
+    folder.store(cell, runs(1)[0])
+    path = tmp_path / RUNS / "cell-01.jsonl"
     path.write_text(path.read_text()[:20])
     with pytest.raises(RunDirError, match="is damaged"):
-        kept.runs(cell)
+        folder.runs(cell)
 
 
 def test_every_error_of_a_users_input_is_one_with_exit_code_2():

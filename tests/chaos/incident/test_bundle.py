@@ -117,7 +117,7 @@ def test_a_run_that_broke_off_is_bundled_and_says_what_is_missing(tmp_path):
 def test_a_bundle_that_was_cut_short_is_refused_wherever_it_was_cut(bundle, left, tmp_path):
     data = bundle.read_bytes()
     bundle.write_bytes(data[: int(len(data) * left)] if isinstance(left, float) else data[: left or 0])
-    with pytest.raises(RunDirError, match=r"cut short|no bundle") as e:
+    with pytest.raises(RunDirError, match=r"cut short|not a bundle") as e:
         unpack(bundle, tmp_path / "new")
     assert "\n" not in str(e.value)
     assert not (tmp_path / "new").exists()
@@ -153,10 +153,10 @@ def test_a_changed_file_an_added_one_and_one_left_out_are_found(bundle):
     twice = [*whole, whole[-1]]
     without = [(m, d) for m, d in whole if m.name != "result.json"]
     for found, said in [
-        (changed, "result.json is not what its manifest says"),
+        (changed, "result.json does not match the SHA-256 in its manifest"),
         (longer, "result.json has"),
         (added, "note.txt is not in its manifest"),
-        (twice, "is not in its manifest, or there twice"),
+        (twice, "is not in its manifest, or is in the bundle twice"),
         (without, "cut short: result.json is missing"),
     ]:
         written(bundle, found)
@@ -197,7 +197,7 @@ def test_a_run_id_that_is_a_path_is_refused(bundle, run_id):
 def test_what_is_no_bundle_is_told_as_such(tmp_path, bundle):
     text = tmp_path / "x.tar.gz"
     text.write_text("hello")
-    with pytest.raises(RunDirError, match="no bundle"):
+    with pytest.raises(RunDirError, match="not a bundle"):
         open_bundle(text)
     with pytest.raises(RunDirError, match="there is no bundle"):
         open_bundle(tmp_path / "none.tar.gz")

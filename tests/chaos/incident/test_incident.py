@@ -1,8 +1,9 @@
-"""Incidents: what is run again, when two outcomes are the same, how often, with which releases."""
+"""Incidents: subjects, comparison of outcomes, rates, releases, changes, budgets, and requests of the DAG."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,11 +11,14 @@ import yaml
 
 from chaos.clients.confluent import environment
 from chaos.clients.specs import SpecBuilder
-from chaos.errors import ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.incident import ab, again, bisect, outcome, replay, request, shrink
+from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
+from chaos.incident import ab, bisect, difference, rates, releases, repeat, replay, reproduction, shrink
 from chaos.incident.bundle import pack
-from chaos.incident.lab import Trial, make
-from chaos.incident.subject import load_subject
+from chaos.incident.reproduction import Reproduction
+from chaos.incident.subject import SubjectRequest
+from chaos.incident.trials import prepare_run
+from chaos.lab.child_call import StderrListener, call
+from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
@@ -24,12 +28,16 @@ from chaos.scenario.shipped import shipped
 from tests.chaos.incident.test_bundle import RESULT, a_run
 
 
+def load_subject(source, variant=""):
+    return SubjectRequest(source, variant).load()
+
+
 def seen(verdict="fail", **anomalies):
     named = {name.replace("__", " "): n for name, n in anomalies.items()}
     return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=named)
 
 
-# what is to be run again
+# subjects
 
 
 def test_a_subject_is_a_bundle_a_run_directory_or_a_scenario(tmp_path):
@@ -39,11 +47,11 @@ def test_a_subject_is_a_bundle_a_run_directory_or_a_scenario(tmp_path):
     of_bundle, of_run = load_subject(str(tmp_path / "x.tar.gz")), load_subject(str(run.path))
     assert of_bundle.scenario == of_run.scenario
     assert of_bundle.seed == of_run.seed == 7
-    assert of_bundle.seen.count("lost_write") == 3
-    assert of_bundle.scenario.clients.confluent_kafka == "2.5.0", "the release that its clients had told"
+    assert of_bundle.outcome.count("lost_write") == 3
+    assert of_bundle.scenario.clients.confluent_kafka == "2.5.0", "the release that its clients reported"
     of_scenario = load_subject("acks1-leader-kill", "acks-1")
     assert of_scenario.scenario.faults == of_run.scenario.faults
-    assert of_scenario.seen is None
+    assert of_scenario.outcome is None
 
 
 def test_a_run_on_a_cluster_that_exists_loses_its_prefix_before_it_gets_another(tmp_path):
@@ -58,7 +66,7 @@ def test_a_run_on_a_cluster_that_exists_loses_its_prefix_before_it_gets_another(
 @pytest.mark.parametrize(
     ("given", "variant", "said"),
     [
-        ("acks1-leader-kill", "", "has variants, and one of them is to be run: --variant acks-1, acks-all"),
+        ("acks1-leader-kill", "", "has variants; choose one with --variant acks-1, acks-all"),
         ("none.tar.gz", "", "there is no bundle"),
         ("leader-kil", "", "did you mean leader-kill"),
         ("acks1-leader-kill", "acks-2", "no variant 'acks-2'"),
@@ -79,7 +87,7 @@ def test_directories_that_are_no_run_are_told(tmp_path):
 
 def test_a_candidate_is_a_file_whose_own_command_makes_it_again(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1").set("clients.confluent_kafka='2.5.0'")
-    run = make(tmp_path, subject, "001-1", seed=9)
+    run = prepare_run(tmp_path, subject, "001-1", seed=9)
     resolved = read(run)
     assert resolved.versions["confluent-kafka"] == "2.5.0"
     assert resolved.command() == f"python -m chaos run {tmp_path / '001-1.yaml'} --seed 9 --kafka 4.3.1 --client 2.5.0"
@@ -94,14 +102,14 @@ def test_another_release_gets_its_own_metadata_mode():
     assert asked.set("cluster.kafka=3.8.1").scenario.cluster.metadata == "zookeeper", "what was asked for stays"
 
 
-# when two outcomes are the same
+# comparison of outcomes
 
 
 EXPECT = Expect.model_validate({"lost_write": {"min": 1}, "duplicate_delivery": {"illegal": 0}})
 
 
 def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_counts():
-    assert outcome.differences(seen(lost_write=3), seen(lost_write=3000), EXPECT) == []
+    assert difference.differences(seen(lost_write=3), seen(lost_write=3000), EXPECT) == []
 
 
 @pytest.mark.parametrize(
@@ -113,20 +121,18 @@ def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_c
     ],
 )
 def test_what_differs_is_named(before, after, said):
-    assert outcome.differences(before, after, EXPECT) == [said]
+    assert difference.differences(before, after, EXPECT) == [said]
 
 
 def test_what_the_contract_leaves_open_is_chance_and_not_a_difference():
-    assert outcome.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), EXPECT) == []
+    assert difference.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), EXPECT) == []
     strict = Expect.model_validate({"lost_write": {"min": 1}})
-    assert outcome.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), strict)
+    assert difference.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), strict)
 
 
-def test_a_replay_that_cannot_tell_is_neither_the_same_nor_another(tmp_path):
-    subject = SimpleNamespace(scenario=SimpleNamespace(expect=EXPECT))
-
+def test_an_inconclusive_replay_is_neither_the_same_nor_different():
     def compared(now, before):
-        return replay.compared(Trial(Run(tmp_path), 1, now, 1.0), before, subject).same
+        return replay.compare(now, SimpleNamespace(scenario=SimpleNamespace(expect=EXPECT), outcome=before))[0]
 
     assert compared(seen("inconclusive", lost_write=3), seen(lost_write=3)) is None
     assert compared(seen(lost_write=9), None) is None
@@ -136,22 +142,22 @@ def test_a_replay_that_cannot_tell_is_neither_the_same_nor_another(tmp_path):
 
 def test_a_replay_says_which_versions_differ(tmp_path):
     run = a_run(tmp_path)
-    said = " ".join(replay.notes(load_subject(str(run.path))))
+    said = " ".join(replay.version_notes(load_subject(str(run.path))))
     assert "confluent-kafka 2.5.0 as then" in said
     raw = json.loads(run.resolved.read_text())
     raw["versions"]["python"] = "3.9.1"
     run.resolved.write_text(json.dumps(raw))
-    assert "python was 3.9.1 then" in " ".join(replay.notes(load_subject(str(run.path))))
+    assert "python was 3.9.1 then" in " ".join(replay.version_notes(load_subject(str(run.path))))
     with pytest.raises(UsageError, match="is a scenario, of which there was no run"):
-        replay.notes(load_subject("leader-kill"))
+        replay.version_notes(load_subject("leader-kill"))
 
 
 def test_an_anomaly_is_named_as_the_contract_does():
-    assert outcome.known_kind("lost_write") == "lost_write"
-    assert outcome.known_kind("duplicate_delivery.illegal") == "duplicate_delivery illegal"
+    assert difference.parse_anomaly("lost_write") == "lost_write"
+    assert difference.parse_anomaly("duplicate_delivery.illegal") == "duplicate_delivery illegal"
     for wrong in ("lost", "lost_write legal", ""):
         with pytest.raises(UsageError, match="known are lost_write"):
-            outcome.known_kind(wrong)
+            difference.parse_anomaly(wrong)
 
 
 def test_counts_of_a_kind_with_parts():
@@ -162,12 +168,12 @@ def test_counts_of_a_kind_with_parts():
 
 
 def test_several_runs_as_one_show_what_any_showed_and_leave_out_those_that_cannot_tell():
-    both = outcome.merged([seen("inconclusive", corrupt_record=1), seen("pass"), seen("fail", lost_write=2)])
+    both = difference.merge([seen("inconclusive", corrupt_record=1), seen("pass"), seen("fail", lost_write=2)])
     assert (both.verdict, both.anomalies) == ("fail", {"lost_write": 2})
-    assert not outcome.merged([seen("inconclusive"), seen("inconclusive")]).conclusive
+    assert not difference.merge([seen("inconclusive"), seen("inconclusive")]).conclusive
 
 
-# how often
+# rates
 
 
 @pytest.mark.parametrize(
@@ -181,37 +187,37 @@ def test_several_runs_as_one_show_what_any_showed_and_leave_out_those_that_canno
     ],
 )
 def test_the_interval_of_a_rate(count, of, low, high):
-    assert again.interval(count, of) == pytest.approx((low, high), abs=1e-4)
+    assert rates.interval(count, of) == pytest.approx((low, high), abs=1e-4)
 
 
-def test_rates_count_the_runs_that_could_tell_and_no_others(tmp_path):
+def test_rates_count_only_conclusive_runs():
     every = [seen(lost_write=3), seen("pass"), seen("inconclusive", corrupt_record=1), seen(lost_write=1)]
-    found = {r.name: r for r in again.rates([Trial(Run(tmp_path), 1, s, 1.0) for s in every])}
+    found = {r.name: r for r in rates.rates(every)}
     assert (found["lost_write"].count, found["lost_write"].of) == (2, 3)
     assert found["a broken contract"].count == 2
     assert "corrupt_record" not in found
 
 
 def test_seeds_differ_and_are_the_same_for_the_same_base():
-    assert again.seeds(7, 50) == again.seeds(7, 50)
-    assert len(set(again.seeds(7, 50))) == 50
-    assert again.seeds(7, 1) == [7]
+    assert repeat.seeds(7, 50) == repeat.seeds(7, 50)
+    assert len(set(repeat.seeds(7, 50))) == 50
+    assert repeat.seeds(7, 1) == [7]
 
 
 # releases
 
 
 def test_the_list_of_releases_is_in_order_and_has_the_defaults():
-    known = yaml.safe_load(bisect.RELEASES.read_text())
-    for releases in known.values():
-        assert releases == sorted(set(releases), key=environment.release_number)
+    known = yaml.safe_load(releases.RELEASES.read_text())
+    for listed in known.values():
+        assert listed == sorted(set(listed), key=environment.release_number)
     assert load(shipped()["clean-run"]).cluster.kafka in known["kafka"]
     assert environment.installed_release() in known["confluent-kafka"]
 
 
 def test_a_span_has_both_its_ends():
-    assert bisect.releases("kafka", "3.9.1..4.0.1") == ["3.9.1", "3.9.2", "4.0.0", "4.0.1"]
-    assert bisect.releases("client", "2.0.2..2.1.1") == ["2.0.2", "2.1.0", "2.1.1"]
+    assert releases.parse_range("kafka", "3.9.1..4.0.1") == ["3.9.1", "3.9.2", "4.0.0", "4.0.1"]
+    assert releases.parse_range("client", "2.0.2..2.1.1") == ["2.0.2", "2.1.0", "2.1.1"]
 
 
 @pytest.mark.parametrize(
@@ -226,25 +232,25 @@ def test_a_span_has_both_its_ends():
 )
 def test_a_span_that_is_none_is_refused(span, said):
     with pytest.raises(UsageError, match=said):
-        bisect.releases("kafka", span)
+        releases.parse_range("kafka", span)
 
 
 class FakeLab:
-    """Says what a release shows, by a function."""
+    """Returns the outcome of a release by a function."""
 
     def __init__(self, shows):
         self.shows, self.folder, self.asked = shows, "folder", []
-        self.told = SimpleNamespace(say=lambda words: None)
+        self.listener, self.run_count = SimpleNamespace(say=lambda message: None), 0
 
-    def trial(self, subject, run_id, seed=None):
+    def run(self, subject, run_id, seed=None):
         release = subject.scenario.cluster.kafka
         self.asked.append(release)
-        return Trial(SimpleNamespace(run_id=run_id), 1, self.shows(release), 1.0)
+        return FinishedRun(SimpleNamespace(run_id=run_id), 1, self.shows(release), 1.0)
 
 
 def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="unclean-election"):
     lab = FakeLab(shows)
-    return bisect.Bisection(lab, load_subject(name), "kafka", bisect.releases("kafka", span), anomaly, tries), lab
+    return bisect.Bisection(lab, load_subject(name), "kafka", releases.parse_range("kafka", span), anomaly, tries), lab
 
 
 def since(first):
@@ -254,7 +260,7 @@ def since(first):
 def test_the_first_release_with_the_change_is_named():
     found, lab = bisection(since((3, 9, 0)))
     answer = found.run()
-    assert (answer.first_new, answer.code) == ("3.9.0", 0)
+    assert (answer.first_new, answer.exit_code) == ("3.9.0", 0)
     assert "3.9.0 is the first with the change: no lost_write with 3.8.1, lost_write 5 with 3.9.0" in answer.sentence
     assert lab.asked[:2] == ["3.7.2", "4.0.0"], "both ends first"
     assert {r.release: r.state for r in answer.rows}["3.8.1"] == "old"
@@ -279,7 +285,7 @@ def test_releases_that_cannot_tell_are_skipped_and_named_where_they_matter():
         return seen("inconclusive") if release in ("3.8.1", "3.9.0") else since((3, 9, 1))(release)
 
     answer = bisection(shows)[0].run()
-    assert answer.code == 3
+    assert answer.exit_code == 3
     assert answer.first_new is None
     assert "one of 3.8.1, 3.9.0, 3.9.1" in answer.sentence
 
@@ -296,13 +302,13 @@ def test_a_release_that_cannot_be_had_is_skipped_too():
 def test_ends_that_show_the_same_leave_nothing_to_find():
     found, lab = bisection(lambda release: seen("fail", lost_write=4))
     answer = found.run()
-    assert answer.code == 1
+    assert answer.exit_code == 1
     assert "show the same" in answer.sentence
     assert len(lab.asked) == 2
 
 
 def test_an_end_that_cannot_tell_or_cannot_be_had_ends_the_search():
-    with pytest.raises(Exception, match=r"Kafka 4\.0\.0 cannot tell, and both ends have to"):
+    with pytest.raises(Exception, match=r"Kafka 4\.0\.0 is inconclusive, and both ends must be"):
         bisection(lambda r: seen("inconclusive") if r == "4.0.0" else seen())[0].run()
 
     def unreachable(release):
@@ -317,9 +323,9 @@ def test_an_end_that_cannot_tell_or_cannot_be_had_ends_the_search():
 
 def test_two_sides_share_everything_but_the_change(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1")
-    ab.check(subject, ["producers.shop.config.acks=all"])
+    ab.check_changes(subject, ["producers.shop.config.acks=all"])
     whole = ab.prepare(subject, ["producers.shop.config.acks=all"], tmp_path)
-    was, changed = (read(whole.by_variant[name]) for name in (ab.AS_IT_WAS, ab.CHANGED))
+    was, changed = (read(whole.by_variant[name]) for name in (ab.UNCHANGED, ab.CHANGED))
     assert was.seed == changed.seed
     assert (was.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
     assert was.scenario.faults == changed.scenario.faults
@@ -334,13 +340,13 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
         ("producers.shop.recrods=5", "did you mean records"),
         ("producers.shup.records=5", "did you mean shop"),
         ("producers.shop.config.acks=1", "changes nothing"),
-        ("expect.lost_write=0", "expect has a key"),
+        ("expect.lost_write=0", "the contract has the key expect"),
         ("producers.shop", "write path=value"),
     ],
 )
 def test_a_setting_that_is_none_or_changes_nothing_is_refused(change, said):
     with pytest.raises((ScenarioError, UsageError), match=said):
-        ab.check(load_subject("acks1-leader-kill", "acks-1"), [change])
+        ab.check_changes(load_subject("acks1-leader-kill", "acks-1"), [change])
 
 
 # budgets and client releases
@@ -358,21 +364,19 @@ def test_a_budget_is_runs_or_time_or_both():
 def test_shrinking_asks_for_so_many_tries_and_no_more_than_the_budget_allows():
     shown = iter([0, 0, 0, 3])
     lab = FakeLab(lambda release: seen("pass", **({"lost_write": n} if (n := next(shown)) else {})))
-    lab.runs = 0
     oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 2, shrink.Budget(runs=4))
-    candidate = shrink.start(oracle.subject)
-    assert oracle.stays(candidate) is False
-    assert oracle.stays(candidate) is True, "the second try shows it"
-    lab.runs = 4
-    with pytest.raises(shrink.Spent, match="4 runs"):
-        oracle.stays(candidate)
+    candidate = shrink.starting_point(oracle.subject)
+    assert oracle.remains(candidate) is False
+    assert oracle.remains(candidate) is True, "the second try shows it"
+    lab.run_count = 4
+    with pytest.raises(shrink.BudgetSpent, match="4 runs"):
+        oracle.remains(candidate)
 
 
 def test_what_an_inconclusive_run_shows_does_not_count():
     lab = FakeLab(lambda release: seen("inconclusive", lost_write=3))
-    lab.runs = 0
     oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 1, shrink.Budget(runs=4))
-    assert oracle.stays(shrink.start(oracle.subject)) is False
+    assert oracle.remains(shrink.starting_point(oracle.subject)) is False
 
 
 def test_this_environments_own_release_needs_no_other_environment():
@@ -432,25 +436,62 @@ def test_a_release_is_named_in_the_scenario_as_three_numbers():
             parse(text % wrong, "x")
 
 
-# what the DAG asks for
+# requests of the DAG
 
 
-def asked(**params):
-    return request.arguments({"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", "tries": 1, **params})
+def requested(**params):
+    return Reproduction.from_params(
+        {"action": "replay", "source": "a.tar.gz", "runs_dir": "runs", "tries": 1, **params}
+    )
 
 
-def test_params_become_the_command_that_answers():
-    assert asked() == ["replay", "--json", "--runs-dir=runs", "--", "a.tar.gz"]
-    assert asked(action="repeat", runs=20, seed=3, overrides=["a=b"])[:4] == ["repeat", "20", "--seed=3", "--set=a=b"]
-    assert asked(action="shrink", anomaly="lost_write", budget="9")[:4] == [
-        *("shrink", "--anomaly=lost_write", "--tries=1", "--budget=9")
-    ]
-    assert "--kafka=3.9.2..4.0.0" in asked(action="bisect", kafka="3.9.2..4.0.0", client=None)
-    assert asked(action="ab", overrides=["a=b"])[:2] == ["ab", "--set=a=b"]
-    made = asked(action="from-logs", source="logs", timezone="Europe/Berlin", clients="app.properties")
-    assert made[:4] == ["incident", "from-logs", "--timezone=Europe/Berlin", "--clients=app.properties"]
-    assert made[4].startswith("--out=runs/from-logs-") and made[5:] == ["--", "logs"]
-    assert asked(source="--help")[-2:] == ["--", "--help"], "a source is never taken for an option"
+@pytest.mark.parametrize(
+    ("params", "function", "request_"),
+    [
+        ({}, "replay.replay", replay.ReplayRequest("a.tar.gz", Path("runs"))),
+        (
+            {"action": "repeat", "runs": 20, "seed": 3, "overrides": ["a=b"]},
+            "repeat.repeat",
+            repeat.RepeatRequest(SubjectRequest("a.tar.gz", "", ("a=b",), 3), 20, Path("runs")),
+        ),
+        (
+            {"action": "shrink", "anomaly": "lost_write", "budget": "9", "variant": "acks-1"},
+            "shrink.shrink",
+            shrink.ShrinkRequest(SubjectRequest("a.tar.gz", "acks-1"), "lost_write", Path("runs"), 1, "9"),
+        ),
+        (
+            {"action": "bisect", "kafka": "3.9.2..4.0.0", "client": None, "anomaly": ""},
+            "bisect.bisect",
+            bisect.BisectRequest(SubjectRequest("a.tar.gz"), Path("runs"), kafka="3.9.2..4.0.0"),
+        ),
+        (
+            {"action": "ab", "overrides": ["a=b"], "source": "--help"},
+            "ab.ab",
+            ab.ABRequest(SubjectRequest("--help"), ("a=b",), Path("runs")),
+        ),
+        (
+            {"action": "from-logs", "source": "logs", "timezone": "Europe/Berlin", "clients": "app.properties"},
+            "from_logs.from_logs",
+            ("logs", "Europe/Berlin", "app.properties"),
+        ),
+    ],
+)
+def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_path, params, function, request_):
+    monkeypatch.chdir(tmp_path)
+    requests = []
+
+    def command(asked, *_, **__):
+        requests.append(asked)
+        raise RunDirError("far enough")
+
+    monkeypatch.setattr(f"chaos.incident.{function}", command)
+    with pytest.raises(RunDirError, match="far enough"):
+        reproduction.reproduce(requested(**params), StderrListener())
+    (asked,) = requests
+    if function.startswith("from_logs"):
+        assert asked.out.parent == Path("runs") and asked.out.name.startswith("from-logs-")
+        asked = str(asked.folder), asked.timezone, str(asked.clients)
+    assert asked == request_
 
 
 @pytest.mark.parametrize(
@@ -462,29 +503,71 @@ def test_params_become_the_command_that_answers():
         ({"action": "ab"}, "needs overrides"),
     ],
 )
-def test_params_that_do_not_go_together_are_refused(params, said):
+def test_params_that_do_not_fit_together_are_refused(params, said):
     with pytest.raises(UsageError, match=said):
-        asked(**params)
+        requested(**params).check()
+
+
+def finished(verdict="pass"):
+    return FinishedRun(Run(Path("run-1")), 1, seen(verdict), 1.0)
+
+
+def replayed(same, sentence="It is so."):
+    return replay.Replay(finished(), same, sentence, [])
+
+
+def repeated(*verdicts):
+    subject = SimpleNamespace(name="x", source="x")
+    return repeat.Repetition(subject, Path("folder"), [finished(verdict) for verdict in verdicts])
+
+
+def compared(verdict):
+    return SimpleNamespace(verdict=verdict, sentence="One side is inconclusive.")
+
+
+def shrunk(text, sentence=""):
+    return shrink.ShrinkResult(Path("smallest.yaml"), sentence, text)
 
 
 @pytest.mark.parametrize(
-    ("action", "code", "said", "why"),
+    ("action", "result", "sentence"),
     [
-        ("replay", 1, {"same": True}, None),
-        ("replay", 0, {"same": False, "sentence": "Not the same outcome."}, "Not the same outcome."),
-        ("replay", 3, {"same": None, "sentence": "The replay cannot tell."}, "The replay cannot tell."),
-        ("repeat", 1, {"runs": 5, "told": 5}, None),
-        ("repeat", 1, {"runs": 5, "told": 4}, "1 of 5 runs could not tell"),
-        ("ab", 1, {}, None),
-        ("ab", 3, {"sentence": "One side cannot tell."}, "One side cannot tell."),
-        ("shrink", 0, "title: x", None),
-        ("shrink", 3, "", "shrink ended with 3; its log says why"),
-        ("bisect", 1, {"sentence": "Nothing to be found."}, "Nothing to be found."),
-        ("bisect", 2, "", "bisect ended with 2; its log says why"),
+        ("replay", replayed(True), None),
+        ("replay", replayed(False, "Not the same outcome."), "Not the same outcome."),
+        ("replay", replayed(None, "The replay is inconclusive."), "The replay is inconclusive."),
+        ("repeat", repeated("pass", "fail"), None),
+        ("repeat", repeated("pass", "fail", "inconclusive"), "1 of 3 runs are inconclusive"),
+        ("ab", compared("fail"), None),
+        ("ab", compared("inconclusive"), "One side is inconclusive."),
+        ("shrink", shrunk("title: x"), None),
+        ("shrink", shrunk("", "it did not appear"), "it did not appear"),
+        ("bisect", bisect.BisectResult("kafka", "3.9.0 is the first.", 0, [], "3.9.0"), None),
+        ("bisect", bisect.BisectResult("kafka", "No change.", 1, []), "No change."),
     ],
 )
-def test_an_answer_is_told_from_none(action, code, said, why):
-    assert request.shortfall(action, code, said if isinstance(said, str) else json.dumps(said)) == why
+def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(f"chaos.incident.{action}.{action}", lambda *_, **__: result)
+    answer = reproduction.reproduce(requested(action=action, anomaly="lost_write", overrides=["a=b"]), StderrListener())
+    assert answer.answered == (sentence is None)
+    assert sentence is None or answer.sentence == sentence
+
+
+def test_a_request_and_its_error_cross_the_border_of_a_process(tmp_path):
+    with pytest.raises(AftershockError, match="there is no bundle"):
+        call(
+            "chaos.incident.reproduction:reproduce",
+            requested(source="none.tar.gz", runs_dir=str(tmp_path)),
+            reproduction.Answer,
+        )
+
+
+def test_a_result_crosses_the_border_of_a_process(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "server.log").write_text("[2026-11-21 04:00:00,123] INFO [KafkaServer id=1] started (kafka)\n")
+    request = requested(action="from-logs", source=str(tmp_path / "logs"), runs_dir=str(tmp_path))
+    answer = call("chaos.incident.reproduction:reproduce", request, reproduction.Answer)
+    assert answer.answered and "TODO" in answer.detail
 
 
 @pytest.mark.parametrize(("release", "known"), [(None, True), ("2.5.0", True), ("2.2.0", True), ("2.1.1", False)])

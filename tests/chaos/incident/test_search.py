@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chaos.incident import reduce, shrink
 from chaos.incident.search import ddmin, first_change, smallest
-from chaos.incident.subject import Subject, load_subject, raw_of, scenario_of
+from chaos.incident.subject import Subject, SubjectRequest, raw_of, scenario_of
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 
@@ -19,13 +19,13 @@ PLACES = st.integers(0, 9)
 def test_ddmin_ends_with_what_is_needed_and_nothing_that_can_be_left_out(needs, size):
     asked = []
 
-    def stays(kept):
+    def remains(kept):
         asked.append(tuple(kept))
         return any(need & set(range(size)) <= set(kept) for need in needs)
 
-    left = ddmin(range(size), stays)
-    assert stays(left)
-    assert not any(stays([x for x in left if x != gone]) for gone in left), "1-minimal"
+    left = ddmin(range(size), remains)
+    assert remains(left)
+    assert not any(remains([x for x in left if x != gone]) for gone in left), "1-minimal"
     searched = asked[: -1 - len(left)]
     assert len(searched) == len(set(searched)), "no question is asked twice"
 
@@ -40,14 +40,14 @@ def test_ddmin_needs_few_questions_where_one_of_many_is_to_blame():
 def test_what_breaks_the_search_off_is_passed_on():
     answers = iter([False, True])
 
-    def stays(kept):
+    def remains(kept):
         try:
             return next(answers)
         except StopIteration:
-            raise shrink.Spent("2 runs") from None
+            raise shrink.BudgetSpent("2 runs") from None
 
-    with pytest.raises(shrink.Spent):
-        ddmin(range(8), stays)
+    with pytest.raises(shrink.BudgetSpent):
+        ddmin(range(8), remains)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 100))
@@ -55,13 +55,13 @@ def test_the_smallest_number_is_one_that_was_seen_and_near_the_least(first, thre
     first = max(first, threshold, low)
     seen = {first}
 
-    def stays(n):
+    def remains(n):
         assert low <= n < first
         if n >= threshold:
             seen.add(n)
         return n >= threshold
 
-    found = smallest(first, low, stays)
+    found = smallest(first, low, remains)
     assert found in seen
     least = max(threshold, low)
     assert found - least <= max(1, found // 8)
@@ -141,7 +141,7 @@ def test_records_shrink_together_with_the_triggers_that_count_them():
 
 def test_settings_are_taken_away_one_by_one_and_an_empty_config_goes():
     whole = raw("acks1-leader-kill", "acks-1")
-    names = {p.words() for p in reduce.settings(whole)}
+    names = {str(p) for p in reduce.settings(whole)}
     assert {"producers.shop.config.acks", "producers.shop.rate", "consumers.billing.config.auto.offset.reset"} <= names
     assert not any(".name" in n or ".target" in n or "records" in n for n in names)
     dropped = [p for p in reduce.settings(whole) if p.section == "consumers"]
@@ -154,11 +154,11 @@ def search(subject, needed):
     """A search whose oracle looks at the scenario; returns it with the scenarios that were asked about."""
     asked, kept = [], []
 
-    def stays(candidate):
+    def remains(candidate):
         asked.append(candidate)
         return needed(scenario_of(candidate, "candidate"))
 
-    return shrink.Search(shrink.start(subject), stays, lambda words: None, kept.append), asked, kept
+    return shrink.Search(shrink.starting_point(subject), remains, lambda words: None, kept.append), asked, kept
 
 
 def loses(scenario):
@@ -172,25 +172,25 @@ def loses(scenario):
 
 
 def test_shrinking_keeps_what_the_anomaly_needs_and_leaves_out_everything_else():
-    found, asked, kept = search(load_subject("acks1-leader-kill", "acks-1"), loses)
+    found, asked, kept = search(SubjectRequest("acks1-leader-kill", "acks-1").load(), loses)
     assert found.begin()
     found.run()
     small = scenario_of(found.best, "smallest")
     assert loses(small)
-    assert found.ended
+    assert found.complete
     assert small.consumers == []
     assert small.producers[0].config == {"acks": 1}
     assert (small.cluster.brokers, small.topics[0].replication_factor) == (2, 2)
     assert small.producers[0].records < 200
     assert kept[-1] == found.best, "each smaller one was put somewhere safe"
     assert len(asked) <= 45
-    text = shrink.final(Subject("x", "x", small, 7), found.best, "lost_write")
+    text = shrink.final_text(Subject("x", "x", small, 7), found.best, "lost_write")
     assert "seed: 7" in text
-    assert "lost_write was seen in this very scenario" in text
+    assert "a run of exactly this scenario showed lost_write" in text
 
 
 def test_a_search_that_is_broken_off_keeps_the_smallest_so_far():
-    subject = load_subject("acks1-leader-kill", "acks-1")
+    subject = SubjectRequest("acks1-leader-kill", "acks-1").load()
     left = itertools.count(1)
 
     def needed(scenario):
@@ -202,13 +202,13 @@ def test_a_search_that_is_broken_off_keeps_the_smallest_so_far():
     found.begin()
     with pytest.raises(KeyboardInterrupt):
         found.run()
-    assert not found.ended
+    assert not found.complete
     assert kept[-1] == found.best
     assert scenario_of(found.best, "so far").consumers == []
 
 
 def test_a_candidate_that_makes_no_sense_is_never_run():
-    found, asked, _ = search(load_subject("acks1-leader-kill", "acks-1"), lambda s: True)
+    found, asked, _ = search(SubjectRequest("acks1-leader-kill", "acks-1").load(), lambda s: True)
     found.run()
     assert all(scenario_of(one, "x") is not None for one in asked)
     assert scenario_of(found.best, "x").producers, "a scenario needs one"

@@ -9,7 +9,8 @@ import typer
 
 from chaos.anomalies import ANOMALIES
 from chaos.cli import app
-from chaos.cli.reference import Subject, reference
+from chaos.cli.reference import Subject
+from chaos.cli.reference import command as reference
 from chaos.errors import UsageError
 from chaos.faults import FAULTS
 from chaos.reference import PAGES, Page, faults

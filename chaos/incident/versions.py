@@ -1,4 +1,4 @@
-"""What was at work in a run, as the run itself put it on record: versions of broker, clients, Python and Java."""
+"""The versions that a run used, as its ledger recorded them: Kafka, clients, Python and Java."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 
-_OF_CLIENTS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}
+_CLIENT_KEYS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}
 
 
-def versions(run: Run, resolved: Resolved) -> dict[str, str]:
-    """What was resolved, and over it what the clients said when they started: that is what ran."""
-    told: dict[str, set[str]] = {}
-    for detail in _started(run):
-        for key, name in _OF_CLIENTS.items():
-            if isinstance(said := detail.get(key), str):
-                told.setdefault(name, set()).add(said)
-    return {**resolved.versions, **{name: ", ".join(sorted(found)) for name, found in told.items()}}
+def recorded_versions(run: Run, resolved: Resolved) -> dict[str, str]:
+    """Return versions by name: those resolved before the run, overridden by those that the clients reported."""
+    reported: dict[str, set[str]] = {}
+    for detail in _start_details(run):
+        for key, name in _CLIENT_KEYS.items():
+            if isinstance(version := detail.get(key), str):
+                reported.setdefault(name, set()).add(version)
+    return {**resolved.versions, **{name: ", ".join(sorted(versions)) for name, versions in reported.items()}}
 
 
-def _started(run: Run) -> Iterator[dict[str, object]]:
+def _start_details(run: Run) -> Iterator[dict[str, object]]:
     for rows in _lifecycle(run):
         for event, detail in zip(rows.column("event").to_pylist(), rows.column("detail").to_pylist(), strict=True):
             if event == "started":
@@ -34,7 +34,7 @@ def _started(run: Run) -> Iterator[dict[str, object]]:
 
 
 def _lifecycle(run: Run) -> Iterator[pa.Table]:
-    """The table as it is: sealed, or what its writers left of a drive that broke off."""
+    """Yield the sealed lifecycle table, or the streams of its writers if the drive broke off before sealing."""
     sealed = sorted((run.ledger / "lifecycle.parquet").glob("*.parquet"))
     for path in sealed:
         yield pq.read_table(path, columns=["event", "detail"])

@@ -1,0 +1,38 @@
+"""Options and arguments that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+RUNS_DIR = Path("runs")
+
+Scenario = Annotated[str, typer.Argument(help="A shipped scenario's name (see `list`) or a YAML file.")]
+Source = Annotated[
+    str, typer.Argument(metavar="BUNDLE|SCENARIO", help="A bundle, a run directory, a scenario's name or YAML file.")
+]
+Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
+Client = Annotated[str | None, typer.Option(help="confluent-kafka release of the clients, such as 2.5.0.")]
+Driver = Annotated[
+    str | None, typer.Option(help="Where brokers run: process, docker or attached; see `cluster.driver`.")
+]
+Bootstrap = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT,…", help="Use an existing cluster; see `cluster.security`.")
+]
+Owned = Annotated[
+    bool, typer.Option("--i-own-this-cluster", help="Allow faults on brokers of an existing cluster (`cluster.verbs`).")
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Fixes every random choice; drawn and reported when left out.")]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="PATH=VALUE", help="Override a value, e.g. producers.shop.config.acks=1. Repeatable."
+    ),
+]
+Variant = Annotated[str, typer.Option(help="Only this side of an A/B scenario; all of them when left out.")]
+RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_okay=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
+Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]
+Anomaly = Annotated[str | None, typer.Option(help="The kind of anomaly that decides, such as lost_write.")]

@@ -1,0 +1,55 @@
+"""Results of runs on standard output, as text or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from chaos.run.directory import Run
+
+SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ fail[/]", "inconclusive": "[bold yellow]? inconclusive[/]"}
+
+
+def print_json(data: object) -> None:
+    """Print data as indented JSON."""
+    sys.stdout.write(json.dumps(data, indent=1) + "\n")
+
+
+def print_line(text: str) -> None:
+    """Print plain text as one line, without wrapping."""
+    Console(soft_wrap=True, highlight=False).print(text, markup=False)
+
+
+def plain_table(*columns: str, right: tuple[str, ...] = (), fixed: tuple[str, ...] = ()) -> Table:
+    """Return an empty table. right: columns of numbers; fixed: columns that do not wrap."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in columns:
+        justify = "right" if column in right else "left"
+        table.add_column(column, justify=justify, overflow="fold", no_wrap=column in fixed)  # type: ignore[arg-type]
+    return table
+
+
+def print_result(run: Run, as_json: bool) -> None:
+    """Print the result of a run; print nothing if there is none."""
+    from chaos.processes.python_module import run_module
+
+    if not run.result.exists():
+        return
+    if as_json:
+        sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
+    else:
+        run_module("checks.report", str(run.path), capture=False)
+
+
+def print_comparison(run: Run, as_json: bool) -> int:
+    """Compare the variants of an A/B run, print the comparison, and return the exit code of its verdict."""
+    from chaos.lab.comparison import compare
+    from chaos.run.result import EXIT_CODES
+
+    comparison = compare(run, show=not as_json)
+    if as_json:
+        print_result(run, as_json)
+    return EXIT_CODES[comparison.verdict]

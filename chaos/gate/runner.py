@@ -1,0 +1,157 @@
+"""Runs of the cells of a gate. Each finished run is stored at once, so an interruption loses no finished run.
+
+Each repetition is a round through all cells, so that slow changes of the machine affect all of them alike. Within a
+round, cells that need the same cluster follow one another on one cluster. The groups swap places from round to round
+(A B, B A), and each round starts on a new cluster. A run on a warm cluster is faster, so the first cell of a group
+rotates with each round. The n-th run has the same seed in every cell.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from chaos.errors import USAGE, AftershockError
+from chaos.gate.folder import GateFolder
+from chaos.gate.matrix import PlannedCell
+from chaos.gate.model import Gate
+from chaos.history.entries import judged_entry
+from chaos.history.trends import TREND_STATS
+from chaos.incident.repeat import seeds
+from chaos.incident.subject import Subject
+from chaos.incident.versions import recorded_versions
+from chaos.lab.lab import FinishedRun
+from chaos.run.gate_result import CellRun
+from chaos.run.result import Metric
+from chaos.scenario.resolve import read
+
+
+class PendingRun(Protocol):
+    """A driven run; its verdict may be pending. See `chaos.lab.lab.DrivenRun`."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the verdict is known."""
+
+    def finish(self) -> FinishedRun:
+        """Wait for the verdict."""
+
+
+class Driver(Protocol):
+    """The part of `chaos.incident.trials.TrialLab` that the runner uses."""
+
+    def drive(self, subject: Subject, run_id: str, seed: int | None = None) -> PendingRun:
+        """Drive a run until its log was read back."""
+
+    def renew(self) -> None:
+        """Let the next run start on a new cluster."""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """The n-th run of a cell."""
+
+    cell: PlannedCell
+    n: int
+    seed: int
+
+
+def order(cells: Sequence[PlannedCell], gate: Gate, seed: int) -> list[PlannedRun]:
+    """Return all runs of a gate in the order of the module's description."""
+    groups: dict[str, list[PlannedCell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.cluster, []).append(cell)
+    planned = []
+    for n, run_seed in enumerate(seeds(seed, gate.repeat), 1):
+        for group in list(groups.values())[:: 1 if n % 2 else -1]:
+            first = (n - 1) % len(group)
+            planned += [PlannedRun(cell, n, run_seed) for cell in (*group[first:], *group[:first])]
+    return planned
+
+
+def remaining(cells: Sequence[PlannedCell], gate: Gate, seed: int, folder: GateFolder) -> list[PlannedRun]:
+    """Return the runs that are not stored yet, and delete what interrupted ones left.
+
+    A run that could not start is tried again: the obstacle may be gone.
+    """
+    done = {(cell.number, run.n) for cell in cells for run in folder.runs(cell) if run.ran}
+    planned = [p for p in order(cells, gate, seed) if (p.cell.number, p.n) not in done]
+    for run in planned:
+        folder.remove_run(run.cell.run_id(run.n))
+    return planned
+
+
+def run_all(driver: Driver, planned: Sequence[PlannedRun], folder: GateFolder) -> Iterator[tuple[PlannedRun, CellRun]]:
+    """Drive and store the runs, and yield each when it is stored. The judge works while the next run is driven.
+
+    A cell that cannot run at all is inconclusive and is not tried again; the other cells go on.
+    """
+    impossible: set[int] = set()
+    several = len({run.cell.cluster for run in planned}) > 1
+    round_ = planned[0].n if planned else 0
+    pending: tuple[PlannedRun, PendingRun] | None = None
+    try:
+        for run in planned:
+            if run.cell.number in impossible:
+                continue
+            if several and run.n != round_:
+                driver.renew()
+            round_ = run.n
+            try:
+                driven = driver.drive(run.cell.subject, run.cell.run_id(run.n), run.seed)
+            except AftershockError as e:
+                if e.exit_code != USAGE:
+                    raise
+                impossible.add(run.cell.number)
+                reason = f"It cannot be run: {e}"
+                refused = CellRun(n=run.n, seed=run.seed, verdict="inconclusive", sentence=reason, ran=False)
+                yield run, folder.store(run.cell, refused)
+                continue
+            previous, pending = pending, (run, driven)
+            if previous is not None:
+                yield previous[0], _store(*previous, folder)
+    except BaseException:
+        if pending is not None and pending[1].ready:
+            _store(*pending, folder)
+        raise
+    if pending is not None:
+        yield pending[0], _store(*pending, folder)
+
+
+def _store(planned: PlannedRun, pending: PendingRun, folder: GateFolder) -> CellRun:
+    run = cell_run(planned, pending.finish(), folder)
+    if run.verdict == "fail" and not any(earlier.bundle for earlier in folder.runs(planned.cell)):
+        run = run.model_copy(update={"bundle": folder.pack_run(planned.cell.run_id(planned.n))})
+    return folder.store(planned.cell, run)
+
+
+def cell_run(planned: PlannedRun, finished: FinishedRun, folder: GateFolder) -> CellRun:
+    """Return what is stored of a run. A run with other releases than those of its cell is inconclusive."""
+    outcome = finished.outcome
+    run = CellRun(
+        n=planned.n,
+        seed=finished.seed,
+        verdict=outcome.verdict,
+        sentence=outcome.sentence,
+        anomalies=outcome.anomalies,
+        seconds=round(finished.seconds, 1),
+    )
+    if not finished.run.result.exists():
+        return run
+    times, versions = judged_entry(finished.run).times, recorded_versions(finished.run, read(finished.run))
+    report = finished.run.report
+    run = run.model_copy(
+        update={
+            "times": [Metric(**vars(t)) for t in times if t.stat in TREND_STATS.get(t.metric, ())],
+            "kafka": versions.get("kafka", ""),
+            "client": versions.get("confluent-kafka", ""),
+            "report": os.path.relpath(report, folder.path) if report.exists() else "",
+        }
+    )
+    key = planned.cell.key
+    if (run.kafka, run.client) != (key.kafka, key.client) and run.conclusive:
+        reason = f"It ran with Kafka {run.kafka} and clients {run.client}, which is not its cell: {run.sentence}"
+        return run.model_copy(update={"verdict": "inconclusive", "sentence": reason})
+    return run

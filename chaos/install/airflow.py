@@ -1,0 +1,49 @@
+"""The Airflow of this installation: its environment and its database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from chaos.errors import ClusterError
+from chaos.install.locations import airflow_home, dags_folder, python_path
+
+
+def airflow_environment() -> dict[str, str]:
+    """Return the environment of an Airflow with SQLite, only the DAGs of this installation, and no examples."""
+    home = airflow_home()
+    home.mkdir(parents=True, exist_ok=True)
+    return {
+        **os.environ,
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(dags_folder()),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__PARALLELISM": "2",
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120",
+        "AIRFLOW__DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": "150",  # the default 50 s are short for 50 DAGs
+        "PYTHONPATH": python_path(),
+        "PYTHONWARNINGS": "ignore",
+    }
+
+
+def airflow_command(*arguments: str) -> list[str]:
+    """Return the command line of an Airflow command."""
+    return [sys.executable, "-m", "airflow", *arguments]
+
+
+def run_airflow(env: Mapping[str, str], *arguments: str) -> None:
+    """Run an Airflow command to its end. Raises `ClusterError` with its last line if it fails."""
+    done = subprocess.run(airflow_command(*arguments), env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1]
+        raise ClusterError(f"airflow {' '.join(arguments[:2])} failed: {last}")
+
+
+def create_database(env: Mapping[str, str], say: Callable[[str], None]) -> None:
+    """Create Airflow's database if it does not exist. Raises `ClusterError`."""
+    if not (Path(env["AIRFLOW_HOME"]) / "airflow.db").exists():
+        say("creating Airflow's database (once)")
+        run_airflow(env, "db", "migrate")

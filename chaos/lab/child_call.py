@@ -1,0 +1,92 @@
+"""Function calls in a child process, for callers such as Airflow that must be able to kill the work.
+
+The request goes to the child's standard input and the result comes back in a file, both as JSON of their types.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+from pydantic import TypeAdapter
+
+from chaos.errors import AftershockError
+from chaos.install.locations import python_path
+from chaos.run.directory import write_atomically
+from chaos.run.events import Event
+
+R = TypeVar("R")
+
+
+def call(function: str, request: object, result_type: type[R]) -> R:
+    """Call `function(request, listener)`, given as `module:name`, in a child process and return its result.
+
+    Progress goes to standard error. Leaving by an exception kills the child. Raises `AftershockError` with the message
+    of the child's own `AftershockError`, or if the child dies.
+    """
+    with tempfile.TemporaryDirectory(prefix="aftershock-call-") as folder:
+        file = Path(folder) / "reply.json"
+        done = subprocess.run(
+            [sys.executable, "-m", "chaos.lab.child_call", function, str(file)],
+            input=TypeAdapter(type(request)).dump_json(request),
+            env={**os.environ, "PYTHONPATH": python_path()},
+            check=False,
+        )
+        if not file.exists():
+            raise AftershockError(f"{function} ended with exit code {done.returncode} and no result; see this log")
+        reply = json.loads(file.read_text(encoding="utf-8"))
+    if "error" in reply:
+        raise AftershockError(reply["error"])
+    return TypeAdapter(result_type).validate_python(reply["result"])
+
+
+class StderrListener:
+    """A `ProgressListener` that writes lines to standard error."""
+
+    def say(self, message: str) -> None:
+        """Write the message."""
+        sys.stderr.write(f"{message}\n")
+
+    def run_started(self, name: str) -> None:
+        """Write the name of the run."""
+        self.say(f"{name} …")
+
+    def run_event(self, name: str, event: Event) -> None:
+        """Write notes and problems."""
+        if event["kind"] in ("note", "problem"):
+            self.say(f"{name}: {event['words']}")
+
+    def run_driven(self, name: str) -> None:
+        """Write nothing."""
+
+
+def main(function: str, file: str) -> None:
+    """Run the function of a request on standard input, and write its result or its error to a file."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    module, _, name = function.partition(":")
+    target = getattr(importlib.import_module(module), name)
+    hints = get_type_hints(target)
+    result_type = hints.pop("return")
+    request = TypeAdapter(next(iter(hints.values()))).validate_json(sys.stdin.read())
+    reply: dict[str, Any]
+    try:
+        reply = {"result": TypeAdapter(result_type).dump_python(target(request, StderrListener()), mode="json")}
+    except AftershockError as e:
+        reply = {"error": str(e)}
+    write_atomically(Path(file), json.dumps(reply))
+
+
+def _interrupt(signum: int, frame: object) -> None:
+    """End the work of this process after SIGTERM as after Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,136 @@
+"""The lab: drives many runs, each worker on a cluster that it lends to run after run; one judge judges them all.
+
+While the judge works on a run, the worker may already drive the next one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from chaos.cluster.lifecycle.gc import end_all
+from chaos.cluster.settings import ClusterSpec
+from chaos.drive import stages
+from chaos.errors import USAGE, AftershockError
+from chaos.lab.judge import Judge, Judgement
+from chaos.lab.lender import Lender
+from chaos.processes.process import ProcessId
+from chaos.run.directory import Run
+from chaos.run.events import Event, EventLog
+from chaos.run.result import RunOutcome
+from chaos.scenario.resolve import Resolved, read
+
+NO_RESULT = "The run has no result: the judge ended first; see judge-N/logs/checks.log."
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run with its outcome. seconds: from its start until its log was read back."""
+
+    run: Run
+    seed: int
+    outcome: RunOutcome
+    seconds: float
+
+
+@dataclass(frozen=True)
+class DrivenRun:
+    """A run that was driven; its verdict may be pending. error: why the drive broke off, or empty."""
+
+    run: Run
+    seed: int
+    judgement: Judgement
+    seconds: float
+    error: str
+
+    @property
+    def ready(self) -> bool:
+        """Whether the verdict is known."""
+        return self.judgement.done.is_set()
+
+    def finish(self) -> FinishedRun:
+        """Wait for the verdict."""
+        self.judgement.done.wait()
+        if not self.run.result.exists():
+            outcome = RunOutcome.missing(self.error or NO_RESULT)
+        else:
+            outcome = RunOutcome.read(self.run)
+            if self.error and not outcome.conclusive:
+                outcome = outcome.model_copy(update={"sentence": self.error})
+        return FinishedRun(self.run, self.seed, outcome, self.seconds)
+
+
+class Lab:
+    """A context manager over the judge and the lent clusters; leaving it ends every process of the lab."""
+
+    def __init__(self, folder: Path, workers: int = 1) -> None:
+        """folder: an existing folder for the directories of judge, clusters and runs."""
+        self.folder = folder
+        self._lenders = [Lender(folder, number) for number in range(1, workers + 1)]
+        self._driving: dict[int, Run] = {}
+        self._judge: Judge | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Lab:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        for worker, lender in enumerate(self._lenders):
+            if run := self._driving.get(worker):
+                end_all(run.path)
+            lender.end()
+        if self._judge is not None:
+            self._judge.__exit__(kind, error, tb)
+
+    def cluster_of(self, worker: int) -> ClusterSpec | None:
+        """Return the specification of the cluster that a worker lends; None without one."""
+        return self._lenders[worker].spec
+
+    def renew(self, worker: int = 0) -> None:
+        """End the lent cluster, so that the next run starts on a new one."""
+        self._lenders[worker].end()
+
+    def ready_judge(self) -> Judge:
+        """Return the judge once Spark is up; the first call starts it."""
+        with self._lock:
+            if self._judge is None:
+                self._judge = Judge(Run.create_numbered(self.folder, "judge-"))
+        self._judge.wait_ready()
+        return self._judge
+
+    def drive(self, run: Run, on_event: Callable[[Event], None], worker: int = 0) -> DrivenRun:
+        """Drive a prepared run until its log was read back. A run that broke off is judged by what it recorded.
+
+        Raises an `AftershockError` with exit code 2 if input or machine do not allow the run at all.
+        """
+        judge = self.ready_judge()
+        resolved, lender, events = read(run), self._lenders[worker], EventLog(run, on_event)
+        self._driving[worker] = run
+        started = time.monotonic()
+        error = self._drive(run, resolved, lender, events)
+        judgement = judge.submit(run)
+        judgement.log_read.wait()
+        seconds = time.monotonic() - started
+        stages.destroy(run, events)
+        lender.take_back()
+        del self._driving[worker]
+        return DrivenRun(run, resolved.seed, judgement, seconds, error)
+
+    def _drive(self, run: Run, resolved: Resolved, lender: Lender, events: EventLog) -> str:
+        """Return why the drive broke off, or an empty string."""
+        try:
+            cluster = lender.cluster(resolved, lambda message: events.emit("note", words=message))
+            stages.deploy(run, events, ProcessId.current(), cluster)
+        except AftershockError as e:
+            if e.exit_code == USAGE:
+                raise
+            return str(e)
+        try:
+            stages.drive(run, events)
+        except AftershockError as e:
+            return str(e)
+        return ""
