@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar
 
 from pydantic import BaseModel
 
-from chaos.run.directory import Run, read_model
 from chaos.run.result import Judged, Verdict
 
 
@@ -38,12 +37,10 @@ class Row(BaseModel):
 class Comparison(Judged):
     """`result.json` of an A/B scenario."""
 
+    content: ClassVar[str] = "comparison of variants"
+    next_step: ClassVar[str] = "run the scenario again"
+
     sides: list[Side]
     differences: list[Difference]
     anomalies: list[Row]
     times: list[Row]
-
-    @classmethod
-    def read(cls, run: Run) -> Self:
-        """Read the comparison in a run directory. Raises `RunDirError` if it is missing, damaged or not one."""
-        return read_model(run.result, cls, "comparison of variants", "run the scenario again")

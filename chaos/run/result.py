@@ -7,7 +7,7 @@ replays read; they also accept the `result.json` of earlier versions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel
 
@@ -32,6 +32,18 @@ def anomaly_name(check: str, split: str) -> str:
 def describe_anomalies(counts: Mapping[str, int], none: str = "none") -> str:
     """Return `lost_write 812, duplicate_delivery legal 40`, or `none` if there is no anomaly."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or none
+
+
+class ResultFile(BaseModel):
+    """Content of `result.json`, or a part of it. content, next_step: the parts of the error of `read`."""
+
+    content: ClassVar[str] = "result of a run"
+    next_step: ClassVar[str] = "`python -m chaos audit {}` writes it again"
+
+    @classmethod
+    def read(cls, run: Run, content: str = "") -> Self:
+        """Read `result.json` of a run. Raises `RunDirError` if it is missing, damaged or has other content."""
+        return read_model(run.result, cls, content or cls.content, cls.next_step.format(run.path))
 
 
 class AnomalyCount(BaseModel):
@@ -162,7 +174,7 @@ class Metric(MetricKey):
     value_us: int
 
 
-class Judged(BaseModel):
+class Judged(ResultFile):
     """Identity, verdict and reproducing command of a run or of a comparison of variants."""
 
     run_id: str
@@ -191,13 +203,8 @@ class Result(Judged):
     tolerated: list[str] = []
     problems: list[str] = []
 
-    @classmethod
-    def read(cls, run: Run, what: str = "result of a run") -> Self:
-        """Read `result.json` of a run. Raises `RunDirError`, which calls it `what`, if it is missing or not valid."""
-        return read_model(run.result, cls, what, _NEXT_STEP.format(run.path))
 
-
-class RunSummary(BaseModel):
+class RunSummary(ResultFile):
     """The fields of `result.json` that the history stores."""
 
     run_id: str
@@ -213,11 +220,6 @@ class RunSummary(BaseModel):
     totals: list[AnomalyCount] = []
     metrics: list[Metric] = []
 
-    @classmethod
-    def read(cls, run: Run) -> Self:
-        """Read the summary of a run. Raises `RunDirError` if `result.json` is missing, damaged or not of a run."""
-        return read_model(run.result, cls, "result of a run", _NEXT_STEP.format(run.path))
-
 
 class RunOutcome(BaseModel):
     """Verdict, sentence, and the count of each kind of anomaly by name; kinds that did not occur are left out."""
@@ -229,7 +231,7 @@ class RunOutcome(BaseModel):
     @classmethod
     def read(cls, run: Run) -> RunOutcome:
         """Read the outcome of a run. Raises `RunDirError` if `result.json` is missing, damaged or not of a run."""
-        raw = read_model(run.result, _Outcome, "result of a run", _NEXT_STEP.format(run.path))
+        raw = _Outcome.read(run)
         return cls(verdict=raw.verdict, sentence=raw.sentence, anomalies=count_anomalies(raw.totals))
 
     @classmethod
@@ -256,10 +258,7 @@ class RunOutcome(BaseModel):
         return describe_anomalies(self.anomalies)
 
 
-class _Outcome(BaseModel):
+class _Outcome(ResultFile):
     verdict: Verdict
     sentence: str
     totals: list[AnomalyCount]
-
-
-_NEXT_STEP = "`python -m chaos audit {}` writes it again"
