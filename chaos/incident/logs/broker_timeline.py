@@ -62,16 +62,11 @@ class BrokerLog:
 
 @dataclass
 class Timeline:
-    """Content of all logs, with the events by time. `problems` are notes for the user.
+    """Content of all logs, with the events by time. `assumed_zone`: some time in the log of a broker has no zone."""
 
-    `assumed_zone`: at least one time in the log of a broker has no zone.
-    """
-
+    files: LogFolder
     nodes: dict[int, BrokerLog] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    files: list[str] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
     assumed_zone: bool = False
 
     @property
@@ -108,7 +103,7 @@ class Timeline:
 def read_timeline(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] = lambda message: None) -> Timeline:
     """Return the content of the logs below a folder. Times without a zone are of `zone`. Raises `UsageError`."""
     files = find_logs(folder)
-    timeline = Timeline(files=[log.name for log in files.logs], skipped=files.skipped)
+    timeline = Timeline(files)
     for node in files.brokers:
         logs = [log for log in files.logs if log.node == node]
         size = sum(log.path.stat().st_size for log in logs)
@@ -125,7 +120,7 @@ def read_timeline(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] 
     offsets, problems = clock_offsets(timeline.events, timeline.after_silence)
     if any(offsets.values()):
         _correct(timeline, offsets)
-    timeline.problems = [*files.problems, *problems]
+    files.problems += problems
     timeline.events.sort(key=lambda event: event.at_us)
     return timeline
 

@@ -31,17 +31,17 @@ def records_before(timeline: Timeline, at_us: int) -> tuple[int | None, list[Sou
     """
     new: set[TopicPartition] = set()
     ends: dict[TopicPartition, tuple[int, Source]] = {}
-    for x in timeline.select(e.PartitionEvent):
+    for x in (x for x in timeline.select(e.PartitionEvent) if not internal(x.partition.topic)):
         match x:
             case e.LeaderStarted(offset=0) if x.at_us <= at_us:
                 new.add(x.partition)
             case e.LeaderStarted(offset=end) | e.IsrShrunk(end_offset=end) if end > 0 and x.at_us >= at_us:
                 ends.setdefault(x.partition, (end, x.source))
-    known = [end for partition, end in ends.items() if partition in new and not internal(partition.topic)]
+    known = [end for partition, end in ends.items() if partition in new]
     if not known:
         return None, []
     # the logs do not name the end of a partition that keeps its leader: it is taken to have as many records
-    total = sum(offset for offset, _ in known) * sum(not internal(p.topic) for p in new) // len(known)
+    total = sum(offset for offset, _ in known) * len(new) // len(known)
     return total, [source for _, source in known[:3]]
 
 
@@ -94,7 +94,7 @@ def _first_trigger(state: ClusterState, fault: PlannedFault, records: int | None
 def let_leader_die_alone(election: UncleanLeader, faults: list[PlannedFault]) -> None:
     """Change the triggers so that the unclean leader is away until the previous leader is dead."""
     behind = next(
-        (f for f in faults if f.outage and f.outage.broker == election.leader and f.at_us < election.at_us), None
+        (f for f in faults if f.outage and f.outage.broker == election.broker and f.at_us < election.at_us), None
     )
     targets = {"leader_of": election.partition}
     led = [f for f in faults if f.target == targets and f is not behind and f.at_us <= election.at_us]
@@ -105,7 +105,7 @@ def let_leader_die_alone(election: UncleanLeader, faults: list[PlannedFault]) ->
     last.when = {"after": f"{behind.name}.proven + 2s"}
     last.heal = {"when": {"after": f"{last.name}.proven + 1s"}}
     last.comments.append(
-        f"it led {election.partition} alone; then broker {election.leader}, which was behind, was elected"
+        f"it led {election.partition} alone; then broker {election.broker}, which was behind, was elected"
     )
     last.signs += election.signs
 

@@ -13,39 +13,36 @@ from chaos.kafka.partition import TopicPartition
 
 
 @dataclass(frozen=True)
-class Truncation:
+class Loss:
+    """A loss of records in one partition. `broker` lost them, or became leader without them."""
+
+    partition: TopicPartition
+    broker: int
+    at_us: int
+    signs: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Truncation(Loss):
     """A broker truncated its log because the leader did not have these records. `records` is None if it is unknown.
 
     The offsets are above the high watermark: with acks=all no producer got an acknowledgement for them.
     """
 
-    broker: int
-    partition: TopicPartition
     offset: int
     records: int | None
-    at_us: int
-    signs: tuple[Source, ...]
 
 
 @dataclass(frozen=True)
-class UncleanLeader:
+class UncleanLeader(Loss):
     """A replica outside the ISR became leader: the records that it did not have are lost with any acks."""
 
-    partition: TopicPartition
-    leader: int
-    at_us: int
-    signs: tuple[Source, ...]
-
 
 @dataclass(frozen=True)
-class ShorterLog:
+class ShorterLog(Loss):
     """A broker returned with fewer records than before: with an empty disk (`wiped`) or a log that ends too early."""
 
-    broker: int
-    partition: TopicPartition
     wiped: bool
-    at_us: int
-    signs: tuple[Source, ...]
 
 
 def find_shorter_logs(timeline: Timeline, outages: list[Outage]) -> list[ShorterLog]:
@@ -64,14 +61,14 @@ def _shorter_log(timeline: Timeline, outage: Outage) -> ShorterLog | None:
         if x.partition not in partitions or x.partition.topic in recreated:
             continue
         if isinstance(x, e.LogCreated):
-            return ShorterLog(broker, x.partition, True, x.at_us, (x.source,))
+            return ShorterLog(x.partition, broker, x.at_us, (x.source,), wiped=True)
         if not isinstance(x, e.LogLoaded):
             continue
         terms = [y for y in timeline.select(e.LeaderStarted) if y.partition == x.partition]
         last = [y.node for y in terms if y.at_us <= at_us][-1:]
         successor = next((y for y in terms if y.at_us > at_us), None)
         if last == [broker] and successor and successor.node != broker and successor.offset > x.end_offset:
-            return ShorterLog(broker, x.partition, False, x.at_us, (successor.source, x.source))
+            return ShorterLog(x.partition, broker, x.at_us, (successor.source, x.source), wiped=False)
     return None
 
 
@@ -87,7 +84,7 @@ def find_truncations(timeline: Timeline) -> list[Truncation]:
             records = load.end_offset - x.offset if load else None
             if records is None or records > 0:
                 signs = (load.source, x.source) if load else (x.source,)
-                truncations.append(Truncation(x.node, x.partition, x.offset, records, x.at_us, signs))
+                truncations.append(Truncation(x.partition, x.node, x.at_us, signs, x.offset, records))
     return truncations
 
 

@@ -98,16 +98,16 @@ class _Draft:
         page, timeline = self.page, self.timeline
         begin, end = (_utc(us) for us in (timeline.began_us, timeline.ended_us))
         page.comment("Draft of a scenario, written from logs by: python -m chaos incident from-logs")
-        page.comment(f"Logs: {folder}: {', '.join(timeline.files)}")
-        if timeline.skipped:
-            page.comment(f"Not read: {', '.join(timeline.skipped)}")
+        page.comment(f"Logs: {folder}: {', '.join(log.name for log in timeline.files.logs)}")
+        if timeline.files.skipped:
+            page.comment(f"Not read: {', '.join(timeline.files.skipped)}")
         page.comment(f"They cover {begin} to {end} UTC. All times in this file are UTC.")
         page.comment("A comment names the file and line behind a value. Answer each TODO: the logs do not.")
         if timeline.assumed_zone and timezone is None:
             page.todo("the logs write times without a zone, and UTC was assumed; --timezone sets another zone")
         elif timeline.assumed_zone:
             page.comment(f"The logs write times without a zone; --timezone says {timezone}.")
-        for problem in timeline.problems:
+        for problem in timeline.files.problems:
             page.todo(problem)
         if missing := [str(b) for b in self.state.brokers if b not in timeline.nodes]:
             page.todo(f"the folder has no log of broker {', '.join(missing)}; only the logs of others mention it")
