@@ -14,14 +14,14 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_conformance.py[process-3.9.2]": "chaos/cluster/test_conformance.py[process-4.3.1]",
     "chaos/cluster/test_conformance.py[docker-3.9.2]": "chaos/cluster/test_conformance.py[docker-4.3.1]",
     "system/test_scenarios.py::test_another_kafka_release_runs_the_same_scenario": "system/test_gate.py",
-    "system/test_incident.py::test_the_logs_of_its_brokers_become_a_scenario_that_loses_records_too": (
+    "system/test_incident.py::test_the_scenario_from_its_broker_logs_loses_records_too": (
         "chaos/incident/logs/test_from_logs.py"
     ),
     "system/test_compose.py::test_a_contract_that_does_not_hold_is_a_failed_run": (
         "system/test_airflow.py::test_a_dag_whose_contract_is_broken_is_not_green"
     ),
     "system/test_docker.py::test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes": (
-        "system/test_docker.py::test_every_fault_that_containers_give_is_proven_and_healed"
+        "system/test_docker.py::test_every_fault_of_containers_is_proven_and_healed"
     ),
     "chaos/cluster/test_attached.py::test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group": (
         "system/test_airflow_attached.py::test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password"

@@ -1,4 +1,4 @@
-"""`python -m tests.system.spark_audit RUN_DIR MASTER`: an audit in a process of its own, and what Spark says of it."""
+"""`python -m tests.system.spark_audit RUN_DIR MASTER`: an audit in its own process, and Spark's figures."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from checks.audit import audit
 from checks.spark.session import spark_session
 
 
-def told(sc: Any) -> dict[str, Any]:
-    """Tasks by executor, and the bytes of all results that came back to the driver."""
+def figures(sc: Any) -> dict[str, Any]:
+    """Return the tasks by executor, and the bytes of all results that reached the driver."""
     store, jvm = sc._jsc.sc().statusStore(), sc._jvm
     nothing = sc._gateway.new_array(jvm.double, 0)
     stages = store.stageList(None, False, False, nothing, jvm.java.util.ArrayList())
@@ -28,7 +28,7 @@ def main(run_dir: str, master: str) -> None:
     run = Run.open(Path(run_dir))
     spark = spark_session(master)
     audit(spark, run, read_resolved(run))
-    print(json.dumps(told(spark.sparkContext)))
+    print(json.dumps(figures(spark.sparkContext)))
     spark.stop()
 
 

@@ -1,4 +1,4 @@
-"""The DAGs: they import, they say what they take, and one runs through Airflow against a real cluster."""
+"""The DAGs: they import, they declare their params, and one runs through Airflow against a real cluster."""
 
 import json
 import os
@@ -35,7 +35,7 @@ print(json.dumps({"errors": list(bag.import_errors.values()), "dags": {
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory):
-    """The environment of an Airflow with an empty home of its own, as any Airflow that is pointed at our DAG folder."""
+    """Return the environment of an Airflow with an empty home and the DAG folder of this project."""
     env = {
         **os.environ,
         "AIRFLOW_HOME": str(tmp_path_factory.mktemp("airflow")),
@@ -75,7 +75,7 @@ def test_every_dag_ends_in_verdict_and_teardown_takes_the_params_and_never_retri
         assert dag["retries"] == 0
 
 
-def test_every_dag_tells_its_verdict_whatever_happened_and_a_pass_only_after_the_report(bag):
+def test_every_dag_publishes_its_verdict_always_and_a_pass_only_after_the_report(bag):
     for scenario, dag in ((name, bag["dags"][f"resilience.{name}"]) for name in shipped()):
         assert dag["outlets"] == {
             "publish": [f"aftershock/{scenario}/verdict"],
@@ -86,7 +86,7 @@ def test_every_dag_tells_its_verdict_whatever_happened_and_a_pass_only_after_the
         assert dag["notifies"] and dag["schedule"] is None
 
 
-OWN = """
+USER_SCENARIO = """
 title: mine
 schedule: "%s"
 topics: [{name: orders}]
@@ -95,9 +95,9 @@ producers: [{name: shop, topic: orders}]
 
 
 def test_scenarios_of_a_folder_have_dags_that_run_by_their_schedule_and_an_invalid_one_says_why(airflow, tmp_path):
-    (tmp_path / "nightly.yaml").write_text(OWN % "30 2 * * *")
-    (tmp_path / "clean-run.yml").write_text(OWN % "@daily")  # comes before the shipped one
-    (tmp_path / "my typo.yaml").write_text(OWN % "61 2 * * *")
+    (tmp_path / "nightly.yaml").write_text(USER_SCENARIO % "30 2 * * *")
+    (tmp_path / "clean-run.yml").write_text(USER_SCENARIO % "@daily")  # wins over the shipped one
+    (tmp_path / "my typo.yaml").write_text(USER_SCENARIO % "61 2 * * *")
     env = {**airflow, "AFTERSHOCK_SCENARIOS": str(tmp_path), "AFTERSHOCK_POOL": "clusters"}
     argv = [sys.executable, "-c", INSPECT]
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=True)
@@ -108,7 +108,7 @@ def test_scenarios_of_a_folder_have_dags_that_run_by_their_schedule_and_an_inval
     assert dags["resilience.clean-run"]["schedule"] == "0 0 * * *"
     assert dags["resilience.my_typo"]["leaves"] == ["invalid"]
     pools = {task: pool for task, pool in dags["resilience.nightly"]["pools"].items() if pool == "clusters"}
-    assert sorted(pools) == ["audit", "deploy", "drive"]  # and what frees a cluster never waits for a slot
+    assert sorted(pools) == ["audit", "deploy", "drive"]  # the task that frees a cluster never waits for a slot
     assert [task for task, pool in dags["release_gate"]["pools"].items() if pool == "clusters"] == ["run_cell"]
 
 
@@ -136,15 +136,15 @@ class Shout(BaseNotifier):
 """
 
 
-def test_notifiers_get_the_words_and_one_that_fails_silences_none_of_the_others(airflow, tmp_path):
+def test_each_notifier_gets_the_message_although_another_one_fails(airflow, tmp_path):
     (tmp_path / "shouting.py").write_text(SHOUT)
-    run, heard = tmp_path / "run-1", tmp_path / "heard"
+    run, notified = tmp_path / "run-1", tmp_path / "notified"
     run.mkdir()
     (run / "result.json").write_text(json.dumps({"verdict": "inconclusive", "sentence": "No verdict: <b> & more."}))
     shout = {
         "notifier": "shouting.Shout",
         "text": "{{ headline }}|{{ sentence }}|{{ dag_run.run_id }}",
-        "file": str(heard),
+        "file": str(notified),
     }
     both = json.dumps([{"notifier": "no.such.Notifier"}, shout])
     broken = ["[]", "not JSON", '{"notifier": "no.such.Notifier"}', "[7]"]
@@ -155,7 +155,7 @@ def test_notifiers_get_the_words_and_one_that_fails_silences_none_of_the_others(
     argv = [sys.executable, "-c", NOTIFY, json.dumps(given)]
     subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, check=True)
     lines = [json.loads(line) for line in (tmp_path / "runs" / "notifications.jsonl").read_text().splitlines()]
-    assert heard.read_text() == "inconclusive: clean-run|No verdict: &lt;b&gt; &amp; more.|scheduled__1"
+    assert notified.read_text() == "inconclusive: clean-run|No verdict: &lt;b&gt; &amp; more.|scheduled__1"
     assert lines[0]["sentence"] == "No verdict: <b> & more." and lines[0]["run_dir"] == str(run)
     assert len(lines) == len(given) and all("broke off" in line["sentence"] for line in lines[1:])
     assert {(line["verdict"], line["scenario"]) for line in lines} == {("inconclusive", "clean-run")}

@@ -1,4 +1,4 @@
-"""A DAG on a cluster that exists: it comes from a Kafka connection of Airflow, and its password stays in Airflow."""
+"""A DAG on an existing cluster: an Airflow connection names it, and its password stays in Airflow."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def secured(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory, secured):
-    """An Airflow whose store has the connection; no password is in its environment."""
+    """Return the environment of an Airflow that stores the connection; it holds no password."""
     home = tmp_path_factory.mktemp("airflow")
     env = {
         **{key: value for key, value in os.environ.items() if key not in ENVIRONMENT},
@@ -64,7 +64,7 @@ def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflo
     unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, result["verdict"], unmet) == (0, "pass", []), result["sentence"]
     assert topics_and_groups(secured) == before and left_running(tmp_path) == []
-    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())  # beside it lies the history
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())  # the history is beside it
     assert "env:AFTERSHOCK_KAFKA_PASSWORD" in (run / "resolved.json").read_text()
     password = PASSWORDS["SCRAM-SHA-512"]
     assert files_with(run, password) == []
@@ -73,7 +73,7 @@ def test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password(airflo
     assert password not in ended.out and password not in ended.err
 
 
-def test_a_connection_that_is_not_there_is_named_and_nothing_is_left(airflow, tmp_path):
+def test_a_missing_connection_is_named_and_nothing_is_left(airflow, tmp_path):
     ended = chaos("dag", "clean-run", "--kafka-conn-id", "nowhere", "--runs-dir", tmp_path, env=airflow)
     assert ended.code == 3 and "Traceback" not in ended.err
     log = Path(ended.err.split("Airflow's log is ")[1].split()[0])

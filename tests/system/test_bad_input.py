@@ -53,7 +53,7 @@ def test_a_kafka_release_that_does_not_exist_is_refused(tmp_path):
     assert "4.99.0" in said
 
 
-def test_a_machine_without_java_is_told_what_to_install(tmp_path):
+def test_a_machine_without_java_gets_the_package_to_install(tmp_path):
     env = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
     assert "there is no java on PATH" in refused(tmp_path, "run", "clean-run", "--runs-dir", tmp_path, env=env)
 
@@ -76,7 +76,7 @@ def test_a_runs_dir_that_cannot_be_made_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, {}, {"resolved.json": "{"}, {"resolved.json": "{}"}])
-def test_what_is_no_run_directory_is_refused(tmp_path, content):
+def test_a_path_that_is_no_run_directory_is_refused(tmp_path, content):
     directory = tmp_path / "run"
     if content is not None:
         directory.mkdir()

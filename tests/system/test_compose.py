@@ -1,4 +1,4 @@
-"""The team's Airflow: built, started, given a scenario over its REST API, and gone again without a trace."""
+"""Airflow for a team: built, started, given a scenario over its REST API, and removed without a trace."""
 
 import json
 import os
@@ -25,13 +25,13 @@ pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.timeout(2400)]
 FILE = ROOT / "docker" / "compose.yaml"
 LOCAL_BASE = "aftershock-base:bookworm"
 DAG = "/api/v2/dags/resilience.clean-run"
-USER = os.getuid() or 1000  # a container's root could write anywhere, and would hide that others cannot
+USER = os.getuid() or 1000  # root of a container could write anywhere, which would hide a missing permission
 SMALL = ["producers.shop.records=2000"]
 
 
 @dataclass
 class Deployment:
-    """One project of compose, with a port, secrets and a runs folder of its own."""
+    """A compose project with its own port, secrets and runs folder."""
 
     client: list[str]
     engine: DockerClient
@@ -64,7 +64,7 @@ class Deployment:
         return next(c for c in self.containers() if c.labels["com.docker.compose.service"] == name)
 
     def left(self) -> list[str]:
-        """What the engine still has of the project."""
+        """Return the containers, networks and volumes that the engine still has of the project."""
         found = [
             *self.containers(),
             *self.engine.networks.list(filters=self._ours),
@@ -73,20 +73,20 @@ class Deployment:
         return [thing.name for thing in found]
 
     def unready(self) -> list[str]:
-        """The services that are not healthy yet, or did not end well."""
+        """Return the services that are not healthy yet, or that failed."""
         states = {c.labels["com.docker.compose.service"]: c.attrs["State"] for c in self.containers()}
         well = {n: s.get("Health", {}).get("Status") == "healthy" or n == "init" for n, s in states.items()}
         assert states["init"]["ExitCode"] == 0, self.diagnosis()
         return [f"{name} ({states[name]['Status']})" for name, healthy in well.items() if not healthy]
 
     def diagnosis(self) -> str:
-        """The end of each container's log."""
+        """Return the last lines of each container's log."""
         return "\n".join(
             f"--- {c.name}: {c.status}\n{c.logs(tail=15).decode(errors='replace')}" for c in self.containers()
         )
 
     def api(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """Ask Airflow's REST API; with a body, post it. Raises `OSError`, of which an HTTP error is one."""
+        """Send a request to Airflow's REST API, a POST if there is a body. Raises `OSError`, also for an HTTP error."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
             data=None if body is None else json.dumps(body).encode(),
@@ -101,7 +101,7 @@ class Deployment:
 
     def knows_the_dag(self) -> bool:
         try:
-            return bool(self.api(f"{DAG}/details"))  # which needs what a trigger needs: the DAG as it was parsed
+            return bool(self.api(f"{DAG}/details"))  # like a trigger, it needs the parsed DAG
         except urllib.error.HTTPError as e:
             if e.code != 404:
                 raise
@@ -122,7 +122,7 @@ class Deployment:
         return "; ".join(f"{t['task_id']} is {t['state']} after {t['duration']} s" for t in tasks)
 
     def why(self, run_id: str) -> str:
-        """What a person would look at after a run that ended as it should not."""
+        """Return the states of the tasks and the logs, for a run with an unexpected end."""
         return f"{self._tasks(run_id)}\n{self.diagnosis()}"
 
     @property
@@ -132,7 +132,7 @@ class Deployment:
 
 @pytest.fixture(scope="module")
 def client():
-    """The compose of this machine: the plugin, or the older program."""
+    """Return the compose command of this machine: the plugin, or the older program."""
     if shutil.which("docker") and not subprocess.run(["docker", "compose", "version"], capture_output=True).returncode:
         return ["docker", "compose"]
     if found := shutil.which("docker-compose"):
@@ -152,7 +152,7 @@ def engine():
 
 @pytest.fixture(scope="module")
 def airflow(client, engine, tmp_path_factory):
-    """A whole Airflow that is ready for work, taken away at the end with all it had."""
+    """Yield an Airflow that is ready, and remove it with all its data."""
     home = tmp_path_factory.mktemp("compose")
     (home / "runs").mkdir()
     os.chown(home / "runs", USER, -1)
@@ -199,7 +199,7 @@ def test_a_contract_that_does_not_hold_is_a_failed_run(airflow):
     assert json.loads((airflow.runs / "broken" / "result.json").read_text())["verdict"] == "fail"
 
 
-def test_without_secrets_it_says_what_makes_them(client, tmp_path):
+def test_without_secrets_it_names_the_command_that_makes_them(client, tmp_path):
     (tmp_path / "env").touch()
     argv = [*client, "-f", str(FILE), "--env-file", str(tmp_path / "env"), "config"]
     env = {"PATH": os.environ["PATH"]}
@@ -209,7 +209,7 @@ def test_without_secrets_it_says_what_makes_them(client, tmp_path):
 
 
 def need_base(engine: DockerClient) -> None:
-    """Make the image that the others are built from, unless it is there or another one is asked for."""
+    """Build the base image, unless it exists or the environment names another one."""
     if not os.environ.get("AFTERSHOCK_BASE_IMAGE") and not engine.images.list(LOCAL_BASE):
         subprocess.run([ROOT / "docker" / "base-image"], check=True)
 

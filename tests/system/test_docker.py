@@ -1,4 +1,4 @@
-"""The docker driver from the outside: scenarios, faults that only containers give, mistakes, and what is left."""
+"""The docker driver from outside: scenarios, faults that need containers, user mistakes, and leftovers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FAULTS = [
 
 
 def everything() -> str:
-    """A scenario with each fault in turn, the next when the one before is healed and the cluster had a moment."""
+    """Return a scenario with one fault after the other; each begins 6 s after the heal of the one before."""
     faults = []
     for fault in FAULTS:
         name = fault.get("name", fault["kind"].replace(".", "-"))
@@ -60,7 +60,7 @@ def everything() -> str:
 
 
 def left(runs_dir: Path) -> list[str]:
-    """What is left of any run below a directory: processes, containers, networks, volumes."""
+    """Return the processes, containers, networks and volumes of all runs below a directory."""
     found = [one for one in find_labelled(connect()) if runs_dir in one.run_dir.parents]
     return left_running(runs_dir) + [f"{one.kind} {one.name}" for one in found]
 
@@ -74,17 +74,17 @@ def run(runs_dir: Path, *arguments: object) -> dict:
 
 
 @needs_engine
-@pytest.mark.parametrize("name", ["leader-kill"])  # the others cost CI minutes, and are no different
+@pytest.mark.parametrize("name", ["leader-kill"])  # others show nothing more
 def test_a_shipped_scenario_runs_on_containers_as_it_does_on_processes(tmp_path: Path, name: str) -> None:
     result = run(tmp_path, name, "--driver", "docker")
     assert result["faults"] and all(f["proven_us"] for f in result["faults"])
     assert "--driver docker" in result["command"]
-    (directory,) = (path for path in tmp_path.iterdir() if path.is_dir())  # beside it lies the history
+    (directory,) = (path for path in tmp_path.iterdir() if path.is_dir())  # the history is beside it
     assert "KafkaRaftServer" in (directory / "logs" / "broker-1.log").read_text()
 
 
 @needs_engine
-def test_every_fault_that_containers_give_is_proven_and_healed(tmp_path: Path) -> None:
+def test_every_fault_of_containers_is_proven_and_healed(tmp_path: Path) -> None:
     file = tmp_path / "everything.yaml"
     file.write_text(everything())
     result = run(tmp_path / "runs", file)
@@ -94,7 +94,7 @@ def test_every_fault_that_containers_give_is_proven_and_healed(tmp_path: Path) -
 
 
 @needs_engine
-def test_what_a_killed_platform_leaves_is_removed_even_if_it_is_frozen(tmp_path: Path) -> None:
+def test_a_killed_platform_leaves_nothing_not_even_a_paused_container(tmp_path: Path) -> None:
     file = tmp_path / "frozen.yaml"
     scenario = yaml.safe_load(everything())
     scenario["faults"] = [{"kind": "broker.pause", "name": "pause", "target": TARGET, "when": {"acked": 100}}]
@@ -154,7 +154,7 @@ def test_no_permission_on_its_socket_is_one_line(tmp_path: Path) -> None:
 
 
 @needs_engine
-def test_a_base_image_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
+def test_an_unavailable_base_image_is_one_line(tmp_path: Path) -> None:
     said = refused(tmp_path, {"AFTERSHOCK_BASE_IMAGE": "aftershock.invalid/none:1"})
     assert "cannot be pulled" in said and "docker/base-image" in said
 
@@ -188,7 +188,7 @@ while True:
 
 
 @needs_engine
-def test_an_engine_that_is_lost_in_the_middle_ends_the_run_and_gc_removes_the_rest(tmp_path: Path) -> None:
+def test_a_lost_engine_ends_the_run_and_gc_removes_the_rest(tmp_path: Path) -> None:
     path, runs = tmp_path / "engine.sock", tmp_path / "runs"
     forward = subprocess.Popen([sys.executable, "-c", FORWARD, str(path)], stdout=subprocess.PIPE)
     assert forward.stdout is not None and forward.stdout.readline() == b"ready\n"
@@ -203,8 +203,8 @@ def test_an_engine_that_is_lost_in_the_middle_ends_the_run_and_gc_removes_the_re
         _, said = platform.communicate(timeout=300)
     assert platform.returncode == 3, said
     assert "Traceback" not in said and "python -m chaos gc --run" in " ".join(said.split())
-    # the reaper has taken over, and gives up in its turn
+    # the reaper takes over, and gives up too
     wait_until(lambda: not left_running(runs), 60, lambda: f"left: {left_running(runs)}")
-    (directory,) = (path for path in runs.iterdir() if path.is_dir())  # beside it lies the history
+    (directory,) = (path for path in runs.iterdir() if path.is_dir())  # the history is beside it
     chaos("gc", "--run", directory)
     assert left(runs) == []

@@ -1,4 +1,4 @@
-"""A gate on real clusters: one side that holds, one whose contract cannot, with clients of two releases."""
+"""A gate on real clusters: one cell keeps its contract, one cannot, with clients of another release."""
 
 import json
 
@@ -20,8 +20,8 @@ GATE = {
 }
 
 
-def test_a_gate_runs_every_cell_with_its_releases_and_leaves_a_bundle_of_what_failed(tmp_path):
-    """The first cell alone, as a DAG's task does; then the others, in the same folder."""
+def test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure(tmp_path):
+    """Run the first cell alone, as the task of a DAG does, then the others in the same folder."""
     (tmp_path / "g.yaml").write_text(yaml.safe_dump(GATE))
     ended = chaos("gate", tmp_path / "g.yaml", "--into", tmp_path / "out", "--cell", "1", "--json", timeout_s=300)
     assert ended.code in (0, 3), ended.err[-3000:]
@@ -40,7 +40,7 @@ def test_a_gate_runs_every_cell_with_its_releases_and_leaves_a_bundle_of_what_fa
         assert (tmp_path / "out" / run["report"]).is_file()
     packed = open_bundle(tmp_path / "out" / cells["4.3.1", "broken"]["runs"][0]["bundle"])
     assert packed.manifest.seen.verdict == "fail"
-    (missing,) = packed.manifest.missing  # its brokers were lent to it, and their logs stay with the lender
+    (missing,) = packed.manifest.missing  # its brokers were lent, so their logs are with the lender
     assert missing.startswith("logs/broker-N.log")
     assert first.name == "cell-01.jsonl" and "1 of 2, clean-run" in ended.err, "what was run is not run again"
     assert json.loads((tmp_path / "out" / "gate.json").read_text()) == ended.result

@@ -1,4 +1,4 @@
-"""An incident, from the run to its replay, with clients of a release that is not this environment's."""
+"""An incident, from the run to its replay, with clients of another release than the environment's."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ def runs_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lost(runs_dir):
-    """A run that lost records."""
+    """Return a run that lost records."""
     asked = ["--variant", "acks-1", "--client", OLDER, "--seed", 7, "--json", "--runs-dir", runs_dir]
     ended = chaos("run", "acks1-leader-kill", *asked)
     assert ended.code == 0, ended.err[-3000:]
@@ -29,14 +29,14 @@ def lost(runs_dir):
 
 @pytest.fixture(scope="module")
 def bundle(lost, runs_dir):
-    """It, as a file."""
+    """Return the bundle of that run."""
     file = runs_dir / "lost.aftershock.tar.gz"
     packed = chaos("bundle", lost.path, "--out", file)
     assert (packed.code, packed.out.strip()) == (0, str(file)), packed.err
     return file
 
 
-def test_a_bundle_says_which_client_release_really_ran(bundle):
+def test_a_bundle_names_the_client_release_that_ran(bundle):
     manifest = open_bundle(bundle).manifest
     assert manifest.versions["confluent-kafka"] == manifest.versions["librdkafka"] == OLDER
     assert {"kafka", "java", "python"} <= manifest.versions.keys()
@@ -54,11 +54,11 @@ def test_a_replay_shows_the_same_with_the_same_releases(bundle, runs_dir):
     assert left_running(runs_dir) == []
 
 
-def test_the_logs_of_its_brokers_become_a_scenario_that_loses_records_too(lost, runs_dir, tmp_path):
+def test_the_scenario_from_its_broker_logs_loses_records_too(lost, runs_dir, tmp_path):
     (tmp_path / "app.properties").write_text("acks=1\n")
     logs = [lost.path / "logs", "--clients", tmp_path / "app.properties"]
-    told = chaos("incident", "from-logs", *logs, "--out", tmp_path / "s.yaml")
-    assert told.code == 0, told.err
+    drafted = chaos("incident", "from-logs", *logs, "--out", tmp_path / "s.yaml")
+    assert drafted.code == 0, drafted.err
     assert "TODO" in (tmp_path / "s.yaml").read_text()
     ended = chaos("run", tmp_path / "s.yaml", "--json", "--runs-dir", runs_dir)
     assert (ended.code, ended.result["verdict"]) == (0, "pass"), ended.err[-3000:]
@@ -66,7 +66,7 @@ def test_the_logs_of_its_brokers_become_a_scenario_that_loses_records_too(lost, 
     assert left_running(runs_dir) == []
 
 
-def test_what_is_wrong_with_a_bundle_is_one_line_and_starts_nothing(bundle, tmp_path):
+def test_a_damaged_bundle_is_one_line_and_starts_nothing(bundle, tmp_path):
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(bundle.read_bytes()[:-2000])
     for command in (["replay", cut], ["repeat", 2, cut], ["shrink", cut, "--anomaly", "lost_write"]):

@@ -1,4 +1,4 @@
-"""The platform itself is interrupted or killed: nothing of the run survives it."""
+"""The platform is interrupted or killed: nothing of the run stays."""
 
 import json
 import signal
@@ -28,7 +28,7 @@ faults:
 
 
 def under_way(runs_dir, process, happened=lambda events: any(e.get("acked") for e in events), words="no record acked"):
-    """Wait until records are acknowledged, or whatever else has to have happened."""
+    """Wait until records are acknowledged, or until the given condition holds for the events."""
 
     def seen():
         assert process.poll() is None, process.stderr.read()[-2000:]
@@ -39,7 +39,7 @@ def under_way(runs_dir, process, happened=lambda events: any(e.get("acked") for 
 
 
 def injected(events):
-    """How many faults are at work."""
+    """Return the number of injected faults."""
     return sum(e["kind"] == "fault" and e["phase"] == "injected" for e in events)
 
 
@@ -63,7 +63,7 @@ def test_sigkill_of_the_platform_leaves_nothing_after_its_reaper_acted(tmp_path)
     assert not (run / "brokers").exists()
 
 
-def test_what_even_the_reaper_could_not_end_is_listed_and_collected(tmp_path):
+def test_ps_lists_and_gc_removes_processes_that_outlive_the_reaper(tmp_path):
     process = start("run", "leader-kill", "--runs-dir", tmp_path)
     under_way(tmp_path, process)
     reaper = next(m for m in find_marked() if tmp_path in m.run_dir.parents and m.role == "reaper")
@@ -77,7 +77,7 @@ def test_what_even_the_reaper_could_not_end_is_listed_and_collected(tmp_path):
     assert left_running(tmp_path) == []
 
 
-def test_what_faults_did_to_processes_disks_and_links_goes_with_them(tmp_path):
+def test_the_effects_of_faults_on_processes_disks_and_links_end_with_the_run(tmp_path):
     (tmp_path / "lasting.yaml").write_text(LASTING)
     runs = tmp_path / "runs"
     process = start("run", tmp_path / "lasting.yaml", "--runs-dir", runs)

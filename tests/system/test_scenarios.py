@@ -49,7 +49,7 @@ def runs_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def chosen(request):
-    """The cases that this session runs: the selected ones, and those that other selected tests look at."""
+    """Return the cases that this session runs: the selected ones, and those that other selected tests use."""
     here = [item for item in request.session.items if item.path == request.path]
     selected = {item.callspec.params["name"] for item in here if item.originalname == CONTRACT.__name__}
     return selected if len(selected) == len(here) else selected | PART
@@ -70,7 +70,7 @@ def catalogue(runs_dir, chosen):
 
 @pytest.fixture(scope="module")
 def results(runs_dir, catalogue):
-    """A scenario's exit code and result: that of the catalogue, or of a run of its own where it is to be different."""
+    """Return a function from a scenario to its exit code and result, of the catalogue or of a run with options."""
     done = {}
 
     def run(name, *arguments):
@@ -106,7 +106,7 @@ def test_a_shipped_scenario_meets_its_contract(results, name):
 CONTRACT = test_a_shipped_scenario_meets_its_contract
 
 
-def test_the_part_is_of_the_whole():
+def test_the_part_belongs_to_the_catalogue():
     assert PART <= ALL
 
 
@@ -146,8 +146,8 @@ def test_a_fault_that_changed_nothing_is_inconclusive_not_green(results):
     assert not result["faults"][0]["proven_us"]
 
 
-def test_a_load_that_is_given_up_is_inconclusive_and_none_of_it_counts_as_stalled(results):
-    """Its producer would send for minutes, and is ended before the drain."""
+def test_a_load_beyond_its_limit_is_inconclusive_and_none_of_it_counts_as_stalled(results):
+    """The producer would send for minutes; it ends before the drain."""
     asked = ("--set", "producers.shop.rate=500/s", "--set", "producers.shop.records=100000", "--set", "limits.drive=4s")
     code, result = results("clean-run", *asked)
     assert (code, result["verdict"]) == (3, "inconclusive"), result["sentence"]
@@ -167,7 +167,7 @@ def test_another_kafka_release_runs_the_same_scenario(results):
     assert result["versions"]["kafka"] == "3.9.2"
 
 
-@pytest.mark.parametrize("name", ["leader-kill"])  # the others cost CI minutes
+@pytest.mark.parametrize("name", ["leader-kill"])  # one scenario shows it
 def test_a_release_with_zookeeper_meets_the_same_contracts(results, name):
     code, result = results(name, "--kafka", "2.8.2")
     assert (code, result["verdict"]) == (0, "pass"), result["sentence"]

@@ -1,4 +1,4 @@
-"""The audit on a real standalone Spark cluster, and of a run directory in HDFS: the same as here, to the row."""
+"""The audit on a standalone Spark cluster, and of a run directory in HDFS: each row equals the local audit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A history with loss and duplicates, audited here."""
+    """Return a history with loss and duplicates, with its local audit."""
     run = history(tmp_path_factory.mktemp("runs") / "rich", RECORDS)
     assert chaos("audit", run.path, "--json").code == 1
     return run
@@ -50,7 +50,7 @@ def history(folder: Path, records: int) -> Run:
 
 
 def copied(run: Run, folder: Path) -> Run:
-    """The ledger without any result."""
+    """Copy the ledger without results."""
     shutil.copytree(run.ledger, folder / "ledger")
     shutil.copy(run.resolved, folder)
     return Run(folder)
@@ -72,7 +72,7 @@ def running(cluster) -> list[str]:
         return [app["id"] for app in json.load(page)["activeapps"]]
 
 
-def test_two_workers_audit_as_one_process_does_and_tell_the_driver_summaries_only(cluster, run, tmp_path):
+def test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summaries(cluster, run, tmp_path):
     small = audited(copied(run, tmp_path / "small"), cluster.url)
     assert same_tables(tmp_path / "small" / "audit", run.audit) == list(AUDIT_TABLES)
     assert all(small["tasks"][executor] > 0 for executor in ("0", "1"))
@@ -80,7 +80,7 @@ def test_two_workers_audit_as_one_process_does_and_tell_the_driver_summaries_onl
     assert small["limit"] == "64m"
 
     large = audited(history(tmp_path / "large", 10 * RECORDS), cluster.url)
-    # curves grow with the time that a run takes, a point every 250 ms; the records themselves stay where they are
+    # curves have a point every 250 ms of the run; the records stay on the executors
     assert large["bytes"] < 2 * small["bytes"] < 2_000_000
     wait_until(lambda: running(cluster) == [], 20, lambda: f"still there: {running(cluster)}")
 

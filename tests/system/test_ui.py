@@ -1,4 +1,4 @@
-"""`ui`, for real: the scheduler runs a scenario by its schedule, and everybody is told who has to be."""
+"""The command `ui`: the scheduler runs a scenario by its schedule, and the notifiers get its verdict."""
 
 import json
 import os
@@ -34,7 +34,7 @@ limits: {proof: 2s}
 
 @pytest.fixture
 def ui(tmp_path):
-    """The command, with a home and a folder of scenarios of its own; ended as a person ends it."""
+    """Yield the running command with an empty home and a folder of scenarios, and end it with Ctrl-C."""
     (tmp_path / "nightly").mkdir()
     (tmp_path / "nightly" / "no-effect.yaml").write_text(NO_EFFECT)
     with socket.socket() as s:
@@ -58,21 +58,21 @@ def rows(home, question):
 
 
 def test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything(ui, tmp_path):
-    told = tmp_path / "runs" / "notifications.jsonl"
+    notifications = tmp_path / "runs" / "notifications.jsonl"
 
     def notified():
         assert ui.poll() is None, (tmp_path / "said").read_text()
-        return told.exists()
+        return notifications.exists()
 
     wait_until(notified, 600, lambda: (tmp_path / "said").read_text(), every_s=1)
-    line = json.loads(told.read_text().splitlines()[0])
+    line = json.loads(notifications.read_text().splitlines()[0])
     assert (line["verdict"], line["scenario"]) == ("inconclusive", "no-effect") and "no effect" in line["sentence"]
     assert line["dag_run"].startswith("scheduled__")
     first = Store(default_url(tmp_path / "runs")).entries("no-effect")[0]
     assert first.verdict == "inconclusive" and first.run_dir == line["run_dir"]
     home = tmp_path / "airflow"
     events = rows(home, "SELECT a.name, e.extra FROM asset_event e JOIN asset a ON a.id = e.asset_id")
-    assert {name for name, _ in events} == {"aftershock/no-effect/verdict"}  # and none of a pass
+    assert {name for name, _ in events} == {"aftershock/no-effect/verdict"}  # no event of a pass
     assert json.loads(events[0][1])["verdict"] == "inconclusive"
     assert rows(home, "SELECT slots FROM slot_pool WHERE pool = 'aftershock_clusters'") == [(1,)]
     ui.send_signal(signal.SIGINT)
