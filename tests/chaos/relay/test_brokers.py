@@ -18,7 +18,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.faults import FAULTS
-from chaos.kafka import messages
+from chaos.kafka import admin, messages
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.partition import TopicPartition
@@ -43,11 +43,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     run = Run.create(tmp_path_factory.mktemp("a rather long path for a unix socket, as pytest makes them"), "r" * 80)
     try:
         deployed = ProcessCluster.deploy(run, ClusterSpec(2), ProcessId.current(), 900)
-        admin = AdminClient({"bootstrap.servers": deployed.bootstrap})
-        made = admin.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("moving", 1, replica_assignment=[[1]])])
-        for future in made.values():
+        client = AdminClient({"bootstrap.servers": deployed.bootstrap})
+        topics = client.create_topics([NewTopic(TOPIC, 2, 1), NewTopic("moving", 1, replica_assignment=[[1]])])
+        for future in topics.values():
             future.result(30)
-        del admin  # its connections bypass the proxy
+        del client  # its connections bypass the proxy
         wait_until(lambda: not own_connections(deployed), 30, "this process keeps a direct connection open")
         control.start_proxy(run, {b: deployed.address(b) for b in deployed.broker_ids}, ProcessId.current())
         yield deployed
@@ -107,10 +107,10 @@ def test_clients_use_only_the_addresses_of_the_proxy(cluster, proxy):
     wait_until(lambda: len(records.extend(reading.consume(500, 0.5)) or records) >= 2000, 30, "not all was read")
     assert all(message.error() is None for message in records)
     reading.commit(asynchronous=False)
-    admin = AdminClient({"bootstrap.servers": proxy.bootstrap})
+    client = AdminClient({"bootstrap.servers": proxy.bootstrap})
     fronts = {proxy.address(b) for b in cluster.broker_ids}
-    assert {(n.host, n.port) for n in admin.describe_cluster().result(10).nodes} == fronts
-    assert {(n.host, n.port) for n in admin.list_topics().brokers.values()} == fronts
+    assert {(n.host, n.port) for n in client.describe_cluster().result(10).nodes} == fronts
+    assert {(n.host, n.port) for n in client.list_topics().brokers.values()} == fronts
     assert own_connections(cluster) == set()
     reading.close()
 
@@ -129,19 +129,9 @@ def test_the_new_leader_in_an_answer_to_produce_is_rewritten(cluster, proxy):
 
 def move_to(cluster: ProcessCluster, topic: str, broker: int) -> None:
     """Reassign partition 0 to a broker, and wait for it."""
-    from kafka.protocol.admin import AlterPartitionReassignmentsRequest as Request
-
-    partition = Request.ReassignableTopic.ReassignablePartition(partition_index=0, replicas=[broker])
-    asked = Request[0](timeout_ms=10_000, topics=[Request.ReassignableTopic(name=topic, partitions=[partition])])
-    kafka = Kafka(cluster.bootstrap, timeout_s=10)
-
-    def moved() -> bool:
-        metadata = kafka.metadata()
-        return metadata is not None and metadata.partitions[TopicPartition(topic, 0)].leader == broker
-
-    controller = kafka.metadata().controller
-    assert kafka.ask(controller, asked).error_code == 0
-    wait_until(moved, 30, "the leader did not move")
+    kafka, partition = Kafka(cluster.bootstrap, timeout_s=10), TopicPartition(topic, 0)
+    admin.reassign(kafka, partition, [broker])
+    wait_until(lambda: (state := kafka.state(partition)) and state.leader == broker, 30, "the leader did not move")
     kafka.close()
 
 
