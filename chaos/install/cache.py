@@ -35,16 +35,15 @@ def cached(name: str, fill: Callable[[Path], None], waiting: str, on_progress: P
     `waiting` is reported while another process fills the directory. Errors of `fill` are passed on and leave nothing
     behind. Raises `MachineError` if the cache cannot be written.
     """
-    preferred = _preferred_dir()
-    if _complete(preferred / name):  # a read-only cache is good enough for what it has
-        return preferred / name
-    final = preferred / name
+    final = preferred = _preferred_dir() / name
+    if _complete(preferred):  # a read-only cache is good enough for what it has
+        return preferred
     try:
-        if not (os.environ.get("AFTERSHOCK_CACHE") or _writable(preferred)):
-            final = _temporary_dir() / name
-            if _complete(final):
-                return final
-            _report_once(f"{preferred} cannot be written, so downloads go to {final.parents[1]}", on_progress)
+        final = cache_dir() / name
+        if _complete(final):
+            return final
+        if final != preferred:
+            _report_once(f"{_preferred_dir()} cannot be written, so downloads go to {cache_dir()}", on_progress)
         final.parent.mkdir(parents=True, exist_ok=True)
         with _locked(final.parent / ".lock", lambda: on_progress(waiting)):
             if not _complete(final):
