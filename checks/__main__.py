@@ -124,7 +124,7 @@ def _stand_by(spark_master: str | None, emit: pipeline.Listener) -> bool:
 
 
 def _warm_up(spark_master: str | None, emit: pipeline.Listener) -> None:
-    from checks.audit.large.scan import warm
+    from checks.spark.parts import warm
 
     with contextlib.suppress(AftershockError):  # the first stage meets the error again and records it
         warm(pipeline.session(spark_master))

@@ -1,11 +1,16 @@
-"""The audit: from the tables of the ledger to the findings, by rules that each stand in one function.
+"""The audit: from the tables of the ledger to findings, times and curves. Pure functions of a run directory.
 
-`load` reads and checks the ledger, `readers`, `epochs`, `starts` and `ranges` say who had to read what from where,
-`write_path`, `read_path`, `commits` and `groups` hold the rules, `times` and `curves` the measurements, `history` and
-`mechanism` the explanations, `tables` the results. `stage` puts them together.
+| package | content |
+|---|---|
+| `load` | the ledger, checked against its seal |
+| `facts` | who had to read what from where, who led which partition |
+| `engine` | the two passes over the large tables, and their aggregates |
+| `rules` | one rule per anomaly: scope, rows examined, judgement, explanation |
+| `output` | the tables of the audit |
+| `stage` | the audit of one run |
 """
 
+from checks.audit.output.tables import AUDIT_TABLES
 from checks.audit.stage import audit, derive
-from checks.audit.tables import AUDIT_TABLES
 
 __all__ = ["AUDIT_TABLES", "audit", "derive"]

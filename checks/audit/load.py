@@ -1,4 +1,4 @@
-"""Loading a sealed ledger, refusing whatever is missing, damaged or of another version: nothing is guessed."""
+"""Loading a sealed ledger. Missing or damaged data and other schema versions are refused; nothing is guessed."""
 
 from __future__ import annotations
 
@@ -13,24 +13,19 @@ from chaos.errors import RunDirError
 from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
-from checks.audit.large.columns import check_schema
+from checks.audit.arrays import NONE
+from checks.audit.engine.parts import check_schema
 from checks.spark.remote import LARGE, Mirror
-
-AUDITED = TABLES
-"""The tables that are looked at: all that are written while driving."""
-
-NO_ASSIGNMENT = -1
-"""Stands for a missing assignment number, so that it can be compared as any other."""
 
 
 @dataclass(frozen=True)
 class Ledger:
     """The tables of one run, columns as in `chaos.ledger.schemas`.
 
-    small: those that are small beside the load: assignments, lifecycle, faults, cluster, transactions, log_range. rows
-    and torn_bytes are by table: rows as the Parquet files say, bytes as the seal says. files: the parts of the tables
-    that are as large as the load (sends, deliveries, commits, log), which the driver never reads. seal: what is still
-    to be compared with the rows of those parts (see `settle`); None where the driver could look at them itself.
+    small: the tables that are small beside the load (assignments, lifecycle, faults, cluster, transactions, log_range).
+    files: paths of the parts of the tables that are as large as the load (sends, deliveries, commits, log), which the
+    driver never reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
+    seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
     """
 
     small: dict[str, pa.Table]
@@ -41,30 +36,30 @@ class Ledger:
 
 
 def load(run: Run) -> Ledger:
-    """The ledger of a run. Raises `RunDirError` naming table, file and column for anything that does not fit."""
+    """Return the ledger of a run. Raises `RunDirError` with table, file and column for data that does not fit."""
     seal = read_seal(run.ledger)
     small, rows, files = {}, {}, {}
-    for name, schema in AUDITED.items():
+    for name, schema in TABLES.items():
         if name in LARGE and isinstance(run, Mirror):
-            files[name], rows[name] = _elsewhere(name, run, seal)
+            files[name], rows[name] = _remote_table(name, run, seal)
             continue
-        parts, rows[name] = _check_table(name, run.ledger / f"{name}.parquet", schema, seal)
+        parts, rows[name] = _local_table(name, run.ledger / f"{name}.parquet", schema, seal)
         if name in LARGE:
             files[name] = [str(path) for path in parts]
         else:
             small[name] = _read(parts, schema)
-    rows["log"], files["log"] = _load_log(run)
+    rows["log"], files["log"] = _log(run)
     path = run.ledger / "log_range.parquet"
     _check_file("log_range", path, LOG_RANGE)
     small["log_range"] = _read([path], LOG_RANGE)
-    torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in AUDITED}
+    torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
     return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None)
 
 
 def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
-    """Hold the rows that executors read of each part, by table and path, against the seal, and note them.
+    """Compare the rows that executors read of each part, by table and path, with the seal, and record them.
 
-    Raises `RunDirError` if they are not what was sealed. Where `load` could look at the parts it is done already.
+    Raises `RunDirError` if they differ. Does nothing if `load` could open the parts itself.
     """
     if ledger.seal is None:
         return
@@ -77,8 +72,8 @@ def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
     ledger.rows["log"] = sum(rows for (name, _), rows in read.items() if name == "log")
 
 
-def _elsewhere(table: str, run: Mirror, seal: Seal) -> tuple[list[str], int]:
-    """The parts of a large table that nobody has looked into yet, and the rows that were sealed."""
+def _remote_table(table: str, run: Mirror, seal: Seal) -> tuple[list[str], int]:
+    """Return the parts of a large table, which executors will open, and the sealed number of rows."""
     where = f"{run.uri}/ledger/{table}.parquet"
     sealed = _sealed(table, where, seal)
     parts = run.parts(f"ledger/{table}.parquet")
@@ -87,20 +82,20 @@ def _elsewhere(table: str, run: Mirror, seal: Seal) -> tuple[list[str], int]:
 
 
 def _read(paths: list[Path], schema: pa.Schema) -> pa.Table:
-    """The columns of the schema; no files, no rows."""
+    """Return the rows of some parts, with the columns of the schema; a missing assignment is NONE."""
     tables = [pq.read_table(path, columns=schema.names, partitioning=None) for path in paths]
     table = pa.concat_tables([schema.empty_table(), *(t.replace_schema_metadata(schema.metadata) for t in tables)])
     if "assignment" in schema.names:
         at = schema.get_field_index("assignment")
-        table = table.set_column(at, schema.field(at), pc.fill_null(table["assignment"], NO_ASSIGNMENT))
+        table = table.set_column(at, schema.field(at), pc.fill_null(table["assignment"], NONE))
     return table
 
 
-def _load_log(run: Run) -> tuple[int, list[str]]:
-    """Rows (0 where they are to be counted yet) and parts of the log."""
+def _log(run: Run) -> tuple[int, list[str]]:
+    """Return the rows (0 until `settle` counts them) and the parts of the log."""
     folder = run.ledger / "log"
     if not folder.is_dir():
-        raise RunDirError(f"{folder} is missing: the log was never read back, so nothing can be said of it")
+        raise RunDirError(f"{folder} is missing: the log was never read back; run `readback` while the cluster is up")
     if isinstance(run, Mirror):
         return 0, run.parts("ledger/log")
     paths = sorted(folder.glob("*.parquet"))
@@ -108,23 +103,23 @@ def _load_log(run: Run) -> tuple[int, list[str]]:
     return rows, [str(path) for path in paths]
 
 
-def _check_table(table: str, folder: Path, schema: pa.Schema, seal: Seal) -> tuple[list[Path], int]:
-    """The parts of a sealed table and their rows, once each part is as it was sealed and none is missing."""
+def _local_table(table: str, folder: Path, schema: pa.Schema, seal: Seal) -> tuple[list[Path], int]:
+    """Return the parts of a sealed table and its rows after comparing each part with the seal."""
     if not folder.is_dir():
         raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
     sealed = _sealed(table, str(folder), seal)
     paths = sorted(folder.glob("*.parquet"))
     rows = [_check_file(table, path, schema) for path in paths]
     _check_parts(table, str(folder), len(rows), sealed)
-    for path, found, expected in zip(paths, rows, sealed.parts, strict=False):
-        _check_rows(table, str(path), found, expected)
+    for path, actual, expected in zip(paths, rows, sealed.parts, strict=False):
+        _check_rows(table, str(path), actual, expected)
     _check_rows(table, str(folder), sum(rows), sealed.rows)
     return paths, sealed.rows
 
 
 def _sealed(table: str, where: str, seal: Seal) -> SealedTable:
     if table not in seal.tables:
-        raise RunDirError(f"{where}: seal.json does not name table {table}, so it cannot be known to be whole")
+        raise RunDirError(f"{where}: seal.json does not list table {table}, so the table may be incomplete")
     return seal.tables[table]
 
 
@@ -141,15 +136,15 @@ def _check_rows(table: str, where: str, rows: int, sealed: int) -> None:
 
 
 def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
-    """The number of rows of a Parquet file, once its version, columns and types are the expected ones."""
+    """Return the number of rows of a Parquet file after checking its version, columns and types."""
     try:
         meta = pq.read_metadata(path)
-        found = meta.schema.to_arrow_schema()
+        actual = meta.schema.to_arrow_schema()
     except FileNotFoundError:
-        raise RunDirError(f"{path} is missing: table {table} of the ledger is not all there") from None
+        raise RunDirError(f"{path} is missing: table {table} of the ledger is incomplete") from None
     except (pa.ArrowException, OSError) as e:
         raise RunDirError(
             f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged"
         ) from None
-    check_schema(table, str(path), found, schema)
+    check_schema(table, str(path), actual, schema)
     return int(meta.num_rows)

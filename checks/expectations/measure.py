@@ -10,20 +10,16 @@ from dataclasses import dataclass
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
+from checks.audit.rules.registry import NEED_CLOCK, nothing_to_examine
 from checks.evidence.tables import audit_rows
 from checks.expectations.clients import clients_with_error
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
 from checks.expectations.groups import most_members, rebalances
-from checks.expectations.inapplicable import nothing_to_examine
 from checks.expectations.observation import Observation
 from checks.expectations.phrases import count_of, duration, listed
 
 CLIENT_FAULTS = "consumer."
-
-BY_TIME = {"duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"}
-BY_TIME |= {"zombie_commit", "precommitted_read", "hanging_transaction"}
-"""Checks that depend on the order of events, so that a clock that ran backwards makes them inconclusive."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +79,7 @@ class Measure:
         """Return why the counts of a check are unreliable; empty if they are reliable."""
         if self._distrust:
             return self._distrust
-        if check in BY_TIME and (reason := self._conditions.clock()):
+        if check in NEED_CLOCK and (reason := self._conditions.clock()):
             return reason
         return self._conditions.undrained() if check == "stalled_delivery" else ""
 

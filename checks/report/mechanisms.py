@@ -1,4 +1,4 @@
-"""Anomalies grouped by what caused them, not by kind: the reader wants to know how many things went wrong."""
+"""Anomalies grouped by their cause rather than by kind, so that a page shows how many things went wrong."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from chaos.run.result import Finding, Result
 from checks.report.text import count
 
 SHOWN_ROWS, MOST_ROWS, MOST_GROUPS = 5, 100, 40
+"""Rows of a mechanism at least and at most, and mechanisms on a page."""
 ALL_ROWS = 600
-"""Rows on the whole page; with many mechanisms each shows fewer, down to `SHOWN_ROWS`."""
+"""Rows on a page; with many mechanisms each shows fewer, down to `SHOWN_ROWS`."""
 ALIKE = 3
+"""Number of sentences that may differ in numbers only before they are merged."""
 Kind = tuple[str, str, str]
 """check, split, scope"""
 
 
 @dataclass(frozen=True)
 class KindCount:
-    """How many anomalies of one kind a mechanism explains.
+    """The anomalies of one kind that a mechanism explains.
 
-    `evidence`: the rows of it that were kept. `known`: the exact count, whatever the mechanism. `sole`: all rows that
-    were kept of this kind tell this mechanism.
+    evidence: the rows kept. known: the exact count over all mechanisms. sole: whether all rows kept of this kind have
+    this mechanism.
     """
 
     check: str
@@ -40,28 +42,29 @@ class KindCount:
 
     @property
     def count(self) -> int:
-        """What a reader may take as the number."""
+        """The number to show."""
         return max(self.known, self.evidence) if self.sole else self.evidence
 
     @property
-    def words(self) -> str:
-        """`37 lost_write in orders`; where evidence was capped, how far it reaches."""
+    def label(self) -> str:
+        """`37 lost_write in orders`, with the number of rows kept if the evidence was capped."""
         name = f"{self.check} ({self.split})" if self.split else self.check
         if self.sole:
-            seen = f", by the evidence of {self.evidence:,}" if 0 < self.evidence < self.known else ""
-            return f"{self.count:,} {name} in {self.scope}{seen}"
+            kept = f", by the evidence of {self.evidence:,}" if 0 < self.evidence < self.known else ""
+            return f"{self.count:,} {name} in {self.scope}{kept}"
         return f"{self.evidence:,} of {self.known:,} {name} in {self.scope}"
 
 
 @dataclass
 class Mechanism:
-    """One cause: in words, how much it explains, a few rows, and the settings that prevent it.
+    """One cause: its sentence, the anomalies it explains, some rows, and the settings that prevent it.
 
-    merged: it stands for several that differ in numbers only, so each row tells its own.
+    broke: whether it breaks the contract. unshown: the number of rows left out. merged: whether it represents several
+    causes that differ in numbers only, so that each row shows its own.
     """
 
     key: str
-    words: str
+    title: str
     broke: bool
     kinds: list[KindCount] = field(default_factory=list)
     rows: list[tuple[str, Finding]] = field(default_factory=list)
@@ -71,38 +74,38 @@ class Mechanism:
 
     @property
     def total(self) -> int:
-        """All anomalies it explains."""
+        """The number of anomalies it explains."""
         return sum(kind.count for kind in self.kinds)
 
     @cached_property
     def shared(self) -> dict[str, Any]:
-        """The evidence in which all rows agree, so that it need not stand in each."""
+        """The evidence that all rows share."""
         first, *others = (f.evidence for _, f in self.rows)
         return {k: v for k, v in first.items() if all(k in o and o[k] == v for o in others)} if others else {}
 
     def own(self, finding: Finding) -> dict[str, Any]:
-        """The evidence that belongs to one row."""
+        """Return the evidence of one row that not all rows share."""
         shared = self.shared
         return {name: value for name, value in finding.evidence.items() if name not in shared}
 
     @property
     def capped(self) -> str:
-        """What is not shown, or empty."""
+        """The rows not shown, as text; empty if all are shown."""
         return f"{count(self.unshown, 'more row')} in audit/anomalies" if self.unshown > 0 else ""
 
 
 def broken(result: Result) -> set[tuple[str, str]]:
-    """The (check, split) whose expectation failed."""
+    """Return the (check, split) of the failed expectations."""
     return {(e.check, e.split) for e in result.expectations if e.verdict == "fail"}
 
 
 def breaks(kind: tuple[str, str], failed: set[tuple[str, str]]) -> bool:
-    """Whether an anomaly is against the contract; an expectation without split speaks for all splits."""
+    """Return whether an anomaly breaks the contract; an expectation without a split covers all splits."""
     return kind in failed or (kind[0], "") in failed
 
 
 def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], int]:
-    """The groups, those against the contract first, and how many more there are than a page can bear."""
+    """Return the mechanisms, those that break the contract first, and the number of those beyond `MOST_GROUPS`."""
     counted = _counted(result, anomalies)
     known: dict[Kind, int] = {(t.check, t.split, t.scope): t.count for t in result.totals if t.check in ANOMALIES}
     for kind in known.keys() - {k for kinds in counted.values() for k in kinds}:
@@ -114,22 +117,22 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
     for i, finding in enumerate(result.findings):
         rows[titles[finding.mechanism]].append((f"row-{i}", finding))
     gathered: dict[str, Counter[Kind]] = defaultdict(Counter)
-    for words, kinds in counted.items():
-        gathered[titles[words]].update(kinds)
+    for sentence, kinds in counted.items():
+        gathered[titles[sentence]].update(kinds)
     kept = sum(gathered.values(), Counter[Kind]())
     most = max(SHOWN_ROWS, min(MOST_ROWS, ALL_ROWS // max(1, len(gathered))))
     groups = [
         Mechanism(
             key="",
-            words=words,
+            title=title,
             broke=any(breaks(kind[:2], failed) for kind in kinds),
-            merged=words not in counted,
+            merged=title not in counted,
             kinds=[KindCount(*kind, n, known.get(kind, n), n == kept[kind]) for kind, n in sorted(kinds.items())],
-            rows=rows[words][:most],
-            unshown=sum(kinds.values()) - min(len(rows[words]), most),
+            rows=rows[title][:most],
+            unshown=sum(kinds.values()) - min(len(rows[title]), most),
             prevents={kind[0]: ANOMALIES[kind[0]].prevents for kind in sorted(kinds) if kind[0] in ANOMALIES},
         )
-        for words, kinds in gathered.items()
+        for title, kinds in gathered.items()
     ]
     groups.sort(key=lambda g: (not g.broke, -g.total))
     for i, group in enumerate(groups[:MOST_GROUPS], start=1):
@@ -138,7 +141,7 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
 
 
 def families(sentences: Iterable[str]) -> dict[str, str]:
-    """Each sentence's title. More than `ALIKE` that differ in numbers only share one, with … where they differ."""
+    """Return the title of each sentence. More than `ALIKE` that differ in numbers only share one, with … for them."""
     alike: dict[tuple[str, ...], list[list[str]]] = defaultdict(list)
     for sentence in sentences:
         parts = re.split(r"(\d+)", sentence)
@@ -152,16 +155,16 @@ def families(sentences: Iterable[str]) -> dict[str, str]:
 
 
 def _counted(result: Result, anomalies: pa.Table) -> dict[str, Counter[Kind]]:
-    """By mechanism: rows of evidence of each kind. The table may hold more of them than the result."""
+    """Return by mechanism the rows of evidence of each kind; the table may hold more of them than the result."""
     counted: dict[str, Counter[Kind]] = defaultdict(Counter)
     names = ["mechanism", "check", "split", "scope"]
     for row in anomalies.group_by(names).aggregate([([], "count_all")]).to_pylist():
-        words = row["mechanism"] or "not determined"
-        counted[words][row["check"] or "", row["split"] or "", row["scope"] or ""] = row["count_all"]
-    mine: dict[str, Counter[Kind]] = defaultdict(Counter)
+        sentence = row["mechanism"] or "not determined"
+        counted[sentence][row["check"] or "", row["split"] or "", row["scope"] or ""] = row["count_all"]
+    in_result: dict[str, Counter[Kind]] = defaultdict(Counter)
     for f in result.findings:
-        mine[f.mechanism][f.check, f.split, f.scope] += 1
-    for words, kinds in mine.items():
+        in_result[f.mechanism][f.check, f.split, f.scope] += 1
+    for sentence, kinds in in_result.items():
         for kind, n in kinds.items():
-            counted[words][kind] = max(n, counted[words][kind])
+            counted[sentence][kind] = max(n, counted[sentence][kind])
     return counted

@@ -147,7 +147,7 @@ def _one(folder: Path, plan: Plan) -> None:
     """Start Spark and audit a history twice, a line of JSON after each; what the process of an audit does."""
     began = time.monotonic()
     from checks.audit import audit
-    from checks.audit.large.scan import warm
+    from checks.spark.parts import warm
     from checks.spark.session import spark_session
 
     spark = spark_session()

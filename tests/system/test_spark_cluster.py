@@ -18,7 +18,7 @@ import pytest
 from chaos.run.directory import Run
 from chaos.scenario.resolve import save
 from chaos.wait import wait_until
-from checks.audit.tables import AUDIT_TABLES
+from checks.audit.output.tables import AUDIT_TABLES
 from tests.bench.histories import Plan, make, resolved
 from tests.support.platform import ROOT, chaos, start
 from tests.support.spark_cluster import hdfs, shell, spark_cluster

@@ -9,7 +9,7 @@ from chaos.clients.specs import process_mates
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from checks.audit.readers import readers_of
+from checks.audit.facts.readers import readers_of
 
 HEAD = """
 title: t

@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from chaos.ledger.schemas import LOG
-from checks.audit.large.columns import Part
-from checks.audit.large.digest import note_places
-from checks.audit.large.tally import Tally, merge_all
+from checks.audit.engine.counters import LOG_DIGEST
+from checks.audit.engine.digest import add_digests
+from checks.audit.engine.parts import Part
+from checks.audit.engine.tally import Tally, merge_all
 
 BLOCK_BITS = 20
 COLUMNS = ("producer", "incarnation", "seq", "topic", "partition", "offset")
@@ -30,9 +31,9 @@ def digests(*parts: list[dict[str, Any]]) -> dict[Any, int]:
         pq.write_table(pa.Table.from_pylist(rows, schema=LOG), sink)
         tally = Tally()
         part = Part("log", "part-0.parquet", sink.getvalue(), COLUMNS)
-        note_places(part, "stands_at", BLOCK_BITS, np.arange(part.rows), tally)
+        add_digests(part, LOG_DIGEST, BLOCK_BITS, np.arange(part.rows), tally)
         told.append(tally.pack())
-    return dict(merge_all(told).each("digest", "stands_at"))
+    return dict(merge_all(told).each(LOG_DIGEST))
 
 
 def test_how_many_parts_the_rows_lie_in_makes_no_difference() -> None:

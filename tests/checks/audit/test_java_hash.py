@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.audit.observed import java_hash
+from checks.audit.facts.observed import java_hash
 
 
 @pytest.mark.parametrize(("group", "number"), [("billing", 9), ("dirty", 26)])

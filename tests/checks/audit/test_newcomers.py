@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from checks.audit.epochs import Epochs, build
-from checks.audit.newcomers import Newcomer, newcomers
-from checks.audit.observed import Observed
-from checks.audit.readers import Reader
+from checks.audit.facts.epochs import Epochs, build
+from checks.audit.facts.newcomers import Newcomer, newcomers
+from checks.audit.facts.observed import Observed
+from checks.audit.facts.readers import Reader
 
 SECOND = 1_000_000
 GROUP = Reader("g", "subscribe", "g", ("a", "b"), 2, "latest", "", commits=True, entries=(("c", ("a", "b")),))

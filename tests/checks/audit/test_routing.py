@@ -8,7 +8,7 @@ from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from checks.audit.routing import murmur2, promised, routes
+from checks.audit.facts.routes import murmur2, promised, routes
 
 PRODUCERS = """
 title: t

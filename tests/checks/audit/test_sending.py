@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,16 +10,16 @@ import pyarrow.parquet as pq
 from kafka.partitioner.default import murmur2
 
 from chaos.ledger.schemas import TABLES
-from checks.audit.large.case import NO_TXN, Case
-from checks.audit.large.columns import NONE, Part
-from checks.audit.large.cut import FAIL, OK, UNKNOWN
-from checks.audit.large.pack import Columns
-from checks.audit.large.survey import NEEDED
-from checks.audit.large.tally import Tally
-from checks.audit.routing import COLUMNS, misrouted_write
-from checks.audit.write_path import judge_writes
+from checks.audit.arrays import NONE, Columns
+from checks.audit.engine.blocks import FAIL, OK, UNKNOWN
+from checks.audit.engine.parts import Part
+from checks.audit.engine.survey import SurveyPlan
+from checks.audit.engine.tally import FINDINGS, Tally
+from checks.audit.facts.run_facts import NO_TXN, RunFacts
+from checks.audit.rules.judge import ROW_RULES, judge_writes
+from checks.audit.rules.producer_block import ProducerBlock
 
-TURNS = {"turns": ("seq", 3), "java": ("murmur2", 3)}
+PLAN = SurveyPlan("x", routes={"turns": ("seq", 3), "java": ("murmur2", 3)}, row_rules=ROW_RULES)
 
 
 def sends(*rows: tuple[str, int, int | None, str, str | None]) -> Part:
@@ -33,12 +32,12 @@ def sends(*rows: tuple[str, int, int | None, str, str | None]) -> Part:
     ]
     file = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(whole, TABLES["sends"]), file)
-    return Part("sends", "x", pa.py_buffer(file.getvalue()), [*NEEDED["sends"], *COLUMNS])
+    return Part("sends", "x", pa.py_buffer(file.getvalue()), PLAN.columns("sends"))
 
 
 def found(tally: Tally, check: str) -> tuple[int, list[int]]:
     """How often a check found something, and the seqs that it shows."""
-    for key, (count, rows) in tally.each("findings"):
+    for key, (count, rows) in tally.each(FINDINGS):
         if key[0] == check and count:
             return count, sorted(row["seq"] for row in rows)
     return 0, []
@@ -46,7 +45,7 @@ def found(tally: Tally, check: str) -> tuple[int, list[int]]:
 
 def misrouted(*rows: tuple[str, int, int | None, str, str | None]) -> tuple[int, list[int]]:
     tally = Tally()
-    misrouted_write(sends(*rows), TURNS, tally)
+    PLAN.judge(sends(*rows), tally)
     return found(tally, "misrouted_write")
 
 
@@ -82,21 +81,18 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
     seqs = np.array(in_log, np.int64)
     zeros = np.zeros(len(seqs), np.int64)
     copies: Columns = {"seq": seqs, "incarnation": zeros + 1, "topic": zeros, "partition": zeros, "offset": seqs}
-    nothing: dict[str, Any] = {k: {} for k in ("later", "log_ends", "questions", "places", "epoch_ids", "heads")}
-    case = Case(
-        run="x",
+    facts = RunFacts(
+        run_token="x",
         topics=["orders"],
-        who=[(producer, 1)],
+        senders=[(producer, 1)],
         epochs=[],
-        ranges={("orders", 0): (0, n)},
-        compacted=frozenset(),
-        lives={(producer, 1): "stopped"},
-        committers=[],
+        log_ranges={("orders", 0): (0, n)},
+        producer_ends={(producer, 1): "stopped"},
         unwatched=frozenset({"forgetful"}),
-        **nothing,
     )
     tally = Tally()
-    judge_writes(producer, 0, told, copies | {"timestamp": zeros, "committed": zeros + 1}, case, tally)
+    copies |= {"timestamp": zeros, "committed": zeros + 1}
+    judge_writes(ProducerBlock(producer, 0, facts, told, copies), tally)
     return found(tally, "unnoticed_failure")
 
 

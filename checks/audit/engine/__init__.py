@@ -1,0 +1,16 @@
+"""The engine: two passes over the large tables, whose results are mergeable aggregates.
+
+`scan` runs the two Spark jobs. The first gives every part to `survey`, which adds sums, curves and the findings that
+one row shows to a `Tally`. From that and the small tables the driver builds `RunFacts`. The second job cuts every part
+into blocks (`cut`), brings the blocks of all tables together and lets the rules judge each block.
+
+There are no joins and no sorts of rows: seqs and offsets are dense, so they are indexes into arrays.
+
+| module | content |
+|---|---|
+| `tally`, `counters`, `sparse` | typed aggregates, the aggregates of the passes, distributions |
+| `parts`, `group`, `pack` | decoding a Parquet part, rows by key, compact columns |
+| `survey`, `segments`, `digest`, `time_buckets` | the first pass |
+| `survey_facts` | facts derived from the first pass |
+| `blocks`, `cut`, `commit_history`, `scan` | the second pass |
+"""

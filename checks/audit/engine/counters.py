@@ -1,0 +1,104 @@
+"""The aggregates of the two passes. A rule that examines rows of its own kind declares its counter beside the rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from checks.audit.engine.sparse import Sparse
+from checks.audit.engine.tally import (
+    Aggregate,
+    collection,
+    digest,
+    distribution,
+    highest,
+    lowest,
+    maximum,
+    total,
+    union,
+)
+
+# rows, by table
+ROWS = total("rows")
+PART_ROWS = maximum("part_rows")
+"""By table and path."""
+UNREADABLE = collection("unreadable")
+"""(path, error) of the parts that could not be read."""
+
+# sends, by topic
+SENT, ACKED, FAILED, UNKNOWN = total("sent"), total("acked"), total("failed"), total("unknown")
+LOCATED = total("located")
+"""Acknowledged records with an offset."""
+EVICTED = total("evicted")
+"""Acknowledged records below the log start at read-back."""
+UNSENT_PRESENT = total("unsent_present")
+"""Records in the log for which the send row was lost with the producer."""
+
+# records in the log, by topic
+IN_LOG = total("in_log")
+OWN_RECORDS = total("own_records")
+"""Records that carry an identity of this run."""
+CRC_CHECKED = total("crc_checked")
+
+# deliveries and commits, by reader
+DELIVERED = total("delivered")
+DELIVERED_FROM = total("delivered_from")
+"""Deliveries by topic."""
+COMMITTED = total("committed")
+IN_RANGE = total("in_range")
+"""Log records that the reader has to deliver."""
+EPOCHS = total("epochs")
+
+# what exists
+TOPICS = union("topics")
+SENDERS = union("senders")
+COMMITTERS = union("committers")
+TRANSACTION_WRITERS = union("transaction_writers")
+"""(topic, partition, producer, incarnation) with a send in a transaction."""
+
+# positions and ends
+DRIVE_END_US = maximum("drive_end_us")
+LOG_END = maximum("log_end")
+"""The offset after the last record, by topic and partition."""
+COMMITTED_TO = maximum("committed_to")
+"""The highest offset committed, by key of the epoch."""
+SEGMENTS = collection("segments")
+"""Segments by key of the epoch; see `segments`."""
+COMMITS_AT_BEGIN = collection("commits_at_begin")
+"""By index of the epoch; see `commit_history.commits_at_begin`."""
+LOWEST_OFFSETS = lowest("lowest_offsets")
+"""By producer, incarnation, topic and partition: block of seqs -> lowest offset."""
+LAST_INVOKED = highest("last_invoked")
+"""By producer and incarnation: transaction -> time of its last send."""
+ACKED_DIGEST, LOG_DIGEST = digest("acked_digest"), digest("log_digest")
+"""By topic, partition and block of offsets; see `digest`."""
+CLOCK_BACKWARDS = total("clock_backwards")
+"""Rows that end before they begin, by `<table> of <client>`."""
+
+# curves and times
+ACKED_CURVE, DELIVERED_CURVE = distribution("acked_curve"), distribution("delivered_curve")
+"""Time bucket -> records, by topic and by reader."""
+ACKED_REACHED, DELIVERED_REACHED = highest("acked_reached"), highest("delivered_reached")
+"""Partition and time bucket -> highest offset + 1, by topic and by (reader, topic)."""
+HEAT = distribution("heat")
+"""Time cell and latency bin -> records, by series and scope."""
+LATENCIES: dict[str, Aggregate[Sparse]] = {
+    name: distribution(name) for name in ("ack_latency", "end_to_end_latency", "commit_latency")
+}
+"""us -> number, by scope."""
+SENT_AFTER, ACKED_AFTER = distribution("sent_after"), distribution("acked_after")
+"""Partition -> sends after a fault, by fault and topic."""
+
+
+@dataclass(frozen=True)
+class Successes:
+    """Successful operations around faults, by fault and scope.
+
+    before: partition and time -> operations before the fault. first: partition -> first success after it.
+    """
+
+    before: Aggregate[Sparse]
+    first: Aggregate[Sparse]
+
+
+PRODUCED = Successes(distribution("produced_before"), lowest("produced_first"))
+CONSUMED = Successes(distribution("consumed_before"), lowest("consumed_first"))

@@ -1,0 +1,213 @@
+"""Cutting parts into blocks, so that rows that are compared meet on one executor. See `blocks`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from checks.audit.arrays import NONE, Columns, Ints
+from checks.audit.engine.blocks import (
+    ACK,
+    COMMIT,
+    COMMIT_FAILED,
+    COMMIT_KINDS,
+    COMMIT_OK,
+    COMMIT_UNKNOWN,
+    COPY,
+    DELIVERY,
+    GAP,
+    OK,
+    OUTCOMES,
+    RECORD,
+    SEND,
+    UNKNOWN,
+    commit_block,
+    read_block,
+    write_block,
+)
+from checks.audit.engine.gaps import gaps_of, split_by_block
+from checks.audit.engine.group import runs, sections
+from checks.audit.engine.pack import pack
+from checks.audit.engine.parts import Part
+from checks.audit.engine.survey import BLOCK_BITS, COLUMNS, committers
+from checks.audit.facts.run_facts import RunFacts
+
+_TRANSACTION_COLUMNS = ("txn", "polled_us")
+"""Columns that are needed only if something was sent in a transaction."""
+_COLUMNS = {
+    "sends": ("producer", "txn", *(name for name in SEND if name != "end")),
+    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed"),
+    "deliveries": (
+        *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
+        *("producer", "producer_incarnation", "seq", "sent_us", "polled_us", "processed_us"),
+    ),
+    "commits": COLUMNS["commits"],
+}
+Piece = tuple[str, str, bytes]
+"""Name of the block, kind of rows, packed rows."""
+
+
+def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
+    """Return the columns to read of a table."""
+    return tuple(c for c in _COLUMNS[table] if facts.transactions or c not in _TRANSACTION_COLUMNS)
+
+
+def cut(part: Part, facts: RunFacts) -> Iterator[Piece]:
+    """Yield the pieces of one part of any table."""
+    if part.rows:
+        cutters = {"sends": _sends, "log": _log, "deliveries": _deliveries, "commits": _commits}
+        yield from cutters[part.table](part, facts)
+
+
+def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
+    codes, producers = part.codes("producer")
+    outcomes, outcome_names = part.codes("outcome")
+    columns = {name: part.ints(name) for name in SEND if name not in ("topic", "outcome", "end")}
+    columns["topic"] = _topics(part, facts)
+    columns["outcome"] = np.array([OUTCOMES.get(name, UNKNOWN) for name in outcome_names], np.int64)[outcomes]
+    columns["end"], last_us = _transaction_ends(part, codes, producers, facts)
+    for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
+        yield write_block(producers[code], block), "sends", pack({n: rows.ints(columns[n]) for n in SEND})
+    if facts.contested:
+        columns |= {"last_us": last_us, "sender": _senders(codes, producers, columns["incarnation"], facts)}
+        yield from _acks(columns, facts)
+
+
+def _transaction_ends(part: Part, codes: Ints, producers: list[str], facts: RunFacts) -> tuple[Ints, Ints]:
+    """Return the end of each send's transaction and when its last send was invoked."""
+    ends, last_us = np.zeros(part.rows, np.int64), np.full(part.rows, NONE, np.int64)
+    if not facts.transactions:
+        return ends, last_us
+    txn = part.ints("txn")
+    inside = np.flatnonzero(txn != NONE)
+    for (code, life), section in sections(codes[inside], part.ints("incarnation")[inside]):
+        rows = section.ints(inside)
+        ends[rows], last_us[rows] = facts.transactions[producers[code], life].at(txn[rows].astype(np.int64))
+    return ends, last_us
+
+
+def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
+    """Yield the acknowledged positions in the contested blocks of offsets."""
+    located = np.flatnonzero((columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE))
+    kept = {n: columns[n][located] for n in (*ACK, "topic", "partition")}
+    for (topic, partition, block), rows in sections(kept["topic"], kept["partition"], kept["offset"] >> BLOCK_BITS):
+        if (facts.topics[topic], partition, block) in facts.contested:
+            packed = pack({n: rows.ints(kept[n]) for n in ACK})
+            yield read_block(facts.topics[topic], partition, block), "acks", packed
+
+
+def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
+    codes, producers = part.codes("producer")
+    columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp")}
+    columns["topic"] = _topics(part, facts)
+    committed, known = part.flags("committed")
+    columns["committed"] = np.where(known, committed.astype(np.int64), NONE)
+    own = np.flatnonzero(part.own_records(facts.run_token))
+    all_own = len(own) == part.rows
+    kept = columns if all_own else {n: c[own] for n, c in columns.items()}
+    for (code, block), rows in sections(codes if all_own else codes[own], kept["seq"] >> BLOCK_BITS):
+        yield write_block(producers[code], block), "log", pack({n: rows.ints(kept[n]) for n in COPY})
+    columns["sender"] = _senders(codes, producers, columns["incarnation"], facts)
+    yield from _by_offset(facts, columns, RECORD, "records")
+    if facts.committers:
+        yield from _runs_of_log(columns, "runs", facts)
+        visible = columns["committed"] != 0
+        if not visible.all():
+            columns = {n: columns[n][visible] for n in ("topic", "partition", "offset")}
+        yield from _runs_of_log(columns, "committed_runs", facts)
+
+
+def _runs_of_log(columns: Columns, kind: str, facts: RunFacts) -> Iterator[Piece]:
+    """Yield the log as runs of contiguous offsets, for the commits on each partition."""
+    for (topic, partition), rows in sections(columns["topic"], columns["partition"]):
+        offset = rows.ints(columns["offset"])
+        if (offset[1:] < offset[:-1]).any():
+            offset = np.sort(offset)
+        starts = runs(offset - np.arange(len(offset)))
+        lasts = offset[np.append(starts[1:], len(offset)) - 1]
+        yield commit_block(facts.topics[topic], partition), kind, pack({"first": offset[starts], "last": lasts})
+
+
+def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
+    codes, producers = part.codes("producer")
+    columns = {n: part.ints(n) for n in ("ordinal", "partition", "offset", "seq", "sent_us", "processed_us")}
+    columns["polled_us"] = part.ints("polled_us") if facts.transactions else np.full(part.rows, NONE, np.int64)
+    columns["topic"] = _topics(part, facts)
+    columns["sender"] = _senders(codes, producers, part.ints("producer_incarnation"), facts)
+    consumers, clients = part.codes("consumer")
+    lives = part.ints("incarnation")
+    starts: list[Ints] = []
+    epochs: list[Ints] = []
+    gaps: list[Columns] = []
+    keys = consumers, lives, part.ints("assignment"), columns["topic"], columns["partition"]
+    for (consumer, life, assignment, topic, partition), rows in sections(*keys):
+        name = facts.topics[topic]
+        epoch = facts.epoch_ids[(clients[consumer], life, assignment, name, partition)]
+        reader = facts.epochs[epoch].reader
+        starts.append(rows.starts)
+        epochs.append(np.full(len(rows.starts), epoch))
+        ordinal, offset, at_us = (rows.ints(columns[n]) for n in ("ordinal", "offset", "processed_us"))
+        ordinals = partial(_ordinals, columns["ordinal"], (consumers, consumer), (lives, life))
+        polls = ordinals if reader in facts.pooled else None
+        found = gaps_of(ordinal, offset, at_us, facts.heads[part.path, epoch], polls)
+        if len(found["begin"]):
+            gaps.append(split_by_block(found, epoch, topic, partition, facts))
+        if reader in facts.committing:
+            yield commit_block(name, partition), "progress", pack(_progress(epoch, offset, at_us))
+    order = np.argsort(begins := np.concatenate(starts))
+    columns["epoch"] = np.repeat(np.concatenate(epochs)[order], np.diff(begins[order], append=part.rows))
+    yield from _by_offset(facts, columns, DELIVERY, "deliveries")
+    if gaps:
+        joined = {n: np.concatenate([g[n] for g in gaps]) for n in gaps[0]}
+        yield from _by_offset(facts, joined, GAP, "gaps", by="begin")
+
+
+def _ordinals(ordinal: Ints, *keys: tuple[Ints, int]) -> Ints:
+    """Return the ordinals of the rows whose columns have the given values."""
+    chosen: Ints = ordinal[np.logical_and.reduce([column == value for column, value in keys])]
+    return chosen
+
+
+def _progress(epoch: int, offset: Ints, at_us: Ints) -> Columns:
+    """Return the highest offset + 1 that an epoch had processed at each time."""
+    starts = runs(at_us)
+    reached = np.maximum.reduceat(offset, starts) + 1
+    return {"epoch": np.full(len(starts), epoch, np.int64), "at_us": at_us[starts], "reached": reached}
+
+
+def _commits(part: Part, facts: RunFacts) -> Iterator[Piece]:
+    (kinds, kind_names), (outcomes, outcome_names) = part.codes("kind"), part.codes("outcome")
+    columns = {n: part.ints(n) for n in ("partition", "offset", "requested_us", "completed_us")}
+    columns["topic"] = _topics(part, facts)
+    columns["kind"] = np.array([COMMIT_KINDS.index(k) if k in COMMIT_KINDS else 0 for k in kind_names], np.int64)[kinds]
+    by_outcome = {"ok": COMMIT_OK, "unknown": COMMIT_UNKNOWN}
+    columns["outcome"] = np.array([by_outcome.get(o, COMMIT_FAILED) for o in outcome_names], np.int64)[outcomes]
+    columns["committer"] = np.zeros(part.rows, np.int64)
+    for committer, rows in committers(part):
+        columns["committer"][rows.index] = facts.committer_ids[committer]
+    for (topic, partition), rows in sections(columns["topic"], columns["partition"]):
+        packed = pack({n: rows.ints(columns[n]) for n in COMMIT})
+        yield commit_block(facts.topics[topic], partition), "commits", packed
+
+
+def _by_offset(
+    facts: RunFacts, columns: Columns, names: tuple[str, ...], kind: str, by: str = "offset"
+) -> Iterator[Piece]:
+    for (topic, partition, block), rows in sections(columns["topic"], columns["partition"], columns[by] >> BLOCK_BITS):
+        yield read_block(facts.topics[topic], partition, block), kind, pack({n: rows.ints(columns[n]) for n in names})
+
+
+def _topics(part: Part, facts: RunFacts) -> Ints:
+    codes, names = part.codes("topic")
+    return np.array([facts.topic_ids[name] for name in names], np.int64)[codes]
+
+
+def _senders(codes: Ints, producers: list[str], incarnation: Ints, facts: RunFacts) -> Ints:
+    """Return the index of each row's producer and incarnation."""
+    starts = runs(codes, incarnation)
+    names = [*producers, None]  # the code of a null is -1
+    pairs = zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True)
+    numbers = np.array([facts.sender_ids[names[c], n] for c, n in pairs], np.int64)
+    return np.repeat(numbers, np.diff(starts, append=len(codes)))

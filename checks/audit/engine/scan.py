@@ -1,0 +1,114 @@
+"""The two passes over the large tables, as Spark jobs: `survey` of every row, then `judge` of every block.
+
+Spark passes the bytes of each part to Python workers. Packed tallies return to the driver.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from chaos.errors import RunDirError
+from checks.audit.engine import cut as cutting
+from checks.audit.engine import survey as surveying
+from checks.audit.engine.counters import PART_ROWS, UNREADABLE
+from checks.audit.engine.parts import Part
+from checks.audit.engine.tally import Tally, merge_all
+from checks.audit.facts.run_facts import RunFacts
+from checks.spark.parts import Files, begin_task, contents, each_file, large_rows
+
+ROWS_PER_TASK = 3_000_000
+"""Rows of blocks per task; a task holds them in memory, packed."""
+MOST_TALLIES = 64
+"""Number of tasks above which executors merge the tallies first."""
+
+BlockJudge = Callable[[str, dict[str, list[bytes]], RunFacts, Tally], None]
+"""Judges one block: its name, its packed rows by kind, the facts of the run, the tally to add to."""
+
+_TALLY = "tally binary"
+_PIECE = "block string, kind string, path string, data binary"
+_UNREADABLE = ""
+"""The block of parts that cannot be read; its pieces are the errors."""
+
+
+def survey(spark: SparkSession, files: Files, plan: surveying.SurveyPlan) -> Tally:
+    """Run the first pass. Raises `RunDirError` for the first part that cannot be read."""
+
+    def survey_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        tally = Tally()
+        for table, path, data in each_file(batches):
+            try:
+                part = Part(table, path, data, plan.columns(table))
+                tally.add(PART_ROWS, table, path, value=part.rows)
+                surveying.survey(part, plan, tally)
+            except RunDirError as e:
+                tally.add(UNREADABLE, value=[(path, str(e))])
+        yield _packed(tally)
+
+    with large_rows(spark):
+        return _readable(_collected(contents(spark, files).mapInArrow(survey_parts, _TALLY)))
+
+
+def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_block: BlockJudge) -> Tally:
+    """Run the second pass: cut all parts, bring the pieces of each block together and judge each block.
+
+    rows: the number of rows in all parts. Raises `RunDirError` for the first part that cannot be read.
+    """
+
+    def cut_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        begin_task()
+        for table, path, data in each_file(batches):
+            try:
+                pieces = list(cutting.cut(Part(table, path, data, cutting.columns_of(table, facts)), facts))
+            except RunDirError as e:
+                pieces = [(_UNREADABLE, "", str(e).encode())]
+            if pieces:
+                blocks, kinds, packed = (list(column) for column in zip(*pieces, strict=True))
+                texts = [pa.array(column, pa.string()) for column in (blocks, kinds, [path] * len(pieces))]
+                columns = [*texts, pa.array(packed, pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, names=["block", "kind", "path", "data"])
+
+    def judge_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blocks: dict[str, dict[str, list[tuple[str, bytes]]]] = defaultdict(lambda: defaultdict(list))
+        for batch in batches:
+            for block, kind, path, data in zip(*(c.to_pylist() for c in batch.columns), strict=True):
+                blocks[block][kind].append((path, data))
+        tally = Tally()
+        for path, message in blocks.pop(_UNREADABLE, {}).get("", []):
+            tally.add(UNREADABLE, value=[(path, message.decode())])
+        for block in sorted(blocks):
+            # ordered by path, so that the result does not depend on the order in which pieces arrive
+            packed = {kind: [data for _, data in sorted(pieces)] for kind, pieces in blocks.pop(block).items()}
+            judge_block(block, packed, facts, tally)
+        yield _packed(tally)
+
+    tasks = max(spark.sparkContext.defaultParallelism, -(-rows // ROWS_PER_TASK))
+    with large_rows(spark):
+        pieces = contents(spark, files).mapInArrow(cut_parts, _PIECE)
+        return _readable(_collected(pieces.repartition(tasks, "block").mapInArrow(judge_blocks, _TALLY)))
+
+
+def _readable(tally: Tally) -> Tally:
+    """Return the tally, or raise the error of the first part that could not be read."""
+    if unreadable := tally.get(UNREADABLE):
+        raise RunDirError(min(unreadable)[1])
+    return tally
+
+
+def _packed(tally: Tally) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([tally.pack()], pa.binary())], names=["tally"])
+
+
+def _collected(tallies: DataFrame) -> Tally:
+    """Return the tallies of all tasks as one."""
+
+    def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _packed(merge_all(data.as_py() for batch in batches for data in batch.column(0)))
+
+    if tallies.rdd.getNumPartitions() > MOST_TALLIES:
+        tallies = tallies.repartition(MOST_TALLIES // 8).mapInArrow(merge, _TALLY)
+    return merge_all(tallies.toArrow().column(0).to_pylist())

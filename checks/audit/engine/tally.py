@@ -1,0 +1,143 @@
+"""Tallies: what executors return to the driver, as typed aggregates that merge in any order.
+
+A tally is all that leaves an executor, so it is small whatever the load: sums, distributions, curves, and of findings
+the exact count with a capped sample.
+"""
+
+from __future__ import annotations
+
+import operator
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from checks.audit.engine.sparse import Sparse, merge_highest, merge_lowest, merge_sums
+from checks.audit.findings import UNDETERMINED, Finding, cap, finding
+
+V = TypeVar("V")
+DIGEST_MODULUS = 1 << 64
+
+
+@dataclass(frozen=True)
+class Aggregate(Generic[V]):
+    """A named, typed aggregate. merge: a module-level function that combines two values, in any order."""
+
+    name: str
+    merge: Callable[[V, V], V]
+
+
+def _add_digests(a: int, b: int) -> int:
+    return (a + b) % DIGEST_MODULUS
+
+
+def _merge_findings(a: tuple[int, list[Finding]], b: tuple[int, list[Finding]]) -> tuple[int, list[Finding]]:
+    return a[0] + b[0], cap([*a[1], *b[1]])
+
+
+def total(name: str) -> Aggregate[int]:
+    """Return an aggregate that adds numbers."""
+    return Aggregate(name, operator.add)
+
+
+def maximum(name: str) -> Aggregate[int]:
+    """Return an aggregate that keeps the highest number."""
+    return Aggregate(name, max)
+
+
+def digest(name: str) -> Aggregate[int]:
+    """Return an aggregate that adds numbers modulo 2^64."""
+    return Aggregate(name, _add_digests)
+
+
+def union(name: str) -> Aggregate[set[Any]]:
+    """Return an aggregate that unites sets."""
+    return Aggregate(name, operator.or_)
+
+
+def collection(name: str) -> Aggregate[list[Any]]:
+    """Return an aggregate that concatenates lists."""
+    return Aggregate(name, operator.add)
+
+
+def distribution(name: str) -> Aggregate[Sparse]:
+    """Return an aggregate that adds the values of equal numbers."""
+    return Aggregate(name, merge_sums)
+
+
+def highest(name: str) -> Aggregate[Sparse]:
+    """Return an aggregate that keeps the highest value of equal numbers."""
+    return Aggregate(name, merge_highest)
+
+
+def lowest(name: str) -> Aggregate[Sparse]:
+    """Return an aggregate that keeps the lowest value of equal numbers."""
+    return Aggregate(name, merge_lowest)
+
+
+FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
+"""By check, split and scope: the exact count and the findings to show."""
+
+
+class Tally:
+    """Values by aggregate and key."""
+
+    def __init__(self) -> None:
+        self._values: dict[Aggregate[Any], dict[tuple[Any, ...], Any]] = defaultdict(dict)
+
+    def add(self, aggregate: Aggregate[V], *key: Any, value: V) -> None:
+        """Merge a value into an aggregate."""
+        values = self._values[aggregate]
+        values[key] = aggregate.merge(values[key], value) if key in values else value
+
+    def report(self, check: str, scope: str, count: int, rows: Iterable[dict[str, Any]] = (), split: str = "") -> None:
+        """Add findings of one check, split and scope. rows: the arguments of `finding` for those to show."""
+        if count:
+            shown = cap(finding(check, scope, split, **row) for row in rows)
+            self.add(FINDINGS, check, split, scope, value=(count, shown))
+
+    def report_undetermined(self, check: str, scope: str, count: int) -> None:
+        """Add rows for which a check could not be decided."""
+        self.report(check, scope, count, split=UNDETERMINED)
+
+    def merge(self, other: Tally) -> None:
+        """Merge all values of another tally."""
+        for aggregate, values in other._values.items():
+            for key, value in values.items():
+                self.add(aggregate, *key, value=value)
+
+    def get(self, aggregate: Aggregate[V], *key: Any) -> V | None:
+        """Return a value, None if there is none."""
+        return self._values.get(aggregate, {}).get(key)
+
+    def count(self, aggregate: Aggregate[int], *key: Any) -> int:
+        """Return a number, 0 if there is none."""
+        return self.get(aggregate, *key) or 0
+
+    def members(self, aggregate: Aggregate[set[Any]]) -> set[Any]:
+        """Return a set, empty if there is none."""
+        return self.get(aggregate) or set()
+
+    def each(self, aggregate: Aggregate[V]) -> Iterator[tuple[tuple[Any, ...], V]]:
+        """Yield the keys and values of an aggregate."""
+        yield from self._values.get(aggregate, {}).items()
+
+    def pack(self) -> bytes:
+        """Return the tally as bytes for `unpack`. They never leave one Spark application."""
+        return pickle.dumps(dict(self._values), protocol=5)
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Tally:
+        """Return the tally that `pack` was called on."""
+        tally = cls()
+        tally._values.update(pickle.loads(data))
+        return tally
+
+
+def merge_all(packed: Iterable[bytes]) -> Tally:
+    """Return many packed tallies as one."""
+    merged = Tally()
+    for data in packed:
+        merged.merge(Tally.unpack(data))
+    return merged

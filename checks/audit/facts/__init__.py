@@ -1,0 +1,17 @@
+"""Facts of a run that the rules rely on, as small Python objects on the driver.
+
+There are as many facts as assignments, faults or partitions, never as many as records.
+
+| module | facts |
+|---|---|
+| `readers` | the readers of a scenario |
+| `epochs` | who read which partition from when to when |
+| `moves` | committed offsets that a fault deleted or set |
+| `starts` | where each epoch began, and whether it may begin there |
+| `newcomers` | partitions created after a group had begun to read their topic |
+| `ranges` | what each reader has to read of each partition |
+| `observed` | what the observer recorded over time |
+| `leadership` | partition leaders and active faults at a moment |
+| `routes` | the partitions that partitioners promise |
+| `run_facts` | everything that executors need to judge blocks of records |
+"""

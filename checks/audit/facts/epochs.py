@@ -1,0 +1,221 @@
+"""Epochs: (consumer, incarnation, assignment) on one partition, from its first read until it gave the partition up.
+
+There are as many epochs as assignment events, so they are Python objects on the driver. Executors report one summary
+per epoch. All rules of the read path depend on them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import attrgetter
+from typing import Any
+
+KEY = ("consumer", "incarnation", "assignment", "topic", "partition")
+Row = dict[str, Any]
+Key = tuple[str, int, int, str, int]
+"""The values of `KEY`."""
+ReaderPartition = tuple[str, str, int]
+"""Reader, topic and partition."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One incarnation of a client. end is stopped, crashed or "" (its end was not recorded)."""
+
+    role: str
+    started_us: int | None
+    ended_us: int | None
+    end: str
+
+
+@dataclass
+class Epoch:
+    """One epoch.
+
+    source and position: as recorded. start: the position taken as true, legal: whether it may begin there, why: the
+    reason. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of processing.
+    committed: the highest offset that its own rows committed (ok). passed: the same, including what the observer and
+    the next owner's start show. turn: its index among the reader's epochs on the partition, ordered by begin.
+    """
+
+    reader: str
+    consumer: str
+    incarnation: int
+    assignment: int
+    topic: str
+    partition: int
+    mode: str
+    group: str | None
+    member_id: str | None
+    generation: int | None
+    source: str | None
+    position: int | None
+    begin_us: int
+    end_us: int = 0
+    end_reason: str = "open"
+    end_generation: int | None = None
+    rows: int = 0
+    low: int | None = None
+    high: int | None = None
+    first: int | None = None
+    last: int | None = None
+    committed: int | None = None
+    passed: int | None = None
+    turn: int = 0
+    start: int | None = None
+    legal: bool = False
+    why: str = ""
+
+    @property
+    def key(self) -> Key:
+        """The key in deliveries and commits."""
+        return self.consumer, self.incarnation, self.assignment, self.topic, self.partition
+
+    @property
+    def reader_partition(self) -> ReaderPartition:
+        """Reader, topic and partition."""
+        return self.reader, self.topic, self.partition
+
+    @property
+    def member(self) -> tuple[str, int]:
+        """Consumer and incarnation."""
+        return self.consumer, self.incarnation
+
+
+@dataclass(frozen=True)
+class OffsetFetch:
+    """An epoch (by index) that fetched the committed offset of its group between fetched_us and begin_us.
+
+    next_begin_us: the begin of the reader's next epoch on the partition.
+    """
+
+    epoch: int
+    group: str
+    consumer: str
+    fetched_us: int
+    begin_us: int
+    next_begin_us: int
+
+
+@dataclass
+class Epochs:
+    """All epochs, in order of (reader, topic, partition, turn)."""
+
+    all: list[Epoch] = field(default_factory=list)
+
+    def by_reader_partition(self) -> dict[ReaderPartition, list[Epoch]]:
+        """Return the epochs of each reader on each partition, ordered by turn."""
+        found: dict[ReaderPartition, list[Epoch]] = defaultdict(list)
+        for epoch in self.all:
+            found[epoch.reader_partition].append(epoch)
+        return found
+
+
+def lives(lifecycle: Iterable[Row]) -> dict[tuple[str, int], Life]:
+    """Return every recorded incarnation by (client, incarnation). A crash, seen by the supervisor, outweighs a stop."""
+    by_client: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in lifecycle:
+        by_client[row["client"], row["incarnation"]].append(row)
+    found = {}
+    for key, rows in by_client.items():
+        times = {row["event"]: row["at_us"] for row in sorted(rows, key=lambda r: -r["at_us"])}
+        end = next((event for event in ("crashed", "stopped") if event in times), "")
+        found[key] = Life(rows[0]["role"], times.get("started"), times.get(end), end)
+    return found
+
+
+def build(
+    assignments: list[Row],
+    clients: dict[tuple[str, int], Life],
+    delivered: list[Row],
+    committed: dict[Key, int],
+    drive_end_us: int,
+) -> Epochs:
+    """Build the epochs from table `assignments` and the summaries of their deliveries and commits.
+
+    An epoch without an assignment row is built from its deliveries, without a position.
+    """
+    found: dict[Key, Epoch] = {}
+    for row in assignments:
+        if row["event"] in ("assigned", "seek"):
+            found.setdefault(_key(row), _epoch(row))
+    for row in delivered:
+        epoch = found.setdefault(_key(row), _epoch({**row, "at_us": row["polled_us"]}))
+        epoch.rows, epoch.low, epoch.high = row["rows"], row["low"], row["high"]
+        epoch.first, epoch.last = row["first"], row["last"]
+    for key, offset in committed.items():
+        if key in found:
+            found[key].committed = offset
+    _set_ends(found, assignments, clients, drive_end_us)
+    order = attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment")
+    epochs = Epochs(sorted(found.values(), key=order))
+    for turns in epochs.by_reader_partition().values():
+        for turn, epoch in enumerate(turns):
+            epoch.turn = turn
+    return epochs
+
+
+def _key(row: Row) -> Key:
+    return row["consumer"], row["incarnation"], row["assignment"], row["topic"], row["partition"]
+
+
+def _epoch(row: Row) -> Epoch:
+    subscribe = row["mode"] == "subscribe"
+    return Epoch(
+        reader=row["group"] if subscribe else row["consumer"],
+        **{name: row[name] for name in KEY},
+        mode=row["mode"],
+        group=row["group"],
+        member_id=row.get("member_id"),
+        generation=row.get("generation"),
+        source=row.get("source"),
+        position=row.get("position"),
+        begin_us=row["at_us"],
+    )
+
+
+def _set_ends(
+    found: dict[Key, Epoch], assignments: list[Row], clients: dict[tuple[str, int], Life], drive_end_us: int
+) -> None:
+    """End each epoch with its revoked or lost row, the member's next epoch there, or the end of the member."""
+    closing = {_key(r): r for r in sorted(assignments, key=lambda r: -r["at_us"]) if r["event"] in ("revoked", "lost")}
+    successors = _successors(found)
+    for key, epoch in found.items():
+        life = clients.get(epoch.member)
+        if row := closing.get(key):
+            epoch.end_us, epoch.end_reason, epoch.end_generation = row["at_us"], row["event"], row["generation"]
+        elif successor := successors.get(key):
+            epoch.end_us, epoch.end_reason = successor.begin_us, "replaced"
+        elif life and life.ended_us is not None:
+            epoch.end_us, epoch.end_reason = life.ended_us, life.end
+        else:
+            epoch.end_us = max(drive_end_us, epoch.begin_us)
+    _set_last_generations(found, assignments)
+
+
+def _successors(found: dict[Key, Epoch]) -> dict[Key, Epoch]:
+    """Return the next epoch of the same member on the same partition, by key."""
+    held: dict[tuple[Any, ...], list[Epoch]] = defaultdict(list)
+    for epoch in found.values():
+        held[epoch.member, epoch.topic, epoch.partition].append(epoch)
+    for epochs in held.values():
+        epochs.sort(key=attrgetter("assignment"))
+    return {a.key: b for epochs in held.values() for a, b in pairwise(epochs)}
+
+
+def _set_last_generations(found: dict[Key, Epoch], assignments: list[Row]) -> None:
+    """Set the last generation in which a member is known to have held a partition, unless its end row gives it."""
+    generations: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in assignments:
+        if row["generation"] is not None:
+            generations[row["consumer"], row["incarnation"]].append((row["at_us"], row["generation"]))
+    for epoch in found.values():
+        if epoch.end_generation is not None or epoch.generation is None:
+            continue
+        # a replacement may belong to a later generation, in which this epoch no longer held the partition
+        replaced = epoch.end_reason == "replaced"
+        held = [g for at, g in generations[epoch.member] if epoch.begin_us <= at <= epoch.end_us and not replaced]
+        epoch.end_generation = max(held, default=epoch.generation)

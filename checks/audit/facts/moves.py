@@ -1,0 +1,79 @@
+"""Committed offsets of a group that a fault deleted or set.
+
+A redelivery from a moved offset is legal, and a commit below the offset that was in force before the move is no rewind.
+A record that the reader leaves out because of a move is still a skip.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from checks.audit.facts.epochs import Row
+
+NEVER_US = 1 << 62
+STALE_ANSWER_US = 2_000_000
+"""Up to this long after a move the observer may report the former offset: its request was already on its way."""
+BY_FAULT = "fault"
+"""The mode of a committed offset that a fault set."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """A change of a group's committed offsets by one fault, at some time from from_us to to_us.
+
+    sure: whether the change certainly happened. offsets: by partition such as orders/0, None for a deleted offset; None
+    if the whole group was deleted.
+    """
+
+    fault: str
+    group: str
+    from_us: int
+    to_us: int
+    sure: bool
+    offsets: dict[str, int | None] | None
+
+    def touches(self, topic: str, partition: int) -> bool:
+        """Return whether it changes a partition."""
+        return self.offsets is None or f"{topic}/{partition}" in self.offsets
+
+    def offset(self, topic: str, partition: int) -> int | None:
+        """Return the offset that it set, None if it deleted it."""
+        return None if self.offsets is None else self.offsets[f"{topic}/{partition}"]
+
+
+def group_recreated(moves: Iterable[Move], group: str | None, from_us: int, to_us: int) -> bool:
+    """Return whether a group may have been deleted in a time span: generations before and after do not compare."""
+    return any(m.offsets is None and m.group == group and m.from_us <= to_us and m.to_us >= from_us for m in moves)
+
+
+def moves_of(faults: Iterable[Row]) -> list[Move]:
+    """Return the moves by faults of the kinds `group.*`. A fault that failed may or may not have moved offsets."""
+    phases: dict[tuple[str, str, str], dict[str, Row]] = defaultdict(dict)
+    for row in sorted(faults, key=lambda r: -r["at_us"]):
+        if row["kind"].startswith("group."):
+            phases[row["fault"], row["kind"], row["target"]][row["phase"]] = row
+    found = []
+    for (fault, kind, target), rows in phases.items():
+        done, failed = rows.get("injected"), rows.get("failed")
+        result = done or failed
+        begun = rows.get("injecting") or result
+        offsets = _offsets(result) if result else {}
+        if begun is None or (kind != "group.delete" and not offsets):
+            continue  # the affected partitions are unknown
+        to_us = result["at_us"] if result else NEVER_US
+        affected = None if kind == "group.delete" else offsets
+        group = target.removeprefix("group ")
+        found.append(Move(fault, group, min(begun["at_us"], to_us), to_us, done is not None, affected))
+    return found
+
+
+def _offsets(row: Row) -> dict[str, int | None]:
+    try:
+        evidence = json.loads(row["evidence"] or "{}")
+    except json.JSONDecodeError:
+        return {}
+    offsets = evidence.get("offsets") if isinstance(evidence, dict) else None
+    return offsets if isinstance(offsets, dict) else {}

@@ -1,0 +1,145 @@
+"""Read ranges: what each reader has to read of each partition, how far it came and what it committed past."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from checks.audit.facts.epochs import Epoch, Epochs, Key, ReaderPartition
+from checks.audit.facts.newcomers import Newcomer
+from checks.audit.facts.readers import EARLIEST, Reader
+from checks.audit.facts.starts import CommittedOffsets, LogRange
+
+
+@dataclass
+class ReadRange:
+    """The range of one reader on one partition.
+
+    start: the first offset that it has to deliver, None if unknown. high: the highest offset delivered. passed: the
+    highest offset committed. lost: ranges that an epoch committed past without processing them. epochs: number of
+    epochs. began_at: the offset at which it first began to read, whatever was evicted since, None if unknown.
+    committed_only: whether uncommitted records are outside its range. newcomer: set if the partition was created after
+    the reader had begun. reset_to: the offset at which it then began to read; offsets below it will never come.
+    """
+
+    reader: str
+    topic: str
+    partition: int
+    log_start: int | None
+    log_end: int | None
+    start: int | None = None
+    high: int | None = None
+    passed: int | None = None
+    epochs: int = 0
+    lost: list[dict[str, Any]] = field(default_factory=list)
+    began_at: int | None = None
+    committed_only: bool = True
+    newcomer: Newcomer | None = None
+    reset_to: int | None = None
+
+
+def read_ranges(
+    readers: list[Reader],
+    epochs: Epochs,
+    committed: dict[int, CommittedOffsets],
+    log: dict[tuple[str, int], LogRange],
+    added: dict[ReaderPartition, Newcomer],
+) -> list[ReadRange]:
+    """Return the range of every partition that a reader should read or did read. Sets `passed` of the epochs."""
+    held, by_name = epochs.by_reader_partition(), {r.name: r for r in readers}
+    wanted = {(r.name, topic, p) for r in readers for topic, p in log if topic in r.topics} | set(held)
+    index = {e.key: i for i, e in enumerate(epochs.all)}
+    found = []
+    for name, topic, partition in sorted(wanted):
+        turns, reader = held.get((name, topic, partition), []), by_name.get(name)
+        log_start, log_end = log.get((topic, partition), (None, None))
+        own = ReadRange(name, topic, partition, log_start, log_end, epochs=len(turns))
+        own.began_at = _began_at(turns)
+        own.committed_only = reader.committed_only if reader else True
+        own.start = _start(turns, reader, log_start)
+        if (name, topic, partition) in added and _found_nothing_committed(turns, committed, index):
+            own.newcomer = added[name, topic, partition]
+            own.start, own.began_at = log_start, 0
+            own.reset_to = turns[0].start if turns else None
+        own.high = _highest(e.high for e in turns)
+        for e, following in zip(turns, [*turns[1:], None], strict=False):
+            next_fetch = committed.get(index[following.key], CommittedOffsets()) if following else None
+            moved = bool(next_fetch and next_fetch.moved)
+            e.passed = _passed(e, following, committed.get(index[e.key], CommittedOffsets()), moved)
+            own.lost += _lost(e)
+        own.passed = _highest(e.passed for e in turns)
+        found.append(own)
+    return found
+
+
+def _highest(offsets: Iterable[int | None]) -> int | None:
+    return max((o for o in offsets if o is not None), default=None)
+
+
+def _start(turns: list[Epoch], reader: Reader | None, log_start: int | None) -> int | None:
+    """Return the start of the first epoch; without an epoch, the log start for a reader that begins at the earliest."""
+    from_earliest = reader is not None and reader.default_start == EARLIEST
+    if not turns:
+        return log_start if from_earliest else None
+    first = turns[0]
+    if first.position is None and first.source in ("start", "reset") and from_earliest:
+        return log_start
+    return first.start if first.start is not None else _lowest_delivered(turns)
+
+
+def _lowest_delivered(turns: list[Epoch]) -> int | None:
+    return min((e.low for e in turns if e.low is not None), default=None)
+
+
+def _found_nothing_committed(turns: list[Epoch], committed: dict[int, CommittedOffsets], index: dict[Key, int]) -> bool:
+    """Return whether the first epoch, if any, began by auto.offset.reset because nothing was committed."""
+    if not turns:
+        return True
+    at_begin = committed.get(index[turns[0].key], CommittedOffsets())
+    return turns[0].source in ("reset", None) and at_begin.none and not at_begin.committers
+
+
+def _began_at(turns: list[Epoch]) -> int | None:
+    """Return the position of the first epoch; without a recorded one, the lowest offset ever delivered."""
+    if turns and turns[0].position is not None:
+        return turns[0].position
+    return _lowest_delivered(turns)
+
+
+def _passed(e: Epoch, following: Epoch | None, committed: CommittedOffsets, moved: bool) -> int | None:
+    """Return the highest offset that an epoch committed, None without a commit.
+
+    Sources are its own rows, the observations while it was the latest owner, and the position at which the next owner
+    began. The last two prove nothing where other jobs commit to the group, nor the last one where a fault may have
+    moved the offset.
+    """
+    offsets = [e.committed]
+    if e.mode == "subscribe" and not committed.foreign:
+        offsets.append(committed.seen)
+        if following and following.source == "committed" and not moved:
+            offsets.append(following.position)
+    return _highest(offsets)
+
+
+def _lost(e: Epoch) -> list[dict[str, Any]]:
+    """Return the range between what an epoch processed and what it committed, if it committed past it."""
+    if e.start is None or e.passed is None:
+        return []
+    begin = e.start if e.high is None else max(e.start, e.high + 1)
+    return [lost_range(e, begin, e.passed)] if begin < e.passed else []
+
+
+def lost_range(e: Epoch, begin: int, end: int) -> dict[str, Any]:
+    """Return a range of offsets that an epoch committed past without processing it, as evidence."""
+    return {
+        "begin": begin,
+        "end": end,
+        "consumer": e.consumer,
+        "incarnation": e.incarnation,
+        "assignment": e.assignment,
+        "epoch_began_us": e.begin_us,
+        "epoch_ended_us": e.end_us,
+        "end_reason": e.end_reason,
+        "processed_to": e.high,
+    }

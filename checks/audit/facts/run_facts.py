@@ -1,0 +1,133 @@
+"""The facts of a run that executors need to judge blocks of records: small, plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from checks.audit.arrays import NONE, Ints
+from checks.audit.facts.epochs import Epoch, Key, OffsetFetch, ReaderPartition
+from checks.audit.facts.moves import Move
+from checks.audit.facts.ranges import ReadRange
+from checks.audit.facts.starts import LogRange
+
+Sender = tuple[str | None, int]
+"""The producer and incarnation that a record carries; None and NONE where it carries none."""
+
+
+@dataclass(frozen=True, order=True)
+class Committer:
+    """One assignment of a consumer that commits to a group."""
+
+    consumer: str
+    incarnation: int
+    assignment: int
+    mode: str
+    group: str
+
+    @property
+    def reader(self) -> str:
+        """The reader that it belongs to: its group in subscribe mode, itself in assign mode."""
+        return self.group if self.mode == "subscribe" else self.consumer
+
+
+NO_TXN, COMMITTED, ABORTED, UNDECIDED = 0, 1, 2, 3
+"""The end of the transaction of a record. Undecided: its producer did not learn the end."""
+TXN_ENDS = {"committed": COMMITTED, "aborted": ABORTED}
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """The transactions of one producer incarnation. numbers ascend; last_us: when the last send was invoked."""
+
+    numbers: Ints
+    ends: Ints
+    last_us: Ints
+
+    def at(self, txn: Ints) -> tuple[Ints, Ints]:
+        """Return end and last send of the transactions of some sends, given by number; NONE is no transaction."""
+        index = np.minimum(np.searchsorted(self.numbers, txn), len(self.numbers) - 1)
+        inside = txn != NONE
+        return np.where(inside, self.ends[index], NO_TXN), np.where(inside, self.last_us[index], NONE)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The facts that go to every executor.
+
+    run_token: the token that the run's records carry. heads: by (path of a part, epoch), the offset due first in the
+    part and the offset after the highest one delivered in earlier parts, NONE where there is none. read_ranges: by
+    (topic, partition). log_ranges: start and end of the log at read-back. producer_ends: how each producer incarnation
+    ended. later_offsets: by (producer, incarnation, topic, partition), blocks of seqs and the lowest offset in any
+    later block. log_ends: by (topic, partition), the offset after the last record. fetches: by (topic, partition), the
+    epochs that fetched a committed offset. pooled: readers with workers. contested: (topic, partition, block) in which
+    acknowledgements and log differ or transactions were written. read_uncommitted: readers with that isolation level.
+    cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
+    """
+
+    run_token: str
+    topics: list[str]
+    senders: list[Sender]
+    epochs: list[Epoch]
+    log_ranges: dict[tuple[str, int], LogRange] = field(default_factory=dict)
+    heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
+    compacted: frozenset[str] = frozenset()
+    producer_ends: dict[Sender, str] = field(default_factory=dict)
+    later_offsets: dict[tuple[str, int, str, int], tuple[Ints, Ints]] = field(default_factory=dict)
+    log_ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    committers: list[Committer] = field(default_factory=list)
+    fetches: dict[tuple[str, int], list[OffsetFetch]] = field(default_factory=dict)
+    pooled: frozenset[str] = frozenset()
+    transactions: dict[Sender, Transactions] = field(default_factory=dict)
+    contested: frozenset[tuple[str, int, int]] = frozenset()
+    read_uncommitted: frozenset[str] = frozenset()
+    injected: dict[str, int] = field(default_factory=dict)
+    cell_us: int = 500_000
+    unwatched: frozenset[str] = frozenset()
+    moves: tuple[Move, ...] = ()
+    topic_ids: dict[str, int] = field(init=False, repr=False)
+    sender_ids: dict[Sender, int] = field(init=False, repr=False)
+    epoch_ids: dict[Key, int] = field(init=False, repr=False)
+    committer_ids: dict[Committer, int] = field(init=False, repr=False)
+    committing: frozenset[str] = field(init=False, repr=False)
+    """The readers that commit."""
+    turns: dict[ReaderPartition, list[Epoch]] = field(init=False, repr=False)
+    """The epochs of each reader on each partition, ordered by turn."""
+
+    def __post_init__(self) -> None:
+        turns: dict[ReaderPartition, list[Epoch]] = {}
+        for epoch in self.epochs:
+            turns.setdefault(epoch.reader_partition, []).append(epoch)
+        derived = {
+            "topic_ids": {name: i for i, name in enumerate(self.topics)},
+            "sender_ids": {sender: i for i, sender in enumerate(self.senders)},
+            "epoch_ids": {e.key: i for i, e in enumerate(self.epochs)},
+            "committer_ids": {c: i for i, c in enumerate(self.committers)},
+            "committing": frozenset(c.reader for c in self.committers),
+            "turns": turns,
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
+
+    def epoch_of(self, committer: Committer, topic: str, partition: int) -> Epoch | None:
+        """Return the epoch in which a consumer commits for a partition, None if there is none on record."""
+        key = committer.consumer, committer.incarnation, committer.assignment, topic, partition
+        number = self.epoch_ids.get(key)
+        return None if number is None else self.epochs[number]
+
+    def moved(self, committer: Committer, topic: str, partition: int, from_us: int, to_us: int) -> bool:
+        """Return whether a fault may have moved the offset of the committer's group in a time span."""
+        return any(
+            m.group == committer.group and m.touches(topic, partition) and m.from_us <= to_us and m.to_us >= from_us
+            for m in self.moves
+        )
+
+    def lowest_later(self, producer: str, incarnation: int, topic: str, partition: int, block: int) -> int | None:
+        """Return the lowest offset of the incarnation's records in the partition in later blocks, None without one."""
+        blocks, lowest = self.later_offsets.get((producer, incarnation, topic, partition), (None, None))
+        if blocks is None or lowest is None:
+            return None
+        after = int(np.searchsorted(blocks, block, "right"))
+        return int(lowest[after]) if after < len(blocks) else None

@@ -1,0 +1,275 @@
+"""Legal starts: the offsets at which an epoch may begin to read.
+
+With source `committed`, the last committed offset of the group at that moment is legal. The ledger knows that offset as
+a set: the last commit that had certainly been made (settled), commits in flight at or after it, commits with outcome
+unknown, offsets that faults set or deleted, and offsets that the observer saw, because the row of an automatic commit
+or of a commit by a crashed member may be missing.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch, Row
+from checks.audit.facts.moves import BY_FAULT, NEVER_US, STALE_ANSWER_US, Move
+from checks.audit.facts.readers import EARLIEST, Reader
+
+LogRange = tuple[int | None, int | None]
+"""Start and end offset of a partition's log at read-back; None if it was not read back."""
+Sighting = tuple[int, int]
+"""Time of an observation and the committed offset observed."""
+
+
+@dataclass
+class CommittedOffsets:
+    """The offsets that may have been committed when an epoch fetched its start.
+
+    none: possibly nothing was committed. committers: by offset, the (consumer, mode) that committed it; empty for an
+    offset that only the observer saw. own: the consumer's own last commit. seen: the highest offset observed while the
+    epoch was the latest one. foreign: whether assign-mode consumers commit to this group too, so that `seen` may be
+    theirs. moved: the fault that may have changed the offset that the epoch fetched, "" if none did.
+    """
+
+    none: bool = True
+    committers: dict[int, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
+    own: int | None = None
+    seen: int | None = None
+    foreign: bool = False
+    moved: str = ""
+
+
+def offset_fetches(epochs: Epochs, clients: dict[tuple[str, int], Life]) -> dict[tuple[str, int], list[OffsetFetch]]:
+    """Return by (topic, partition) the fetches of committed offsets by epochs of consumers with a group."""
+    found: dict[tuple[str, int], list[OffsetFetch]] = defaultdict(list)
+    following = {a.key: b.begin_us for turns in epochs.by_reader_partition().values() for a, b in pairwise(turns)}
+    for index, e in enumerate(epochs.all):
+        if e.group is None:
+            continue
+        # A group fences all others while it assigns partitions; assign mode may fetch at any time since its start.
+        life = clients.get(e.member)
+        since = life.started_us if e.mode == "assign" and life and life.started_us is not None else e.begin_us
+        next_us = following.get(e.key, NEVER_US)
+        fetch = OffsetFetch(index, e.group, e.consumer, min(since, e.begin_us), e.begin_us, next_us)
+        found[e.topic, e.partition].append(fetch)
+    return dict(found)
+
+
+def sightings(observed: Iterable[Row]) -> dict[tuple[str, str, int], list[Sighting]]:
+    """Return the committed offsets that the observer saw, by group, topic and partition.
+
+    observed: rows of entities `group:<id>/<topic>/<partition>`.
+    """
+    found: dict[tuple[str, str, int], list[Sighting]] = defaultdict(list)
+    for row in observed:
+        parts = str(row["entity"] or "").removeprefix("group:").split("/")
+        offset = _parse_int(row["value"])
+        partition = _parse_int(parts[2]) if len(parts) == 3 else None
+        if row["entity"].startswith("group:") and partition is not None and offset is not None and offset >= 0:
+            found[parts[0], parts[1], partition].append((row["at_us"], offset))
+    return {key: sorted(seen) for key, seen in found.items()}
+
+
+def _parse_int(text: str | None) -> int | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return None
+
+
+def committed_at_begin(
+    fetches: dict[tuple[str, int], list[OffsetFetch]],
+    commits: dict[int, dict[str, Any]],
+    seen: dict[tuple[str, str, int], list[Sighting]],
+    moves: Iterable[Move],
+) -> dict[int, CommittedOffsets]:
+    """Return what may have been committed at each fetch, by index of the epoch.
+
+    commits: by that index, the result of `commit_history.commits_at_begin`.
+    """
+    found: dict[int, CommittedOffsets] = defaultdict(CommittedOffsets)
+    for (topic, partition), asked in fetches.items():
+        moves_here = [m for m in moves if m.touches(topic, partition)]
+        for fetch in asked:
+            writes = [_OffsetWrite.of_move(m, topic, partition) for m in moves_here if m.group == fetch.group]
+            observed = _observed_around(fetch, seen.get((fetch.group, topic, partition), []), writes)
+            if fetch.epoch in commits or observed or writes:
+                _collect(found[fetch.epoch], fetch, commits.get(fetch.epoch, {}), observed, writes)
+    return found
+
+
+@dataclass(frozen=True)
+class _OffsetWrite:
+    """A committed offset set at some time from from_us to to_us, None if deleted. fault: the fault that did it."""
+
+    to_us: int
+    from_us: int
+    offset: int | None
+    fault: str = ""
+    sure: bool = True
+
+    @classmethod
+    def of_move(cls, m: Move, topic: str, partition: int) -> _OffsetWrite:
+        return cls(m.to_us, m.from_us, m.offset(topic, partition), m.fault, m.sure)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.to_us, self.from_us, -1 if self.offset is None else self.offset
+
+    @property
+    def visible_us(self) -> int:
+        """The time from which an observation cannot be older than this write."""
+        return self.to_us + (STALE_ANSWER_US if self.fault else 0)
+
+
+def _observed_around(fetch: OffsetFetch, seen: list[Sighting], moved: list[_OffsetWrite]) -> dict[str, Any]:
+    """Return the last sighting before a fetch, the next one after it, and the highest while it was the latest epoch.
+
+    An offset that a fault set after the epoch was over does not count as committed by the epoch.
+    """
+    if not seen:
+        return {}
+    last = max((s for s in seen if s[0] <= fetch.fetched_us), default=None)
+    following = min((s for s in seen if s[0] > fetch.fetched_us), default=None)
+    until = min([fetch.next_begin_us, *(m.from_us for m in moved if m.from_us >= fetch.begin_us)])
+    during = [offset for at_us, offset in seen if fetch.begin_us <= at_us < until]
+    return {"last_seen": last, "next_seen": following, "seen": max(during, default=None)}
+
+
+def _collect(
+    found: CommittedOffsets,
+    fetch: OffsetFetch,
+    row: dict[str, Any],
+    observed: dict[str, Any],
+    moved: list[_OffsetWrite],
+) -> None:
+    """Fill in one fetch from the commits, the observations and the moves around it."""
+    settled, own = row.get("settled"), row.get("own")
+    found.own = own["offset"] if own else None
+    found.foreign = bool(row.get("foreign"))
+    found.seen = observed.get("seen")
+    sure = [_OffsetWrite(**settled)] if settled else []
+    sure += [m for m in moved if m.sure and m.to_us <= fetch.fetched_us]
+    final = max(sure, key=lambda s: s.order, default=None)
+    since = final.from_us if final else 0
+    for offset, consumer, mode, to_us in row.get("candidates") or []:
+        if to_us >= since:
+            found.committers[offset].add((consumer, mode))
+    possible = [m for m in moved if m.from_us <= fetch.begin_us and m.to_us >= since]
+    for m in possible:
+        found.moved = m.fault
+        if m.offset is not None:
+            found.committers[m.offset].add((m.fault, BY_FAULT))
+    last, following = observed.get("last_seen"), observed.get("next_seen")
+    found.none = final is None or final.offset is None
+    if last and last[0] >= since:
+        if final and final.offset is not None and last[1] > final.offset and last[0] >= final.visible_us:
+            found.committers.pop(final.offset, None)  # a higher offset was observed since
+        found.committers[last[1]]
+        found.none = False
+    found.none |= any(m.offset is None and not (last and last[0] >= m.visible_us) for m in possible)
+    next_writes = [m.to_us for m in moved if m.from_us > fetch.begin_us]
+    next_writes += [row["next_done"]] if row.get("next_done") is not None else []
+    if following and all(following[0] < to_us for to_us in next_writes):
+        found.committers[following[1]]
+
+
+def judge_starts(
+    epochs: Epochs,
+    committed: dict[int, CommittedOffsets],
+    readers: list[Reader],
+    ranges: dict[tuple[str, int], LogRange],
+) -> None:
+    """Set start, legal and why of every epoch."""
+    by_name = {r.name: r for r in readers}
+    index = {e.key: i for i, e in enumerate(epochs.all)}
+    for turns in epochs.by_reader_partition().values():
+        for e in turns:
+            reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
+            log = ranges.get((e.topic, e.partition), (None, None))
+            _judge(e, turns[: e.turn], committed.get(index[e.key], CommittedOffsets()), reader, log)
+
+
+def _judge(e: Epoch, earlier: list[Epoch], committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
+    if e.source == "seek":
+        e.start, e.legal, e.why = _position(e), True, "a seek"
+    elif e.source == "checkpoint":
+        expected = _checkpoint(e, earlier)
+        e.start = _position(e)
+        e.legal = expected is None or e.start is None or e.start == expected
+        e.why = "its checkpoint" if e.legal else f"its checkpoint was {expected}, not {e.start}"
+    elif e.source == "start":
+        before = [p for p in earlier if p.consumer == e.consumer]
+        repeated = any(p.incarnation == e.incarnation or not reader.fresh_start for p in before)
+        e.start, e.legal = _position(e), not repeated
+        e.why = "began at its given start again" if repeated else "the given start"
+    elif e.source == "reset":
+        _judge_reset(e, committed, reader, log)
+    elif e.position is not None:
+        _judge_committed(e, e.position, earlier, committed, reader)
+    else:
+        _judge_unknown(e, committed, reader, log)
+
+
+def _position(e: Epoch) -> int | None:
+    return e.position if e.position is not None else e.first
+
+
+def _checkpoint(e: Epoch, earlier: list[Epoch]) -> int | None:
+    """Return the offset after the consumer's last processed record here, else its first start, None without either."""
+    before = sorted((p for p in earlier if p.consumer == e.consumer), key=lambda p: (p.incarnation, p.assignment))
+    for p in reversed(before):
+        if p.last is not None:
+            return p.last + 1
+    return before[0].start if before else None
+
+
+def _judge_reset(e: Epoch, committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
+    """Judge auto.offset.reset: it applies where nothing is committed or the committed offset is outside the log."""
+    start, end = log
+    outside = [o for o in committed.committers if (start is not None and o < start) or (end is not None and o > end)]
+    e.legal = committed.none or bool(outside)
+    e.why = (
+        "auto.offset.reset" if e.legal else f"auto.offset.reset, although {sorted(committed.committers)} was committed"
+    )
+    if e.legal and committed.moved:
+        e.why += f", because fault {committed.moved} had deleted the committed offset"
+    e.start = start if reader.reset == EARLIEST and start is not None else _position(e)
+    if reader.reset == EARLIEST and e.position is not None and start is not None and e.position > start:
+        e.why += f" (recorded at {e.position}, above the log start {start})"
+
+
+def _judge_committed(
+    e: Epoch, position: int, earlier: list[Epoch], committed: CommittedOffsets, reader: Reader
+) -> None:
+    offsets = committed.committers
+    e.start, e.legal, e.why = position, position in offsets, "the committed offset"
+    if e.legal:
+        e.why += f", set by fault {committed.moved}" if (committed.moved, BY_FAULT) in offsets[position] else ""
+        return
+    # Above all recorded commits, but not above what was processed: the row of that commit was lost with its member, or
+    # the commit was automatic and never reported. It repeats less than the recorded commits would allow.
+    unrecorded = reader.auto or any(p.end_reason == "crashed" for p in earlier)
+    processed = max((p.high + 1 for p in earlier if p.high is not None), default=None)
+    last = max(offsets, default=None)
+    if unrecorded and processed is not None and (last is None or last < position) and position <= processed:
+        e.legal, e.why = True, "a commit without a row: its member died, or it was automatic"
+        return
+    recorded = f"{sorted(offsets)} was" if offsets else "nothing was"
+    e.why = f"reported as the committed offset, but {recorded} committed"
+
+
+def _judge_unknown(e: Epoch, committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
+    """Judge an epoch without a recorded position: illegal only if its first delivery is below every legal start."""
+    below = [o for o in committed.committers if e.first is None or o <= e.first]
+    if below:
+        e.start, e.legal, e.why = max(below), True, "the committed offset (no position on record)"
+    elif committed.none:
+        e.start = log[0] if reader.default_start == EARLIEST else e.first
+        e.legal, e.why = True, "auto.offset.reset (no position on record)"
+    else:
+        e.start, e.legal = e.first, False
+        e.why = f"began at {e.first}, below the committed {sorted(committed.committers)}"

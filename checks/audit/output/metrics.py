@@ -1,0 +1,142 @@
+"""The table `metrics`: how long faults kept records from moving, and all other measured times, in microseconds."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from chaos.anomalies import METRICS
+from checks.audit.engine import counters
+from checks.audit.engine.counters import CONSUMED, LATENCIES, PRODUCED, Successes
+from checks.audit.engine.sparse import Sparse, histogram, quantile
+from checks.audit.engine.tally import Tally
+from checks.audit.engine.time_buckets import usual_gap_us
+from checks.audit.facts.epochs import Epoch, Epochs
+from checks.audit.facts.ranges import ReadRange
+from checks.audit.facts.readers import Reader
+
+MetricKey = tuple[str, str, str]
+"""Metric, scope and fault; the fault is empty for times that belong to none."""
+Measurement = dict[str, Any]
+"""metric, scope, fault, value_us and, for times per fault, recovered."""
+
+
+def distributions(tally: Tally) -> dict[MetricKey, Sparse]:
+    """Return the distribution of each latency."""
+    return {
+        (metric, scope, ""): sparse
+        for metric, aggregate in LATENCIES.items()
+        for (scope,), sparse in tally.each(aggregate)
+    }
+
+
+def unavailability(
+    tally: Tally, ranges: list[ReadRange], drive_end_us: int, injected: dict[str, int]
+) -> list[Measurement]:
+    """Return per fault and partition the time from the injection to the first success of a later operation.
+
+    The usual time between successes before the fault is subtracted. Without a success the time lasts to the end of the
+    drive. produce_unavailability: partitions with sends after the fault; success is an acknowledgement.
+    consume_unavailability: readers of partitions with acknowledged sends after it; success is the first processing.
+    """
+    rows = []
+    for (fault, topic), (partitions, _) in tally.each(counters.SENT_AFTER):
+        for partition in partitions.tolist():
+            value = _outage(tally, PRODUCED, fault, topic, partition, injected[fault], drive_end_us)
+            rows.append({"metric": "produce_unavailability", "scope": topic, "fault": fault} | value)
+    for (fault, topic), (partitions, _) in tally.each(counters.ACKED_AFTER):
+        acked = set(partitions.tolist())
+        for r in ranges:
+            if r.topic == topic and r.partition in acked and r.start is not None:
+                scope = f"{r.reader} {topic}"
+                value = _outage(tally, CONSUMED, fault, scope, r.partition, injected[fault], drive_end_us)
+                rows.append({"metric": "consume_unavailability", "scope": r.reader, "fault": fault} | value)
+    return rows
+
+
+def _outage(
+    tally: Tally, successes: Successes, fault: str, scope: str, partition: int, injected_us: int, drive_end_us: int
+) -> dict[str, Any]:
+    usual = usual_gap_us(tally.get(successes.before, fault, scope), partition)
+    firsts = tally.get(successes.first, fault, scope)
+    first = firsts[1][firsts[0] == partition].tolist() if firsts is not None else []
+    end = first[0] if first else drive_end_us
+    return {"value_us": max(end - injected_us - usual, 0), "recovered": bool(first)}
+
+
+def statistics(
+    measurements: list[Measurement], distributions: dict[MetricKey, Sparse]
+) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int]]:
+    """Return the rows of table `metrics`, and the partitions that did not recover by (name, "fault:scope")."""
+    values: dict[MetricKey, list[int]] = defaultdict(list)
+    unrecovered: dict[tuple[str, str], int] = defaultdict(int)
+    for row in measurements:
+        values[row["metric"], row["scope"], row["fault"]].append(row["value_us"])
+        if not row.get("recovered", True):
+            unrecovered[f"{row['metric']}_unrecovered", f"{row['fault']}:{row['scope']}"] += 1
+    measured = {key: histogram(np.array(v, np.int64), np.ones(len(v), np.int64)) for key, v in values.items()}
+    rows = []
+    for (metric, scope, fault), sparse in (distributions | measured).items():
+        stats = {"count": int(sparse[1].sum()), "p50": quantile(sparse, 0.5), "p95": quantile(sparse, 0.95)}
+        stats |= {"p99": quantile(sparse, 0.99), "max": int(sparse[0][-1])}
+        for stat, value in stats.items():
+            rows.append({"metric": metric, "scope": scope, "fault": fault, "stat": stat, "value_us": value})
+    return rows, dict(unrecovered)
+
+
+def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]) -> list[Measurement]:
+    """Return the duration of every rebalance after a group first formed. partitions: their number by topic.
+
+    A rebalance lasts from the first partition given up (revoked, lost, or its owner crashed) to the last one assigned
+    in the next generation. The group has formed with the first generation in which as many members hold partitions as
+    can.
+    """
+    by_group: dict[str, list[Epoch]] = defaultdict(list)
+    for e in epochs.all:
+        if e.mode == "subscribe" and e.source != "seek":
+            by_group[e.reader].append(e)
+    found = []
+    for reader in readers:
+        holders = min(reader.members, sum(partitions.get(t, 0) for t in reader.topics))
+        for value in _rebalance_times(by_group.get(reader.name, []), holders):
+            found.append({"metric": "rebalance_duration", "scope": reader.name, "fault": "", "value_us": value})
+    return found
+
+
+def _rebalance_times(epochs: list[Epoch], holders: int) -> Iterable[int]:
+    assigned: dict[int, int] = {}
+    for e in epochs:
+        if e.generation is not None:
+            assigned[e.generation] = max(assigned.get(e.generation, e.begin_us), e.begin_us)
+    given_up = sorted(e.end_us for e in epochs if e.end_reason in ("revoked", "lost", "crashed"))
+    formed, before = False, None
+    for done in (assigned[g] for g in sorted(assigned)):
+        begin = next((t for t in given_up if before is not None and before < t <= done), None)
+        if formed and begin is not None:
+            yield done - begin
+        formed = formed or len({e.member for e in epochs if e.begin_us <= done < e.end_us}) >= holders
+        before = done
+
+
+def expected(topics: list[str], readers: list[Reader], injected: dict[str, int]) -> list[MetricKey]:
+    """Return every metric, scope and fault that a contract can bound."""
+    names = [r.name for r in readers]
+    return [
+        *(("ack_latency", t, "") for t in topics),
+        *(("end_to_end_latency", n, "") for n in names),
+        *(("commit_latency", r.name, "") for r in readers if r.commits),
+        *(("rebalance_duration", r.name, "") for r in readers if r.mode == "subscribe"),
+        *(("produce_unavailability", t, f) for t in topics for f in injected),
+        *(("consume_unavailability", n, f) for n in names for f in injected),
+    ]
+
+
+def with_empty(rows: list[dict[str, Any]], keys: Iterable[MetricKey]) -> list[dict[str, Any]]:
+    """Return the rows and a count of 0 for every key without a measurement."""
+    measured = {(r["metric"], r["scope"], r["fault"]) for r in rows}
+    missing = [key for key in keys if key not in measured]
+    assert all(metric in METRICS for metric, _, _ in missing)
+    return rows + [{"metric": m, "scope": s, "fault": f, "stat": "count", "value_us": 0} for m, s, f in missing]

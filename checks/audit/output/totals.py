@@ -1,0 +1,87 @@
+"""The tables `summary` (findings and rows examined of each check) and `counts` (plain counts of records)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chaos.anomalies import ANOMALIES
+from checks.audit.engine import counters
+from checks.audit.engine.tally import FINDINGS, Aggregate, Tally
+from checks.audit.facts.readers import Reader
+from checks.audit.facts.starts import LogRange
+from checks.audit.findings import UNDETERMINED
+from checks.audit.load import Ledger
+from checks.audit.rules.registry import RULES
+
+Unrecovered = dict[tuple[str, str], int]
+"""By (name, "fault:scope"), the partitions that did not recover from a fault."""
+
+
+def summary_rows(topics: list[str], readers: list[Reader], tally: Tally) -> list[dict[str, Any]]:
+    """Return table `summary`: a row for every check, split and scope, including scopes with findings only."""
+    counts: dict[tuple[Any, ...], int] = {key: count for key, (count, _) in tally.each(FINDINGS)}
+    wanted = {
+        (check, split, scope)
+        for check, rule in RULES.items()
+        for split in ANOMALIES[check].splits or ("",)
+        for scope in rule.scopes(topics, readers)
+    }
+    for check, split, scope in counts:
+        splits = (split,) if split != UNDETERMINED else (ANOMALIES[check].splits or ("",))
+        wanted |= {(check, s, scope) for s in splits}
+    order = list(ANOMALIES)
+    rows = []
+    for check, split, scope in sorted(wanted, key=lambda k: (order.index(k[0]), k[1], k[2])):
+        rule, count = RULES[check], counts.get((check, split, scope), 0)
+        undetermined = counts.get((check, UNDETERMINED, scope), 0)
+        examined = sum(tally.count(counter, scope) for counter in rule.examines)
+        examined -= undetermined if rule.counts_undetermined else 0
+        row = {"check": check, "split": split, "scope": scope, "count": count}
+        rows.append(row | {"examined": max(examined, count), "undetermined": undetermined})
+    return rows
+
+
+_OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
+    "sent": (counters.SENT,),
+    "acked": (counters.ACKED,),
+    "failed": (counters.FAILED,),
+    "unknown": (counters.UNKNOWN, counters.UNSENT_PRESENT),
+    "in_log": (counters.IN_LOG,),
+    "evicted": (counters.EVICTED,),
+}
+
+
+def count_rows(
+    topics: list[str],
+    readers: list[Reader],
+    tally: Tally,
+    ledger: Ledger,
+    ranges: dict[tuple[str, int], LogRange],
+    unrecovered: Unrecovered,
+) -> list[dict[str, Any]]:
+    """Return table `counts`. ranges: start and end of the log by (topic, partition)."""
+    rows: list[tuple[str, str, int]] = []
+    for topic in topics:
+        offsets = sum((end or 0) - (start or 0) for (name, _), (start, end) in ranges.items() if name == topic)
+        rows += [(name, topic, sum(tally.count(c, topic) for c in counts)) for name, counts in _OF_TOPIC.items()]
+        rows.append(("log_gaps", topic, offsets - tally.count(counters.IN_LOG, topic)))
+    repeated = _redelivered(tally)
+    for name in sorted({r.name for r in readers} | {scope for (scope,), _ in tally.each(counters.DELIVERED)}):
+        delivered = tally.count(counters.DELIVERED, name)
+        rows += [("delivered", name, delivered), ("distinct", name, delivered - repeated.get(name, 0))]
+    rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
+    rows += [("clock_backwards", scope, value) for (scope,), value in sorted(tally.each(counters.CLOCK_BACKWARDS))]
+    for table, read in ledger.rows.items():
+        audited = len(ledger.small[table]) if table in ledger.small else tally.count(counters.ROWS, table)
+        rows += [("rows_read", table, read), ("rows_audited", table, audited)]
+        rows.append(("torn_bytes", table, ledger.torn_bytes.get(table, 0)))
+    return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]
+
+
+def _redelivered(tally: Tally) -> dict[str, int]:
+    """Return by reader the deliveries of records that it had got before."""
+    found: dict[str, int] = {}
+    for (check, _, scope), (count, _) in tally.each(FINDINGS):
+        if check == "duplicate_delivery":
+            found[scope] = found.get(scope, 0) + count
+    return found

@@ -1,0 +1,236 @@
+"""Offset commits against what was processed and against each other: overcommit, commit_rewind, zombie_commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE, Ints
+from checks.audit.engine.commit_history import AUTO
+from checks.audit.engine.counters import COMMITTED
+from checks.audit.engine.group import sections
+from checks.audit.engine.tally import Tally
+from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.moves import group_recreated
+from checks.audit.facts.run_facts import Committer
+from checks.audit.findings import CAP, Finding
+from checks.audit.rules.commit_block import CommitBlock
+from checks.audit.rules.rule import Context, Evidence, Rule, commits_offsets, present, readers_with
+
+
+def overcommit(b: CommitBlock, tally: Tally) -> None:
+    """Report commits beyond what their epoch had processed when requested, with visible log records between.
+
+    An epoch that had processed nothing counts from its start, an automatic commit at the time when it was reported. A
+    commit without a known epoch is undetermined.
+    """
+    for (number,), section in sections(b.commits["committer"]):
+        rows, committer = section.index, b.facts.committers[number]
+        at_us = np.where(b.commits["kind"][rows] == AUTO, b.commits["to_us"][rows], b.commits["requested_us"][rows])
+        committed, reached = b.commits["offset"][rows], _reached(b, committer, at_us)
+        tally.report_undetermined("overcommit", committer.reader, int((reached == NONE).sum()))
+        firsts, lasts = b.runs["runs" if committer.reader in b.facts.read_uncommitted else "committed_runs"]
+        at = np.searchsorted(lasts, reached)
+        between = at < len(firsts)
+        between[between] = firsts[at[between]] < committed[between]
+        wrong = np.flatnonzero((reached != NONE) & (committed > reached) & between)
+        first = wrong[np.lexsort((at_us[wrong], committed[wrong]))[:CAP]].tolist()
+        evidence = ({"committed": int(committed[i]), "processed_to": int(reached[i])} for i in first)
+        shown = (b.commit(int(rows[i]), committer, int(at_us[i]), e) for i, e in zip(first, evidence, strict=True))
+        tally.report("overcommit", committer.reader, len(wrong), shown)
+
+
+def _reached(b: CommitBlock, committer: Committer, at_us: Ints) -> Ints:
+    """Return the offset that a committer's epoch had reached at some times, NONE if unknown."""
+    epoch = b.epoch_of(committer)
+    reached = np.full(len(at_us), NONE if epoch is None or epoch.start is None else epoch.start, np.int64)
+    if epoch is not None and (progress := b.progress.get(b.facts.epoch_ids[epoch.key])):
+        times, offsets = progress
+        order = np.lexsort((offsets, times))
+        highest = np.maximum.accumulate(offsets[order])
+        last = np.searchsorted(times[order], at_us, "right") - 1
+        reached[last >= 0] = highest[last[last >= 0]]
+    return reached
+
+
+def _explain_overcommit(f: Finding, e: Evidence, c: Context) -> str:
+    return f"{f['consumer']} committed {e['committed']} ({e['kind']}) when it had processed to {e['processed_to']}"
+
+
+def commit_rewind(b: CommitBlock, tally: Tally) -> None:
+    """Report commits below the commit in force, unless the begin of their epoch or a fault explains it.
+
+    In force is the commit requested last among those completed before this one was requested: of the whole group in
+    subscribe mode, of the same consumer in assign mode. Commits in flight at the same time rewind nothing. An epoch
+    explains it that began at or below the commit by a seek or, in assign mode, because another consumer's commit had
+    lowered the offset (a foreign_commit).
+    """
+    for reader, rows in _by_reader(b):
+        begins, ends, offset, number = (b.commits[n][rows] for n in ("from_us", "to_us", "offset", "committer"))
+        makers = [b.facts.committers[c] for c in number.tolist()]
+        asked, in_force = _in_force(begins, ends, offset, [maker.consumer for maker in makers])
+        lower = offset[asked] < offset[in_force]
+        rewinds = [
+            (i, f)
+            for i, f in zip(asked[lower].tolist(), in_force[lower].tolist(), strict=True)
+            if not _began_below(b, makers[i], makers[f], int(offset[i]))
+            and not b.facts.moved(makers[i], b.topic, b.partition, int(begins[f]), int(ends[i]))
+        ]
+        first = sorted(rewinds, key=lambda pair: (offset[pair[0]], ends[pair[0]]))[:CAP]
+        shown = (_rewind(b, int(rows[i]), int(rows[f])) for i, f in first)
+        tally.report("commit_rewind", reader, len(rewinds), shown)
+
+
+def _by_reader(b: CommitBlock) -> Iterator[tuple[str, Ints]]:
+    """Yield the commits of each reader to each group."""
+    keys = sorted({(c.reader, c.group or "") for c in b.facts.committers})
+    number = {key: i for i, key in enumerate(keys)}
+    key_of = np.array([number[c.reader, c.group or ""] for c in b.facts.committers], np.int64)
+    if len(b.commits):
+        for (key,), rows in sections(key_of[b.commits["committer"]]):
+            yield keys[key][0], rows.index
+
+
+def _in_force(begins: Ints, ends: Ints, offset: Ints, consumers: list[str]) -> tuple[Ints, Ints]:
+    """Return the commits requested while another one was in force, and the one in force for each of them."""
+    rank = np.empty(len(begins), np.int64)
+    by_request = np.lexsort((np.unique(np.array(consumers), return_inverse=True)[1], offset, ends, begins))
+    rank[by_request] = np.arange(len(begins))
+    # an answer counts for a request of the same microsecond, unless it is the answer to that request
+    answers = ends * 4 + np.where(begins == ends, 2, 0)
+    answered = np.argsort(answers, kind="stable")
+    force = by_request[np.maximum.accumulate(rank[answered])] if len(begins) else rank
+    before = np.searchsorted(answers[answered], begins * 4 + 1) - 1
+    asked = np.flatnonzero(before >= 0)
+    return asked, force[before[asked]]
+
+
+def _began_below(b: CommitBlock, committer: Committer, in_force: Committer, offset: int) -> bool:
+    """Return whether the begin of a commit's epoch explains that it is below the commit in force."""
+    epoch = b.epoch_of(committer)
+    if epoch is None:
+        return False
+    if epoch.source == "seek" and (epoch.position or 0) <= offset:
+        return True
+    resumed = committer.mode == "assign" and committer != in_force and epoch.source == "committed" and epoch.legal
+    return resumed and epoch.start is not None and epoch.start <= offset
+
+
+def _rewind(b: CommitBlock, i: int, in_force: int) -> dict[str, Any]:
+    committer, other = (b.facts.committers[int(b.commits["committer"][n])] for n in (i, in_force))
+    epoch = b.epoch_of(committer)
+    evidence = {
+        "in_force": int(b.commits["offset"][in_force]),
+        "committed_by": other.consumer,
+        "committed_us": int(b.commits["to_us"][in_force]),
+        "epoch_start": epoch.start if epoch else None,
+        "start_why": epoch.why if epoch else None,
+    }
+    return b.commit(i, committer, int(b.commits["to_us"][i]), evidence)
+
+
+def _explain_rewind(f: Finding, e: Evidence, c: Context) -> str:
+    in_force = f"{e['in_force']}, committed by {e['committed_by']}"
+    return f"{f['consumer']} committed {f['offset']} ({e['kind']}) while {in_force}, was in force"
+
+
+def zombie_commit(b: CommitBlock, tally: Tally) -> None:
+    """Report commits of a subscribe member, accepted although requested after another member had begun on the
+    partition.
+
+    The other member is one of a later generation or, where generations are unknown, one that began after the committer
+    had given the partition up. An automatic commit counts only if the earliest time at which it may have been made is
+    late.
+    """
+    for (number,), section in sections(b.commits["committer"]):
+        committer, rows = b.facts.committers[number], section.index
+        epoch = b.epoch_of(committer)
+        if epoch is None or epoch.mode != "subscribe":
+            continue
+        owners = [e for e in b.facts.turns.get(epoch.reader_partition, []) if _took_over(b, epoch, e)]
+        if not owners:
+            continue
+        owner = min(owners, key=lambda e: e.begin_us)
+        from_us, offset = b.commits["from_us"][rows], b.commits["offset"][rows]
+        late = np.flatnonzero(from_us > owner.begin_us)
+        first = rows[late[np.lexsort((from_us[late], offset[late]))[:CAP]]].tolist()
+        shown = (b.commit(i, committer, int(b.commits["to_us"][i]), _zombie(b, i, epoch, owner)) for i in first)
+        tally.report("zombie_commit", committer.reader, len(late), shown)
+
+
+def _took_over(b: CommitBlock, old: Epoch, new: Epoch) -> bool:
+    """Return whether an epoch of another member took the partition over from another epoch."""
+    if new.member == old.member or new.turn < old.turn:
+        return False
+    recreated = group_recreated(b.facts.moves, old.group, old.begin_us, new.begin_us)
+    if old.generation is not None and new.generation is not None and not recreated:
+        return new.generation > old.generation
+    return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
+
+
+def _zombie(b: CommitBlock, i: int, epoch: Epoch, owner: Epoch) -> Evidence:
+    return {
+        "requested_us": int(b.commits["from_us"][i]),
+        "generation": epoch.generation,
+        "held_until_us": epoch.end_us,
+        "end_reason": epoch.end_reason,
+        "owner": owner.consumer,
+        "owner_since_us": owner.begin_us,
+        "owner_generation": owner.generation,
+    }
+
+
+def _explain_zombie(f: Finding, e: Evidence, c: Context) -> str:
+    late_ms = (e["requested_us"] - e["owner_since_us"]) / 1e3
+    e |= present(fault=c.last_fault(e["requested_us"]))
+    committer = f["consumer"] + (f" of generation {e['generation']}" if "generation" in e else "")
+    owner = f"{e['owner']} had begun" + (f" in generation {e['owner_generation']}" if "owner_generation" in e else "")
+    return (
+        f"{committer} asked to commit {f['offset']} ({e['kind']}) {late_ms:.1f} ms after {owner}, "
+        f"and it was accepted; its own epoch ended as {e['end_reason']}"
+    )
+
+
+def _no_commits(s: Scenario) -> str:
+    return "" if any(commits_offsets(c) for c in s.readers) else "no consumer commits offsets"
+
+
+def _no_member_commits(s: Scenario) -> str:
+    members = [c for c in s.readers if c.mode == "subscribe"]
+    if not members:
+        return "no consumer subscribes"
+    return "" if any(commits_offsets(c) for c in members) else "no subscribing consumer commits offsets"
+
+
+_committing = readers_with(lambda r: r.commits)
+
+RULES = {
+    "overcommit": Rule(
+        examines=(COMMITTED,),
+        explain=_explain_overcommit,
+        scopes=_committing,
+        inapplicable=_no_commits,
+        counts_undetermined=True,
+        needs_clock=True,
+        commits=overcommit,
+    ),
+    "commit_rewind": Rule(
+        examines=(COMMITTED,),
+        explain=_explain_rewind,
+        scopes=_committing,
+        inapplicable=_no_commits,
+        needs_clock=True,
+        commits=commit_rewind,
+    ),
+    "zombie_commit": Rule(
+        examines=(COMMITTED,),
+        explain=_explain_zombie,
+        scopes=readers_with(lambda r: r.commits and r.mode == "subscribe"),
+        inapplicable=_no_member_commits,
+        needs_clock=True,
+        commits=zombie_commit,
+    ),
+}

@@ -1,0 +1,138 @@
+"""Deliveries that should not be: duplicate_delivery, dirty_read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from checks.audit.arrays import NONE
+from checks.audit.engine.counters import DELIVERED
+from checks.audit.engine.tally import Tally
+from checks.audit.findings import CAP, Finding
+from checks.audit.rules.partition_block import ReaderBlock
+from checks.audit.rules.rule import Context, Evidence, Rule, all_readers, present
+
+
+def duplicate_delivery(r: ReaderBlock, tally: Tally) -> None:
+    """Report repeated deliveries of a log record to a reader.
+
+    legal: in a later epoch with a legal start at or before the record. illegal: any other.
+    """
+    rows = r.repeated()
+    if not len(rows):
+        return
+    sender, seq, offset = (r.rows[n][rows].copy() for n in ("sender", "seq", "offset"))
+    anonymous = ~r.named[rows]  # a delivery without an identity is of the record that the log has there
+    row = r.log_row[rows]
+    in_log = anonymous & (row >= 0)
+    sender[anonymous], seq[anonymous] = NONE, NONE
+    sender[in_log], seq[in_log] = r.block.log["sender"][row[in_log]], r.block.log["seq"][row[in_log]]
+    epochs = r.facts.epochs
+    turns = np.array([e.turn for e in epochs], np.int64)
+    legal_start = np.array([e.legal and e.start is not None for e in epochs])
+    starts = np.array([e.start if e.start is not None else 0 for e in epochs], np.int64)
+    epoch = r.rows["epoch"][rows]
+    order = np.lexsort((r.rows["ordinal"][rows], turns[epoch], seq, sender, offset))
+    rows, sender, seq, offset, epoch = (c[order] for c in (rows, sender, seq, offset, epoch))
+    repeat = np.flatnonzero((offset[1:] == offset[:-1]) & (sender[1:] == sender[:-1]) & (seq[1:] == seq[:-1])) + 1
+    now, before = epoch[repeat], epoch[repeat - 1]
+    legal = legal_start[now] & (turns[now] > turns[before]) & (starts[now] <= offset[repeat])
+    for split, mask in (("legal", legal), ("illegal", ~legal)):
+        chosen = repeat[np.flatnonzero(mask)]
+        shown = (
+            _repeated(r, int(rows[i]), int(rows[i - 1])) | r.block.identity(int(sender[i]), seq[i])
+            for i in chosen[:CAP].tolist()
+        )
+        tally.report("duplicate_delivery", r.name, len(chosen), shown, split)
+
+
+def _repeated(r: ReaderBlock, i: int, first: int) -> dict[str, Any]:
+    now, before = r.epoch(i), r.epoch(first)
+    evidence = {
+        "consumer_incarnation": now.incarnation,
+        "assignment": now.assignment,
+        "turn": now.turn,
+        "epoch_start": now.start,
+        "legal_start": now.legal,
+        "start_why": now.why,
+        "epoch_began_us": now.begin_us,
+        "first_consumer": before.consumer,
+        "first_consumer_incarnation": before.incarnation,
+        "first_assignment": before.assignment,
+        "first_turn": before.turn,
+        "first_processed_us": int(r.rows["processed_us"][first]),
+    }
+    return r.delivery(i) | {"evidence": evidence}
+
+
+def _explain_duplicate(f: Finding, e: Evidence, c: Context) -> str:
+    key = e["first_consumer"], e["first_consumer_incarnation"], e["first_assignment"], f["topic"], f["partition"]
+    before = c.by_key.get(key)
+    if before is None or before.high is None:
+        return ""
+    if e["turn"] == e["first_turn"]:
+        return f"{f['consumer']} delivered it twice within one assignment"
+    reached, committed = before.high + 1, before.committed
+    e |= present(earlier_processed_to=reached, earlier_committed=committed, earlier_end=before.end_reason)
+    since = committed if committed is not None else before.start
+    if since is not None:
+        e["uncommitted_bound"] = max(reached - since, 0)
+    done = f"{before.consumer} had processed to {reached}"
+    done += f" and committed {committed}" if committed is not None else " and committed nothing"
+    began = f"{f['consumer']} began at {e.get('epoch_start')}: {e['start_why']}"
+    return f"{began}; {done} when its epoch ended ({before.end_reason})"
+
+
+def dirty_read(r: ReaderBlock, tally: Tally) -> None:
+    """Report deliveries without a record in the final log, or with another one at their offset.
+
+    Below the log start the record was evicted since, in a compacted topic it may have been compacted away: no finding.
+    A delivery without an identity is judged by presence. Undetermined in a partition that was not read back.
+    """
+    wrong = ~r.present | ~r.same
+    if r.range.log_start is not None:
+        wrong &= r.rows["offset"] >= r.range.log_start
+    if r.block.topic in r.facts.compacted:
+        wrong &= r.present
+    rows = np.flatnonzero(wrong)
+    if r.range.log_start is None:
+        tally.report_undetermined("dirty_read", r.name, len(rows))
+    else:
+        r.report("dirty_read", rows, lambda i: _in_log_instead(r, i), tally)
+
+
+def _in_log_instead(r: ReaderBlock, i: int) -> dict[str, Any]:
+    in_log = None
+    if r.present[i]:
+        log, row = r.block.log, int(r.log_row[i])
+        in_log = r.block.identity(int(log["sender"][row]), log["seq"][row])
+    bounds = {"log_start": r.range.log_start, "log_end": r.range.log_end}
+    return {"in_log": in_log, **bounds, "assignment": r.epoch(i).assignment}
+
+
+def _explain_dirty(f: Finding, e: Evidence, c: Context) -> str:
+    after = c.leadership.next(f["topic"], f["partition"], f["at_us"])
+    now = "another record is there now" if e.get("in_log") else "the log has no record there now"
+    if after is None or after.broker is None:
+        return f"delivered, but {now}"
+    e |= present(next_leader=after.broker, next_leader_epoch=after.epoch)
+    return f"delivered before broker {after.broker} became leader in epoch {after.epoch}; {now}"
+
+
+RULES = {
+    "duplicate_delivery": Rule(
+        examines=(DELIVERED,),
+        explain=_explain_duplicate,
+        scopes=all_readers,
+        needs_clock=True,
+        reader=duplicate_delivery,
+    ),
+    "dirty_read": Rule(
+        examines=(DELIVERED,),
+        explain=_explain_dirty,
+        scopes=all_readers,
+        counts_undetermined=True,
+        reader=dirty_read,
+    ),
+}

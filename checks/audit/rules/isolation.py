@@ -1,0 +1,141 @@
+"""Records that a read_committed reader must not see: aborted_read, precommitted_read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chaos.scenario.consumers import reads_committed
+from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE, Ints, Mask, nullable
+from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.run_facts import ABORTED, NO_TXN
+from checks.audit.findings import Finding
+from checks.audit.rules.partition_block import ReaderBlock
+from checks.audit.rules.rule import Context, Evidence, Rule, readers_with
+from checks.audit.rules.transactions import no_transactions
+
+READ_OF_TRANSACTIONS = total("read_of_transactions")
+"""Delivered records of transactions, by reader."""
+
+
+def isolation(r: ReaderBlock, tally: Tally) -> None:
+    """Judge both anomalies of a read_committed reader."""
+    if not r.range.committed_only or not len(r.at):
+        return
+    ack = _acknowledgements(r)
+    hidden = (r.block.committed(r.at) == 0) & r.same
+    _aborted_read(r, ack, hidden, tally)
+    _precommitted_read(r, ack, hidden, tally)
+
+
+def _aborted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) -> None:
+    """Report deliveries of records of an aborted transaction.
+
+    Its producer received the abort, or read_committed readers of the final log do not see the record (hidden).
+    """
+    acks = r.block.acks
+    no_txn = np.full(len(r.at), NO_TXN)
+    end = np.where(ack >= 0, acks["end"][ack], NO_TXN) if len(acks["offset"]) else no_txn
+    tally.add(READ_OF_TRANSACTIONS, r.name, value=int(((end != NO_TXN) | hidden).sum()))
+
+    def evidence(i: int) -> dict[str, Any]:
+        return {
+            "told_aborted": bool(end[i] == ABORTED),
+            "hidden_in_log": bool(hidden[i]),
+            "assignment": r.epoch(i).assignment,
+            "polled_us": nullable(r.rows["polled_us"][i]),
+        }
+
+    r.report("aborted_read", np.flatnonzero(hidden | (end == ABORTED)), evidence, tally)
+
+
+def _explain_aborted(f: Finding, e: Evidence, c: Context) -> str:
+    reasons = {
+        "its producer had been informed that the transaction was aborted": e["told_aborted"],
+        "a read_committed reader of the final log does not see it": e["hidden_in_log"],
+    }
+    reason = " and ".join(text for text, holds in reasons.items() if holds)
+    return f"{f['consumer']} delivered it under read_committed, though {reason}"
+
+
+def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) -> None:
+    """Report records polled before the last send of their transaction was invoked, so before its commit was requested.
+
+    A poll between that send and the client's learning of the end is correct, because brokers know the end first. A
+    record of an aborted transaction is an aborted_read.
+    """
+    acks, polled_us = r.block.acks, r.rows["polled_us"]
+    if not len(acks["offset"]):
+        return
+    early = (ack >= 0) & (polled_us < acks["last_us"][ack]) & (polled_us != NONE) & ~hidden
+    early &= (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
+
+    def evidence(i: int) -> dict[str, Any]:
+        return {
+            "polled_us": nullable(polled_us[i]),
+            "still_sent_us": int(acks["last_us"][ack[i]]),
+            "assignment": r.epoch(i).assignment,
+        }
+
+    r.report("precommitted_read", np.flatnonzero(early), evidence, tally)
+
+
+def _explain_precommitted(f: Finding, e: Evidence, c: Context) -> str:
+    early_ms = (e["still_sent_us"] - e["polled_us"]) / 1e3
+    return f"{f['consumer']} polled it {early_ms:.1f} ms before the last send to its transaction"
+
+
+def _acknowledgements(r: ReaderBlock) -> Ints:
+    """Return for each delivery the index of the acknowledgement of that record at that offset.
+
+    NONE without one, and everywhere if no acknowledgement of the block belongs to a transaction.
+    """
+    acks = r.block.acks
+    if not (acks["end"] != NO_TXN).any():
+        return np.full(len(r.at), NONE, np.int64)
+    names = ("offset", "sender", "seq")
+    order = np.lexsort([acks[n] for n in ("last_us", "end", "seq", "sender", "offset")])
+    count = len(order)
+    columns = [np.concatenate([acks[n][order], r.rows[n]]) for n in names]
+    merged = np.lexsort((np.arange(len(columns[0])), columns[2], columns[1], columns[0]))
+    same = np.ones(len(merged), np.bool_)
+    for column in columns:
+        same[1:] &= column[merged][1:] == column[merged][:-1]
+    same[0] = False
+    group = np.cumsum(~same)
+    first = np.full(int(group[-1]) + 1, NONE, np.int64)
+    is_ack = merged < count
+    first[group[is_ack][::-1]] = order[merged[is_ack]][::-1]
+    found = np.empty(len(r.at), np.int64)
+    found[merged[~is_ack] - count] = first[group[~is_ack]]
+    found[~r.named] = NONE
+    return found
+
+
+def _no_read_committed(s: Scenario) -> str:
+    if not any(reads_committed(c) for c in s.readers):
+        return no_transactions(s) or "no consumer reads with isolation.level=read_committed"
+    return no_transactions(s)
+
+
+_committed_readers = readers_with(lambda r: r.committed_only)
+
+RULES = {
+    "aborted_read": Rule(
+        examines=(READ_OF_TRANSACTIONS,),
+        explain=_explain_aborted,
+        scopes=_committed_readers,
+        inapplicable=_no_read_committed,
+        reader=isolation,
+    ),
+    "precommitted_read": Rule(
+        examines=(READ_OF_TRANSACTIONS,),
+        explain=_explain_precommitted,
+        scopes=_committed_readers,
+        inapplicable=_no_read_committed,
+        needs_clock=True,
+        reader=isolation,
+    ),
+}

@@ -1,0 +1,120 @@
+"""Applying the rules: to single rows, to blocks on executors, and to the whole run on the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from checks.audit.arrays import NONE, Columns
+from checks.audit.engine.blocks import ACK, COMMIT, COPY, DELIVERY, GAP, PROGRESS, RECORD, RUN, SEND
+from checks.audit.engine.commit_history import commits_at_begin
+from checks.audit.engine.counters import CONSUMED, IN_RANGE, LATENCIES
+from checks.audit.engine.group import runs
+from checks.audit.engine.pack import unpack
+from checks.audit.engine.sparse import histogram
+from checks.audit.engine.survey import RowRule
+from checks.audit.engine.tally import Tally
+from checks.audit.engine.time_buckets import add_heat, add_successes
+from checks.audit.facts.run_facts import RunFacts
+from checks.audit.rules.commit_block import CommitBlock
+from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
+from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.registry import RULES
+from checks.audit.rules.rule import RunData
+
+Packed = dict[str, list[bytes]]
+"""The packed rows of a block, by kind."""
+T = TypeVar("T")
+
+
+def _distinct(rules: Iterable[T | None]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
+
+
+ROW_RULES: tuple[RowRule, ...] = _distinct(rule.rows for rule in RULES.values())
+_OF_WRITES = _distinct(rule.writes for rule in RULES.values())
+_OF_READERS = _distinct(rule.reader for rule in RULES.values())
+_OF_READS = _distinct(rule.reads for rule in RULES.values())
+_OF_COMMITS = _distinct(rule.commits for rule in RULES.values())
+_OF_RUN = _distinct(rule.run for rule in RULES.values())
+
+
+def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    """Apply the rules to one block. name: see `blocks`."""
+    kind, *key = json.loads(name)
+    judges: dict[str, Callable[..., None]] = {"write": _judge_writes, "read": _judge_reads, "commits": _judge_commits}
+    judges[kind](*key, packed, facts, tally)
+
+
+def judge_fetches(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    """Add what the commits of one block say about the begins of epochs."""
+    _, topic, partition = json.loads(name)
+    commits_at_begin(topic, partition, _columns(packed, "commits", COMMIT), facts, tally)
+
+
+def judge_run(run: RunData, tally: Tally) -> None:
+    """Apply the rules that judge the whole run."""
+    for rule in _OF_RUN:
+        rule(run, tally)
+
+
+def _columns(packed: Packed, kind: str, names: tuple[str, ...]) -> Columns:
+    return unpack(packed.get(kind, []), names)
+
+
+def _judge_writes(producer: str, number: int, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    judge_writes(
+        ProducerBlock(producer, number, facts, _columns(packed, "sends", SEND), _columns(packed, "log", COPY)), tally
+    )
+
+
+def judge_writes(block: ProducerBlock, tally: Tally) -> None:
+    """Apply the rules of the write path to one block."""
+    for rule in _OF_WRITES:
+        rule(block, tally)
+
+
+def _judge_reads(topic: str, partition: int, _: int, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    log, deliveries = _columns(packed, "records", RECORD), _columns(packed, "deliveries", DELIVERY)
+    gaps, acks = _columns(packed, "gaps", GAP), _columns(packed, "acks", ACK)
+    block = PartitionBlock(topic, partition, log, deliveries, gaps, acks, facts)
+    for reader in block.readers():
+        tally.add(IN_RANGE, reader.name, value=reader.in_range())
+        for rule in _OF_READERS:
+            rule(reader, tally)
+        _add_times(reader, tally)
+    for rule_of_reads in _OF_READS:
+        rule_of_reads(block, tally)
+
+
+def _judge_commits(topic: str, partition: int, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    commits = _columns(packed, "commits", COMMIT)
+    if not len(commits["offset"]):
+        return
+    log = {kind: _columns(packed, kind, RUN) for kind in ("runs", "committed_runs")}
+    block = CommitBlock(topic, partition, commits, _columns(packed, "progress", PROGRESS), log, facts)
+    for rule in _OF_COMMITS:
+        rule(block, tally)
+
+
+def _add_times(r: ReaderBlock, tally: Tally) -> None:
+    """Add the latency of the first processing of each record, and the successes around faults."""
+    first: Any = r.named & (r.rows["sent_us"] != NONE)
+    repeated = r.repeated()
+    if len(repeated):
+        order = repeated[np.lexsort((r.rows["processed_us"][repeated], r.rows["offset"][repeated]))]
+        first[order[1:][r.at[order][1:] == r.at[order][:-1]]] = False
+    done, sent = r.rows["processed_us"][first], r.rows["sent_us"][first]
+    if not len(done):
+        return
+    starts = runs(done, sent)
+    done, sent, counts = done[starts], sent[starts], np.diff(starts, append=len(done))
+    took = np.maximum(done - sent, 0)
+    tally.add(LATENCIES["end_to_end_latency"], r.name, value=histogram(took, counts))
+    add_heat(tally, "end_to_end", r.name, done, took, counts, r.facts.cell_us)
+    partitions = np.full(len(done), r.block.partition, np.int64)
+    scope = f"{r.name} {r.block.topic}"
+    add_successes(tally, CONSUMED, scope, partitions, done, sent, counts, r.facts.injected)

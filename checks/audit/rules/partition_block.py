@@ -1,0 +1,135 @@
+"""One block of offsets of one partition, as the rules of the read path see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
+from checks.audit.engine.group import Rows, sections
+from checks.audit.engine.tally import Tally
+from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.ranges import ReadRange
+from checks.audit.facts.run_facts import RunFacts
+from checks.audit.findings import CAP
+
+
+class PartitionBlock:
+    """The log records of some offsets of a partition, all deliveries of them, the gaps of epochs and acknowledgements.
+
+    Columns are `blocks.RECORD`, `DELIVERY`, `GAP` and `ACK`. base: the lowest offset. row: by offset less base, the
+    index of the log record, NONE without one. named: by index of `RunFacts.senders`, whether the producer is known.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        log: Columns,
+        deliveries: Columns,
+        gaps: Columns,
+        acks: Columns,
+        facts: RunFacts,
+    ) -> None:
+        self.topic, self.partition, self.facts = topic, partition, facts
+        self.log, self.deliveries, self.gaps, self.acks = log, deliveries, gaps, acks
+        offsets = [c["offset"] for c in (log, deliveries, acks) if len(c["offset"])]
+        self.base = min((int(o.min()) for o in offsets), default=0)
+        self.row = np.full(max((int(o.max()) for o in offsets), default=-1) - self.base + 1, NONE, np.int32)
+        self.row[log["offset"] - self.base] = np.arange(len(log["offset"]))
+        self.named: Mask = np.array([name is not None for name, _ in facts.senders] or [False])
+
+    def readers(self) -> Iterator[ReaderBlock]:
+        """Yield the rows of each reader of the partition."""
+        names = sorted({e.reader for e in self.facts.epochs})
+        number = {name: i for i, name in enumerate(names)}
+        reader_of = np.array([number[e.reader] for e in self.facts.epochs] or [0], np.int64)
+        by_reader = {names[i]: rows for (i,), rows in sections(reader_of[self.deliveries["epoch"]])}
+        nothing = Rows(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        for read_range in self.facts.read_ranges.get((self.topic, self.partition), []):
+            rows = by_reader.get(read_range.reader, nothing)
+            yield ReaderBlock(self, read_range, {n: rows.ints(c) for n, c in self.deliveries.items()})
+
+    def committed(self, at: Ints) -> Ints:
+        """Return whether read_committed readers see the record at each offset (less base): 1, 0, or NONE if unknown."""
+        if not len(self.log["offset"]):
+            return np.full(len(at), NONE, np.int64)
+        row = self.row[at]
+        return np.where(row >= 0, self.log["committed"][row], NONE)
+
+    def at_offset(self, offset: int) -> dict[str, Any]:
+        """Return a position of this partition as columns of a finding."""
+        return {"topic": self.topic, "partition": self.partition, "offset": offset}
+
+    def identity(self, sender: int, seq: int) -> dict[str, Any]:
+        """Return the identity of a record as columns of a finding. sender: its index."""
+        producer, incarnation = self.facts.senders[sender] if sender >= 0 else (None, NONE)
+        return {"producer": producer, "incarnation": nullable(incarnation), "seq": nullable(seq)}
+
+    def record(self, row: int) -> dict[str, Any]:
+        """Return position and identity of a log record as columns of a finding."""
+        log = self.log
+        return self.at_offset(int(log["offset"][row])) | self.identity(int(log["sender"][row]), log["seq"][row])
+
+
+class ReaderBlock:
+    """The deliveries of one reader in a block, compared with the log.
+
+    at: offsets less base. log_row: index of the log record at the offset, NONE without one. present: whether there is
+    one. named: whether the delivery carries an identity. same: whether it is the record in the log, or carries no
+    identity.
+    """
+
+    def __init__(self, block: PartitionBlock, read_range: ReadRange, rows: Columns) -> None:
+        self.block, self.range, self.facts, self.name, self.rows = (
+            block,
+            read_range,
+            block.facts,
+            read_range.reader,
+            rows,
+        )
+        self.at = rows["offset"] - block.base
+        self.log_row = block.row[self.at]
+        self.present = self.log_row >= 0
+        self.named = block.named[rows["sender"]]
+        if len(block.log["offset"]):
+            sender, seq = block.log["sender"][self.log_row], block.log["seq"][self.log_row]
+            equal = self.present & (sender == rows["sender"]) & (seq == rows["seq"])
+        else:
+            equal = np.zeros(len(self.at), np.bool_)
+        self.same = equal | ~self.named
+
+    def visible(self) -> Mask:
+        """Return the log records of the block that the reader sees by its isolation level."""
+        committed = self.block.log["committed"]
+        return committed != 0 if self.range.committed_only else np.ones(len(committed), np.bool_)
+
+    def in_range(self) -> int:
+        """Return the number of log records of the block that the reader has to deliver, 0 if its range is unknown."""
+        start = self.range.start
+        return 0 if start is None else int(((self.block.log["offset"] >= start) & self.visible()).sum())
+
+    def delivery(self, i: int) -> dict[str, Any]:
+        """Return position, identity and time of a delivery as columns of a finding."""
+        identity = self.block.identity(int(self.rows["sender"][i]), self.rows["seq"][i])
+        return self.block.at_offset(int(self.rows["offset"][i])) | identity | self.delivered(i)
+
+    def delivered(self, i: int) -> dict[str, Any]:
+        """Return consumer and time of a delivery as columns of a finding."""
+        return {"consumer": self.epoch(i).consumer, "at_us": int(self.rows["processed_us"][i])}
+
+    def report(self, check: str, rows: Ints, evidence: Callable[[int], dict[str, Any]], tally: Tally) -> None:
+        """Report deliveries as findings of one check; those of the lowest offsets are shown."""
+        shown = rows[np.argsort(self.rows["offset"][rows], kind="stable")[:CAP]].tolist()
+        tally.report(check, self.name, len(rows), (self.delivery(i) | {"evidence": evidence(i)} for i in shown))
+
+    def epoch(self, i: int) -> Epoch:
+        """Return the epoch of a delivery."""
+        return self.facts.epochs[int(self.rows["epoch"][i])]
+
+    def repeated(self) -> Ints:
+        """Return the deliveries of offsets that were delivered more than once."""
+        counts = np.bincount(self.at, minlength=1)
+        return np.flatnonzero(counts[self.at] > 1) if len(self.at) and counts.max() > 1 else np.zeros(0, np.int64)

@@ -1,0 +1,149 @@
+"""Transactions in the log: torn_transaction, hanging_transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE
+from checks.audit.engine.blocks import OK
+from checks.audit.engine.counters import TRANSACTION_WRITERS
+from checks.audit.engine.group import sections
+from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.observed import Span, joined
+from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
+from checks.audit.findings import Finding
+from checks.audit.rules.producer_block import ProducerBlock, lowest
+from checks.audit.rules.rule import Context, Evidence, Rule, RunData, present
+
+HANGS_US = 10_000_000
+"""Maximum time without progress of the last stable offset after the end of every transaction that explains it."""
+IN_TRANSACTIONS = total("in_transactions")
+"""Acknowledged records sent in transactions of known end, by topic."""
+STABLE_OFFSETS = total("stable_offsets")
+"""Observed changes of last stable offsets, by topic."""
+
+
+def no_transactions(s: Scenario) -> str:
+    """Return why a scenario without transactions gives rules of transactions nothing to examine."""
+    return "" if s.transactional else "no producer uses transactions"
+
+
+def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
+    """Report records on the wrong side of their transaction.
+
+    These are the acknowledged records of a committed transaction that read_committed readers do not see (hidden, or
+    absent and not evicted), and those of an aborted one that they see. Undetermined if their visibility is unknown. If
+    the client never learned the end of a transaction, either side is right.
+    """
+    _count_transactional(b, tally)
+    s = b.sends
+    inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
+    for (number, partition), section in sections(s["topic"][inside], s["partition"][inside]):
+        rows, topic = section.ints(inside), b.topic(number)
+        absent = b.absent(s["offset"][rows], topic, partition)
+        whys = {i: _torn(b, i, *fate) for i, *fate in zip(rows.tolist(), *(m.tolist() for m in absent), strict=True)}
+        torn = {i: why for i, why in whys.items() if why}
+        unknown = sum(why is None for why in whys.values())
+        tally.report_undetermined("torn_transaction", topic, unknown)
+        first = lowest(np.array(list(torn), np.int64), s["offset"], s["seq"])
+        evidence = ({"why": torn[i], "invoked_us": int(s["invoked_us"][i])} for i in first)
+        shown = (b.send(i) | {"evidence": e} for i, e in zip(first, evidence, strict=True))
+        tally.report("torn_transaction", topic, len(torn), shown)
+
+
+def _torn(b: ProducerBlock, i: int, evicted: bool, undetermined: bool) -> str | None:
+    """Return why a record is on the wrong side, empty if it is not, None if that is unknown."""
+    seen = b.copies["committed"][b.acknowledged_copies(i)]
+    visible = bool((seen == 1).any())
+    if len(seen) and not visible and (seen == NONE).any():
+        return None
+    if b.sends["end"][i] == ABORTED:
+        return "aborted, yet seen" if visible else ""
+    if len(seen):
+        return "" if visible else "committed, yet hidden"
+    if undetermined:
+        return None
+    return "" if evicted else "committed, yet absent"
+
+
+def _count_transactional(b: ProducerBlock, tally: Tally) -> None:
+    if not any(name == b.producer for name, _ in b.facts.transactions):
+        return
+    s = b.all_sends
+    inside = np.flatnonzero((s["outcome"] == OK) & np.isin(s["end"], (COMMITTED, ABORTED)))
+    for (number,), section in sections(s["topic"][inside]):
+        tally.add(IN_TRANSACTIONS, b.topic(number), value=len(section))
+
+
+def _explain_torn(f: Finding, e: Evidence, c: Context) -> str:
+    return f"its transaction was {e['why']} by read_committed readers of the final log"
+
+
+def hanging_transaction(run: RunData, tally: Tally) -> None:
+    """Report partitions with a last stable offset that stays below the end for longer than `HANGS_US`.
+
+    The time counts from the end of every transaction that was open when it stopped; at the end of the drive any such
+    time is a finding. Only observations with an answer of the partition's leader count. Only transactions of producers
+    that wrote in transactions to the partition explain it, and only if their end is known.
+    """
+    writers = run.survey.members(TRANSACTION_WRITERS)
+    ended = [t for t in run.transactions if t["outcome"] in ("committed", "aborted")]
+    keys = ("last_stable_offset", "end_offset", "offsets_answer")
+    for entity in run.observed.entities("last_stable_offset"):
+        topic, _, number = entity.rpartition("/")
+        partition = int(number)
+        tally.add(STABLE_OFFSETS, topic, value=run.observed.count(entity, "last_stable_offset"))
+        for offset, span in joined(_stuck(run.observed.spans(*((entity, key) for key in keys)))):
+            explaining = [
+                t["ended_us"]
+                for t in ended
+                if t["began_us"] <= span.begin_us < t["ended_us"]
+                and (topic, partition, t["producer"], t["incarnation"]) in writers
+            ]
+            unexplained_us = span.end_us - min(max(explaining, default=span.begin_us), span.end_us)
+            if unexplained_us > HANGS_US or (span.open and unexplained_us > 0):
+                evidence: dict[str, Any] = {
+                    "stood_from_us": span.begin_us,
+                    "stood_until_us": span.end_us,
+                    "unexplained_for_us": unexplained_us,
+                    "end_offset": span.values["end_offset"],
+                    "at_the_end": span.open,
+                }
+                position = {"topic": topic, "partition": partition, "offset": offset, "at_us": span.begin_us}
+                tally.report("hanging_transaction", topic, 1, [position | {"evidence": evidence}])
+
+
+def _stuck(spans: Iterable[Span]) -> Iterator[tuple[int | None, Span]]:
+    """Yield the last stable offset of each span if it is below the end and the leader answers, else None."""
+    for s in spans:
+        lso, end = s.values["last_stable_offset"], s.values["end_offset"]
+        below = isinstance(lso, int) and isinstance(end, int) and lso < end and s.values["offsets_answer"] is not False
+        yield (lso if below else None), s
+
+
+def _explain_hanging(f: Finding, e: Evidence, c: Context) -> str:
+    e |= present(fault=c.last_fault(e["stood_from_us"]))
+    sentence = (
+        f"the last stable offset stayed at {f['offset']} for {e['unexplained_for_us'] / 1e6:.1f} s below the end "
+        f"{e['end_offset']}, and no recorded transaction was open"
+    )
+    sentence += ", to the end of the drive" if e["at_the_end"] else ", then it moved on"
+    return sentence + (f"; the last fault before was {e['fault']}" if "fault" in e else "")
+
+
+RULES = {
+    "torn_transaction": Rule(
+        examines=(IN_TRANSACTIONS,), explain=_explain_torn, inapplicable=no_transactions, writes=torn_transaction
+    ),
+    "hanging_transaction": Rule(
+        examines=(STABLE_OFFSETS,),
+        explain=_explain_hanging,
+        inapplicable=no_transactions,
+        needs_clock=True,
+        run=hanging_transaction,
+    ),
+}

@@ -1,0 +1,204 @@
+"""Records that a reader never got: skipped_delivery, stalled_delivery, lost_processing, evicted_delivery."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE, Ints, nullable
+from checks.audit.engine.counters import IN_RANGE
+from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.ranges import lost_range
+from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
+from checks.audit.findings import CAP, Finding
+from checks.audit.rules.partition_block import ReaderBlock
+from checks.audit.rules.rule import Context, Evidence, Rule, all_readers, commits_offsets, present
+
+EVICTABLE = total("evictable")
+"""Acknowledged records of a reader's range that are below the log start, by reader."""
+
+
+def undelivered(r: ReaderBlock, tally: Tally) -> None:
+    """Report log records of a reader's range that it never got, as one of three anomalies.
+
+    lost_processing: an epoch began at or before the record, delivered nothing after it (or polled it, and its workers
+    died before it was done), and committed past it. skipped_delivery: a later record was delivered to the reader or
+    committed past, or the reader began above it on a partition that is completely in its range. stalled_delivery:
+    neither; the drain ended first. A read_committed reader has to get only records that such a reader of the final log
+    sees.
+    """
+    got = np.zeros(len(r.block.row), np.bool_)
+    got[r.at[r.same]] = True
+    log = r.block.log
+    missing = np.flatnonzero(~got[log["offset"] - r.block.base] & r.visible())
+    if r.range.start is None:
+        tally.report_undetermined("stalled_delivery", r.name, len(missing))
+        return
+    missing = missing[log["offset"][missing] >= r.range.start]
+    offset = log["offset"][missing]
+    passed_by = np.full(len(missing), NONE, np.int64)
+    lost = [*r.range.lost, *_unfinished(r)]
+    for nth, gap in reversed(list(enumerate(lost))):
+        passed_by[(offset >= gap["begin"]) & (offset < gap["end"])] = nth
+    later = max((v for v in (r.range.high, r.range.passed, r.range.reset_to) if v is not None), default=NONE)
+    checks = {
+        "lost_processing": passed_by >= 0,
+        "skipped_delivery": (passed_by < 0) & (offset < later),
+        "stalled_delivery": (passed_by < 0) & (offset >= later),
+    }
+    for check, mask in checks.items():
+        rows = np.flatnonzero(mask)
+        shown = (_missing(r, int(missing[i]), lost[passed_by[i]] if passed_by[i] >= 0 else None) for i in rows[:CAP])
+        tally.report(check, r.name, len(rows), shown)
+
+
+def _unfinished(r: ReaderBlock) -> list[dict[str, Any]]:
+    """Return the ranges that epochs of the reader polled, did not finish, and committed past; as `ReadRange.lost`."""
+    found, gaps = [], r.block.gaps
+    for i in np.flatnonzero(gaps["polled"]).tolist():
+        e = r.facts.epochs[int(gaps["epoch"][i])]
+        begin, end = int(gaps["begin"][i]), min(int(gaps["end"][i]), e.passed or 0)
+        if e.reader == r.name and begin < end:
+            found.append(lost_range(e, begin, end))
+    return found
+
+
+def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str, Any]:
+    newcomer = r.range.newcomer
+    evidence = {
+        "range_start": r.range.start,
+        "highest_delivered": r.range.high,
+        "highest_committed": r.range.passed,
+        "epochs": r.range.epochs,
+        "log_end": r.range.log_end,
+        "past": past,
+        "reader_began_us": newcomer.began_us if newcomer else None,
+        "partition_seen_us": newcomer.seen_us if newcomer else None,
+    }
+    consumer, at_us = (past["consumer"] if past else None), nullable(r.block.log["timestamp"][row])
+    return r.block.record(row) | {"consumer": consumer, "at_us": at_us, "evidence": evidence}
+
+
+def _explain_skipped(f: Finding, e: Evidence, c: Context) -> str:
+    offset, reached = f["offset"], None
+    turns = c.turns.get((f["scope"], f["topic"], f["partition"]), [])
+    if "partition_seen_us" in e and turns and turns[0].start is not None and turns[0].start > offset:
+        return _explain_newcomer(f, e, turns[0])
+    for epoch in turns:
+        if epoch.low is not None and epoch.high is not None and epoch.low <= offset <= epoch.high:
+            return f"{epoch.consumer} left it out within one assignment (it delivered {epoch.low} to {epoch.high})"
+        if epoch.start is not None and epoch.start > offset and reached is not None:
+            e |= present(epoch_start=epoch.start, reached_before=reached)
+            return f"{epoch.consumer} began at {epoch.start} ({epoch.why}), though only {reached} had been reached"
+        if epoch.high is not None and epoch.high < offset:
+            reached = max(reached or 0, epoch.high + 1)
+        elif epoch.start is not None and reached is None and epoch.start <= offset:
+            reached = epoch.start
+    return ""
+
+
+def _explain_newcomer(f: Finding, e: Evidence, first: Epoch) -> str:
+    e |= present(epoch_start=first.start)
+    added_s = (e["partition_seen_us"] - e["reader_began_us"]) / 1e6
+    found_s = max(first.begin_us - e["partition_seen_us"], 0) / 1e6
+    return (
+        f"partition added, auto.offset.reset=latest: {f['topic']}/{f['partition']} was created when {f['scope']} had "
+        f"been reading for {added_s:.1f} s, and {first.consumer}, which found it {found_s:.1f} s later, began at its "
+        f"end, {first.start}; auto.offset.reset=earliest prevents that, a smaller metadata.max.age.ms only leaves out "
+        "less"
+    )
+
+
+def _explain_stalled(f: Finding, e: Evidence, c: Context) -> str:
+    turns = c.turns.get((f["scope"], f["topic"], f["partition"]), [])
+    if not turns:
+        return f"no consumer of {f['scope']} ever held {f['topic']}/{f['partition']}"
+    last = turns[-1]
+    reached = f"delivered to {last.high}" if last.high is not None else f"begun at {last.start} and delivered nothing"
+    return f"{last.consumer}, the last to hold the partition, had {reached} when its epoch ended ({last.end_reason})"
+
+
+def _explain_lost(f: Finding, e: Evidence, c: Context) -> str:
+    past = e["past"]
+    done = past.get("processed_to")
+    processed = f"had processed only to {done + 1}" if done is not None else "had processed nothing"
+    return f"{past['consumer']} committed {past['end']} but {processed} when its epoch ended ({past['end_reason']})"
+
+
+def _no_commits(s: Scenario) -> str:
+    return "" if any(commits_offsets(c) for c in s.readers) else "no consumer commits offsets"
+
+
+def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
+    """Report acknowledged records of a reader's range that are below the log start and were never delivered to it.
+
+    Retention or delete-records removed them before they were read, so they are neither lost nor skipped. The range
+    begins where the reader first began on the partition. Undetermined if that is unknown, or if the end of the record's
+    transaction is. Only read_uncommitted readers have to get records of aborted transactions. Records without an
+    acknowledged offset (acks=0, outcome unknown) cannot be located and are left out.
+    """
+    acks, log_start, began_at = r.block.acks, r.range.log_start, r.range.began_at
+    if not len(acks["offset"]) or log_start is None:
+        return
+    required = np.ones(len(acks["offset"]), np.bool_)
+    if r.range.committed_only:
+        required = np.isin(acks["end"], (NO_TXN, COMMITTED, UNDECIDED))
+    rows = np.flatnonzero(required & (acks["offset"] < log_start) & (acks["offset"] >= (began_at or 0)))
+    rows = rows[np.lexsort((acks["seq"][rows], acks["sender"][rows], acks["offset"][rows]))]
+    rows = rows[np.unique(acks["offset"][rows], return_index=True)[1]]
+    tally.add(EVICTABLE, r.name, value=len(rows))
+    missing = rows[~np.isin(acks["offset"][rows], r.rows["offset"])]
+    unsure = np.full(len(missing), began_at is None)
+    if r.range.committed_only:
+        unsure |= acks["end"][missing] == UNDECIDED
+    tally.report_undetermined("evicted_delivery", r.name, int(unsure.sum()))
+    evicted: Ints = missing[~unsure]
+    tally.report("evicted_delivery", r.name, len(evicted), (_evicted(r, i) for i in evicted[:CAP].tolist()))
+
+
+def _evicted(r: ReaderBlock, i: int) -> dict[str, Any]:
+    acks = r.block.acks
+    acked_us = int(acks["completed_us"][i])
+    evidence = {
+        "log_start": r.range.log_start,
+        "log_end": r.range.log_end,
+        "begun_at": r.range.began_at,
+        "highest_delivered": r.range.high,
+        "highest_committed": r.range.passed,
+        "acked_us": acked_us,
+    }
+    record = r.block.at_offset(int(acks["offset"][i])) | r.block.identity(int(acks["sender"][i]), acks["seq"][i])
+    return record | {"at_us": acked_us, "evidence": evidence}
+
+
+def _explain_evicted(f: Finding, e: Evidence, c: Context) -> str:
+    turns = [t for t in c.turns.get((f["scope"], f["topic"], f["partition"]), []) if t.rows]
+    behind = max((t.high for t in turns if t.high is not None and t.high < f["offset"]), default=None)
+    reached = f"had delivered to {behind}" if behind is not None else f"had begun at {e['begun_at']}"
+    went_on = min((t.low for t in turns if t.low is not None and t.low > f["offset"]), default=None)
+    more = f" and went on at {went_on}" if went_on is not None else ""
+    return f"{f['scope']} {reached}{more}; the log now begins at {e['log_start']} (retention or delete-records)"
+
+
+RULES = {
+    "skipped_delivery": Rule(examines=(IN_RANGE,), explain=_explain_skipped, scopes=all_readers, reader=undelivered),
+    "stalled_delivery": Rule(examines=(IN_RANGE,), explain=_explain_stalled, scopes=all_readers, reader=undelivered),
+    "lost_processing": Rule(
+        examines=(IN_RANGE,),
+        explain=_explain_lost,
+        scopes=all_readers,
+        inapplicable=_no_commits,
+        needs_clock=True,
+        reader=undelivered,
+    ),
+    "evicted_delivery": Rule(
+        examines=(IN_RANGE, EVICTABLE),
+        explain=_explain_evicted,
+        scopes=all_readers,
+        counts_undetermined=True,
+        reader=evicted_delivery,
+    ),
+}

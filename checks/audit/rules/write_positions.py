@@ -1,0 +1,218 @@
+"""Positions of records: misplaced_write, misrouted_write, offset_reuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE, Ints, Mask, nullable
+from checks.audit.engine.blocks import OK
+from checks.audit.engine.counters import DELIVERED_FROM, LOCATED
+from checks.audit.engine.group import dense, sections
+from checks.audit.engine.parts import Part
+from checks.audit.engine.survey import RowRule, SurveyPlan
+from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.routes import promised, routes
+from checks.audit.findings import CAP, Finding
+from checks.audit.rules.partition_block import PartitionBlock
+from checks.audit.rules.producer_block import ProducerBlock, lowest
+from checks.audit.rules.rule import Context, Evidence, Rule, present
+
+ROUTED = total("routed")
+"""Acknowledged records with a promised partition, by topic."""
+
+
+def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
+    """Report records acknowledged at one position and found only at others, in the same incarnation.
+
+    An acknowledgement without an offset has no position.
+    """
+    s, c = b.sends, b.copies
+    acked = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE) & np.isin(b.sent, b.logged))
+    names = ("topic", "partition", "offset")
+    sides = [np.concatenate([b.sent[acked], b.logged]), *(np.concatenate([s[n][acked], c[n]]) for n in names)]
+    positions, _ = dense(sides)
+    elsewhere = ~np.isin(positions[: len(acked)], positions[len(acked) :])
+    no_partition = np.flatnonzero(s["partition"][acked] == NONE)
+    elsewhere[[n for n in no_partition if _at_offset(b, int(acked[n]))]] = False
+    wrong = acked[elsewhere]
+
+    def shown(i: int) -> dict[str, Any]:
+        found = b.copy(int(b.copies_of_send(i)[0]))
+        evidence = {"acked_offset": int(s["offset"][i])} | {f"found_{name}": found[name] for name in names}
+        evidence |= {name: int(s[name][i]) for name in ("invoked_us", "completed_us")}
+        return b.send(i) | {"evidence": evidence}
+
+    for (number,), section in sections(s["topic"][wrong]):
+        rows = section.ints(wrong)
+        tally.report(
+            "misplaced_write", b.topic(number), len(rows), map(shown, lowest(rows, s["partition"], s["offset"]))
+        )
+
+
+def _at_offset(b: ProducerBlock, send: int) -> bool:
+    """Return whether a copy is at the acknowledged topic and offset; for acknowledgements without a partition."""
+    rows, c, s = b.copies_of_send(send), b.copies, b.sends
+    return bool(((c["topic"][rows] == s["topic"][send]) & (c["offset"][rows] == s["offset"][send])).any())
+
+
+def _explain_misplaced(f: Finding, e: Evidence, c: Context) -> str:
+    found = f"{e['found_topic']}/{e['found_partition']} offset {e['found_offset']}"
+    return f"acked at {f['topic']}/{f['partition']} offset {e['acked_offset']}, found at {found}"
+
+
+def _acks_0(s: Scenario) -> bool:
+    return all(str(p.config.get("acks", p.config.get("request.required.acks", "all"))) == "0" for p in s.producers)
+
+
+def _no_offsets(s: Scenario) -> str:
+    return "with acks=0 no acknowledged offset is known" if _acks_0(s) else ""
+
+
+def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
+    """Report records acknowledged in another partition than the partitioner promises for their key or seq."""
+    codes, producers = part.codes("producer")
+    topics, names = part.codes("topic")
+    keys, texts = part.codes("key")
+    partition, offset, seq = part.ints("partition").astype(np.int64), part.ints("offset"), part.ints("seq")
+    ok = part.equals("outcome", "ok") & (partition != NONE)
+    for code, client in enumerate(producers):
+        by, partitions = plan.routes.get(client.rpartition("/")[0], ("", 0))
+        rows = np.flatnonzero(ok & (codes == code) & ((keys != NONE) | (by == "seq")))
+        if not by or not len(rows):
+            continue
+        topic = names[topics[rows[0]]]
+        tally.add(ROUTED, topic, value=len(rows))
+        expected = promised(by, partitions, texts, keys[rows], seq[rows])
+        wrong = np.flatnonzero(expected != partition[rows])
+        shown = (
+            {
+                "topic": topic,
+                "partition": int(partition[i]),
+                "offset": nullable(offset[i]),
+                "producer": client,
+                "incarnation": int(part.ints("incarnation")[i]),
+                "seq": int(seq[i]),
+                "at_us": int(part.ints("completed_us")[i]),
+                "evidence": {
+                    "promised": int(expected[n]),
+                    "by": by,
+                    "key": texts[keys[i]] if keys[i] != NONE else None,
+                },
+            }
+            for n, i in zip(wrong[:CAP].tolist(), rows[wrong[:CAP]].tolist(), strict=True)
+        )
+        tally.report("misrouted_write", topic, len(wrong), shown)
+
+
+def _has_routes(plan: SurveyPlan) -> bool:
+    return bool(plan.routes)
+
+
+def _explain_misrouted(f: Finding, e: Evidence, c: Context) -> str:
+    subject = f"key {e['key']}" if "key" in e else f"seq {f['seq']}"
+    return f"acked in {f['topic']}/{f['partition']}, though {subject} belongs to partition {e['promised']} by {e['by']}"
+
+
+def _no_routes(s: Scenario) -> str:
+    promises = routes(s, {t.name: t.partitions for t in s.topics})
+    return "" if promises else "no partitioner promises a partition"
+
+
+SIGHTS = ("acknowledged", "delivered", "in the log")
+RECORDS_SHOWN = 4
+"""Records in the evidence of one reused offset."""
+
+
+def offset_reuse(block: PartitionBlock, tally: Tally) -> None:
+    """Report offsets at which two different records were acknowledged, delivered, or in the log.
+
+    Records without an identity cannot be distinguished and are left out. Each offset is one finding.
+    """
+    log = block.log
+    sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (log, "timestamp")]
+    suspects = np.unique(
+        np.concatenate([_not_in_log(block, side["offset"], side["sender"], side["seq"]) for side, _ in sides[:2]])
+    )
+    if not len(suspects):
+        return
+    rows = {n: np.concatenate([side[n] for side, _ in sides]) for n in ("offset", "sender", "seq")}
+    rows["at_us"] = np.concatenate([side[time] for side, time in sides])
+    rows["sight"] = np.repeat(np.arange(3), [len(side["offset"]) for side, _ in sides])
+    chosen = np.flatnonzero(np.isin(rows["offset"], suspects) & block.named[rows["sender"]])
+    rows = {n: column[chosen] for n, column in rows.items()}
+    order = np.lexsort((rows["sight"], rows["at_us"], rows["seq"], rows["sender"], rows["offset"]))
+    rows = {n: column[order] for n, column in rows.items()}
+    new = np.ones(len(order), np.bool_)
+    new[1:] = np.logical_or.reduce([rows[n][1:] != rows[n][:-1] for n in ("offset", "sender", "seq")])
+    offsets, records = np.unique(rows["offset"][new], return_counts=True)
+    reused = offsets[records > 1]
+    shown = (_reused(block, int(at), {n: c[rows["offset"] == at] for n, c in rows.items()}) for at in reused[:CAP])
+    tally.report("offset_reuse", block.topic, len(reused), shown)
+
+
+def _not_in_log(block: PartitionBlock, offset: Ints, sender: Ints, seq: Ints) -> Ints:
+    """Return the offsets of records with an identity that are not the record in the log at that offset."""
+    named: Mask = block.named[sender]
+    if not len(block.log["offset"]):
+        return offset[named]
+    row = block.row[offset - block.base]
+    same = (row >= 0) & (block.log["sender"][row] == sender) & (block.log["seq"][row] == seq)
+    odd: Ints = offset[named & ~same]
+    return odd
+
+
+def _reused(block: PartitionBlock, at: int, rows: dict[str, Ints]) -> dict[str, Any]:
+    """Return the finding of one offset, with the records at it in the order of their first sight."""
+    records: dict[tuple[int, int], dict[str, Any]] = {}
+    for i in np.argsort(rows["at_us"], kind="stable").tolist():
+        sender, seq = int(rows["sender"][i]), int(rows["seq"][i])
+        new = block.identity(sender, seq) | {"first_us": int(rows["at_us"][i]), "seen": []}
+        seen = records.setdefault((sender, seq), new)["seen"]
+        sight = SIGHTS[int(rows["sight"][i])]
+        if sight not in seen:
+            seen.append(sight)
+    listed = list(records.values())
+    evidence = {"records": listed[:RECORDS_SHOWN], "how_many": len(listed)}
+    return block.at_offset(at) | {"at_us": listed[1]["first_us"], "evidence": evidence}
+
+
+def _explain_reuse(f: Finding, e: Evidence, c: Context) -> str:
+    first, second = (
+        f"seq {r['seq']} of {r['producer']} incarnation {r['incarnation']} ({', '.join(r['seen'])})"
+        for r in e["records"][:2]
+    )
+    began_us = e["records"][0]["first_us"]
+    before = c.leadership.at(f["topic"], f["partition"], began_us)
+    after = c.leadership.next(f["topic"], f["partition"], began_us)
+    e |= present(leader=before.broker, leader_epoch=before.epoch, isr=before.isr)
+    both = f"offset {f['offset']} was {first}, and also {second}"
+    if after is None or after.broker is None:
+        return f"{both}; no later leader was seen"
+    fault = c.last_fault(after.at_us)
+    e |= present(next_leader=after.broker, next_leader_epoch=after.epoch, fault=fault)
+    elected = f"broker {after.broker} became leader in epoch {after.epoch} in between or since"
+    return f"{both}; {elected}" + (f", after fault {fault}" if fault else "")
+
+
+def _no_sights(s: Scenario) -> str:
+    nothing = not s.readers and _acks_0(s)
+    return "with acks=0 no acknowledged offset is known, and nobody reads" if nothing else ""
+
+
+RULES = {
+    "misplaced_write": Rule(
+        examines=(LOCATED,), explain=_explain_misplaced, inapplicable=_no_offsets, writes=misplaced_write
+    ),
+    "misrouted_write": Rule(
+        examines=(ROUTED,),
+        explain=_explain_misrouted,
+        inapplicable=_no_routes,
+        rows=RowRule("sends", misrouted_write, columns=("seq", "key"), needed=_has_routes),
+    ),
+    "offset_reuse": Rule(
+        examines=(LOCATED, DELIVERED_FROM), explain=_explain_reuse, inapplicable=_no_sights, reads=offset_reuse
+    ),
+}
