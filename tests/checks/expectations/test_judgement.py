@@ -8,9 +8,10 @@ import pytest
 
 from chaos.ledger.schemas import TABLES
 from chaos.run.result import Expectation
+from checks.audit.rules.registry import NEED_CLOCK
 from checks.expectations.contract import terms
 from checks.expectations.judge import Outcome, judge
-from checks.expectations.measure import BY_TIME, Measure
+from checks.expectations.measure import Measure
 from tests.support.fake_runs import SCENARIO, SECOND, T0, FakeRun, assigned, fault_row, life, proven
 
 CALIBRATION = SCENARIO.replace("expect:", "expect:\n  lost_write: {min: 1}")
@@ -427,6 +428,6 @@ def test_a_clock_that_ran_backwards_makes_only_checks_of_order_and_time_inconclu
     run.counts.append({"name": "clock_backwards", "scope": "deliveries of billing/1", "value": 12})
     found = judged(run)
     open_ones = {check for (check, _, _), e in found.items() if e.verdict == "inconclusive"}
-    assert open_ones == BY_TIME | {"produce_unavailability"}
+    assert open_ones == NEED_CLOCK | {"produce_unavailability"}
     assert "12 rows of deliveries of billing/1" in found["duplicate_delivery", "illegal", ""].why
     assert found["lost_write", "", ""].verdict == "pass"

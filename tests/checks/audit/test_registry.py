@@ -1,0 +1,47 @@
+"""The registry: every anomaly has a rule with scopes, rows examined, applicability, a judgement and an explanation."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.anomalies import ANOMALIES, PHRASES
+from chaos.scenario.load import parse
+from checks.audit.facts.readers import Reader
+from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
+
+READERS = [
+    Reader("group", "subscribe", "group", ("orders",), 1, "latest", "", commits=True),
+    Reader("job/1", "assign", None, ("orders",), 1, "latest", "", commits=False, committed_only=False),
+]
+BARE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders}]\n"
+ALWAYS_APPLICABLE = {
+    *("lost_write", "duplicate_write", "reordered_write", "misplaced_write", "phantom_write", "corrupt_record"),
+    *("resurrected_write", "offset_reuse"),
+}
+
+
+def test_every_anomaly_has_one_rule_and_phrases() -> None:
+    assert set(RULES) == set(ANOMALIES) == {check for check, _ in PHRASES}
+
+
+@pytest.mark.parametrize("check", ANOMALIES)
+def test_a_rule_is_complete(check: str) -> None:
+    rule = RULES[check]
+    assert rule.examines, "it says which rows it examines"
+    assert callable(rule.explain)
+    assert any((rule.rows, rule.writes, rule.reader, rule.reads, rule.commits, rule.run)), "it judges somewhere"
+    scopes = rule.scopes(["orders"], READERS)
+    expected = {"write": [["orders"]], "read": [["group", "job/1"], ["group"]], "group": [["group"]]}
+    assert scopes in expected[ANOMALIES[check].path]
+
+
+@pytest.mark.parametrize("check", ANOMALIES)
+def test_a_scenario_without_readers_and_transactions_gives_most_rules_nothing(check: str) -> None:
+    assert bool(nothing_to_examine(parse(BARE, "x"), check)) == (check not in ALWAYS_APPLICABLE)
+
+
+def test_the_checks_that_compare_times() -> None:
+    assert {
+        *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
+        *("zombie_commit", "precommitted_read", "hanging_transaction"),
+    } == NEED_CLOCK
