@@ -2,8 +2,8 @@
 
 See `chaos.kafka.connection` for the reason not to use a client library. A request that the cluster refuses for the
 moment, because a coordinator or controller moves, is repeated until it succeeds or `TIMEOUT_S` has passed. Every other
-refusal raises `ClusterError` with Kafka's name for the error. A repeated request whose first answer was lost succeeds:
-a topic that exists already, or is gone already, counts as done.
+refusal raises `ClusterError` with Kafka's name for the error. The broker may have carried out a request although its
+answer was lost. So a topic that exists already, or is gone already, counts as done.
 """
 
 from __future__ import annotations
