@@ -211,7 +211,7 @@ class BrokerPause(Fault[specs.BrokerPause]):
         if self._thread is not None:
             self._thread.join()
         self._for_each(able(world.cluster, Pause).resume_broker)
-        return f"{self.resolved} goes on"
+        return f"{self.resolved} runs again"
 
 
 class RollingRestart(Fault[specs.RollingRestart]):

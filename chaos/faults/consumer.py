@@ -45,7 +45,7 @@ class MemberFault(Fault[S], Generic[S]):
         return self.group_effect(world, self._group) if self._group else self.assign_effect(world)
 
     def group_effect(self, world: World, group: str) -> str | None:
-        """Describe how the group goes on without the member; return None before that."""
+        """Describe how the group continues without the member; return None before that."""
         state = world.kafka.group(group) if self._member_id else None
         if state is None:
             return None
@@ -147,7 +147,7 @@ class ConsumerPause(MemberFault[specs.ConsumerPause]):
     def undo(self, world: World) -> str:
         """Resume the process."""
         world.fleet.resume(self.resolved)
-        return f"{self.resolved} goes on"
+        return f"{self.resolved} runs again"
 
 
 class ConsumerLeave(EndFault[specs.ConsumerLeave]):

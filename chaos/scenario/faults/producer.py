@@ -46,7 +46,7 @@ class ProducerCrash(ProducerFault):
 class ProducerFence(ProducerFault):
     """Start the next incarnation of a transactional client while the current one runs, which fences the current one.
 
-    There is nothing to heal: the next incarnation goes on.
+    There is nothing to heal: the next incarnation continues.
     """
 
     kind: Literal["producer.fence"]

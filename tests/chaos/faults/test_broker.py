@@ -120,7 +120,7 @@ def test_alternate_pauses_end_with_the_heal(monkeypatch):
     fault.heal(world)
     assert cluster.paused == set()
     before = len(cluster.operations)
-    assert fault.heal(world) == "broker 1 goes on"
+    assert fault.heal(world) == "broker 1 runs again"
     assert len(cluster.operations) == before
 
 
