@@ -156,7 +156,7 @@ class SpecBuilder:
 
 def _in_seconds(part: BaseModel, *durations: str) -> dict[str, Any]:
     """Return the fields of a part of the scenario, with `_s` added to the names of durations."""
-    return {f"{name}_s" if name in durations else name: value for name, value in part.model_dump().items()}
+    return {f"{name}_s" if name in durations else name: value for name, value in part}
 
 
 def process_mates(entry: Entry, client: str) -> list[str]:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from chaos.clients.confluent.pool import Tracking
-from chaos.clients.specs import process_mates
+from chaos.clients.protocol import GroupConsumerSpec, ProducerSpec
+from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ScenarioError
+from chaos.run.directory import Run
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
+from chaos.scenario.resolve import resolve
 from checks.audit.facts.readers import readers_of
 
 HEAD = """
@@ -107,3 +112,22 @@ def test_a_window_ends_before_the_first_unfinished_record() -> None:
     assert (t.prefix, t.highest) == (7, 11)
     t.finish(9)
     assert (t.prefix, t.highest, t.unfinished) == (11, 11, t.unfinished.__class__())
+
+
+def test_durations_reach_the_spec_in_seconds(tmp_path: Path) -> None:
+    consumer = "mode: subscribe, group: g, topics: [stock], workers: {straggle: 1500ms}"
+    producer = "producers: [{name: shop, topic: stock, transactions: {timeout: 1m, hold: 2s}}]"
+    every = "mode: subscribe, group: g, topics: [stock], commit: {when: periodic, every: 1h}"
+    parsed = parse(
+        HEAD.replace("KAFKA", "4.3.1").replace("producers: [{name: shop, topic: stock}]", producer)
+        + f"  - {{name: c, {consumer}}}\n  - {{name: d, {every.replace('group: g', 'group: h')}}}\n",
+        "test.yaml",
+    )
+    resolved = resolve(parsed, run_id="r", name="test", created_us=0, seed=1, overrides=[])
+    builder = SpecBuilder(Run(tmp_path), resolved, "127.0.0.1:1")
+    pooled, periodic = (builder.build(entry, f"{entry.name}/1", 1, 0) for entry in parsed.consumers)
+    sender = builder.build(parsed.producers[0], "shop/1", 1, 0)
+    assert isinstance(pooled, GroupConsumerSpec) and pooled.workers and pooled.workers.straggle_s == 1.5
+    assert isinstance(periodic, GroupConsumerSpec) and periodic.commit.every_s == 3600
+    assert isinstance(sender, ProducerSpec) and sender.transactions
+    assert (sender.transactions.timeout_s, sender.transactions.hold_s) == (60, 2)
