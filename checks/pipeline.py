@@ -29,7 +29,7 @@ from checks.verdict.decision import collect
 Listener = Callable[[Event], None]
 CONNECT_TIMEOUT_S = 3.0
 _EXPECTATIONS = TypeAdapter(list[Expectation])
-_TASK_MODULES = ("checks.audit.large.scan",)
+TASK_MODULES = ("checks.audit.engine.scan",)
 
 
 def readback(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
@@ -177,7 +177,7 @@ def session(master: str | None) -> Any:
     """Return the Spark session of this process, started with the first call."""
     from checks.spark.session import spark_session
 
-    return spark_session(master, task_modules=_TASK_MODULES)
+    return spark_session(master, task_modules=TASK_MODULES)
 
 
 def _log(run: Run, stage: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -103,3 +104,8 @@ def test_all_stages_on_spark(fake, spark):
     result: Result = pipeline.report(run.run)
     assert result.verdict == "pass", result.problems
     assert pipeline.verdict(run.run) == result
+
+
+@pytest.mark.parametrize("module", pipeline.TASK_MODULES)
+def test_the_modules_that_executors_import_exist(module):
+    assert importlib.util.find_spec(module) is not None
