@@ -53,8 +53,6 @@ def main(argv: list[str] | None = None) -> int:
             return USAGE if isinstance(e, RunDirError) else e.exit_code
         if "validate" in stages:
             _import_ahead()
-        if options.standby and not _stand_by(options.spark_master, emit):
-            return INCONCLUSIVE
         code = _run(run, stages, options.spark_master, emit)
         if isinstance(run, remote.Mirror):
             try:
@@ -117,12 +115,6 @@ def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener)
     return PASS
 
 
-def _stand_by(spark_master: str | None, emit: pipeline.Listener) -> bool:
-    """Start Spark, emit `ready`, and wait for a line on standard input. Return False if standard input ends first."""
-    _warm_up(spark_master, emit)
-    return bool(sys.stdin.readline())
-
-
 def _warm_up(spark_master: str | None, emit: pipeline.Listener) -> None:
     from checks.spark.parts import warm
 
@@ -138,7 +130,6 @@ def _options(argv: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--work", type=Path, metavar="DIR", help="where to create and keep the working copy of a URI")
     parser.add_argument("--only", nargs="+", choices=STAGES, metavar="STAGE", help=f"only these: {', '.join(STAGES)}")
-    parser.add_argument("--standby", action="store_true", help="start Spark, then wait for a line on standard input")
     parser.add_argument("--spark-master", metavar="URL", help="URL of a Spark master (default: local[*])")
     return parser.parse_args(argv)
 
