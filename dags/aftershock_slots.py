@@ -38,7 +38,7 @@ def take_slot(dag_run: Any) -> Callable[[Path], None]:
 
 @contextmanager
 def slot_for_task(dag_run: Any, part: str) -> Iterator[None]:
-    """Hold a slot while a task runs clusters, or reschedule the task. part: tells the tasks of a DAG run apart."""
+    """Hold a slot while a task runs clusters, or reschedule the task. part: names the task within the DAG run."""
     slots, name = _slots(), f"{dag_run.dag_id} {dag_run.run_id} {part}"
     _take(slots, name)
     try:

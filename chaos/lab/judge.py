@@ -62,7 +62,7 @@ def _died(code: int | None, log: Path) -> AftershockError:
 def audit_once(
     run: Run, listener: Callable[[Event], None], spark_master: str | None = None, uri: str | None = None
 ) -> int:
-    """Judge one run in a process of its own and return the exit code of the verdict.
+    """Judge one run in a separate process and return the exit code of the verdict.
 
     uri: location of a run directory that is not on this machine; `run` is then its working copy.
     Raises `AftershockError` if the process dies.
