@@ -66,7 +66,7 @@ def test_a_crash_is_inconclusive_with_its_traceback_in_the_log(fake, monkeypatch
     run = fake().write()
     validated(run, "pass")
     pipeline.report(run.run)
-    monkeypatch.setattr(pipeline, "_spark", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr(pipeline, "session", lambda *a, **k: 1 / 0)
     with pytest.raises(AftershockError, match=r"validate crashed \(ZeroDivisionError.*checks\.log"):
         pipeline.validate(run.run)
     result = pipeline.verdict(run.run)
@@ -82,7 +82,7 @@ def test_a_crash_is_inconclusive_with_its_traceback_in_the_log(fake, monkeypatch
 def test_a_result_that_cannot_be_collected_does_not_hide_the_failure(fake, monkeypatch):
     run = fake().write()
     monkeypatch.setattr(pipeline, "collect", lambda *a: 1 / 0)
-    monkeypatch.setattr(pipeline, "_spark", lambda *a, **k: [].pop())
+    monkeypatch.setattr(pipeline, "session", lambda *a, **k: [].pop())
     with pytest.raises(AftershockError, match="IndexError"):
         pipeline.validate(run.run)
 
