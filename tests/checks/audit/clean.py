@@ -24,9 +24,10 @@ def history(name: str) -> History:
     CLEAN[name](story)
     rows = {
         table: [
-            {column: _plain(value) if column != "group" else value for column, value in row.items()} for row in told
+            {column: _plain(value) if column != "group" else value for column, value in row.items()}
+            for row in table_rows
         ]
-        for table, told in rows_of([story]).items()
+        for table, table_rows in rows_of([story]).items()
     }
     consumer = {"mode": story.mode, "name": "c", "members": story.members, "config": story.consumer_config}
     if story.mode == "subscribe":
@@ -164,9 +165,11 @@ def in_transactions_under_observation(s: Story) -> None:
     the last stable offset wait for them, a settled group and its coordinator.
     """
     s.partitions, s.members, s.log_start = 2, 2, 1
-    s.life(s.producer, "started").life(s.reader(1), "started", role="consumer").stood(0, 0)
+    s.life(s.producer, "started").life(s.reader(1), "started", role="consumer").offsets_observed(0, 0)
     began = s.now
-    s.send(0, 0, txn=1).send(1, 1, txn=1).log(1, 1).stood(0, 2).transaction(1, "committed", began).stood(2, 2)
+    s.send(0, 0, txn=1).send(1, 1, txn=1).log(1, 1).offsets_observed(0, 2).transaction(
+        1, "committed", began
+    ).offsets_observed(2, 2)
     began = s.now
     s.send(2, 2, txn=2).log(2, 2, committed=False).transaction(2, "aborted", began)
     s.in_transaction(3, "committed", 3).life(s.producer, "stopped")

@@ -61,13 +61,13 @@ class Consumer:
         row |= {"position": position, "at_us": self.brokers.tick()}
         self.brokers.rows["assignments"].append(self._who(grip) | row)
 
-    def take(self, partition: Partition, position: int, source: str | None, told: bool = True) -> None:
-        """Begin to read a partition. told: the position is on record."""
+    def take(self, partition: Partition, position: int, source: str | None, recorded: bool = True) -> None:
+        """Begin to read a partition. recorded: the position is on record."""
         self.assignment += 1
         grip = Grip(partition, self.assignment, position)
         self.grips[partition.number] = grip
         event = "seek" if source == "seek" else "assigned"
-        self._event(event, grip, source if told else None, position if told else None)
+        self._event(event, grip, source if recorded else None, position if recorded else None)
 
     def give_up(self, number: int, event: str) -> None:
         grip = self.grips.pop(number)
@@ -198,13 +198,13 @@ class AssignConsumer(Consumer):
 
 @dataclass
 class Group:
-    """A group with its coordinator. told: members know the generation. eager: all partitions are given up each time."""
+    """A group and its coordinator. recorded: members know the generation. eager: rebalances revoke all partitions."""
 
     brokers: Brokers
     name: str
     members: list[Consumer]
     earliest: bool = True
-    told: bool = True
+    recorded: bool = True
     eager: bool = True
     generation: int = 0
 
@@ -269,10 +269,10 @@ class Group:
 
     def _hand_out(self, partition: Partition, member: Consumer) -> None:
         b = self.brokers
-        member.generation = self.generation if self.told else None
+        member.generation = self.generation if self.recorded else None
         committed = b.committed.get((self.name, partition.number))
         if committed is not None and partition.start <= committed <= partition.end:
-            member.take(partition, committed, "committed", told=not b.maybe(0.03))
+            member.take(partition, committed, "committed", recorded=not b.maybe(0.03))
         else:
             position = partition.start if self.earliest else partition.end
-            member.take(partition, position, "reset", told=not b.maybe(0.03))
+            member.take(partition, position, "reset", recorded=not b.maybe(0.03))

@@ -311,7 +311,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "sends: left out": (_unsent, frozenset()),
     "sends: offset + 1": (_acked_elsewhere(1), frozenset({"offset_reuse", "torn_transaction"})),
     "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),
-    "sends: offset not told": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
+    "sends: offset not recorded": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
     "sends: another partition": (
         lambda row, told: (
             when(row["offset"] is not None and told.record(row), "misplaced_write")

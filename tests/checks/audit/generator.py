@@ -1,7 +1,7 @@
 """Whole run histories: hypothesis chooses the plan of a run, the miniature cluster carries it out.
 
 Some plans have anomalies planted into the ledger afterwards (see `planting`), some are disturbed by arbitrary changes
-of single rows (see `mutations`), so that checks meet combinations that no story tells.
+of single rows (see `mutations`), so that checks meet combinations that no story has.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Plan:
     when: str
     kind: str
     earliest: bool
-    told: bool
+    recorded: bool
     eager: bool
     assign: str
     crashes: int
@@ -71,7 +71,7 @@ plans = st.builds(
     when=st.sampled_from(["after_batch", "after_record", "before_processing", "never"]),
     kind=st.sampled_from(["sync", "async", "auto"]),
     earliest=st.booleans(),
-    told=st.booleans(),
+    recorded=st.booleans(),
     eager=st.booleans(),
     assign=st.sampled_from(["none", "alone", "checkpoint", "fresh", "group", "pair", "intruder"]),
     crashes=st.integers(0, 3),
@@ -111,7 +111,7 @@ class Run:
         members = [
             Consumer(self.brokers, f"c/{n + 1}", "g", "subscribe", plan.when, plan.kind) for n in range(plan.members)
         ]
-        self.group = Group(self.brokers, "g", members, plan.earliest, plan.told, plan.eager)
+        self.group = Group(self.brokers, "g", members, plan.earliest, plan.recorded, plan.eager)
         self.assigned = [self._assign_consumer(n) for n in range(_ASSIGNED.get(plan.assign, 1))]
 
     def _partition(self, number: int) -> Partition:
@@ -136,7 +136,7 @@ class Run:
         for _ in range(self.plan.steps // 2):
             self._step()
         self._end()
-        rows = defaultdict(list, {table: list(told) for table, told in self.brokers.rows.items()})
+        rows = defaultdict(list, {table: list(listed) for table, listed in self.brokers.rows.items()})
         if self.plan.transactions != "none":
             transact(self.rng, rows, hide=self.plan.transactions == "sound")
         if self.plan.watched:
@@ -219,9 +219,9 @@ def spread(rng: random.Random, rows: dict[str, list[Row]], parts: int) -> None:
     if parts == 1:
         return
     rows["deliveries"] = sorted(rows.get("deliveries", []), key=lambda row: row["ordinal"])
-    for table, told in rows.items():
-        borders = sorted(rng.randint(0, len(told)) for _ in range(parts - 1))
-        rows[table] = [row | {PART: bisect_right(borders, n)} for n, row in enumerate(told)]
+    for table, listed in rows.items():
+        borders = sorted(rng.randint(0, len(listed)) for _ in range(parts - 1))
+        rows[table] = [row | {PART: bisect_right(borders, n)} for n, row in enumerate(listed)]
 
 
 _ASSIGNED = {"none": 0, "pair": 2}

@@ -1,4 +1,4 @@
-"""Histories by the hundred in one run: each with a topic, a group and clients of its own, judged by one audit.
+"""Histories by the hundred in one run: each with separate topic, group and clients, judged by one audit.
 
 In a history names bear no number (`t`, `p/1`, `g`, `c/2`); in the run the n-th history's do (`t7`, `p7/1`, `g7`).
 """
@@ -79,11 +79,11 @@ def _entity(entity: str, number: int | str) -> str:
 
 def _fault(row: Row, number: int | str) -> dict[str, str]:
     """Of a group: the group and partitions that it is about."""
-    told = json.loads(row["evidence"])
-    if "offsets" in told:
-        told["offsets"] = {labelled(place, number): offset for place, offset in told["offsets"].items()}
+    evidence = json.loads(row["evidence"])
+    if "offsets" in evidence:
+        evidence["offsets"] = {labelled(place, number): offset for place, offset in evidence["offsets"].items()}
     group = labelled(row["target"].removeprefix("group "), number)
-    return {"target": f"group {group}", "evidence": json.dumps(told)}
+    return {"target": f"group {group}", "evidence": json.dumps(evidence)}
 
 
 def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
@@ -106,8 +106,8 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
 def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
     rows: dict[str, list[Row]] = defaultdict(list)
     for n, h in histories.items():
-        for table, told in h.rows.items():
-            for row in told:
+        for table, table_rows in h.rows.items():
+            for row in table_rows:
                 names = {name: labelled(row[name], n) for name in NAMES if row.get(name) is not None}
                 if "entity" in row:
                     names["entity"] = _entity(row["entity"], n)
@@ -120,8 +120,11 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
 
 def _files(rows: Mapping[str, list[Row]]) -> list[dict[str, list[Row]]]:
     """The rows of each part; see `PART`."""
-    parts = 1 + max((row.get(PART, 0) for told in rows.values() for row in told), default=0)
-    return [{t: [row for row in told if row.get(PART, 0) == k] for t, told in rows.items()} for k in range(parts)]
+    parts = 1 + max((row.get(PART, 0) for table_rows in rows.values() for row in table_rows), default=0)
+    return [
+        {t: [row for row in table_rows if row.get(PART, 0) == k] for t, table_rows in rows.items()}
+        for k in range(parts)
+    ]
 
 
 def by_oracle(history: History) -> Judgement:
@@ -130,7 +133,7 @@ def by_oracle(history: History) -> Judgement:
 
 
 def by_audit(spark: Any, histories: Sequence[History]) -> list[dict[str, list[Row]]]:
-    """The tables `summary` and `anomalies` of one audit, told apart by history, with names as they were."""
+    """The tables `summary` and `anomalies` of one audit, separated by history, with names as they were."""
     numbered: dict[int | str, History] = dict(enumerate(histories))
     resolved = Resolved(
         run_id=RUN_ID, name="histories", seed=1, scenario=scenario_of(numbered), versions={}, created_us=1
@@ -178,7 +181,7 @@ def meant_by(verdict: Judgement) -> Counter[str]:
 
 def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[str]:
     """In what the audit of a history differs from its oracle: counts, what is undetermined or examined, findings."""
-    counts, told = verdict.counts(), []
+    counts, messages = verdict.counts(), []
     missing = set(counts)
     for row in audited["summary"]:
         check, split, scope = row["check"], row["split"], row["scope"]
@@ -190,9 +193,9 @@ def differences(audited: Mapping[str, list[Row]], verdict: Judgement) -> list[st
             "examined": (row["examined"], max(verdict.examined[check, scope], count)),
         }
         name = f"{check}.{split}" if split else check
-        told += [f"{name} of {scope}: {what} is {a}, oracle {b}" for what, (a, b) in pairs.items() if a != b]
-    told += [f"{key} is not in the summary, oracle {counts[key]}" for key in sorted(missing) if counts[key]]
+        messages += [f"{name} of {scope}: {what} is {a}, oracle {b}" for what, (a, b) in pairs.items() if a != b]
+    messages += [f"{key} is not in the summary, oracle {counts[key]}" for key in sorted(missing) if counts[key]]
     found = Counter(Finding(*(row[name] for name in Finding._fields)) for row in audited["anomalies"])
-    told += [f"only the audit finds {finding} ({n})" for finding, n in (found - verdict.findings).items()]
-    told += [f"only the oracle finds {finding} ({n})" for finding, n in (verdict.findings - found).items()]
-    return told
+    messages += [f"only the audit finds {finding} ({n})" for finding, n in (found - verdict.findings).items()]
+    messages += [f"only the oracle finds {finding} ({n})" for finding, n in (verdict.findings - found).items()]
+    return messages

@@ -19,7 +19,7 @@ LATE_US = 10_000_000
 
 @dataclass(frozen=True)
 class Change:
-    """One way to change one row. edit: what stands in the place of the row; only: the rows that it applies to."""
+    """One way to change one row. edit: the replacement of the row; only: the rows that it applies to."""
 
     table: str
     name: str
@@ -129,7 +129,7 @@ CHANGES: list[Change] = [
     *(Change(table, "repeated", repeat) for table in TABLES if table != "log"),
     Change("sends", "offset + 1", plus(1, "offset"), has(offset=...)),
     Change("sends", "offset - 1", plus(-1, "offset"), above_zero("offset")),
-    Change("sends", "offset not told", put(offset=None), has(offset=...)),
+    Change("sends", "offset not recorded", put(offset=None), has(offset=...)),
     Change("sends", "another partition", _elsewhere, has(partition=...)),
     Change("sends", "another seq", plus(FAR, "seq")),
     Change("sends", "another incarnation", plus(FAR, "incarnation")),
@@ -192,14 +192,14 @@ CHANGES: list[Change] = [
     Change("commits", "made auto", put(kind="auto", requested_us=lambda row: row["completed_us"])),
     Change("assignments", "position + 1", plus(1, "position"), has(position=...)),
     Change("assignments", "position - 1", plus(-1, "position"), above_zero("position")),
-    Change("assignments", "position not told", put(position=None, source=None), has(position=...)),
+    Change("assignments", "position not recorded", put(position=None, source=None), has(position=...)),
     Change("assignments", "said to be committed", put(source="committed"), has(source=...)),
     Change("assignments", "said to be a reset", put(source="reset"), has(source=...)),
     Change("assignments", "said to be a given start", put(source="start"), has(source=...)),
     Change("assignments", "said to be a seek", put(event="seek", source="seek"), has(event="assigned")),
     Change("assignments", "generation + 1", plus(1, "generation"), has(generation=...)),
     Change("assignments", "generation - 1", plus(-1, "generation"), above_zero("generation")),
-    Change("assignments", "generation not told", put(generation=None), has(generation=...)),
+    Change("assignments", "generation not recorded", put(generation=None), has(generation=...)),
     Change("assignments", "revoked made lost", put(event="lost"), has(event="revoked")),
     Change("assignments", "lost made revoked", put(event="revoked"), has(event="lost")),
     Change("assignments", "later", plus(LATE_US, "at_us")),
@@ -225,10 +225,10 @@ CHANGES: list[Change] = [
 
 def mutants(change: Change, rows: Rows) -> Iterator[tuple[Row, Rows]]:
     """Each row that the change applies to and makes a difference to, and the ledger with it changed."""
-    told = rows.get(change.table, [])
-    for index, row in enumerate(told):
+    table_rows = rows.get(change.table, [])
+    for index, row in enumerate(table_rows):
         if change.only(row) and (instead := change.edit(row, rows)) != [row]:
-            mutant = rows | {change.table: [*told[:index], *instead, *told[index + 1 :]]}
+            mutant = rows | {change.table: [*table_rows[:index], *instead, *table_rows[index + 1 :]]}
             if unambiguous(mutant) == {table: [] for table in SINGLE} | mutant:
                 yield row, mutant
 
@@ -237,11 +237,11 @@ def disturb(rng: random.Random, rows: Rows, times: int) -> None:
     """Change some rows at random."""
     for _ in range(times):
         change = rng.choice(CHANGES)
-        told = rows.get(change.table, [])
-        fitting = [i for i, row in enumerate(told) if change.only(row)]
+        table_rows = rows.get(change.table, [])
+        fitting = [i for i, row in enumerate(table_rows) if change.only(row)]
         if fitting:
             index = rng.choice(fitting)
-            told[index : index + 1] = change.edit(told[index], rows)
+            table_rows[index : index + 1] = change.edit(table_rows[index], rows)
     rows |= unambiguous(rows)
 
 
@@ -261,26 +261,26 @@ def unambiguous(rows: Rows) -> Rows:
     }
 
 
-def _once(told: list[Row], *key: str) -> list[Row]:
-    return list({tuple(row[name] for name in key): row for row in reversed(told)}.values())[::-1]
+def _once(table_rows: list[Row], *key: str) -> list[Row]:
+    return list({tuple(row[name] for name in key): row for row in reversed(table_rows)}.values())[::-1]
 
 
-def _once_or_same(told: list[Row], *key: str) -> list[Row]:
+def _once_or_same(table_rows: list[Row], *key: str) -> list[Row]:
     """A row may be repeated as it is."""
     first: dict[tuple[Any, ...], Row] = {}
-    return [row for row in told if first.setdefault(tuple(row[name] for name in key), row) == row]
+    return [row for row in table_rows if first.setdefault(tuple(row[name] for name in key), row) == row]
 
 
 _EPOCH = ("consumer", "incarnation", "assignment", "topic", "partition")
 
 
-def _assignments(told: list[Row]) -> list[Row]:
-    begun = [r for r in told if r["event"] in ("assigned", "seek")]
-    ended = [r for r in told if r["event"] not in ("assigned", "seek")]
+def _assignments(table_rows: list[Row]) -> list[Row]:
+    begun = [r for r in table_rows if r["event"] in ("assigned", "seek")]
+    ended = [r for r in table_rows if r["event"] not in ("assigned", "seek")]
     kept = [*_once_or_same(begun, *_EPOCH), *_once_or_same(ended, *_EPOCH, "at_us")]
-    return [row for row in told if any(row is k for k in kept)]
+    return [row for row in table_rows if any(row is k for k in kept)]
 
 
-def _auto_once(told: list[Row]) -> list[Row]:
-    auto = _once([r for r in told if r["kind"] == "auto"], *_EPOCH, "completed_us")
-    return [row for row in told if row["kind"] != "auto" or any(row is a for a in auto)]
+def _auto_once(table_rows: list[Row]) -> list[Row]:
+    auto = _once([r for r in table_rows if r["kind"] == "auto"], *_EPOCH, "completed_us")
+    return [row for row in table_rows if row["kind"] != "auto" or any(row is a for a in auto)]

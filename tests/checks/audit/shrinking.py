@@ -51,7 +51,7 @@ def shrink(history: History, judge: Judge) -> History:
     """The smallest history found on which audit and oracle still differ in one of the same checks."""
     checks = _checks(judge([history])[0])
     if CRASH in checks:
-        return history  # the traceback says more, and every candidate would need an audit of its own
+        return history  # the traceback says more, and every candidate would need a separate audit
 
     def differs(candidates: Sequence[History]) -> list[bool]:
         return [bool(checks & _checks(found)) for found in judge(candidates)]
@@ -78,7 +78,7 @@ def _checks(found: list[str]) -> set[str]:
 
 def _fewer_rows(history: History, differs: Callable[[Sequence[History]], list[bool]]) -> History:
     """Leave out what can be left out alone; then as much of that as possible at once."""
-    keys = [(table, n) for table, told in history.rows.items() for n in range(len(told))]
+    keys = [(table, n) for table, table_rows in history.rows.items() for n in range(len(table_rows))]
     chunks = list(_chunks(len(keys)))[:AT_ONCE]
     removable = [set(keys[a:b]) for a, b in chunks]
     works = differs([_without(history, gone) for gone in removable])
@@ -110,18 +110,21 @@ def _chunks(length: int) -> Iterator[tuple[int, int]]:
 
 def _without(history: History, gone: set[tuple[str, int]]) -> History:
     rows = {
-        table: [row for n, row in enumerate(told) if (table, n) not in gone] for table, told in history.rows.items()
+        table: [row for n, row in enumerate(table_rows) if (table, n) not in gone]
+        for table, table_rows in history.rows.items()
     }
     return replace(history, rows=rows)
 
 
 def _calm_times(history: History) -> History:
     """Times in thousands, in the same order."""
-    times = sorted({v for told in history.rows.values() for row in told for k, v in row.items() if _is_time(k, v)})
+    times = sorted(
+        {v for table_rows in history.rows.values() for row in table_rows for k, v in row.items() if _is_time(k, v)}
+    )
     rank = {at_us: 1_000 * (n + 1) for n, at_us in enumerate(times)}
     rows = {
-        table: [{k: rank[v] if _is_time(k, v) else v for k, v in row.items()} for row in told]
-        for table, told in history.rows.items()
+        table: [{k: rank[v] if _is_time(k, v) else v for k, v in row.items()} for row in table_rows]
+        for table, table_rows in history.rows.items()
     }
     return replace(history, rows=rows)
 
@@ -132,7 +135,7 @@ def _is_time(column: str, value: Any) -> bool:
 
 def _plain_settings(history: History) -> History:
     """Without the scenario's entries of consumers that are in no row."""
-    clients = {row.get("consumer", "").partition("/")[0] for told in history.rows.values() for row in told}
+    clients = {row.get("consumer", "").partition("/")[0] for table_rows in history.rows.values() for row in table_rows}
     kept = tuple(entry for entry in history.consumers if entry["name"] in clients)
     return replace(history, consumers=kept, producer_config={}, sending={})
 
@@ -157,10 +160,10 @@ def written(history: History, found: list[str]) -> str:
     lines += [f"  topic: {history.partitions} partitions {history.topic_config or ''}"]
     lines += [f"  producer: {history.sending}"] if history.sending else []
     lines += [f"  {entry}" for entry in history.consumers]
-    for table, told in history.rows.items():
-        if told:
+    for table, table_rows in history.rows.items():
+        if table_rows:
             lines.append(f"{table}:")
-            lines += ["  " + _row(row) for row in told]
+            lines += ["  " + _row(row) for row in table_rows]
     return "\n".join(lines)
 
 

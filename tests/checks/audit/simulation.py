@@ -21,7 +21,7 @@ STEP_US = 1_000
 
 @dataclass
 class Partition:
-    """The log of one partition as it stands: records by offset, its start, and the offset of the next record."""
+    """The log of one partition at the moment: records by offset, its start, and the offset of the next record."""
 
     number: int
     start: int = 0
@@ -170,7 +170,7 @@ class Producer:
                     b.append(partition, self.name, self.incarnation, seq)
             offsets = {seq: b.append(partition, self.name, self.incarnation, seq) for seq in order}
         for seq in seqs:
-            told = outcome == "ok" and self.acks != "0"
+            reported = outcome == "ok" and self.acks != "0"
             b.rows["sends"].append(
                 {
                     "producer": self.name,
@@ -178,7 +178,7 @@ class Producer:
                     "seq": seq,
                     "topic": TOPIC,
                     "partition": partition.number if outcome != "fail" or b.maybe(0.5) else None,
-                    "offset": offsets[seq] if told else None,
+                    "offset": offsets[seq] if reported else None,
                     "outcome": outcome,
                     "error": None if outcome == "ok" else "_MSG_TIMED_OUT",
                     "invoked_us": invoked[seq],

@@ -978,34 +978,34 @@ def delivered_before_the_producer_knew_of_its_commit(s: Story) -> None:
 
 @story(hanging_transaction=1)
 def stood_still_at_the_end_of_the_drive(s: Story) -> None:
-    s.life(s.producer, "started").wrote(0).stood(1, 1).send(1, 1, txn=1).log(1, 1, committed=False)
-    s.life(s.producer, "crashed").stood(1, 2)
+    s.life(s.producer, "started").wrote(0).offsets_observed(1, 1).send(1, 1, txn=1).log(1, 1, committed=False)
+    s.life(s.producer, "crashed").offsets_observed(1, 2)
 
 
 @story(hanging_transaction=1)
 def stood_still_until_the_broker_gave_up(s: Story) -> None:
-    s.wrote(0).stood(0, 1).tick(10_002_000)
-    s.stood(1, 1)
+    s.wrote(0).offsets_observed(0, 1).tick(10_002_000)
+    s.offsets_observed(1, 1)
 
 
 @story()
 def stood_still_while_a_transaction_was_going_on(s: Story) -> None:
-    s.stood(0, 0)
+    s.offsets_observed(0, 0)
     began = s.now
-    s.send(0, 0, txn=1).log(0, 0).stood(0, 1).tick(30_000_000)
-    s.transaction(1, "committed", began).stood(1, 1)
+    s.send(0, 0, txn=1).log(0, 0).offsets_observed(0, 1).tick(30_000_000)
+    s.transaction(1, "committed", began).offsets_observed(1, 1)
 
 
 @story()
 def stood_still_for_a_short_time(s: Story) -> None:
-    s.wrote(0).stood(0, 1).tick(9_000_000)
-    s.stood(1, 1)
+    s.wrote(0).offsets_observed(0, 1).tick(9_000_000)
+    s.offsets_observed(1, 1)
 
 
 @story()
 def stood_still_while_nobody_answered(s: Story) -> None:
-    s.wrote(0).stood(0, 1).observed("offsets_answer", "false").tick(30_000_000)
-    s.observed("offsets_answer", "true").stood(1, 1)
+    s.wrote(0).offsets_observed(0, 1).observed("offsets_answer", "false").tick(30_000_000)
+    s.observed("offsets_answer", "true").offsets_observed(1, 1)
 
 
 # --- commits, owners and coordinators
@@ -1121,7 +1121,7 @@ def coordinated_by_another_broker_during_an_election(s: Story) -> None:
     _coordinated(s, 2, 1_000_000)
 
 
-# --- groups whose offsets a fault moved
+# --- groups with offsets that a fault moved
 
 
 def _read_two(s: Story, **more: object) -> Story:
@@ -1245,7 +1245,7 @@ def moved_by_a_fault_and_by_nobody_else(s: Story) -> None:
 
 @story()
 def a_partition_added_when_the_group_had_been_deleted(s: Story) -> None:
-    """It begins anew, and what was there by then is not owed to it."""
+    """It begins again, and what was there by then is not owed to it."""
     _added(s, 5 * SECOND).moved(kind="delete").assigned(position=2, generation=1).got(2).commit(3)
 
 

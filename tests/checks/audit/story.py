@@ -1,4 +1,4 @@
-"""Histories written by hand, each with a topic and a group of its own, so that one audit judges them all."""
+"""Histories written by hand, each with a separate topic and group, so that one audit judges them all."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Story:
             self.rows["log"][-1]["committed"] = outcome == "committed" if seen is None else seen
         return self.transaction(txn, outcome, began)
 
-    def stood(self, stable: int, end: int) -> Story:
+    def offsets_observed(self, stable: int, end: int) -> Story:
         """What the observer saw of partition 0."""
         return self.observed("end_offset", end).observed("last_stable_offset", stable)
 
@@ -129,13 +129,13 @@ class Story:
 
     def moved(self, *offsets: int | None, kind: str = "reset_offsets", group: str = "", end: str = "injected") -> Story:
         """A fault sets the group's offset in partition 0, 1, ..., or deletes it (None)."""
-        told = {f"{self.name}/{partition}": offset for partition, offset in enumerate(offsets)}
+        by_partition = {f"{self.name}/{partition}": offset for partition, offset in enumerate(offsets)}
         row = {
             "fault": f"m{len(self.rows['faults'])}",
             "kind": f"group.{kind}",
             "target": f"group {group or self.name}",
         }
-        for phase, evidence in (("injecting", {}), (end, {"offsets": told})):
+        for phase, evidence in (("injecting", {}), (end, {"offsets": by_partition})):
             self.rows["faults"].append(row | {"phase": phase, "evidence": json.dumps(evidence), "at_us": self.tick()})
         return self
 

@@ -1,4 +1,4 @@
-"""Digests of what stands where: the same whatever parts the rows lie in, and another one for any other record."""
+"""Digests of the record at each offset: independent of the parts, different for any other record."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ ROWS = [
 
 
 def digests(*parts: list[dict[str, Any]]) -> dict[Any, int]:
-    """By place, of rows that lie in these parts; each is looked at by a task of its own."""
-    told = []
+    """By place, of rows that lie in these parts; each is looked at by a separate task."""
+    packed = []
     for rows in parts:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(rows, schema=LOG), sink)
         tally = Tally()
         part = Part("log", "part-0.parquet", sink.getvalue(), COLUMNS)
         add_digests(part, LOG_DIGEST, BLOCK_BITS, np.arange(part.rows), tally)
-        told.append(tally.pack())
-    return dict(merge_all(told).each(LOG_DIGEST))
+        packed.append(tally.pack())
+    return dict(merge_all(packed).each(LOG_DIGEST))
 
 
 def test_how_many_parts_the_rows_lie_in_makes_no_difference() -> None:

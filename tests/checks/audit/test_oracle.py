@@ -64,9 +64,9 @@ def test_generated_histories_break_every_rule() -> None:
 def test_the_audit_counts_what_the_oracle_counts(spark: Any) -> None:
     plans = planned(HISTORIES)
     for first in range(0, len(plans), AN_AUDIT):
-        told = [tell(plan) for plan in plans[first : first + AN_AUDIT]]
-        differing = [h for h, found in zip(told, compare(spark, told), strict=True) if found]
+        histories = [tell(plan) for plan in plans[first : first + AN_AUDIT]]
+        differing = [h for h, found in zip(histories, compare(spark, histories), strict=True) if found]
         if differing:
             smallest = shrink(min(differing, key=lambda h: h.size()), lambda some: compare(spark, some))
             found = compare(spark, [smallest])[0]
-            pytest.fail(f"{len(differing)} histories of {len(told)}; the smallest: {written(smallest, found)}")
+            pytest.fail(f"{len(differing)} histories of {len(histories)}; the smallest: {written(smallest, found)}")

@@ -76,8 +76,8 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
     same = {"incarnation": np.ones(n, np.int64), "topic": np.zeros(n, np.int64), "partition": np.zeros(n, np.int64)}
     times = {"invoked_us": np.ones(n, np.int64), "completed_us": np.full(n, 2)}
     offset = np.array([s if outcomes[s] == OK else NONE for s in range(n)], np.int64)
-    told: Columns = {"seq": np.arange(n), **same, "offset": offset, "outcome": np.array(outcomes), **times}
-    told["end"] = np.full(n, NO_TXN)
+    sent: Columns = {"seq": np.arange(n), **same, "offset": offset, "outcome": np.array(outcomes), **times}
+    sent["end"] = np.full(n, NO_TXN)
     seqs = np.array(in_log, np.int64)
     zeros = np.zeros(len(seqs), np.int64)
     copies: Columns = {"seq": seqs, "incarnation": zeros + 1, "topic": zeros, "partition": zeros, "offset": seqs}
@@ -92,7 +92,7 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
     )
     tally = Tally()
     copies |= {"timestamp": zeros, "committed": zeros + 1}
-    judge_writes(ProducerBlock(producer, 0, facts, told, copies), tally)
+    judge_writes(ProducerBlock(producer, 0, facts, sent, copies), tally)
     return found(tally, "unnoticed_failure")
 
 

@@ -16,11 +16,11 @@ Audited = dict[str, list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def stories() -> dict[str, Story]:
-    told = {}
+    by_name = {}
     for number, (name, (tell, _)) in enumerate(STORIES.items(), start=1):
-        told[name] = Story(name, number, now=1_000_000 * number)
-        tell(told[name])
-    return told
+        by_name[name] = Story(name, number, now=1_000_000 * number)
+        tell(by_name[name])
+    return by_name
 
 
 @pytest.fixture(scope="module")

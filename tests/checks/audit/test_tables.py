@@ -64,7 +64,7 @@ def a_shrunken_isr(s: Story) -> None:
     s.observed("isr", "[1]").observed("leader_epoch", 5)
 
 
-TOLD: list[Callable[[Story], None]] = [
+NARRATED: list[Callable[[Story], None]] = [
     many_lost,
     an_outage,
     a_rebalance,
@@ -87,19 +87,19 @@ TOLD: list[Callable[[Story], None]] = [
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Story]:
+def by_name() -> dict[str, Story]:
     found = {}
-    for number, tell in enumerate(TOLD, start=1):
+    for number, tell in enumerate(NARRATED, start=1):
         found[tell.__name__] = Story(tell.__name__, number, now=10_000_000 * number)
         tell(found[tell.__name__])
     return found
 
 
 @pytest.fixture(scope="module")
-def tables(spark: Any, told: dict[str, Story], tmp_path_factory: pytest.TempPathFactory) -> Tables:
-    run = make_run(tmp_path_factory.mktemp("tables") / RUN_ID, list(told.values()))
-    audit(spark, run, resolved_of(list(told.values())))
-    audit(spark, run, resolved_of(list(told.values())))  # again, over the first
+def tables(spark: Any, by_name: dict[str, Story], tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    run = make_run(tmp_path_factory.mktemp("tables") / RUN_ID, list(by_name.values()))
+    audit(spark, run, resolved_of(list(by_name.values())))
+    audit(spark, run, resolved_of(list(by_name.values())))  # again, over the first
     assert sorted(p.name for p in run.audit.iterdir()) == sorted(AUDIT_TABLES)
     assert sorted(p.name for p in run.path.iterdir()) == ["audit", "ledger"]
     return {table: read_audit(run, table) for table in AUDIT_TABLES}
@@ -127,9 +127,9 @@ def test_counts_are_exact_and_evidence_is_capped(tables: Tables) -> None:
     assert shown == list(range(CAP))
 
 
-def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, told: dict[str, Story]) -> None:
+def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, by_name: dict[str, Story]) -> None:
     lost = finding(tables, "acked_and_gone", "lost_write")
-    fault = f"f{told['acked_and_gone'].number}"
+    fault = f"f{by_name['acked_and_gone'].number}"
     assert lost["mechanism"] == (
         "acked by broker 2 in leader epoch 3 (acks=1) and cut off when broker 1 became leader in epoch 4 "
         f"after fault {fault}"
@@ -160,15 +160,15 @@ def test_a_mechanism_is_a_sentence(tables: Tables, scope: str, check: str, words
     assert words in finding(tables, scope, check)["mechanism"]
 
 
-def test_a_redelivery_states_its_bound(tables: Tables, told: dict[str, Story]) -> None:
+def test_a_redelivery_states_its_bound(tables: Tables, by_name: dict[str, Story]) -> None:
     again = finding(tables, "an_evicted_member_went_on_with_its_batch", "duplicate_delivery")
-    assert again["split"] == "legal" and again["consumer"] == told[again["scope"]].reader(2)
+    assert again["split"] == "legal" and again["consumer"] == by_name[again["scope"]].reader(2)
     assert again["evidence"]["epoch_start"] == 1 and again["evidence"]["uncommitted_bound"] == 2
     assert "began at 1: the committed offset" in again["mechanism"]
 
 
-def test_a_foreign_commit_names_the_other_job(tables: Tables, told: dict[str, Story]) -> None:
-    s = told["moved_by_another_job"]
+def test_a_foreign_commit_names_the_other_job(tables: Tables, by_name: dict[str, Story]) -> None:
+    s = by_name["moved_by_another_job"]
     moved = finding(tables, s.reader(1), "foreign_commit")
     assert moved["evidence"]["committed_by"] == [s.reader(2)] and moved["evidence"]["own_last_commit"] == 1
     assert "its own last commit was 1" in moved["mechanism"]
@@ -191,11 +191,11 @@ def test_every_row_of_the_ledger_is_accounted_for(tables: Tables) -> None:
         assert counts(tables, table)["torn_bytes"] == 0
 
 
-def test_an_outage_is_measured_per_partition(tables: Tables, told: dict[str, Story]) -> None:
-    s = told["an_outage"]
+def test_an_outage_is_measured_per_partition(tables: Tables, by_name: dict[str, Story]) -> None:
+    s = by_name["an_outage"]
     fault = f"f{s.number}"
     gone = metric(tables, "produce_unavailability", "an_outage", fault)
-    end = max(t.now for t in told.values())
+    end = max(t.now for t in by_name.values())
     injected = s.rows["faults"][0]["at_us"]
     assert gone["count"] == 2 and gone["max"] >= end - injected - 10 * MS
     assert gone["p50"] in range(480 * MS, 501 * MS)
@@ -209,11 +209,11 @@ def test_a_rebalance_lasts_until_the_next_generation_has_its_partitions(tables: 
     assert metric(tables, "rebalance_duration", "an_outage") == {"count": 0}
 
 
-def test_ownership_says_how_it_ended(tables: Tables, told: dict[str, Story]) -> None:
+def test_ownership_says_how_it_ended(tables: Tables, by_name: dict[str, Story]) -> None:
     rows = [r for r in tables["ownership"] if r["topic"] == "committed_then_died"]
     assert [(r["consumer"], r["generation"], r["end_reason"]) for r in rows] == [
-        (told["committed_then_died"].reader(1), 1, "crashed"),
-        (told["committed_then_died"].reader(2), 2, "open"),
+        (by_name["committed_then_died"].reader(1), 1, "crashed"),
+        (by_name["committed_then_died"].reader(2), 2, "open"),
     ]
     assert all(r["begin_us"] <= r["end_us"] for r in rows)
 
@@ -228,14 +228,14 @@ def test_the_curves_add_up(tables: Tables) -> None:
     assert max(r["bin_us"] for r in cells) == 316_227
 
 
-def test_isr_recovery_and_election_are_timed(tables: Tables, told: dict[str, Story]) -> None:
-    fault = f"f{told['an_election'].number}"
+def test_isr_recovery_and_election_are_timed(tables: Tables, by_name: dict[str, Story]) -> None:
+    fault = f"f{by_name['an_election'].number}"
     assert metric(tables, "isr_recovery", "an_election", fault)["max"] == 700 * MS
     assert metric(tables, "election_time", "an_election", fault)["max"] in range(300 * MS, 304 * MS)
 
 
-def test_an_isr_that_stays_small_is_timed_to_the_end(tables: Tables, told: dict[str, Story]) -> None:
-    s = told["a_shrunken_isr"]
+def test_an_isr_that_stays_small_is_timed_to_the_end(tables: Tables, by_name: dict[str, Story]) -> None:
+    s = by_name["a_shrunken_isr"]
     fault = f"f{s.number}"
     assert metric(tables, "isr_recovery", "a_shrunken_isr", fault)["max"] >= 100 * MS
     assert counts(tables, f"{fault}:a_shrunken_isr")["isr_recovery_unrecovered"] == 1

@@ -61,7 +61,7 @@ def watch(rng: random.Random, rows: Rows, partitions: int, group: str | None) ->
             see(f"group:{group}", "state", rng.choice(["Stable", "Stable", "Empty"]))
             held = [rng.randrange(2) for _ in range(partitions)]
             members = [
-                {"member_id": f"m{m}", "partitions": [f"{TOPIC}/{n}" for n, whose in enumerate(held) if whose == m]}
+                {"member_id": f"m{m}", "partitions": [f"{TOPIC}/{n}" for n, holder in enumerate(held) if holder == m]}
                 for m in range(2)
             ]
             see(f"group:{group}", "members", members)

@@ -67,7 +67,7 @@ def key_of(row: Row) -> Key:
 
 
 def reading_of(case: Case) -> Reading:
-    """All epochs. Deliveries under an assignment that no row tells of make one with neither position nor generation."""
+    """All epochs. Deliveries without an assignment row make an epoch with neither position nor generation."""
     found: dict[Key, Epoch] = {}
     for row in case.rows["assignments"]:
         if row["event"] in ("assigned", "seek"):
@@ -118,9 +118,9 @@ def _epoch(row: Row, begin_us: int) -> Epoch:
 
 def _without_row(found: dict[Key, Epoch], case: Case) -> None:
     """An epoch known by its deliveries only began, as far as one knows, with the first poll."""
-    told = {key_of(row) for row in case.rows["assignments"] if row["event"] in ("assigned", "seek")}
+    recorded = {key_of(row) for row in case.rows["assignments"] if row["event"] in ("assigned", "seek")}
     for key, epoch in found.items():
-        if key not in told:
+        if key not in recorded:
             epoch.begin_us = min(row["polled_us"] for row in epoch.delivered)
 
 

@@ -32,7 +32,7 @@ def _finding(check: str, row: Row) -> Finding:
 
 
 def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgement) -> None:
-    """Beyond what its epoch had processed when it asked (if automatic: when it was told), with records between."""
+    """Beyond what its epoch had processed when it asked (if automatic: when it was reported), with records between."""
     row = commit.row
     at_us = row["completed_us"] if row["kind"] == "auto" else row["requested_us"]
     processed = [d["offset"] + 1 for d in epoch.delivered if d["processed_us"] <= at_us] if epoch else []
@@ -109,9 +109,9 @@ def _anew(case: Case, a: Epoch, b: Epoch) -> bool:
     return any(m.whole and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
 
 
-def _both_held(a: Epoch, b: Epoch, anew: bool) -> bool:
+def _both_held(a: Epoch, b: Epoch, recreated: bool) -> bool:
     """By generations where both are known, else by time: but who was thrown out or died cannot know since when."""
-    if a.generation is not None and b.generation is not None and not anew:
+    if a.generation is not None and b.generation is not None and not recreated:
         return bool(_generations(a) & _generations(b))
     return a.end in ("revoked", "replaced", "stopped") and b.begin_us < a.end_us
 

@@ -10,7 +10,7 @@ from tests.checks.audit.oracle.reading import Scope, came_later, delivered_ident
 
 
 def judge_places(case: Case, reading: Reading, verdict: Judgement) -> None:
-    """The checks that ask which record stood where, and who might see it."""
+    """The checks that ask which record was where, and who might see it."""
     _reuse(case, verdict)
     for send in case.rows["sends"]:
         if send["outcome"] == "fail":
@@ -103,13 +103,13 @@ def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> 
     begun = turns[0].position if turns and turns[0].position is not None else min(delivered, default=None)
     begun = 0 if came_later(case, scope, reading) else begun
     all_of_them = case.facts(reader).sees_uncommitted
-    told: dict[int, list[Row]] = defaultdict(list)
+    acknowledged: dict[int, list[Row]] = defaultdict(list)
     for send in case.rows["sends"]:
         here = (send["topic"], send["partition"]) == (topic, partition)
         owed = all_of_them or case.fate(send) != "aborted"
         if send["outcome"] == "ok" and here and owed and send["offset"] is not None:
-            told[send["offset"]].append(send)
-    for offset, sends in told.items():
+            acknowledged[send["offset"]].append(send)
+    for offset, sends in acknowledged.items():
         if not (begun or 0) <= offset < read_back[0]:
             continue
         verdict.looked_at.append(("evicted_delivery", reader))

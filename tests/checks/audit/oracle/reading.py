@@ -104,9 +104,9 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
     ]
     deleted = [m.from_us for m in moves_of(case, reader, topic, partition) if m.whole]
     deleted = [at for at in deleted if not turns or at <= turns[0].begin_us]
-    begins = [at for at in begins if at >= max(deleted, default=0)]  # the group begins anew
-    told = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
-    answers = sorted(told, key=lambda answer: answer[0])
+    begins = [at for at in begins if at >= max(deleted, default=0)]  # the group begins again
+    changes = [(r["at_us"], r["value"]) for r in case.rows["cluster"] if (r["entity"], r["key"]) == ANSWERS]
+    answers = sorted(changes, key=lambda answer: answer[0])
     seen = [r["at_us"] for r in case.rows["cluster"] if (r["entity"], r["key"]) == (f"{topic}/{partition}", "leader")]
     if not begins or not seen or not answers or answers[0][0] > min(begins):
         return False

@@ -68,7 +68,7 @@ class Committed:
 
 
 def commits_of(case: Case, reading: Reading) -> list[Commit]:
-    """An automatic commit is told afterwards: it was made since the one before it, or since its epoch began."""
+    """An automatic commit is reported afterwards: it was made since the one before it, or since its epoch began."""
     begins = {e.key: e.begin_us for turns in reading.values() for e in turns}
     accepted = [row for row in case.rows["commits"] if row["outcome"] in ("ok", "unknown")]
     found = []
@@ -216,18 +216,18 @@ def _start(
     e: Epoch, earlier: list[Epoch], known: Committed, facts: ReaderFacts, log: tuple[int, int] | None
 ) -> tuple[int | None, bool]:
     """The offset from which the epoch had to read, and whether it might begin there."""
-    told = e.position if e.position is not None else next(iter(e.offsets), None)
+    recorded = e.position if e.position is not None else next(iter(e.offsets), None)
     mine = [p for p in earlier if p.consumer == e.consumer]
     if e.source == "seek":
-        return told, True
+        return recorded, True
     if e.source == "checkpoint":
         expected = _checkpoint(mine)
-        return told, expected is None or told is None or told == expected
+        return recorded, expected is None or recorded is None or recorded == expected
     if e.source == "start":
-        return told, not [p for p in mine if facts.checkpoint or p.key[1] == e.key[1]]
+        return recorded, not [p for p in mine if facts.checkpoint or p.key[1] == e.key[1]]
     if e.source == "reset":
         outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
-        start = log[0] if facts.resets_to_earliest and log is not None else told
+        start = log[0] if facts.resets_to_earliest and log is not None else recorded
         return start, not known.surely_something or outside
     if e.position is not None:
         return e.position, e.position in known.possible or _unrecorded_commit(e.position, earlier, known, facts)

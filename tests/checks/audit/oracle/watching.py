@@ -54,7 +54,7 @@ def _stretches(found: list[tuple[Any, Moment]]) -> list[tuple[Any, int, int, boo
 
 
 def _hanging(case: Case, entity: str, end_us: int, verdict: Judgement) -> None:
-    """It stood below the end for over 10 s, or to the end, and longer than all transactions that were open then."""
+    """It stayed below the end for over 10 s, or to the end, and longer than all transactions that were open then."""
     topic, _, partition = entity.rpartition("/")
     changes = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == (entity, "last_stable_offset")]
     verdict.looked_at += [("hanging_transaction", topic)] * len(changes)
@@ -76,8 +76,8 @@ def _hanging(case: Case, entity: str, end_us: int, verdict: Judgement) -> None:
                 for s in case.rows["sends"]
             )
         ]
-        stood = until - min(until, max(open_then, default=at))
-        if stood > 10 * SECOND or (last and stood > 0):
+        stuck_us = until - min(until, max(open_then, default=at))
+        if stuck_us > 10 * SECOND or (last and stuck_us > 0):
             verdict.findings[Finding("hanging_transaction", "", topic, topic, int(partition), stable)] += 1
 
 

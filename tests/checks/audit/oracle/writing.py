@@ -83,7 +83,7 @@ def _copies(case: Case, verdict: Judgement) -> None:
 
 
 def _order(case: Case, verdict: Judgement) -> None:
-    """reordered_write: behind a higher seq of the same incarnation, and not a mere copy of one that stood in order."""
+    """reordered_write: behind a higher seq of the same incarnation, and not a mere copy of one that was in order."""
     walked: dict[tuple[str, int, str, int], list[int]] = defaultdict(list)
     for record in sorted(case.rows["log"], key=lambda r: r["offset"]):
         if case.is_own(record):
@@ -96,7 +96,7 @@ def _order(case: Case, verdict: Judgement) -> None:
 def _strangers(case: Case, verdict: Judgement) -> None:
     """phantom_write: not of this run, or of an incarnation that has no row for it although none of its rows is missing.
 
-    The rows of an incarnation that crashed, or whose end was never seen, may have died with it.
+    The rows of an incarnation that crashed, or without a recorded end, may have died with it.
     """
     sent = {_identity(send) for send in case.rows["sends"]}
     ends = producer_ends(case)
