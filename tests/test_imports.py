@@ -1,6 +1,7 @@
 """Imports point one way: dags to chaos and checks, checks to a few parts of chaos, chaos to neither."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,35 @@ def test_the_docker_folder_never_hides_the_docker_sdk():
 def test_a_module_fits_one_reading(path):
     assert len(path.read_text().splitlines()) <= 320
     assert path.stem != "utils"
+
+
+def named(path):
+    """Return the dotted name of a module of this tree."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {named(path): path for folder in ("chaos", "checks") for path in sorted((ROOT / folder).rglob("*.py"))}
+
+
+def children(package):
+    """Return, for each direct child of a package, the siblings that its modules import, lazily or not."""
+    below = {name: path for name, path in MODULES.items() if name.startswith(f"{package}.")}
+    graph: dict[str, set[str]] = {}
+    for name, path in below.items():
+        child = name.removeprefix(f"{package}.").partition(".")[0]
+        targets = {t for t in imported(path) if t.startswith(f"{package}.") and t in MODULES}
+        siblings = {t.removeprefix(f"{package}.").partition(".")[0] for t in targets}
+        graph.setdefault(child, set()).update(siblings - {child})
+    return graph
+
+
+PACKAGES = sorted({"chaos", "checks"} | {name for name, path in MODULES.items() if path.name == "__init__.py"})
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_children_of_a_package_import_each_other_one_way(package):
+    try:
+        TopologicalSorter(children(package)).prepare()
+    except CycleError as e:
+        pytest.fail(f"an import cycle in {package}: {' -> '.join(e.args[1])}")
