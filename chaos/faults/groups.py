@@ -29,7 +29,7 @@ class GroupFault(Fault[S]):
         self.resolved, self._offsets, self.begun = f"group {self._group}", offsets, True
 
     def committed(self, world: World) -> dict[TopicPartition, int]:
-        """Return the committed offsets of the group. Raises `FaultError` if it has none, or nobody answers."""
+        """Return the committed offsets of the group. Raises `FaultError` if it has none, or no broker answers."""
         offsets = world.kafka.committed(self._group, world.observer.partitions(topics_of(self._group, world)))
         if offsets is None:
             raise FaultError(f"the coordinator of group {self._group} does not return its committed offsets")

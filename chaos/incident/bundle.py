@@ -8,7 +8,7 @@ brokers' data and the pages of Great Expectations are left out; `audit` writes t
     report.html events.jsonl
 
 A bundle is used only if every byte matches the manifest. This detects accidents and careless edits. A bundle is not
-signed: it does not protect against somebody who writes a new manifest.
+signed: it does not protect against an attacker who writes a new manifest.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from chaos.ledger.record_columns import Headers, Ints, headers_of, own_headers
 from chaos.ledger.runs import same
 
 MISSING = -1
-"""Stands for a number that librdkafka does not give."""
+"""The number for a value that librdkafka does not give."""
 
 
 @dataclass

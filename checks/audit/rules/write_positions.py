@@ -199,7 +199,7 @@ def _explain_reuse(f: Finding, e: Evidence, c: Context) -> str:
 
 def _no_sights(s: Scenario) -> str:
     nothing = not s.readers and _acks_0(s)
-    return "with acks=0 no acknowledged offset is known, and nobody reads" if nothing else ""
+    return "with acks=0 no acknowledged offset is known, and there is no reader" if nothing else ""
 
 
 RULES = {
