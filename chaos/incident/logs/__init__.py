@@ -7,10 +7,10 @@
 - `log_files` finds the logs of a folder and the broker of each; compressed and rotated ones, too.
 - `entries` splits lines into entries; it has the table of log4j layouts and the conversion of times.
 - `patterns` is the table of Kafka's messages, `events` the classes of the resulting events.
-- `broker_timeline` puts the events of all brokers on one clock, `clock_offsets` finds clocks that are wrong.
+- `broker_timeline` puts the events of all brokers on one clock, and corrects clocks that are wrong.
 - `cluster_state`: topics, groups and transactional ids; leaders, coordinators and controllers by time.
 - `outages`, `group_changes`, `losses`: what failed, with the log lines that show it.
-- `planned_faults`, `fault_triggers`, `fault_plan`: faults of the scenario, their triggers, and all of them in order.
+- `planned_faults`, `fault_plan`: faults of the scenario, then all of them in order with their triggers.
 - `client_settings` reads the settings of producers and consumers from a file of the user.
 - `scenario_draft`, `client_entries`, `explain`, `yaml_page` write the scenario.
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import heapq
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from chaos.errors import UsageError
-from chaos.incident.logs.clock_offsets import clock_offsets
 from chaos.incident.logs.entries import Clock, Entry, Source, entries
-from chaos.incident.logs.events import Event, JvmStep, PeerLost, PollTimeExceeded
+from chaos.incident.logs.events import Event, FollowerStarted, JvmStep, LeaderStarted, PeerLost, PollTimeExceeded
 from chaos.incident.logs.log_files import NOT_A_BROKER, LogFile, LogFolder, find_logs
 from chaos.incident.logs.patterns import LIBRDKAFKA, events_of
+from chaos.kafka.partition import TopicPartition
 
 MIN_SILENCE_US = 2 * 10**6
 """Shortest gap between two entries of a broker that counts as a silence."""
 REPEAT_US = 5 * 10**6
 """Reports of one lost connection within this time count once."""
 PROGRESS_ENTRIES = 50_000
+TOLERANCE_US = 2 * 10**6
+"""Normal difference between brokers: the time that metadata takes to reach all of them."""
+APART_US = 5 * 10**6
+"""Minimum time between the first and the last change for a correction."""
 _SETTING = re.compile(r"^\s+([a-z][\w.]*) = (.*)$", re.MULTILINE)
 
 Kind = TypeVar("Kind", bound=Event)
@@ -117,7 +123,7 @@ def read_timeline(folder: Path, zone: ZoneInfo, progress: Callable[[str], None] 
             timeline.events += _client_events(log, files, zone)
     if not timeline.nodes:
         raise UsageError(f"{folder}: the logs in it have no entry at all")
-    offsets, problems = clock_offsets(timeline.events, timeline.after_silence)
+    offsets, problems = _clock_offsets(timeline)
     if any(offsets.values()):
         _correct(timeline, offsets)
     files.problems += problems
@@ -175,6 +181,48 @@ def _client_events(log: LogFile, files: LogFolder, zone: ZoneInfo) -> Iterator[E
             source = Source(log.name, number, line[:300])
             at_us = round(float(match["at"]) * 1e6)
             yield PollTimeExceeded(at_us=at_us, node=NOT_A_BROKER, source=source, client=match["client"])
+
+
+def _clock_offsets(timeline: Timeline) -> tuple[dict[int, int], list[str]]:
+    """Return the offset of each node to the lowest node in microseconds (positive: ahead), and notes for the user.
+
+    Compares leader changes that several brokers logged. One difference alone proves nothing, because a paused broker
+    logs everything late. If all differences between two brokers, at several moments, are equal, a clock is wrong or a
+    log is in another time zone: there is an offset. If the differences are large but vary, there is only a note.
+    """
+    times: dict[tuple[TopicPartition, int, int], dict[int, int]] = defaultdict(dict)
+    for event in timeline.events:
+        # without a previous epoch, a broker may have learned of the leader when it started, long after the others
+        if not isinstance(event, LeaderStarted | FollowerStarted) or event.previous_epoch < 0:
+            continue
+        change = times[event.partition, event.leader_epoch, event.previous_epoch]
+        change[event.node] = min(event.at_us, change.get(event.node, event.at_us))
+    nodes = sorted({node for change in times.values() for node in change})
+    offsets: dict[int, int] = dict.fromkeys(nodes, 0)
+    problems: list[str] = []
+    was_silent = timeline.after_silence  # a silent node may have logged a change late
+    for node in nodes[1:]:
+        pairs = [(change[nodes[0]], change[node]) for change in times.values() if {nodes[0], node} <= change.keys()]
+        pairs = [(a, b) for a, b in pairs if not was_silent(*((node, b) if b > a else (nodes[0], a)), abs(b - a))]
+        differences = [there - here for here, there in pairs]
+        if not differences or min(map(abs, differences)) <= TOLERANCE_US:
+            continue
+        ahead = round(median(differences))
+        is_steady = max(differences) - min(differences) <= TOLERANCE_US
+        span_us = max(here for here, _ in pairs) - min(here for here, _ in pairs)
+        seconds = f"{abs(ahead) / 1e6:,.1f} s"
+        if is_steady and span_us >= APART_US:
+            offsets[node] = ahead
+            problems.append(
+                f"the clock of broker {node} is {seconds} {'ahead of' if ahead > 0 else 'behind'} that of broker "
+                f"{nodes[0]}, from {len(pairs)} leader changes that both logged: its times are corrected by that"
+            )
+        else:
+            problems.append(
+                f"the times of brokers {nodes[0]} and {node} differ by {seconds} for the same leader change, but the "
+                "difference varies or occurred only once: a clock is wrong or a broker was paused; nothing is corrected"
+            )
+    return offsets, problems
 
 
 def _correct(timeline: Timeline, offsets: dict[int, int]) -> None:

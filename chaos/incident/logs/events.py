@@ -6,7 +6,7 @@ another broker. pydantic converts the text of the log to the type of each field.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator
 
@@ -20,10 +20,14 @@ BrokerIds = Annotated[tuple[int, ...], BeforeValidator(lambda text: [n for n in 
 class Event(BaseModel, frozen=True):
     """Base of all events. `summary` is the text of `describe`, with the fields of the event in braces."""
 
-    summary: ClassVar[str] = ""
+    summary: ClassVar[str]
     at_us: int
     node: int
     source: Source
+
+    def __init_subclass__(cls, summary: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.summary = summary
 
     def describe(self) -> str:
         """Return the event as one sentence; empty if its kind has no summary."""
@@ -48,37 +52,30 @@ class MemberEvent(GroupEvent):
     member: str
 
 
-class JvmStep(Event):
+class JvmStep(Event, summary="broker {node} starts"):
     """Step of a broker's start, in the order of `step`. A repeated step is the start of another process."""
 
-    summary = "broker {node} starts"
     step: int
 
 
-class SignalReceived(Event):
+class SignalReceived(Event, summary="broker {node} receives {signal}"):
     """The process receives a signal to end."""
 
-    summary = "broker {node} receives {signal}"
     signal: str
 
 
-class ShuttingDown(Event):
+class ShuttingDown(Event, summary="broker {node} begins a controlled shutdown"):
     """The broker begins a controlled shutdown."""
 
-    summary = "broker {node} begins a controlled shutdown"
 
-
-class FatalError(Event):
+class FatalError(Event, summary="broker {node}: {reason}"):
     """The broker exits because of an error."""
 
-    summary = "broker {node}: {reason}"
     reason: str
 
 
-class LogRecovery(Event):
+class LogRecovery(Event, summary="broker {node} finds no marker of a clean shutdown"):
     """The broker finds no marker of a clean shutdown when it starts."""
-
-    summary = "broker {node} finds no marker of a clean shutdown"
 
 
 class Version(Event):
@@ -87,60 +84,50 @@ class Version(Event):
     version: str
 
 
-class BrokerFenced(Event):
+class BrokerFenced(Event, summary="the controller fences broker {broker}: its session timed out"):
     """The controller fences a broker (KRaft)."""
 
-    summary = "the controller fences broker {broker}: its session timed out"
     broker: int
 
 
-class BrokerUnfenced(Event):
+class BrokerUnfenced(Event, summary="the controller unfences broker {broker}"):
     """The controller unfences a broker (KRaft)."""
 
-    summary = "the controller unfences broker {broker}"
     broker: int
 
 
-class BrokersChanged(Event):
+class BrokersChanged(Event, summary="brokers added {added}, removed {deleted}, restarted {bounced}"):
     """The controller reads another list of brokers from ZooKeeper."""
 
-    summary = "brokers added {added}, removed {deleted}, restarted {bounced}"
     added: BrokerIds
     deleted: BrokerIds
     bounced: BrokerIds
     live: BrokerIds
 
 
-class ControllerElected(Event):
+class ControllerElected(Event, summary="broker {node} becomes the active controller, epoch {epoch}"):
     """`node` becomes the active controller."""
 
-    summary = "broker {node} becomes the active controller, epoch {epoch}"
     epoch: int
 
 
-class ControllerResigned(Event):
+class ControllerResigned(Event, summary="broker {node} is no longer the active controller"):
     """`node` stops being the active controller."""
 
-    summary = "broker {node} is no longer the active controller"
 
-
-class HeartbeatFailed(Event):
+class HeartbeatFailed(Event, summary="broker {node} cannot reach the controller, or its session expired"):
     """A broker cannot reach the controller, or its ZooKeeper session expires."""
 
-    summary = "broker {node} cannot reach the controller, or its session expired"
 
-
-class PeerLost(Event):
+class PeerLost(Event, summary="broker {node} has no connection to broker {peer}"):
     """A connection to another broker breaks or cannot be opened."""
 
-    summary = "broker {node} has no connection to broker {peer}"
     peer: int
 
 
-class TopicCreated(Event):
+class TopicCreated(Event, summary="topic {topic} is created: {partitions} partitions, {replicas} replicas"):
     """A topic is created."""
 
-    summary = "topic {topic} is created: {partitions} partitions, {replicas} replicas"
     topic: str
     partitions: int
     replicas: int
@@ -160,10 +147,11 @@ class LogCreated(PartitionEvent):
     properties: str
 
 
-class LeaderStarted(PartitionEvent):
+class LeaderStarted(
+    PartitionEvent, summary="broker {node} leads {partition}, epoch {leader_epoch}, from offset {offset}, ISR {isr}"
+):
     """`node` becomes the leader of a partition. `previous_leader` is -1 where the line does not name it."""
 
-    summary = "broker {node} leads {partition}, epoch {leader_epoch}, from offset {offset}, ISR {isr}"
     leader_epoch: int
     offset: int
     isr: BrokerIds
@@ -179,35 +167,33 @@ class FollowerStarted(PartitionEvent):
     leader: int = -1
 
 
-class LeaderChosen(PartitionEvent):
+class LeaderChosen(
+    PartitionEvent, summary="the controller elects {leader} as leader of {partition}, epoch {leader_epoch}, ISR {isr}"
+):
     """The controller elects a leader (ZooKeeper)."""
 
-    summary = "the controller elects {leader} as leader of {partition}, epoch {leader_epoch}, ISR {isr}"
     leader: int
     leader_epoch: int
     isr: BrokerIds
 
 
-class IsrShrunk(PartitionEvent):
+class IsrShrunk(PartitionEvent, summary="ISR of {partition} shrinks from {before} to {isr}"):
     """The leader removes replicas from the ISR. `end_offset` is the end of its log at that time."""
 
-    summary = "ISR of {partition} shrinks from {before} to {isr}"
     before: BrokerIds
     isr: BrokerIds
     end_offset: int = -1
 
 
-class IsrUpdated(PartitionEvent):
+class IsrUpdated(PartitionEvent, summary="ISR of {partition} is {isr}"):
     """A broker reports the current ISR."""
 
-    summary = "ISR of {partition} is {isr}"
     isr: BrokerIds
 
 
-class UncleanElection(Event):
+class UncleanElection(Event, summary="UNCLEAN election: {leader}, which is not in the ISR, leads {partition}"):
     """A replica outside the ISR becomes leader."""
 
-    summary = "UNCLEAN election: {leader}, which is not in the ISR, leads {partition}"
     leader: int
     partition: TopicPartition | None = None
     topic_id: str = ""
@@ -215,44 +201,36 @@ class UncleanElection(Event):
     previous_leader: int = -1
 
 
-class LogLoaded(PartitionEvent):
+class LogLoaded(PartitionEvent, summary="broker {node} has {partition} up to offset {end_offset}"):
     """A broker loads the log of a replica when it starts."""
 
-    summary = "broker {node} has {partition} up to offset {end_offset}"
     end_offset: int
 
 
-class Truncated(PartitionEvent):
+class Truncated(PartitionEvent, summary="broker {node} truncates {partition} to offset {offset}"):
     """A broker truncates the log of a replica."""
 
-    summary = "broker {node} truncates {partition} to offset {offset}"
     offset: int
 
 
-class CoordinatorLoaded(PartitionEvent):
+class CoordinatorLoaded(PartitionEvent, summary="broker {node} coordinates {partition}"):
     """`node` becomes the coordinator for the groups or transactional ids of this partition."""
 
-    summary = "broker {node} coordinates {partition}"
 
-
-class CoordinatorUnloaded(PartitionEvent):
+class CoordinatorUnloaded(PartitionEvent, summary="broker {node} no longer coordinates {partition}"):
     """`node` stops being the coordinator for this partition."""
 
-    summary = "broker {node} no longer coordinates {partition}"
 
-
-class RebalanceBegan(GroupEvent):
+class RebalanceBegan(GroupEvent, summary="group {group} rebalances after generation {generation}: {reason}"):
     """A group begins a rebalance."""
 
-    summary = "group {group} rebalances after generation {generation}: {reason}"
     generation: int
     reason: str
 
 
-class RebalanceDone(GroupEvent):
+class RebalanceDone(GroupEvent, summary="group {group} has generation {generation} with {members} members"):
     """All members of a group have joined a generation."""
 
-    summary = "group {group} has generation {generation} with {members} members"
     generation: int
     members: int
 
@@ -261,57 +239,50 @@ class MemberJoined(MemberEvent):
     """A member joins a group."""
 
 
-class MemberFailed(MemberEvent):
+class MemberFailed(MemberEvent, summary="member {member} of group {group} failed: {reason}"):
     """The coordinator removes a member from its group."""
 
-    summary = "member {member} of group {group} failed: {reason}"
     reason: str = "session timed out"
 
 
-class MemberLeft(MemberEvent):
+class MemberLeft(MemberEvent, summary="member {member} left group {group}; reason of its client: {reason}"):
     """A member leaves its group. `reason` is the text of its client."""
 
-    summary = "member {member} left group {group}; reason of its client: {reason}"
     reason: str = "not provided"
 
 
-class PollTimeExceeded(Event):
+class PollTimeExceeded(Event, summary="client {client} did not poll within max.poll.interval.ms"):
     """A client reports in its own log that it exceeded max.poll.interval.ms."""
 
-    summary = "client {client} did not poll within max.poll.interval.ms"
     client: str
 
 
-class TransactionalIdTaken(Event):
+class TransactionalIdTaken(Event, summary="transactional id {transactional_id} is initialized with epoch {epoch}"):
     """A producer initializes a transactional id; an epoch above 0 fences the previous producer."""
 
-    summary = "transactional id {transactional_id} is initialized with epoch {epoch}"
     transactional_id: str
     epoch: int
 
 
-class TransactionTimedOut(Event):
+class TransactionTimedOut(Event, summary="transaction of {transactional_id} is aborted by its timeout"):
     """The coordinator aborts a transaction that exceeded its timeout."""
 
-    summary = "transaction of {transactional_id} is aborted by its timeout"
     transactional_id: str
 
 
-class ProducerFenced(Event):
+class ProducerFenced(Event, summary="producer id {producer_id} is rejected: its epoch is old"):
     """A broker rejects a request of a producer with an old epoch."""
 
-    summary = "producer id {producer_id} is rejected: its epoch is old"
     producer_id: int
 
 
-class DiskFailed(Event):
+class DiskFailed(Event, summary="broker {node} lost log directory {directory}"):
     """A log directory fails."""
 
-    summary = "broker {node} lost log directory {directory}"
     directory: str
 
 
-class BelowMinIsr(PartitionEvent):
+class BelowMinIsr(
+    PartitionEvent, summary="writes to {partition} are rejected: the ISR is smaller than min.insync.replicas"
+):
     """A broker rejects a write because the ISR is smaller than min.insync.replicas."""
-
-    summary = "writes to {partition} are rejected: the ISR is smaller than min.insync.replicas"
