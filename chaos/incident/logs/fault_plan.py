@@ -20,13 +20,7 @@ from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import ClusterState, internal
 from chaos.incident.logs.entries import Source
 from chaos.incident.logs.group_changes import find_changes
-from chaos.incident.logs.losses import (
-    Truncation,
-    UncleanLeader,
-    find_shorter_logs,
-    find_truncations,
-    find_unclean_leaders,
-)
+from chaos.incident.logs.losses import Loss, Truncation, find_shorter_logs, find_truncations, find_unclean_leaders
 from chaos.incident.logs.outages import Outage, OutageKind, find_outages
 from chaos.incident.logs.planned_faults import (
     PlannedFault,
@@ -194,7 +188,7 @@ def _first_trigger(state: ClusterState, fault: PlannedFault, records: int | None
     return {"acked": DEFAULT_RECORDS}
 
 
-def _let_leader_die_alone(election: UncleanLeader, faults: list[PlannedFault]) -> None:
+def _let_leader_die_alone(election: Loss, faults: list[PlannedFault]) -> None:
     """Change the triggers so that the unclean leader is away until the previous leader is dead."""
     behind = next(
         (f for f in faults if f.outage and f.outage.broker == election.broker and f.at_us < election.at_us), None

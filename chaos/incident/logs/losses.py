@@ -34,11 +34,6 @@ class Truncation(Loss):
 
 
 @dataclass(frozen=True)
-class UncleanLeader(Loss):
-    """A replica outside the ISR became leader: the records that it did not have are lost with any acks."""
-
-
-@dataclass(frozen=True)
 class ShorterLog(Loss):
     """A broker returned with fewer records than before: with an empty disk (`wiped`) or a log that ends too early."""
 
@@ -88,11 +83,14 @@ def find_truncations(timeline: Timeline) -> list[Truncation]:
     return truncations
 
 
-def find_unclean_leaders(timeline: Timeline) -> list[UncleanLeader]:
-    """Return the first sign of each: from the controller (KRaft), or a leader outside the ISR (ZooKeeper)."""
+def find_unclean_leaders(timeline: Timeline) -> list[Loss]:
+    """Return one loss for each leader from outside the ISR: the records that it did not have are lost with any acks.
+
+    The sign is the first one: from the controller (KRaft), or a leader outside the ISR (ZooKeeper).
+    """
     topics = {x.topic_id: x.partition.topic for x in timeline.select(e.PartitionPlaced)}
     isr: dict[TopicPartition, tuple[int, ...]] = {}
-    leaders: dict[tuple[TopicPartition, int], UncleanLeader] = {}
+    leaders: dict[tuple[TopicPartition, int], Loss] = {}
     for x in timeline.events:
         partition: TopicPartition | None = None
         if isinstance(x, e.UncleanElection):
@@ -101,7 +99,7 @@ def find_unclean_leaders(timeline: Timeline) -> list[UncleanLeader]:
         elif isinstance(x, e.LeaderChosen) and x.leader >= 0 and x.leader not in (isr.get(x.partition) or (x.leader,)):
             partition = x.partition
         if isinstance(x, e.UncleanElection | e.LeaderChosen) and partition and not internal(partition.topic):
-            leader = UncleanLeader(partition, x.leader, x.at_us, (x.source,))
+            leader = Loss(partition, x.leader, x.at_us, (x.source,))
             leaders.setdefault((partition, x.leader), leader)
         if isinstance(x, e.LeaderChosen | e.LeaderStarted | e.IsrUpdated | e.IsrShrunk):
             isr[x.partition] = x.isr
