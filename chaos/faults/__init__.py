@@ -11,19 +11,12 @@ three operations:
 A run is inconclusive if a fault has no proof: a test that passes although its fault never happened proves nothing.
 
 To add a fault to a family, write its specification in `chaos/scenario/faults/<family>.py` (class, and entry in the
-union) and the fault in `chaos/faults/<family>.py` (class, and entry in `FAULTS`).
+union) and the fault in `chaos/faults/<family>.py`: a class `BrokerKill(Fault[specs.BrokerKill], spec=specs.BrokerKill)`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from chaos.faults import broker, consumer, disk, groups, leaders, network, producer, resources, topics, wire  # noqa: F401
+from chaos.faults.base import FAULTS
 
-from chaos.faults import broker, consumer, disk, groups, leaders, network, producer, resources, topics, wire
-from chaos.faults.base import Fault
-
-FAULTS: dict[str, type[Fault[Any]]] = {
-    spec.kind_name(): fault
-    for family in (broker, disk, network, resources, consumer, topics, groups, leaders, wire, producer)
-    for spec, fault in family.FAULTS.items()
-}
-"""Every fault by the `kind` of its specification."""
+__all__ = ["FAULTS"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from chaos.faults.world import World
@@ -12,6 +11,8 @@ from chaos.scenario.faults.base import FaultSpec
 S = TypeVar("S", bound=FaultSpec)
 
 NOTHING_TO_HEAL = "nothing to heal"
+FAULTS: dict[str, type[Fault[Any]]] = {}
+"""Every fault by the `kind` of its specification. `chaos.faults` imports all families, which fills it."""
 
 
 class Fault(ABC, Generic[S]):
@@ -23,6 +24,12 @@ class Fault(ABC, Generic[S]):
 
     lasting: ClassVar[str] = ""
     """For a fault that cannot be healed: what stays, such as `its partitions stay`."""
+
+    def __init_subclass__(cls, spec: type[FaultSpec] | None = None) -> None:
+        """Register a fault under the kind of its specification; a base of several faults has none."""
+        super().__init_subclass__()
+        if spec is not None:
+            FAULTS[spec.kind_name()] = cls
 
     def __init__(self, spec: S) -> None:
         self.spec = spec
@@ -52,7 +59,3 @@ class Fault(ABC, Generic[S]):
     def heal(self, world: World) -> str:
         """Undo an injection that has begun, even one that failed half-way. Call it at any time, any number of times."""
         return self.undo(world) if self.begun else NOTHING_TO_HEAL
-
-
-Family = Mapping[type[FaultSpec], type[Fault[Any]]]
-"""The faults of a module by their specifications."""

@@ -11,7 +11,7 @@ from functools import partial
 from chaos.cluster.api import Kill, Pause, Start, able
 from chaos.errors import AftershockError, FaultError, WaitTimeout
 from chaos.faults import probe, targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.brokers import abbreviate, led_by, start_down, stop_controlled
 from chaos.faults.world import World
 from chaos.kafka.metadata_merge import NO_LEADER
@@ -25,7 +25,7 @@ MIN_WAIT_SHARE, MIN_WAIT_S = 0.3, 0.1
 IN_SYNC_TIMEOUT_S = 60.0
 
 
-class BrokerKill(Fault[FaultSpec]):
+class BrokerKill(Fault[FaultSpec], spec=specs.BrokerKill):
     """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
 
     If the target led no partition, the proof is that it is no longer in the metadata.
@@ -82,7 +82,7 @@ class BrokerKill(Fault[FaultSpec]):
         return "is" if len(self.brokers) == 1 else "are"
 
 
-class BrokerStop(BrokerKill):
+class BrokerStop(BrokerKill, spec=specs.BrokerStop):
     """Controlled shutdown. Proof: the broker's partitions had other leaders at its exit, before its session expired."""
 
     def inject(self, world: World) -> str:
@@ -96,7 +96,7 @@ class BrokerStop(BrokerKill):
             stop_controlled(broker, world)
 
 
-class CoordinatorKill(BrokerKill):
+class CoordinatorKill(BrokerKill, spec=specs.CoordinatorKill):
     """SIGKILL the group's coordinator. Proof: FindCoordinator names another broker, or the same one after a refusal."""
 
     _refused = False
@@ -117,7 +117,7 @@ class CoordinatorKill(BrokerKill):
         return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
 
 
-class ControllerKill(BrokerKill):
+class ControllerKill(BrokerKill, spec=specs.ControllerKill):
     """SIGKILL the active controller. Proof: another broker is the active controller, or its epoch is higher."""
 
     _epoch = 0
@@ -143,7 +143,7 @@ class ControllerKill(BrokerKill):
         return f"the active controller went from {self.broker} to {controller}{epochs}"
 
 
-class BrokerPause(Fault[specs.BrokerPause]):
+class BrokerPause(Fault[specs.BrokerPause], spec=specs.BrokerPause):
     """SIGSTOP. Proof: brokers that answered before accept a connection and leave a request unanswered.
 
     With alternate pauses, the broker answers in between: the proof is a request that waited for much of a pause.
@@ -214,7 +214,7 @@ class BrokerPause(Fault[specs.BrokerPause]):
         return f"{self.resolved} runs again"
 
 
-class RollingRestart(Fault[specs.RollingRestart]):
+class RollingRestart(Fault[specs.RollingRestart], spec=specs.RollingRestart):
     """Stop each broker, start it, wait for full ISRs, then continue with the next one.
 
     Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again.
@@ -275,13 +275,3 @@ def _wait(condition: Callable[[], bool], why: Callable[[], str] | str) -> None:
         wait_until(condition, IN_SYNC_TIMEOUT_S, why, every_s=0.2)
     except WaitTimeout as e:
         raise FaultError(str(e)) from None
-
-
-FAULTS: Family = {
-    specs.BrokerKill: BrokerKill,
-    specs.BrokerStop: BrokerStop,
-    specs.CoordinatorKill: CoordinatorKill,
-    specs.ControllerKill: ControllerKill,
-    specs.BrokerPause: BrokerPause,
-    specs.RollingRestart: RollingRestart,
-}

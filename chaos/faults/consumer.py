@@ -6,7 +6,7 @@ import time
 from typing import Generic, TypeVar
 
 from chaos.faults import targets
-from chaos.faults.base import NOTHING_TO_HEAL, Family, Fault
+from chaos.faults.base import NOTHING_TO_HEAL, Fault
 from chaos.faults.world import World
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import consumer as specs
@@ -65,7 +65,7 @@ class MemberFault(Fault[S], Generic[S]):
         return None
 
 
-class ConsumerSlow(MemberFault[specs.ConsumerSlow]):
+class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
     """A consumer that processes a batch for longer than its poll interval.
 
     Proof: its member id left the group, or its partitions belong to another member.
@@ -104,7 +104,7 @@ class EndFault(MemberFault[S]):
         return f"{self.resolved} started again"
 
 
-class ConsumerCrash(EndFault[specs.ConsumerCrash]):
+class ConsumerCrash(EndFault[specs.ConsumerCrash], spec=specs.ConsumerCrash):
     """A consumer that crashes.
 
     Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
@@ -119,7 +119,7 @@ class ConsumerCrash(EndFault[specs.ConsumerCrash]):
         return f"killed {self.resolved}"
 
 
-class ConsumerPause(MemberFault[specs.ConsumerPause]):
+class ConsumerPause(MemberFault[specs.ConsumerPause], spec=specs.ConsumerPause):
     """A consumer process that is stopped by SIGSTOP.
 
     Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is that it
@@ -150,7 +150,7 @@ class ConsumerPause(MemberFault[specs.ConsumerPause]):
         return f"{self.resolved} runs again"
 
 
-class ConsumerLeave(EndFault[specs.ConsumerLeave]):
+class ConsumerLeave(EndFault[specs.ConsumerLeave], spec=specs.ConsumerLeave):
     """A consumer that leaves its group and stops.
 
     Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
@@ -165,7 +165,7 @@ class ConsumerLeave(EndFault[specs.ConsumerLeave]):
         return f"{self.resolved} stopped in a controlled way"
 
 
-class ConsumerJoin(MemberFault[specs.ConsumerJoin]):
+class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
     """One more consumer. Proof: it is a member of the group and has partitions; in assign mode, it has partitions."""
 
     lasting = "the member stays"
@@ -192,7 +192,7 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin]):
         return f"{self.resolved} reads {', '.join(sorted(assigned))}" if assigned else None
 
 
-class ConsumerChurn(MemberFault[specs.ConsumerChurn]):
+class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
     """A consumer that leaves and rejoins repeatedly.
 
     Proof: the coordinator lists it with another member id. In assign mode the proof is its next incarnation.
@@ -228,7 +228,7 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn]):
         return f"{self.resolved} is in its group"
 
 
-class ConsumerSeek(Fault[specs.ConsumerSeek]):
+class ConsumerSeek(Fault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
     """A consumer that seeks. Proof: the position of a partition changed, and the consumer has delivered from there."""
 
     def __init__(self, spec: specs.ConsumerSeek) -> None:
@@ -269,14 +269,3 @@ class ConsumerSeek(Fault[specs.ConsumerSeek]):
         """Return the seeks that the consumer has reported: partition, position before, position after."""
         seeks: list[tuple[str, int | None, int]] = world.fleet.state(self.resolved).progress().get("sought", [])
         return seeks
-
-
-FAULTS: Family = {
-    specs.ConsumerSlow: ConsumerSlow,
-    specs.ConsumerCrash: ConsumerCrash,
-    specs.ConsumerSeek: ConsumerSeek,
-    specs.ConsumerPause: ConsumerPause,
-    specs.ConsumerLeave: ConsumerLeave,
-    specs.ConsumerJoin: ConsumerJoin,
-    specs.ConsumerChurn: ConsumerChurn,
-}

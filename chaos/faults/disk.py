@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.cluster.api import CutLog, Kill, LimitDisk, LogTail, Wipe, able
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.broker import BrokerKill
 from chaos.faults.brokers import start_down
 from chaos.faults.world import World
@@ -14,7 +14,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import disk as specs
 
 
-class BrokerWipe(BrokerKill):
+class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
     """SIGKILL and an empty disk. Proof: as for any killed broker, and a disk without a replica."""
 
     _replicas = 0
@@ -42,7 +42,7 @@ class BrokerWipe(BrokerKill):
         return f"{killed}; of {self._replicas} replicas on its disk none is left" if left == 0 else None
 
 
-class LogTruncate(Fault[specs.LogTruncate]):
+class LogTruncate(Fault[specs.LogTruncate], spec=specs.LogTruncate):
     """Power loss: SIGKILL, and the unflushed end of the partition's log removed.
 
     Proof if every replica lost it: the next leader reports that the former leader epoch ended before the offset that
@@ -98,7 +98,7 @@ class LogTruncate(Fault[specs.LogTruncate]):
         return f"{self.resolved} back with the records on disk"
 
 
-class DiskLimit(Fault[specs.DiskLimit]):
+class DiskLimit(Fault[specs.DiskLimit], spec=specs.DiskLimit):
     """A log that cannot grow. Proof: the broker ended at a failed append, and left the partition's ISR."""
 
     def __init__(self, spec: specs.DiskLimit) -> None:
@@ -128,10 +128,3 @@ class DiskLimit(Fault[specs.DiskLimit]):
         able(world.cluster, LimitDisk).unlimit_disk(self._broker)
         start_down([self._broker], world)
         return f"the files of {self.resolved} can grow again"
-
-
-FAULTS: Family = {
-    specs.BrokerWipe: BrokerWipe,
-    specs.LogTruncate: LogTruncate,
-    specs.DiskLimit: DiskLimit,
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from chaos.errors import FaultError
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
@@ -38,7 +38,7 @@ class GroupFault(Fault[S]):
         return offsets
 
 
-class DeleteOffsets(GroupFault[specs.DeleteOffsets]):
+class DeleteOffsets(GroupFault[specs.DeleteOffsets], spec=specs.DeleteOffsets):
     """Committed offsets deleted. Proof: the coordinator returns none of them."""
 
     lasting = "its offsets stay deleted"
@@ -57,7 +57,7 @@ class DeleteOffsets(GroupFault[specs.DeleteOffsets]):
         return f"{self.resolved} has no committed offset any more" if gone else None
 
 
-class ResetOffsets(GroupFault[specs.ResetOffsets]):
+class ResetOffsets(GroupFault[specs.ResetOffsets], spec=specs.ResetOffsets):
     """Other offsets committed. Proof: the coordinator returns them."""
 
     lasting = "its offsets stay as they were reset"
@@ -81,7 +81,7 @@ class ResetOffsets(GroupFault[specs.ResetOffsets]):
         return f"{self.resolved} has the offsets that it was reset to" if reset else None
 
 
-class DeleteGroup(GroupFault[specs.DeleteGroup]):
+class DeleteGroup(GroupFault[specs.DeleteGroup], spec=specs.DeleteGroup):
     """A group deleted. Proof: its coordinator reports no such group, and no offset of it."""
 
     lasting = "it stays deleted until its members come back"
@@ -105,10 +105,3 @@ def topics_of(group: str, world: World) -> set[str]:
     """Return the topics that the consumers and processors of a group read."""
     names = [topic.name for topic in world.scenario.topics]
     return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
-
-
-FAULTS: Family = {
-    specs.DeleteOffsets: DeleteOffsets,
-    specs.ResetOffsets: ResetOffsets,
-    specs.DeleteGroup: DeleteGroup,
-}

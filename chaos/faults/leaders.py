@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
@@ -51,7 +51,7 @@ class Election(Fault[S]):
         raise NotImplementedError
 
 
-class ElectPreferred(Election[specs.ElectPreferred]):
+class ElectPreferred(Election[specs.ElectPreferred], spec=specs.ElectPreferred):
     """Election of the preferred replica. Proof: it is the leader, in a higher leader epoch."""
 
     def inject(self, world: World) -> str:
@@ -70,7 +70,7 @@ class ElectPreferred(Election[specs.ElectPreferred]):
         return f"{name} went from leader {before.leader} to {now.leader}, the preferred one"
 
 
-class ElectUnclean(Election[specs.ElectUnclean]):
+class ElectUnclean(Election[specs.ElectUnclean], spec=specs.ElectUnclean):
     """Election of a replica outside the ISR. Proof: a partition without a leader has one, in a higher leader epoch."""
 
     def inject(self, world: World) -> str:
@@ -98,7 +98,7 @@ class ElectUnclean(Election[specs.ElectUnclean]):
         return f"{name} is led by {now.leader}, which was not in the ISR {list(before.isr)}"
 
 
-class Reassign(Fault[specs.Reassign]):
+class Reassign(Fault[specs.Reassign], spec=specs.Reassign):
     """A reassigned partition. Proof: it has the requested replicas, and all of them are in sync."""
 
     lasting = "its replicas stay where they are"
@@ -126,10 +126,3 @@ class Reassign(Fault[specs.Reassign]):
         if now is None or now.replicas != self._to or set(now.isr) != set(self._to):
             return None
         return f"{self.resolved} has the replicas {list(now.replicas)}, all in sync"
-
-
-FAULTS: Family = {
-    specs.ElectPreferred: ElectPreferred,
-    specs.ElectUnclean: ElectUnclean,
-    specs.Reassign: Reassign,
-}

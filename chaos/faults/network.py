@@ -13,7 +13,7 @@ from typing import TypeVar
 from chaos.cluster.api import Disconnect, Isolate, able
 from chaos.errors import FaultError
 from chaos.faults import probe, targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.world import World
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
@@ -78,7 +78,7 @@ class CutFault(Fault[C]):
         return f"{self.resolved}: the network is whole again"
 
 
-class BrokerIsolate(CutFault[specs.BrokerIsolate]):
+class BrokerIsolate(CutFault[specs.BrokerIsolate], spec=specs.BrokerIsolate):
     """Cut a broker off from its peers, its clients, or both.
 
     Proof if peers are cut: the broker was fenced, or the ISR of a partition shrank, or the broker lost a leadership.
@@ -106,7 +106,7 @@ class BrokerIsolate(CutFault[specs.BrokerIsolate]):
         return f"{self.resolved} left a client's request unanswered for {probe.SILENCE_S:g} s" if silent else None
 
 
-class LinkCut(CutFault[specs.LinkCut]):
+class LinkCut(CutFault[specs.LinkCut], spec=specs.LinkCut):
     """Cut two brokers from each other, while both reach all others.
 
     Proof: the ISR of a partition with both replicas shrank; or else the kernel or the switch counted packets between
@@ -131,7 +131,7 @@ class LinkCut(CutFault[specs.LinkCut]):
         return f"{dropped} packets between {self.resolved} did not get through" if dropped else None
 
 
-class BrokerDisconnect(Fault[specs.BrokerDisconnect]):
+class BrokerDisconnect(Fault[specs.BrokerDisconnect], spec=specs.BrokerDisconnect):
     """Disconnect a broker from the network.
 
     Proof: the broker was fenced, or the ISR of a partition shrank, or the broker lost a leadership.
@@ -155,10 +155,3 @@ class BrokerDisconnect(Fault[specs.BrokerDisconnect]):
         """Reconnect the broker."""
         able(world.cluster, Disconnect).reconnect_broker(self._replicas.broker)
         return f"{self.resolved} is on the network again"
-
-
-FAULTS: Family = {
-    specs.BrokerIsolate: BrokerIsolate,
-    specs.LinkCut: LinkCut,
-    specs.BrokerDisconnect: BrokerDisconnect,
-}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.clients.state import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import NOTHING_TO_HEAL, Family, Fault
+from chaos.faults.base import NOTHING_TO_HEAL, Fault
 from chaos.faults.world import World
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import producer as specs
@@ -14,7 +14,7 @@ from chaos.wait import wait_until
 UNREPORTED_TIMEOUT_S = 30.0
 
 
-class ProducerCrash(Fault[specs.ProducerCrash]):
+class ProducerCrash(Fault[specs.ProducerCrash], spec=specs.ProducerCrash):
     """A producer that crashes, on request with records in the log that were not reported to it.
 
     Proof: its process is gone.
@@ -74,7 +74,7 @@ class ProducerCrash(Fault[specs.ProducerCrash]):
         return f"{self.resolved} started again"
 
 
-class ProducerFence(Fault[specs.ProducerFence]):
+class ProducerFence(Fault[specs.ProducerFence], spec=specs.ProducerFence):
     """Two processes with one transactional.id: the broker accepts the later one and fences the earlier one.
 
     Proof: the earlier one ended with an error that says that it was fenced.
@@ -97,6 +97,3 @@ class ProducerFence(Fault[specs.ProducerFence]):
         errors = (e for e in self._fenced.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper())
         error = next(errors, None)
         return f"incarnation {self._fenced.incarnation} of {self.resolved} was fenced: {error}" if error else None
-
-
-FAULTS: Family = {specs.ProducerCrash: ProducerCrash, specs.ProducerFence: ProducerFence}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.cluster.api import ExhaustMemory, FillDisk, Throttle, able
 from chaos.faults import targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.broker import BrokerKill
 from chaos.faults.brokers import start_down
 from chaos.faults.world import World
@@ -14,7 +14,7 @@ MIN_WAIT_S = 0.5
 """Minimum additional time that a throttled broker must have waited for the CPU."""
 
 
-class BrokerThrottle(Fault[specs.BrokerThrottle]):
+class BrokerThrottle(Fault[specs.BrokerThrottle], spec=specs.BrokerThrottle):
     """Limit a broker to a part of a CPU. Proof: the kernel counts the time that the broker waited for the CPU."""
 
     _broker = 0
@@ -40,7 +40,7 @@ class BrokerThrottle(Fault[specs.BrokerThrottle]):
         return f"{self.resolved} has its CPU back"
 
 
-class BrokerOom(BrokerKill):
+class BrokerOom(BrokerKill, spec=specs.BrokerOom):
     """Exhaust the memory of a broker. Proof: the kernel reports that it killed the broker for lack of memory."""
 
     def take_down(self, world: World) -> None:
@@ -53,7 +53,7 @@ class BrokerOom(BrokerKill):
         return f"the kernel killed {self.resolved} for lack of memory" if killed else None
 
 
-class DiskFill(Fault[specs.DiskFill]):
+class DiskFill(Fault[specs.DiskFill], spec=specs.DiskFill):
     """Fill a broker's disk. Proof: the broker ended at a failed append."""
 
     _broker = 0
@@ -77,10 +77,3 @@ class DiskFill(Fault[specs.DiskFill]):
         able(world.cluster, FillDisk).free_disk(self._broker)
         start_down([self._broker], world)
         return f"{self.resolved} has space again"
-
-
-FAULTS: Family = {
-    specs.BrokerThrottle: BrokerThrottle,
-    specs.BrokerOom: BrokerOom,
-    specs.DiskFill: DiskFill,
-}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.world import World
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
@@ -12,7 +12,7 @@ from chaos.kafka.settings import as_text
 from chaos.scenario.faults import topics as specs
 
 
-class AddPartitions(Fault[specs.AddPartitions]):
+class AddPartitions(Fault[specs.AddPartitions], spec=specs.AddPartitions):
     """More partitions. Proof: the metadata lists all of them, each with a leader."""
 
     lasting = "its partitions stay"
@@ -31,7 +31,7 @@ class AddPartitions(Fault[specs.AddPartitions]):
         return f"{self.resolved} has {count} partitions, all with a leader" if count == self.spec.to else None
 
 
-class CreateTopic(Fault[specs.CreateTopic]):
+class CreateTopic(Fault[specs.CreateTopic], spec=specs.CreateTopic):
     """A topic created while clients run. Proof: the metadata lists its partitions, each with a leader."""
 
     lasting = "the topic stays"
@@ -52,7 +52,7 @@ class CreateTopic(Fault[specs.CreateTopic]):
         return f"{self.resolved} exists with {count} partitions" if count == expected else None
 
 
-class DeleteTopic(Fault[specs.DeleteTopic]):
+class DeleteTopic(Fault[specs.DeleteTopic], spec=specs.DeleteTopic):
     """A topic deleted while clients run. Proof: the metadata no longer lists it."""
 
     def inject(self, world: World) -> str:
@@ -74,7 +74,7 @@ class DeleteTopic(Fault[specs.DeleteTopic]):
         return f"{self.resolved} exists again, empty"
 
 
-class DeleteRecords(Fault[specs.DeleteRecords]):
+class DeleteRecords(Fault[specs.DeleteRecords], spec=specs.DeleteRecords):
     """Records deleted from the start of logs. Proof: leaders report a log start at or above the requested offset."""
 
     lasting = "the records stay deleted"
@@ -110,7 +110,7 @@ class DeleteRecords(Fault[specs.DeleteRecords]):
         return "; ".join(f"{name} begins at offset {start}" for name, start in starts.items())
 
 
-class TopicConfig(Fault[specs.TopicConfig]):
+class TopicConfig(Fault[specs.TopicConfig], spec=specs.TopicConfig):
     """Changed settings of a topic. Proof: a read returns the new values."""
 
     def __init__(self, spec: specs.TopicConfig) -> None:
@@ -151,12 +151,3 @@ def create(name: str, world: World) -> None:
     topic = world.scenario.topic(name)
     config = {key: as_text(value) for key, value in topic.config.items()}
     admin.create_topic(world.kafka, name, topic.partitions, topic.replication_factor, config)
-
-
-FAULTS: Family = {
-    specs.AddPartitions: AddPartitions,
-    specs.CreateTopic: CreateTopic,
-    specs.DeleteTopic: DeleteTopic,
-    specs.DeleteRecords: DeleteRecords,
-    specs.TopicConfig: TopicConfig,
-}

@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import Family, Fault
+from chaos.faults.base import Fault
 from chaos.faults.world import World
 from chaos.kafka import messages
 from chaos.kafka.connection import BrokerConnection
@@ -75,13 +75,13 @@ class FrameFault(RuleFault[F]):
         return f"{frames}{clients} at {self.resolved}"
 
 
-class WireDrop(FrameFault[specs.WireDrop]):
+class WireDrop(FrameFault[specs.WireDrop], spec=specs.WireDrop):
     """Drop frames. Proof: the proxy counted at least one frame that it dropped."""
 
     act, result = "drop", "dropped"
 
 
-class WireDelay(FrameFault[specs.WireDelay]):
+class WireDelay(FrameFault[specs.WireDelay], spec=specs.WireDelay):
     """Delay frames. Proof: the proxy counted at least one frame that it delayed."""
 
     act, result = "delay", "delayed"
@@ -91,13 +91,13 @@ class WireDelay(FrameFault[specs.WireDelay]):
         return self.spec.delay
 
 
-class WireCut(FrameFault[specs.WireCut]):
+class WireCut(FrameFault[specs.WireCut], spec=specs.WireCut):
     """Close the connection instead of sending a frame on. Proof: the proxy counted at least one such frame."""
 
     act, result = "cut", "lost with their connection"
 
 
-class WireSlow(RuleFault[specs.WireSlow]):
+class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
     """Slow link. Proof: a round trip through the proxy takes longer by at least 80 % of the added delay."""
 
     _broker = 0
@@ -155,11 +155,3 @@ def proxy_of(world: World) -> Proxy:
     if world.proxy is None:
         raise FaultError("this run has no wire proxy")
     return world.proxy
-
-
-FAULTS: Family = {
-    specs.WireDrop: WireDrop,
-    specs.WireDelay: WireDelay,
-    specs.WireCut: WireCut,
-    specs.WireSlow: WireSlow,
-}
