@@ -17,8 +17,8 @@ from chaos.cluster.api import Cluster
 from chaos.drive.drain import Drain
 from chaos.errors import ClientError, ClusterError, WaitTimeout
 from chaos.faults import FAULTS
+from chaos.faults.base import World
 from chaos.faults.runner import FaultRun
-from chaos.faults.world import World
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal

@@ -1,18 +1,44 @@
-"""The base of every fault."""
+"""The base of every fault, and the world that a fault acts on and observes."""
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from chaos.faults.world import World
+from chaos.clients.fleet import Fleet
+from chaos.cluster.api import Cluster
+from chaos.kafka.access import Access
+from chaos.kafka.client import Kafka
+from chaos.observer import Observer
+from chaos.relay.control import Proxy
 from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.model import Scenario
 
 S = TypeVar("S", bound=FaultSpec)
 
 NOTHING_TO_HEAL = "nothing to heal"
 FAULTS: dict[str, type[Fault[Any]]] = {}
 """Every fault by the `kind` of its specification. `chaos.faults` imports all families, which fills it."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The scenario, the cluster, the clients, the observer, and a separate Kafka connection for one fault.
+
+    `rng` makes the random choices of all faults. `access` is the way to log in, `proxy` the wire proxy; both are None
+    for runs without them.
+    """
+
+    scenario: Scenario
+    cluster: Cluster
+    fleet: Fleet
+    observer: Observer
+    kafka: Kafka
+    rng: random.Random
+    access: Access | None = None
+    proxy: Proxy | None = None
 
 
 class Fault(ABC, Generic[S]):

@@ -11,9 +11,8 @@ from functools import partial
 from chaos.cluster.api import Kill, Pause, Start, able
 from chaos.errors import AftershockError, FaultError, WaitTimeout
 from chaos.faults import probe, targets
-from chaos.faults.base import Fault
+from chaos.faults.base import Fault, World
 from chaos.faults.brokers import abbreviate, led_by, start_down, stop_controlled
-from chaos.faults.world import World
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import broker as specs

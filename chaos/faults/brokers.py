@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from chaos.cluster.api import Start, Stop, able
 from chaos.errors import FaultError, WaitTimeout
-from chaos.faults.world import World
+from chaos.faults.base import World
 from chaos.kafka.partition import TopicPartition
 from chaos.wait import wait_until
 

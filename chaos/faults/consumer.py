@@ -6,8 +6,7 @@ import time
 from typing import Generic, TypeVar
 
 from chaos.faults import targets
-from chaos.faults.base import NOTHING_TO_HEAL, Fault
-from chaos.faults.world import World
+from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import consumer as specs
 
@@ -29,8 +28,8 @@ class MemberFault(Fault[S], Generic[S]):
         self._member_id = ""
         self._partitions: frozenset[TopicPartition] = frozenset()
 
-    def resolve(self, world: World) -> None:
-        """Resolve the target and read its membership."""
+    def begin(self, world: World) -> None:
+        """Resolve the target and read its membership, directly before the first change."""
         self.resolved = targets.client(self.spec.target, world)
         name = self.resolved.partition("/")[0]
         consumer = next(c for c in world.scenario.consumers if c.name == name)
@@ -39,6 +38,7 @@ class MemberFault(Fault[S], Generic[S]):
         for member in state.members if state else ():
             if member.client_id == self.resolved:
                 self._member_id, self._partitions = member.member_id, frozenset(member.partitions)
+        self.begun = True
 
     def effect(self, world: World) -> str | None:
         """Ask the coordinator; in assign mode look at the process."""
@@ -73,8 +73,7 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
 
     def inject(self, world: World) -> str:
         """Order the consumer to be slow."""
-        self.resolve(world)
-        self.begun = True
+        self.begin(world)
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": self.spec.per_record})
         return f"{self.resolved} takes {self.spec.per_record:g} s longer for each record"
 
@@ -113,8 +112,7 @@ class ConsumerCrash(EndFault[specs.ConsumerCrash], spec=specs.ConsumerCrash):
 
     def inject(self, world: World) -> str:
         """Kill the process."""
-        self.resolve(world)
-        self.begun = True
+        self.begin(world)
         world.fleet.crash(self.resolved)
         return f"killed {self.resolved}"
 
@@ -131,8 +129,7 @@ class ConsumerPause(MemberFault[specs.ConsumerPause], spec=specs.ConsumerPause):
 
     def inject(self, world: World) -> str:
         """Pause the process."""
-        self.resolve(world)
-        self.begun = True
+        self.begin(world)
         world.fleet.pause(self.resolved)
         self._delivered, self._since = world.fleet.state(self.resolved).count("delivered"), time.monotonic()
         return f"stopped {self.resolved}"
@@ -159,8 +156,7 @@ class ConsumerLeave(EndFault[specs.ConsumerLeave], spec=specs.ConsumerLeave):
 
     def inject(self, world: World) -> str:
         """Order the consumer to stop."""
-        self.resolve(world)
-        self.begun = True
+        self.begin(world)
         world.fleet.leave(self.resolved, world.scenario.limits.clients)
         return f"{self.resolved} stopped in a controlled way"
 
@@ -172,8 +168,7 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
 
     def inject(self, world: World) -> str:
         """Start the member."""
-        self.resolve(world)
-        self.begun = True
+        self.begin(world)
         world.fleet.join(self.resolved)
         return f"{self.resolved} started"
 
@@ -200,8 +195,7 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
 
     def inject(self, world: World) -> str:
         """Stop and restart the consumer `times` times."""
-        self.resolve(world)
-        self.begun = True
+        self.begin(world)
         for _ in range(self.spec.times):
             world.fleet.leave(self.resolved, world.scenario.limits.clients)
             time.sleep(self.spec.every)

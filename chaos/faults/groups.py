@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from chaos.errors import FaultError
-from chaos.faults.base import Fault
-from chaos.faults.world import World
+from chaos.faults.base import Fault, World
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import groups as specs

@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import Fault
-from chaos.faults.world import World
+from chaos.faults.base import Fault, World
 from chaos.kafka import admin
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition

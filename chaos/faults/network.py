@@ -13,8 +13,7 @@ from typing import TypeVar
 from chaos.cluster.api import Disconnect, Isolate, able
 from chaos.errors import FaultError
 from chaos.faults import probe, targets
-from chaos.faults.base import Fault
-from chaos.faults.world import World
+from chaos.faults.base import Fault, World
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.relay.cuts import Cut

@@ -7,7 +7,7 @@ import time
 
 from chaos.cluster.api import Cluster
 from chaos.errors import FaultError
-from chaos.faults.world import World
+from chaos.faults.base import World
 from chaos.kafka.access import Access
 from chaos.kafka.connection import connect, seconds_left
 

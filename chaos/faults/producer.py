@@ -5,8 +5,7 @@ from __future__ import annotations
 from chaos.clients.state import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
-from chaos.faults.base import NOTHING_TO_HEAL, Fault
-from chaos.faults.world import World
+from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import producer as specs
 from chaos.wait import wait_until

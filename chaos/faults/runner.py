@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chaos.errors import AftershockError
-from chaos.faults.base import Fault
-from chaos.faults.world import World
+from chaos.faults.base import Fault, World
 from chaos.ledger.writer import TableWriter
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.triggers import PHASES, Phase
@@ -87,15 +86,9 @@ class FaultRun:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _inject(self) -> None:
-        with self._acting:
-            self._enter("injecting", self._spec.target.describe())
-            try:
-                outcome = self._fault.inject(self._world)
-            except AftershockError as e:
-                self._fail("injection", e)
-                return
-            self._enter("injected", outcome)
-        self._search_proof()
+        self._act("injection", self._fault.inject, ("injecting", "injected"), self._spec.target.describe())
+        if "injected" in self.phases:
+            self._search_proof()
 
     def _search_proof(self) -> None:
         deadline = time.monotonic() + self._proof_timeout_s
@@ -106,16 +99,21 @@ class FaultRun:
             time.sleep(PROOF_INTERVAL_S)
 
     def _heal(self) -> None:
+        self._act("heal", self._fault.heal, ("healing", "healed"), "")
+
+    def _act(self, name: str, act: Callable[[World], str], phases: tuple[str, str], intent: str) -> None:
+        """Record the intent, act, and record the outcome or the error, unless the last phase has come already."""
+        before, after = phases
         with self._acting:
-            if "healed" in self.phases:
+            if after in self.phases:
                 return
-            self._enter("healing", "")
+            self._enter(before, intent)
             try:
-                outcome = self._fault.heal(self._world)
+                outcome = act(self._world)
             except AftershockError as e:
-                self._fail("heal", e)
-                return
-            self._enter("healed", outcome)
+                self._fail(name, e)
+            else:
+                self._enter(after, outcome)
 
     def _fail(self, act: str, error: Exception) -> None:
         self.errors.append(f"{act} of {self._spec.name} failed: {error or type(error).__name__}")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
-from chaos.faults.world import World
+from chaos.faults.base import World
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.triggers import Target

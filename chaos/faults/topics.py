@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import Fault
-from chaos.faults.world import World
+from chaos.faults.base import Fault, World
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.settings import as_text

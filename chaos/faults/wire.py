@@ -7,8 +7,7 @@ from typing import ClassVar, TypeVar
 
 from chaos.errors import FaultError
 from chaos.faults import targets
-from chaos.faults.base import Fault
-from chaos.faults.world import World
+from chaos.faults.base import Fault, World
 from chaos.kafka import messages
 from chaos.kafka.connection import BrokerConnection
 from chaos.relay.control import Proxy

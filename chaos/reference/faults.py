@@ -10,8 +10,8 @@ from chaos.cluster.api import CAPABILITIES
 from chaos.cluster.drivers import DRIVERS, capabilities
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.faults import FAULTS
+from chaos.reference.fields import rows
 from chaos.reference.markdown import anchor, code, sentence, table
-from chaos.reference.models import rows
 from chaos.reference.shipped import link, scenarios
 from chaos.scenario.faults import specs
 from chaos.scenario.faults.base import FaultSpec

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaos.reference.faults import models
+from chaos.reference.fields import literal
 from chaos.reference.markdown import anchor, code, sentence, table
-from chaos.reference.models import literal
 from chaos.reference.shipped import contracts, may, must, scenarios
 from chaos.scenario.model import Scenario
 

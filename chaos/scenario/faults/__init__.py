@@ -13,12 +13,11 @@ from pydantic import Field
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.broker import BrokerFaults
 from chaos.scenario.faults.consumer import ConsumerFaults
-from chaos.scenario.faults.disk import DiskFaults
 from chaos.scenario.faults.groups import GroupFaults
 from chaos.scenario.faults.leaders import LeaderFaults
 from chaos.scenario.faults.network import NetworkFaults
 from chaos.scenario.faults.producer import ProducerFaults
-from chaos.scenario.faults.resources import ResourceFaults
+from chaos.scenario.faults.resources import DiskFaults, ResourceFaults
 from chaos.scenario.faults.topics import TopicFaults
 from chaos.scenario.faults.wire import WireFaults
 

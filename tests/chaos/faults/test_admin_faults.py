@@ -14,7 +14,7 @@ from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
-from chaos.faults.world import World
+from chaos.faults.base import World
 from chaos.kafka import admin
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition

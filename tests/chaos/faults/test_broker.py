@@ -7,7 +7,7 @@ import pytest
 
 from chaos.errors import ClusterError, FaultError
 from chaos.faults import FAULTS
-from chaos.faults.world import World
+from chaos.faults.base import World
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import broker as specs

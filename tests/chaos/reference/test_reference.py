@@ -14,8 +14,8 @@ from chaos.cli.reference import command as reference
 from chaos.errors import UsageError
 from chaos.faults import FAULTS
 from chaos.reference import PAGES, Page, faults
+from chaos.reference.fields import rows
 from chaos.reference.markdown import anchor, table
-from chaos.reference.models import rows
 from chaos.reference.shipped import scenarios, shows
 from chaos.scenario.faults.consumer import ConsumerChurn
 from chaos.scenario.faults.resources import DiskFill
