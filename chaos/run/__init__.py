@@ -1,7 +1,7 @@
 """The contract between driving and judging: the run directory, its events and the typed results.
 
 directory     paths of a run, and reading and writing of its files
-events        `events.jsonl`; stage_times: its stages
+events        `events.jsonl`, and the stages that it records
 result        `result.json`: verdicts, their order, counts of anomalies
 comparison    `result.json` of an A/B scenario
 gate_result   `gate.json`

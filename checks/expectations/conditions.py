@@ -9,14 +9,12 @@ from chaos.errors import RunDirError
 from chaos.ledger.seal import Seal, read_seal
 from chaos.ledger.writer import SUFFIX
 from chaos.run.directory import Run
-from chaos.run.events import read_events, stages_broken_off
-from chaos.run.stage_times import DRIVING, notes
+from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
 from chaos.scenario.resolve import Resolved
 from checks.evidence.faults import fault_outcomes, missing_proof
 from checks.evidence.tables import audit_rows, json_object, ledger_rows
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
-from checks.expectations.observation import Observation
-from checks.expectations.phrases import listed
+from checks.expectations.observation import Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""

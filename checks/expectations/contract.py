@@ -14,7 +14,7 @@ from chaos.anomalies import METRICS, PHRASES
 from chaos.scenario.expect import Bound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-from checks.expectations.phrases import duration
+from checks.expectations.observation import duration
 
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 

@@ -12,12 +12,10 @@ from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 from checks.audit.rules.registry import NEED_CLOCK, nothing_to_examine
 from checks.evidence.tables import audit_rows
-from checks.expectations.clients import clients_with_error
+from checks.expectations.clients import clients_with_error, most_members, rebalances
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term
-from checks.expectations.groups import most_members, rebalances
-from checks.expectations.observation import Observation
-from checks.expectations.phrases import count_of, duration, listed
+from checks.expectations.observation import Observation, count_of, duration, listed
 
 CLIENT_FAULTS = "consumer."
 

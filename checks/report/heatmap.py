@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from markupsafe import Markup
 
-from checks.report.curves import BUCKET_US
-from checks.report.grid import HEIGHT, Grid
+from checks.report.curves import BUCKET_US, HEIGHT, Grid
 from checks.report.lanes import Axis, Lane
 from checks.report.text import count, duration, natural
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from chaos.anomalies import METRICS
 from chaos.run.directory import Run, write_atomically
 from chaos.run.result import Result
 from chaos.scenario.resolve import Resolved
-from checks.report.advice import advice, gaps, undecided
-from checks.report.expectations import evidence_link, measured, worst_first
+from checks.report.expectations import advice, evidence_link, gaps, measured, undecided, worst_first
 from checks.report.mechanisms import mechanisms
 from checks.report.pages import render_page
 from checks.report.settings import settings_that_mattered
@@ -54,7 +52,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         expectations=worst_first(result.expectations),
         times=measured(result.metrics),
         link=lambda e: evidence_link(e, result, groups, picture),
-        advise=lambda e: advice(e, frozenset(METRICS)),
+        advise=advice,
         undecided=undecided(result),
         gaps=gaps(result, tables),
         missing=tables.missing,

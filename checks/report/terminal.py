@@ -11,7 +11,7 @@ from rich.text import Text
 
 from chaos.run.result import WORST_FIRST, Counts, Expectation, FaultOutcome, Result, Verdict
 from checks.evidence.faults import missing_proof
-from checks.expectations.phrases import duration
+from checks.expectations.observation import duration
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}

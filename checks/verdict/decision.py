@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chaos.run.directory import Run
-from chaos.run.events import Event, read_events, stages_broken_off
+from chaos.run.events import CHECKING, DRIVING, Event, read_events, stage_times, stages_broken_off
 from chaos.run.result import (
     Count,
     Counts,
@@ -19,7 +19,6 @@ from chaos.run.result import (
     Verdict,
     merge,
 )
-from chaos.run.stage_times import CHECKING, DRIVING, stage_times
 from chaos.scenario.resolve import Resolved
 from checks.evidence.faults import fault_outcomes, missing_proof
 from checks.evidence.tables import audit_rows, json_object

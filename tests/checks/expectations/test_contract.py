@@ -6,7 +6,7 @@ import pytest
 
 from chaos.anomalies import ANOMALIES, METRICS, PHRASES
 from checks.expectations.contract import terms
-from checks.expectations.phrases import duration, listed
+from checks.expectations.observation import duration, listed
 from tests.support.fake_runs import SCENARIO
 
 
