@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from checks.report.lanes import Axis, Lane, Segment, look
-from checks.report.tables import Row
+from checks.report.tables import Row, grouped
 from checks.report.text import count, natural
 
 Partition = tuple[str, int]
@@ -23,25 +22,21 @@ def partition_of(entity: str) -> Partition | None:
 
 def leader_lanes(rows: Sequence[Row], axis: Axis, replicas: Mapping[str, int]) -> list[Lane]:
     """Return a strip for each partition. Colour: leader; height: ISR. replicas: replication factor by topic."""
-    history: dict[Partition, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["key"] in ("leader", "isr", "leader_epoch") and (partition := partition_of(row["entity"])):
-            history[partition].append(row)
+    history = grouped(
+        (r for r in rows if r["key"] in ("leader", "isr", "leader_epoch")), lambda r: partition_of(r["entity"])
+    )
     brokers = broker_looks(rows)
     return [
         _leader_lane(f"{topic}/{n}", history[topic, n], axis, brokers, replicas.get(topic, 1))
-        for topic, n in sorted(history)
+        for topic, n in sorted(filter(None, history))
     ]
 
 
 def broker_looks(rows: Iterable[Row]) -> dict[int, str]:
     """Return the colour of each broker that was a leader or coordinator."""
-    brokers = {r["value"] for r in rows if r["key"] in ("leader", "coordinator") and _is_broker(r["value"])}
+    values = [r["value"] for r in rows if r["key"] in ("leader", "coordinator")]
+    brokers = {value for value in values if isinstance(value, int) and value >= 0}
     return {broker: look(i) for i, broker in enumerate(sorted(brokers))}
-
-
-def _is_broker(value: Any) -> bool:
-    return isinstance(value, int) and value >= 0
 
 
 def _leader_lane(name: str, rows: Sequence[Row], axis: Axis, brokers: Mapping[int, str], replicas: int) -> Lane:
@@ -83,10 +78,9 @@ def _periods(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[s
 def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
     """Return a strip for each group. Colour: its coordinator; text: the state of the group."""
     brokers = broker_looks(rows)
-    history: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row["entity"].startswith("group:") and row["key"] in ("coordinator", "state", "answers"):
-            history[row["entity"].removeprefix("group:")].append(row)
+    keys = ("coordinator", "state", "answers")
+    of_groups = [r for r in rows if r["entity"].startswith("group:") and r["key"] in keys]
+    history = grouped(of_groups, lambda r: r["entity"].removeprefix("group:"))
     lanes = {}
     for group, changes in history.items():
         segments = []
@@ -114,23 +108,17 @@ def _joined(segments: Iterable[Segment]) -> list[Segment]:
 
 def owner_lanes(group: str, rows: Sequence[Row], axis: Axis) -> list[Lane]:
     """Return a strip for each partition of a group. Colour: owner; seam: rebalance; gap: no owner."""
-    by_partition: dict[Partition, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_partition[row["topic"], row["partition"]].append(row)
+    by_partition = grouped(rows, lambda r: (r["topic"], r["partition"]))
     members = {name: look(i) for i, name in enumerate(sorted({r["consumer"] for r in rows}, key=natural))}
     return [
         Lane(
             f"owner:{group}:{topic}/{n}",
             f"{topic}/{n}",
-            note=_owners(by_partition[topic, n]),
-            segments=_owned(by_partition[topic, n], axis, members),
+            note=f"{len(periods)} assignments" if len(periods) > 1 else "",
+            segments=_owned(periods, axis, members),
         )
-        for topic, n in sorted(by_partition)
+        for (topic, n), periods in sorted(by_partition.items())
     ]
-
-
-def _owners(rows: Sequence[Row]) -> str:
-    return f"{len(rows)} assignments" if len(rows) > 1 else ""
 
 
 def _owned(rows: Sequence[Row], axis: Axis, members: Mapping[str, str]) -> list[Segment]:
@@ -164,16 +152,11 @@ def _ownership(row: Row) -> str:
 
 def reader_lanes(rows: Sequence[Row], axis: Axis) -> list[Lane]:
     """Return a strip for each assign-mode consumer: its partitions never move."""
-    by_consumer: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_consumer[row["consumer"]].append(row)
+    by_consumer = grouped(rows, lambda r: r["consumer"])
     lanes = []
     for i, name in enumerate(sorted(by_consumer, key=natural)):
-        incarnations: dict[int, list[Row]] = defaultdict(list)
-        for row in by_consumer[name]:
-            incarnations[row["incarnation"] or 1].append(row)
         segments = []
-        for rows_of in incarnations.values():
+        for rows_of in grouped(by_consumer[name], lambda r: r["incarnation"] or 1).values():
             partitions = count(len({(r["topic"], r["partition"]) for r in rows_of}), "partition")
             ends = [axis.end_us if r["end_us"] is None else r["end_us"] for r in rows_of]
             begin, end = axis.at(min(r["begin_us"] for r in rows_of)), axis.at(max(ends))

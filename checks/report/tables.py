@@ -6,7 +6,7 @@ Reading them needs no Spark: the audit aggregates large tables into buckets of t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,14 @@ class Tables:
     def missing(self) -> list[str]:
         """The missing tables and the reasons, as text."""
         return [f"Not written: {', '.join(self.unwritten)}"] * bool(self.unwritten) + self.unreadable
+
+
+def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    """Return the rows by key, in their order."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def read_tables(run: Run) -> Tables:

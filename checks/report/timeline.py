@@ -6,7 +6,6 @@ If a table is missing, its lanes are absent; the page names the missing tables.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -23,7 +22,7 @@ from checks.report.heatmap import latency_lanes
 from checks.report.lanes import Axis, Band, Lane, Segment, fold
 from checks.report.mechanisms import Mechanism
 from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes
-from checks.report.tables import Row, Tables
+from checks.report.tables import Tables, grouped
 from checks.report.text import Clock, duration
 
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
@@ -31,22 +30,18 @@ CURVES = 8
 """Number of visible curves of a band, and maximum number of folded ones."""
 
 
-@dataclass(frozen=True)
-class Guide:
-    """The injection or heal of a fault, drawn as a line through all lanes."""
-
-    at: float
-    kind: str
-
-
 @dataclass
 class Picture:
-    """The complete timeline. zero: position of the start of the run; windows: zoom ranges of the faults."""
+    """The complete timeline.
+
+    zero: position of the start of the run; guides: position and kind of injections and heals, drawn through all lanes;
+    windows: zoom ranges of the faults.
+    """
 
     axis: Axis
     zero: float
     bands: list[Band]
-    guides: list[Guide]
+    guides: list[tuple[float, str]]
     windows: list[tuple[str, float, float]]
 
     @property
@@ -87,11 +82,7 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     everything = [*leaders, *chain(*readers.values()), *chain(*curves.values())]
     elsewhere = place_dots({lane.key: lane for lane in everything}, result, tables.anomalies, groups, axis, clock)
     bands = [
-        _band(
-            "Faults",
-            "bar: injected to healed · ◆ proof of effect",
-            [_fault_lane(f, axis) for f in result.faults],
-        ),
+        _band("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
         _band("Leaders", "number: the leader · height: in-sync replicas", leaders),
         *(_band(name, _reader_hint(name, lanes), lanes) for name, lanes in readers.items()),
         *(_band(name, _curve_hint(name, lanes), lanes, CURVES) for name, lanes in curves.items()),
@@ -101,7 +92,7 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
         axis=axis,
         zero=round((axis.begin_us - result.began_us) / 1e6, 3),
         bands=[band for band in bands if band.lanes],
-        guides=[Guide(axis.at(at), kind) for f in result.faults for kind, at in _moments(f)],
+        guides=[(axis.at(at), kind) for f in result.faults for kind, at in _moments(f)],
         windows=[_window(f, axis) for f in result.faults if f.injected_us is not None],
     )
     for i, lane in enumerate(picture.lanes()):
@@ -188,19 +179,13 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
 def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> dict[str, list[Lane]]:
     """Return the lanes of each group, then of all assign-mode consumers, by title of the band."""
     assign = {c.name for c in resolved.scenario.readers if c.mode == "assign"}
-    groups: dict[str, list[Row]] = defaultdict(list)
-    readers: list[Row] = []
-    for row in tables.ownership:
-        alone = row["consumer"].rpartition("/")[0] in assign or row["group"] is None
-        (readers if alone else groups[row["group"]]).append(row)
-    coordinators = coordinator_lanes(tables.cluster, axis)
+    groups = grouped(tables.ownership, lambda r: None if r["consumer"].rpartition("/")[0] in assign else r["group"])
+    readers = groups.pop(None, [])
+    lanes = coordinator_lanes(tables.cluster, axis)
+    names = groups.keys() | {name for name, lane in lanes.items() if lane.segments}
     bands = {
-        f"Group {name}": [
-            *([coordinators[name]] if name in coordinators else []),
-            *owner_lanes(name, groups[name], axis),
-        ]
-        for name in sorted(groups.keys() | coordinators.keys())
-        if groups.get(name) or coordinators[name].segments
+        f"Group {name}": [*filter(None, [lanes.get(name)]), *owner_lanes(name, groups.get(name, []), axis)]
+        for name in sorted(names)
     }
     if readers:
         bands[ASSIGN] = reader_lanes(readers, axis)
