@@ -3,7 +3,7 @@
 - `model`: the whole scenario. `setup` is its part without faults: cluster, topics, `producers`, `consumers`.
 - `faults`: the specification of each kind of fault. `triggers`: when a fault occurs, and what it hits.
 - `expect`: the contract.
-- `rules`, `client_rules`, `fault_rules`, `references`: what ties the parts together.
+- `rules`, `fault_rules`, `references`: what ties the parts together.
 - `load`: reads a file and explains mistakes. `shipped`: the files that ship with Aftershock.
 - `resolve`: fills in what is left open, such as the seed. `prefix`: the names of a run on an existing cluster.
 - `timeline`: the ordered steps of a run.

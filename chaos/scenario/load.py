@@ -137,7 +137,10 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _apply(raw: dict[str, Any], override: str) -> None:
-    """Set one `path=value`. A path names a list item by its number or `name`. The rest after `config.` is one key."""
+    """Set one `path=value`. A path names a list item by its number or `name`. The rest after `config.` is one key.
+
+    A missing key on the way gets an empty mapping.
+    """
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
         raise ScenarioError(f"--set {override!r} is not understood; write path=value, such as cluster.brokers=5")
@@ -149,25 +152,20 @@ def _apply(raw: dict[str, Any], override: str) -> None:
         raise ScenarioError(f"--set {path.strip()}: the value is not valid YAML") from None
     override = f"{path.strip()}=…"
     parent: Any = raw
-    for i, part in enumerate(parts[:-1]):
-        parent = _child(parent, part, ".".join(parts[: i + 1]), override)
-    if isinstance(parent, list):
-        parent[_index(parent, parts[-1], path, override)] = value
-    elif isinstance(parent, dict):
-        parent[parts[-1]] = value
-    else:
-        raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:-1])} is a single value without keys")
-
-
-def _child(parent: Any, part: str, path: str, override: str) -> Any:
-    """Return the value of a key or list item. A missing key gets an empty mapping."""
-    if isinstance(parent, list):
-        return parent[_index(parent, part, path, override)]
-    if isinstance(parent, dict):
-        if parent.get(part) is None:
-            parent[part] = {}
-        return parent[part]
-    raise ScenarioError(f"--set {override!r}: {path.rpartition('.')[0]} is a single value without keys")
+    for i, part in enumerate(parts):
+        last = i == len(parts) - 1
+        if isinstance(parent, list):
+            key: int | str = _index(parent, part, path if last else ".".join(parts[: i + 1]), override)
+        elif isinstance(parent, dict):
+            key = part
+            if not last and parent.get(key) is None:
+                parent[key] = {}
+        else:
+            raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:i])} is a single value without keys")
+        if last:
+            parent[key] = value
+        else:
+            parent = parent[key]
 
 
 def _index(items: list[Any], part: str, path: str, override: str) -> int:
