@@ -6,14 +6,12 @@ The page uses the style and the rules of the reports. Verdicts, statistics and s
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from chaos.errors import RunDirError
 from chaos.run.directory import read_model, write_atomically
-from chaos.run.gate_result import Cell, GateResult, Key, Mark, TimeComparison
+from chaos.run.gate_result import Cell, GateResult, Mark, TimeComparison
 from chaos.run.result import WORST_FIRST
 from checks.report.gate_summary import junit, markdown, median, share
 from checks.report.pages import render_page
@@ -23,50 +21,33 @@ _ORDER: tuple[Mark, ...] = ("slower", "too few", "undecided", "within")
 SIGNS: dict[Mark, str] = {"slower": "▲", "too few": "…", "undecided": "≈", "within": "="}
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the matrix: releases of brokers and clients, and settings."""
-
-    kafka: str
-    client: str
-    settings: str
+Column = tuple[str, str, str]
+"""A column of the matrix: release of the brokers, release of the client, settings."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row of the matrix: a scenario and its cell in each column, or None."""
-
-    scenario: str
-    cells: list[Cell | None]
+def _column(cell: Cell) -> Column:
+    return cell.key.kafka, cell.key.client, cell.key.settings
 
 
-def columns(cells: Iterable[Cell]) -> list[Column]:
-    """Return the columns in the order of the matrix."""
-    return list(dict.fromkeys(_column(cell.key) for cell in cells))
-
-
-def _column(key: Key) -> Column:
-    return Column(key.kafka, key.client, key.settings)
-
-
-def lines(gate: GateResult) -> list[Line]:
-    """Return the rows in the order of the matrix."""
-    by_key = {(cell.key.scenario, _column(cell.key)): cell for cell in gate.cells}
-    across = columns(gate.cells)
+def matrix(gate: GateResult) -> tuple[list[Column], list[tuple[str, list[Cell | None]]]]:
+    """Return the columns of the matrix, and its rows: a scenario with its cell in each column, or None."""
+    columns = list(dict.fromkeys(map(_column, gate.cells)))
+    by_key = {(cell.key.scenario, _column(cell)): cell for cell in gate.cells}
     scenarios = dict.fromkeys(cell.key.scenario for cell in gate.cells)
-    return [Line(name, [by_key.get((name, column)) for column in across]) for name in scenarios]
+    return columns, [(name, [by_key.get((name, column)) for column in columns]) for name in scenarios]
 
 
 def page(gate: GateResult) -> str:
     """Return the page as text."""
+    columns, lines = matrix(gate)
     return render_page(
         "gate.html.j2",
         Clock(0),
         styles=("report.css", "trend.css", "gate.css"),
         scripts=("page.js", "gate.js"),
         g=gate,
-        columns=columns(gate.cells),
-        lines=lines(gate),
+        columns=columns,
+        lines=lines,
         cells=sorted(gate.cells, key=lambda cell: WORST_FIRST.index(cell.verdict)),
         share=share,
         median=median,
