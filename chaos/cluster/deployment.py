@@ -17,7 +17,7 @@ from chaos.cluster.brokers.release import Release
 from chaos.cluster.brokers.startup import AddressTaken
 from chaos.cluster.brokers.storage import new_id
 from chaos.cluster.settings import BrokerEndpoints, ClusterSpec, broker_settings
-from chaos.cluster.state import BrokerState, ClusterState, DriverName, ZooKeeperState
+from chaos.cluster.state import BrokerState, ClusterState, ZooKeeperState
 from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.errors import ClusterError, MachineError, RunDirError
 from chaos.processes.ports import HOST, free_ports, is_free
@@ -42,9 +42,7 @@ class Deployment:
     deadline_s: float
     reaper: ProcessId
 
-    def new_state(
-        self, driver: DriverName, brokers: list[BrokerState], bootstrap: str, cluster_id: str
-    ) -> ClusterState:
+    def new_state(self, driver: str, brokers: list[BrokerState], bootstrap: str, cluster_id: str) -> ClusterState:
         """Return the state of the new cluster."""
         existing = self.spec.existing is not None
         return ClusterState(
@@ -115,7 +113,7 @@ def write_cluster(
     deployment: Deployment,
     release: Release,
     endpoints: Sequence[BrokerEndpoints],
-    driver: DriverName = "process",
+    driver: str = "process",
     data: str = "data",
     zookeeper: ZooKeeperState | None = None,
 ) -> ClusterState:

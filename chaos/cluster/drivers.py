@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Literal
 
 from chaos.cluster.api import CAPABILITIES, Cluster
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.errors import UsageError
+
+DriverName = Literal["process", "docker", "attached"]
 
 
 # imported on use: the Docker SDK is slow to import, and the command line needs only the names

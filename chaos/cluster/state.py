@@ -14,7 +14,6 @@ from chaos.kafka.security import Security
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, read_json, write_atomically
 
-DriverName = Literal["process", "docker", "attached"]
 BrokerStatus = Literal["starting", "running", "paused", "stopped", "killed", "ended"]
 
 
@@ -79,7 +78,7 @@ class ClusterState(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    driver: DriverName = "process"
+    driver: str = "process"  # a name in `chaos.cluster.drivers`
     kafka: str
     cluster_id: str
     bootstrap: str

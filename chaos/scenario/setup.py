@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from chaos.cluster.drivers import DriverName
 from chaos.cluster.metadata_mode import Metadata, choose
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
@@ -29,7 +30,7 @@ class Cluster(Strict):
     The attached driver uses brokers that already exist.
     """
 
-    driver: Literal["process", "docker", "attached"] = Field(
+    driver: DriverName = Field(
         "process",
         description="process: JVMs on this machine; docker: one container per broker; attached: an existing cluster",
     )
