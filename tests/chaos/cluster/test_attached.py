@@ -285,7 +285,7 @@ def test_commands_break_and_restore_brokers(secured: Secured, run: Run) -> None:
 
 
 def test_a_command_without_effect_is_an_error(secured: Secured, run: Run) -> None:
-    cluster = secured.attach(run, verbs=secured.verbs(1, kill="true", pause="exit 3"))
+    cluster = secured.attach(run, verbs=secured.verbs(5, kill="true", pause="exit 3"))
     with pytest.raises(ClusterError, match="broker 1 is still there after the kill command"):
         cluster.kill_broker(1)
     with pytest.raises(ClusterError, match="the pause of broker 2 command ended with exit code 3, and said nothing"):
