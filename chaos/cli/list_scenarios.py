@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from chaos.scenario.shipped import SHIPPED, titles
+from chaos.scenario.shipped import GATES, titles
 
 EXAMPLE = "list --json"
-GATES = SHIPPED.parent / "gates"
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Names and titles as JSON.")] = False) -> None:

@@ -11,9 +11,8 @@ from chaos.errors import ScenarioError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
 from chaos.scenario.load import read_mapping
 from chaos.scenario.model import Variant, VariantName
+from chaos.scenario.shipped import GATES
 from chaos.scenario.triggers import Strict
-
-SHIPPED = Path(__file__).parent.parent / "gates"
 
 Axis = Literal["scenario", "kafka", "client", "settings"]
 AXES: tuple[Axis, ...] = ("scenario", "kafka", "client", "settings")
@@ -121,7 +120,7 @@ def passes_for(share: float) -> int:
 
 def shipped() -> dict[str, Path]:
     """Return the files of the shipped gates by name."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"))}
+    return {path.stem: path for path in sorted(GATES.glob("*.yaml"))}
 
 
 def find(name_or_file: str) -> Path:

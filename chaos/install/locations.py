@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import platformdirs
-
 ROOT = Path(__file__).resolve().parents[2]
 """The folder that holds the packages `chaos`, `checks` and `dags`: a checkout, or site-packages."""
 
@@ -27,6 +25,8 @@ def airflow_home() -> Path:
         return Path(home)
     if found := checkout():
         return found / ".airflow"
+    import platformdirs  # on use: every process of a run imports this module
+
     return platformdirs.user_data_path("aftershock") / "airflow"
 
 

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from chaos.errors import ClusterError
+from chaos.install.locations import python_path
 from chaos.wait import wait_until
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 RUN, RUN_DIR, ROLE, OWNER = "AFTERSHOCK_RUN", "AFTERSHOCK_RUN_DIR", "AFTERSHOCK_ROLE", "AFTERSHOCK_OWNER"
 PIDS = "AFTERSHOCK_PIDS"
 MARKS = (RUN, RUN_DIR, ROLE, OWNER, PIDS)
-
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, order=True)
@@ -174,7 +173,6 @@ def spawn(
     process. Raises `OSError`.
     """
     marks = marks_of(run, role, owner)
-    path = os.pathsep.join(filter(None, [PACKAGE_ROOT, os.environ.get("PYTHONPATH")]))
     with contextlib.ExitStack() as files:
         sink: int | IO[bytes] = subprocess.DEVNULL if log is None else files.enter_context(log.open("ab"))
         popen = subprocess.Popen(
@@ -182,7 +180,7 @@ def spawn(
             stdin=stdin,
             stdout=sink if stdout is None else stdout,
             stderr=sink,
-            env={**os.environ, "PYTHONPATH": path, **(env or {}), **marks},
+            env={**os.environ, "PYTHONPATH": python_path(), **(env or {}), **marks},
             cwd=cwd,
             start_new_session=True,
         )

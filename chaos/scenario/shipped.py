@@ -9,6 +9,7 @@ import yaml
 from chaos.errors import UsageError
 
 SHIPPED = Path(__file__).parent.parent / "scenarios"
+GATES = SHIPPED.parent / "gates"
 
 
 def shipped() -> dict[str, Path]:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
-from chaos.processes.process import PACKAGE_ROOT
+from chaos.install.locations import python_path
 
 PACKAGE = "confluent-kafka"
 OLDEST = (2, 0, 2)
@@ -54,8 +54,7 @@ def prepare(release: str | None, on_progress: Progress = silent) -> dict[str, st
 
 
 def _variables(directory: Path) -> dict[str, str]:
-    paths = (str(directory), PACKAGE_ROOT, os.environ.get("PYTHONPATH"))
-    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {"PYTHONPATH": os.pathsep.join([str(directory), python_path()])}
 
 
 def _install(release: str, directory: Path, on_progress: Progress) -> None:
