@@ -26,7 +26,8 @@ SCENARIO = """
 title: Zwölf Bestellungen
 cluster: {brokers: 3}
 topics: [{name: orders, partitions: 3, config: {min.insync.replicas: 2}}]
-producers: [{name: shop, topic: orders, rate: 500/s, records: 2000, outlast_faults: true, config: {acks: all}}]
+producers: [{name: shop, topic: orders, rate: 500/s, records: 2000, outlast_faults: true,
+             config: {acks: all, enable.idempotence: true}}]
 consumers: [{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders]}]
 faults: [{name: kill, kind: broker.kill, target: {leader_of: orders/0}, when: {acked: 500},
           heal: {when: {after: kill.proven + 1s}}}]
@@ -112,8 +113,8 @@ def test_a_scenario_runs_from_command_to_verdict(installed: Installation) -> Non
     work = installed.folder / "Träge Läufe 1"
     (work / "Bestellungen.yaml").write_text(SCENARIO, encoding="utf-8")
     ended = installed("run", "Bestellungen.yaml", "--json", "--seed", 7)
-    assert ended.code == 0, ended.err[-4000:]
-    assert (ended.result["verdict"], ended.result["title"]) == ("pass", "Zwölf Bestellungen")
+    assert (ended.code, ended.result["verdict"]) == (0, "pass"), (ended.result["sentence"], ended.err[-4000:])
+    assert ended.result["title"] == "Zwölf Bestellungen"
     assert [bool(f["proven_us"]) for f in ended.result["faults"]] == [True]
     report = Path(ended.result["run_dir"]) / "report.html"
     assert "Zwölf Bestellungen" in report.read_text(encoding="utf-8")
