@@ -53,12 +53,13 @@ def request(params: dict[str, Any], folder: str, *cells: int) -> Any:
 @task(retries=0)
 def prepare(params: dict[str, Any]) -> str:
     """Check everything, write the plan into a new folder, and return the folder."""
-    from chaos.gate.gate import plan_gate
+    from chaos.gate.gate import open_folder, plan_gate
     from chaos.run.directory import new_run_id
 
     folder = str(Path(params["runs_dir"]).absolute() / (params["run_id"] or new_run_id("gate")))
     with task_failure():
-        plan_gate(request(params, folder)).folder()
+        asked = request(params, folder)
+        open_folder(plan_gate(asked), asked)
     return folder
 
 
@@ -67,7 +68,7 @@ def plan(folder: str) -> list[int]:
     """Return the numbers of the cells, each of which becomes a task."""
     from chaos.gate.folder import GateFolder
 
-    return list(range(1, len(GateFolder(Path(folder)).cell_keys()) + 1))
+    return list(range(1, len(GateFolder(Path(folder)).plan().cells) + 1))
 
 
 @task(retries=0, **MAPPED)
@@ -79,7 +80,7 @@ def run_cell(cell: int, folder: str, params: dict[str, Any], dag_run: Any = None
     from chaos.lab.child_call import call
     from chaos.run.gate_result import GateResult
 
-    key = GateFolder(Path(folder)).cell_keys()[cell - 1]
+    key = GateFolder(Path(folder)).plan().cells[cell - 1]
     get_current_context()["name"] = ", ".join(key[axis] for axis in ("scenario", "kafka", "client", "settings"))
     with slot_for_task(dag_run, f"cell {cell}"), task_failure():
         result = call("chaos.gate.gate:run_cells", request(params, folder, cell), GateResult)

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from chaos.catalogue.entries import Entry, entries, expected_anomalies
+from chaos.catalogue.entries import Entry, expected_anomalies
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import stages
 from chaos.history.recording import record
 from chaos.lab.lab import DrivenRun, Lab
 from chaos.lab.progress import ProgressListener
-from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
+from chaos.run.directory import Run, new_folder, write_json
 from chaos.run.result import EXIT_CODES, RunOutcome, merge
 from chaos.scenario.resolve import read
-
-
-@dataclass(frozen=True)
-class CatalogueRequest:
-    """A selection of shipped scenarios. patterns: globs of names. jobs: runs at once, each on its own cluster."""
-
-    runs_dir: Path
-    patterns: tuple[str, ...] = ()
-    repeat: int = 1
-    jobs: int = 1
-    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,19 +30,22 @@ class EntryResult:
     run_dir: Path
 
     @property
+    def _has_result(self) -> bool:
+        return (self.run_dir / "result.json").exists()
+
+    @property
     def shown(self) -> str:
         """The anomalies that appeared, or why there is no result."""
-        return self.outcome.describe() if (self.run_dir / "result.json").exists() else self.outcome.sentence
+        return self.outcome.describe() if self._has_result else self.outcome.sentence
 
     def as_json(self) -> dict[str, Any]:
         """Return a row of `catalogue.json`."""
-        has_result = (self.run_dir / "result.json").exists()
         return {
             "scenario": self.entry.scenario,
             "variant": self.entry.variant,
             "repetition": self.entry.repetition,
             "expected": self.expected,
-            "seen": self.outcome.describe() if has_result else "",
+            "seen": self.outcome.describe() if self._has_result else "",
             "verdict": self.outcome.verdict,
             "code": self.outcome.exit_code,
             "seconds": round(self.seconds, 1),
@@ -75,29 +67,24 @@ class CatalogueResult:
         return EXIT_CODES[merge(result.outcome.verdict for result in self.results)]
 
 
-class CatalogueListener(ProgressListener, Protocol):
-    """Receiver of the catalogue's progress."""
+def run_catalogue(
+    entries: list[Entry],
+    runs_dir: Path,
+    listener: ProgressListener,
+    on_result: Callable[[EntryResult], None],
+    jobs: int = 1,
+    seed: int | None = None,
+) -> CatalogueResult:
+    """Run each entry once, record the runs in the history, and write `catalogue.json`.
 
-    def set_total(self, runs: int) -> None:
-        """The number of runs is known."""
-
-    def run_finished(self, result: EntryResult) -> None:
-        """A run has its verdict."""
-
-
-def run_catalogue(request: CatalogueRequest, listener: CatalogueListener) -> CatalogueResult:
-    """Run each selected entry once, record the runs in the history, and write `catalogue.json`.
-
-    Raises `UsageError` if nothing is selected, and as `Lab.drive`.
+    on_result: called with each result, from several threads. jobs: runs at once, each on its own cluster. Raises as
+    `Lab.drive`.
     """
-    selected = entries(request.patterns, request.repeat)
-    folder = request.runs_dir.absolute() / new_run_id("catalogue")
-    make_folder(folder)
-    listener.set_total(len(selected))
-    listener.say(f"{len(selected)} runs, in {folder}")
-    results = _Catalogue(folder, selected, request, listener).run()
-    record((Run(result.run_dir) for result in results), request.runs_dir, listener.say)
-    write_atomically(folder / "catalogue.json", json.dumps([r.as_json() for r in results], indent=1) + "\n")
+    folder = new_folder(runs_dir, "catalogue")
+    listener.say(f"{len(entries)} runs, in {folder}")
+    results = _Catalogue(folder, entries, listener, on_result, jobs, seed).run()
+    record((Run(result.run_dir) for result in results), runs_dir, listener.say)
+    write_json(folder / "catalogue.json", [r.as_json() for r in results])
     return CatalogueResult(folder, results)
 
 
@@ -115,8 +102,10 @@ class _Prepared:
 class _Catalogue:
     folder: Path
     entries: list[Entry]
-    request: CatalogueRequest
-    listener: CatalogueListener
+    listener: ProgressListener
+    on_result: Callable[[EntryResult], None]
+    jobs: int
+    seed: int | None
     _results: list[EntryResult] = field(default_factory=list)
     _queue: list[_Prepared] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -125,10 +114,10 @@ class _Catalogue:
     def run(self) -> list[EntryResult]:
         """Run all entries. Raises the first error of a worker, after all processes have ended."""
         self._queue = self._prepared()
-        with Lab(self.folder, self.request.jobs) as lab:
+        with Lab(self.folder, self.listener, self.jobs) as lab:
             workers = [
                 threading.Thread(target=self._work, args=(lab, n), name=f"worker-{n + 1}", daemon=True)
-                for n in range(self.request.jobs)
+                for n in range(self.jobs)
             ]
             for worker in workers:
                 worker.start()
@@ -143,7 +132,7 @@ class _Catalogue:
         """Make all run directories before anything starts, so that bad input shows at once; group them by cluster."""
         prepared = []
         for entry in self.entries:
-            given = stages.ScenarioRequest(entry.scenario, seed=self.request.seed)
+            given = stages.ScenarioRequest(entry.scenario, seed=self.seed)
             run = stages.prepare(given, runs_dir=self.folder, variant=entry.variant, run_id=entry.run_id)
             resolved = read(run)
             expected = expected_anomalies(resolved.scenario)
@@ -154,7 +143,6 @@ class _Catalogue:
     def _work(self, lab: Lab, worker: int) -> None:
         judging: list[threading.Thread] = []
         try:
-            lab.ready_judge()
             while (prepared := self._next(lab.cluster_of(worker))) is not None:
                 judging.append(self._drive(lab, worker, prepared))
             for thread in judging:
@@ -172,10 +160,7 @@ class _Catalogue:
 
     def _drive(self, lab: Lab, worker: int, prepared: _Prepared) -> threading.Thread:
         """Drive an entry and return the thread that waits for its verdict."""
-        name = prepared.entry.name
-        self.listener.run_started(name)
-        driven = lab.drive(prepared.run, lambda event: self.listener.run_event(name, event), worker)
-        self.listener.run_driven(name)
+        driven = lab.drive(prepared.run, prepared.entry.name, worker)
         thread = threading.Thread(target=self._finish, args=(prepared, driven), name=prepared.run.run_id, daemon=True)
         thread.start()
         return thread
@@ -185,4 +170,4 @@ class _Catalogue:
         result = EntryResult(prepared.entry, prepared.expected, finished.outcome, finished.seconds, prepared.run.path)
         with self._lock:
             self._results.append(result)
-        self.listener.run_finished(result)
+        self.on_result(result)

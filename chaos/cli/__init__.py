@@ -48,9 +48,18 @@ COMMANDS: dict[str, str] = {
     "history": "Show the verdicts and recovery times of all recorded runs, and what got worse.",
     "incident": "Write a scenario from the logs of an incident.",
 }
-"""The commands in the order of the help: name and summary. The command is in `chaos.cli.<name>`."""
-MODULES = {"list": "list_scenarios"}
-"""The modules of commands with a name that would hide a built-in function here."""
+"""The commands in the order of the help: name and summary."""
+MODULES = {
+    "airflow": ("dag", "ui"),
+    "catalogue": ("catalogue",),
+    "gate": ("gate",),
+    "history": ("history",),
+    "incident": ("bundle", "unbundle", "replay", "repeat", "ab", "shrink", "bisect", "incident"),
+    "machine": ("up", "down", "ps", "gc", "java"),
+    "run": ("run", "audit"),
+    "scenarios": ("list", "show", "schema", "reference"),
+}
+"""The modules of this package and their commands."""
 
 
 class LazyGroup(TyperGroup):
@@ -59,36 +68,24 @@ class LazyGroup(TyperGroup):
     def __init__(self, **options: Any) -> None:
         placeholders = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
         super().__init__(**{**options, "commands": placeholders})
-        self._listing = False
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands in the order of the help."""
-        return list(COMMANDS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of this name, or a placeholder with its summary while the help is written."""
-        if self._listing or cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        return _load(cmd_name)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of the group from the summaries."""
-        self._listing = True
-        try:
-            super().format_help(ctx, formatter)
-        finally:
-            self._listing = False
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return name, command and remaining arguments of a command line, with the real command."""
+        name, _, remaining = super().resolve_command(ctx, args)
+        return name, _load(str(name)), remaining
 
 
 def _load(name: str) -> Any:
-    """Import the module of a command; return its `command`, or its group `app` if it has several."""
-    module = importlib.import_module(f"chaos.cli.{MODULES.get(name, name)}")
+    """Import the module of a command; return its function or its group of this name (`list_`, as `list` is taken)."""
+    (file,) = (file for file, names in MODULES.items() if name in names)
+    module = importlib.import_module(f"chaos.cli.{file}")
+    command = getattr(module, "list_" if name == "list" else name)
     parent = typer.Typer()
     parent.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group
-    if hasattr(module, "app"):
-        parent.add_typer(module.app, name=name)
+    if isinstance(command, typer.Typer):
+        parent.add_typer(command, name=name)
     else:
-        parent.command(name, epilog=f"Example: python -m chaos {module.EXAMPLE}")(module.command)
+        parent.command(name, epilog=f"Example: python -m chaos {module.EXAMPLES[name]}")(command)
     return typer.main.get_group(parent).commands[name]
 
 

@@ -13,16 +13,17 @@ from rich.markup import escape
 from chaos.cli.options import RUNS_DIR, RunsDir, Seed
 from chaos.cli.output import SIGNS, plain_table, print_json
 from chaos.cli.view import RunsView
+from chaos.run.result import WORST_FIRST
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from chaos.catalogue.runner import EntryResult
 
-EXAMPLE = "catalogue --only 'leader-*' --only coordinator-loss --repeat 5"
+EXAMPLES = {"catalogue": "catalogue --only 'leader-*' --only coordinator-loss --repeat 5"}
 
 
-def command(
+def catalogue(
     repeat: Annotated[int, typer.Option(min=1, max=1000, help="Runs of each scenario.")] = 1,
     only: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Scenarios with these names. Repeatable.")
@@ -36,18 +37,20 @@ def command(
 
     Ends with 1 if a run failed, with 3 if a run was inconclusive. All run directories are in one folder.
     """
-    from chaos.catalogue.runner import CatalogueRequest, run_catalogue
+    from chaos.catalogue.entries import entries
+    from chaos.catalogue.runner import run_catalogue
 
     started = time.monotonic()
-    with CatalogueView() as view:
-        catalogue = run_catalogue(CatalogueRequest(runs_dir, tuple(only or ()), repeat, jobs, seed), view)
+    selected = entries(only or (), repeat)
+    with CatalogueView(len(selected)) as view:
+        done = run_catalogue(selected, runs_dir, view, view.run_finished, jobs, seed)
     if as_json:
-        print_json([result.as_json() for result in catalogue.results])
+        print_json([result.as_json() for result in done.results])
     else:
-        Console().print(_table(catalogue.results))
+        Console().print(_table(done.results))
         seconds = time.monotonic() - started
-        Console().print(f"{len(catalogue.results)} runs in {seconds:.0f} s; their reports are in {catalogue.folder}")
-    raise typer.Exit(catalogue.exit_code)
+        Console().print(f"{len(done.results)} runs in {seconds:.0f} s; their reports are in {done.folder}")
+    raise typer.Exit(done.exit_code)
 
 
 def _table(results: list[EntryResult]) -> Table:
@@ -67,8 +70,8 @@ def _table(results: list[EntryResult]) -> Table:
 def _verdicts(runs: list[EntryResult]) -> str:
     verdicts = [run.outcome.verdict for run in runs]
     return ", ".join(
-        sign + (f" {verdicts.count(verdict)} of {len(runs)}" if len(runs) > 1 else "")
-        for verdict, sign in (("fail", SIGNS["fail"]), ("inconclusive", SIGNS["inconclusive"]), ("pass", SIGNS["pass"]))
+        SIGNS[verdict] + (f" {verdicts.count(verdict)} of {len(runs)}" if len(runs) > 1 else "")
+        for verdict in WORST_FIRST
         if verdict in verdicts
     )
 
@@ -76,11 +79,9 @@ def _verdicts(runs: list[EntryResult]) -> str:
 class CatalogueView(RunsView):
     """A line for each finished run, and the number of finished runs in the status line."""
 
-    _total = _finished = 0
-
-    def set_total(self, runs: int) -> None:
-        """Set the number of runs."""
-        self._total = runs
+    def __init__(self, runs: int) -> None:
+        super().__init__()
+        self._total, self._finished = runs, 0
 
     def run_finished(self, result: EntryResult) -> None:
         """Print the verdict, the expected and the found anomalies of a run."""

@@ -16,15 +16,15 @@ from chaos.cli.view import RunsView
 from chaos.errors import UsageError
 
 if TYPE_CHECKING:
-    from chaos.gate.gate import GatePlan
+    from chaos.gate.judge import GateJudge
     from chaos.run.gate_result import GateResult
 
-EXAMPLE = "gate upgrade-3.9-to-4.3 --repeat 10 --baseline last/gate.json"
+EXAMPLES = {"gate": "gate upgrade-3.9-to-4.3 --repeat 10 --baseline last/gate.json"}
 _SIGNS = {"pass": "[green]✓ pass[/]", "fail": "[bold red]✗ FAIL[/]", "inconclusive": "[bold yellow]? INCONCLUSIVE[/]"}
 
 
-def command(
-    gate: Annotated[str, typer.Argument(metavar="GATE", help="A shipped gate's name (see `list`) or a YAML file.")],
+def gate(
+    name: Annotated[str, typer.Argument(metavar="GATE", help="A shipped gate's name (see `list`) or a YAML file.")],
     baseline: Annotated[
         Path | None, typer.Option(help="A stored gate.json of the same matrix; that of the gate file when left out.")
     ] = None,
@@ -52,25 +52,26 @@ def command(
     in one folder; Ctrl-C (130) keeps the finished runs.
     """
     from chaos.gate.folder import GateFolder
-    from chaos.gate.gate import GateRequest, judge_gate, plan_gate, run_gate
+    from chaos.gate.gate import GateRequest, judge_gate, open_folder, plan_gate, run_gate
     from chaos.run.result import EXIT_CODES
 
-    planned = plan_gate(GateRequest(gate, runs_dir, baseline, repeat, seed, into, tuple(cell or ())))
+    request = GateRequest(name, runs_dir, baseline, repeat, seed, into, tuple(cell or ()))
+    planned = plan_gate(request)
     if planned.warning and not judge:
         Console(stderr=True, soft_wrap=True, highlight=False).print(f"[bold yellow]note:[/] {planned.warning}")
     if judge and (into is None or not GateFolder(into).has_plan):
         raise UsageError("--judge needs --into FOLDER with the runs of a gate")
     if plan:
         if into is not None:
-            planned.folder()
+            open_folder(planned, request)
         _print_plan(planned, as_json)
         return
-    folder = planned.folder()
+    folder = open_folder(planned, request)
     if judge:
         result = judge_gate(planned, folder)
     else:
         with RunsView() as view:
-            result = run_gate(planned, folder, view)
+            result = run_gate(planned, folder, view, request.cells)
     if as_json:
         sys.stdout.write(result.model_dump_json(indent=1) + "\n")
     else:
@@ -78,8 +79,8 @@ def command(
     raise typer.Exit(EXIT_CODES[result.verdict])
 
 
-def _print_plan(plan: GatePlan, as_json: bool) -> None:
-    cells = plan.cells
+def _print_plan(plan: GateJudge, as_json: bool) -> None:
+    cells, repeat = plan.cells, plan.gate.repeat
     if as_json:
         print_json([{"number": cell.number, **cell.key.model_dump(), "setup": cell.setup} for cell in cells])
         return
@@ -89,7 +90,7 @@ def _print_plan(plan: GatePlan, as_json: bool) -> None:
         table.add_row(str(cell.number), *map(escape, (key.scenario, key.kafka, key.client, key.settings)))
     console = Console()
     console.print(table)
-    console.print(f"{len(cells)} cells, {plan.repeat} runs of each: {len(cells) * plan.repeat} runs", highlight=False)
+    console.print(f"{len(cells)} cells, {repeat} runs of each: {len(cells) * repeat} runs", highlight=False)
 
 
 def _print_result(result: GateResult, folder: Path) -> None:

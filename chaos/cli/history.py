@@ -5,17 +5,16 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from chaos.cli.options import RUNS_DIR, RunsDir
 from chaos.errors import AftershockError, HistoryError, RunDirError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from chaos.run.trend import TimeTrend, Trend, Trends
+from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
 
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
 _MARKS = {
@@ -38,11 +37,11 @@ Url = Annotated[
     ),
 ]
 
-app = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+history = typer.Typer(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 
-@app.callback(epilog="Example: python -m chaos history --scenario leader-kill --html trends.html")
-def history(
+@history.callback(epilog="Example: python -m chaos history --scenario leader-kill --html trends.html")
+def _show(
     context: typer.Context,
     scenario: Annotated[str | None, typer.Option(help="Only this scenario.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of runs to show of each scenario.")] = 30,
@@ -68,15 +67,12 @@ def history(
         _print_trends(trends)
 
 
-@app.command("import", epilog="Example: python -m chaos history import runs")
-def import_(
+@history.command("import", epilog="Example: python -m chaos history import runs")
+def _import(
     folder: Annotated[Path, typer.Argument(metavar="RUNS_DIR", help="A run directory, or a folder of them.")],
     url: Url = None,
 ) -> None:
     """Add runs to the history. A run that is in it already is replaced only if it was judged again."""
-    from rich.console import Console
-    from rich.markup import escape
-
     from chaos.history.entries import find_runs, judged_entry
     from chaos.history.recording import database_url
     from chaos.history.store import Store
@@ -105,7 +101,6 @@ def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> 
     from chaos.history.store import Store
     from chaos.history.trends import trends
     from chaos.run.events import now_us
-    from chaos.run.trend import Trends
 
     store = Store(database_url(runs_dir, url))
     if not store.exists():
@@ -119,8 +114,6 @@ def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> 
 
 def _write_page(trends: Trends, path: Path) -> None:
     """Write the trend page. Raises `AftershockError` if that fails."""
-    from rich.console import Console
-
     from chaos.processes.python_module import run_module
 
     done = run_module("checks.report.trend", str(path.absolute()), text_input=trends.model_dump_json())
@@ -131,11 +124,6 @@ def _write_page(trends: Trends, path: Path) -> None:
 
 def _print_trends(trends: Trends) -> None:
     """Print all regressions, then every trend."""
-    from rich.console import Console
-    from rich.markup import escape
-
-    from chaos.run.trend import unjudged
-
     console = Console(soft_wrap=True, highlight=False)
     regressions = [(trend, text) for trend in trends.trends for text in trend.regressions]
     for trend, text in regressions:
@@ -150,10 +138,6 @@ def _print_trends(trends: Trends) -> None:
 
 
 def _print_trend(trend: Trend, console: Console) -> None:
-    from rich.console import Console as WrappingConsole
-    from rich.markup import escape
-    from rich.table import Table
-
     signs = "".join(_VERDICTS[run.verdict] for run in trend.runs)
     console.print(f"[bold]{escape(trend.name)}[/] {signs} {escape(trend.words)}")
     if trend.runs[-1].verdict != "pass":
@@ -165,7 +149,7 @@ def _print_trend(trend: Trend, console: Console) -> None:
         text = f": {time.words}" if time.mark in ("regression", "slower", "not measured") else ""
         numbers = map(_seconds, (time.values_us[-1], time.median_us, time.bound_us))
         table.add_row(escape(time.label), _sparkline(time), *numbers, _MARKS[time.mark] + escape(text))
-    WrappingConsole().print(table)
+    Console().print(table)
 
 
 def _sparkline(time: TimeTrend) -> str:

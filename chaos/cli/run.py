@@ -1,52 +1,45 @@
-"""`run`: from a scenario to a verdict."""
+"""`run` and `audit`: from a scenario to a verdict, and from the ledger of an earlier run to a new verdict."""
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
-from chaos.cli.options import (
-    RUNS_DIR,
-    Bootstrap,
-    Client,
-    Driver,
-    Json,
-    Kafka,
-    Master,
-    Owned,
-    RunsDir,
-    Scenario,
-    Seed,
-    Sets,
-    Variant,
-)
+from chaos.cli import options as opt
+from chaos.cli.output import print_comparison, print_result
+from chaos.cli.view import View
 
-EXAMPLE = "run leader-kill --kafka 3.9.2 --seed 7 --json"
+EXAMPLES = {
+    "run": "run leader-kill --kafka 3.9.2 --seed 7 --json",
+    "audit": "audit runs/leader-kill-20261121-040000-1a2b",
+}
 
 
-def command(
-    scenario: Scenario,
-    kafka: Kafka = None,
-    client: Client = None,
-    driver: Driver = None,
-    bootstrap: Bootstrap = None,
-    i_own_this_cluster: Owned = False,
-    seed: Seed = None,
-    sets: Sets = None,
-    variant: Variant = "",
-    runs_dir: RunsDir = RUNS_DIR,
-    spark_master: Master = None,
-    as_json: Json = False,
+def run(
+    scenario: opt.Scenario,
+    kafka: opt.Kafka = None,
+    client: opt.Client = None,
+    driver: opt.Driver = None,
+    bootstrap: opt.Bootstrap = None,
+    i_own_this_cluster: opt.Owned = False,
+    seed: opt.Seed = None,
+    sets: opt.Sets = None,
+    variant: opt.Variant = "",
+    runs_dir: opt.RunsDir = opt.RUNS_DIR,
+    spark_master: opt.Master = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.
 
     A scenario with variants runs once for each of them, with the same seed, and ends with their comparison.
     """
-    from chaos.cli.output import print_comparison, print_result
-    from chaos.cli.view import View
     from chaos.drive import stages, variants
-    from chaos.lab.comparison import run_variants
     from chaos.lab.judge import check_master
-    from chaos.lab.single import drive_and_judge, recorded
+    from chaos.lab.single import drive_and_judge, recorded, run_variants
 
     check_master(spark_master)
     request = stages.ScenarioRequest(
@@ -59,10 +52,37 @@ def command(
             with recorded(whole.by_variant.values(), runs_dir, view.problem):
                 run_variants(whole, view, lambda name: view.say(f"variant {name}"), spark_master)
         raise typer.Exit(print_comparison(whole.run, as_json))
-    run = stages.prepare(request, runs_dir=runs_dir, variant=variant)
+    prepared = stages.prepare(request, runs_dir=runs_dir, variant=variant)
     with View() as view:
-        view.say(f"run directory: {run.path}")
-        with recorded([run], runs_dir, view.problem):
-            code = drive_and_judge(run, view, spark_master)
-    print_result(run, as_json)
+        view.say(f"run directory: {prepared.path}")
+        with recorded([prepared], runs_dir, view.problem):
+            code = drive_and_judge(prepared, view, spark_master)
+    print_result(prepared, as_json)
+    raise typer.Exit(code)
+
+
+def audit(
+    run_dir: Annotated[
+        str, typer.Argument(help="The directory of an earlier run, or its URI, such as hdfs://host:9000/runs/x.")
+    ],
+    spark_master: opt.Master = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Audit a run directory again, offline: from its ledger to the verdict, without Kafka."""
+    from chaos.lab.judge import audit_once, check_master
+    from chaos.run.directory import Run
+    from chaos.scenario.resolve import read
+
+    check_master(spark_master)
+    with contextlib.ExitStack() as stack:
+        uri = run_dir if "://" in run_dir else None
+        if uri:
+            work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aftershock-")))
+            audited = Run(work / uri.rstrip("/").rpartition("/")[2])
+        else:
+            audited = Run.open(Path(run_dir))
+            read(audited)
+        with View() as view:
+            code = audit_once(audited, view, spark_master, uri)
+        print_result(audited, as_json)
     raise typer.Exit(code)

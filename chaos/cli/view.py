@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from chaos.lab.progress import ProgressListener
 from chaos.run.events import Event
 
 PLAIN_EVERY_S = 2.0
@@ -38,7 +39,7 @@ _PHASES = {
 }
 
 
-class View:
+class View(ProgressListener):
     """A view of one run. It is a listener of events, and a context manager over the status line."""
 
     def __init__(self) -> None:
@@ -75,15 +76,9 @@ class View:
         """Print a problem that does not end the run."""
         self.say_markup(f"[bold yellow]problem:[/] {escape(message)}")
 
-    def run_started(self, name: str) -> None:
-        """Print nothing: the stages of the run follow."""
-
     def run_event(self, name: str, event: Event) -> None:
         """Show an event of a run."""
         self(event)
-
-    def run_driven(self, name: str) -> None:
-        """Print nothing: the verdict follows."""
 
     def _show_progress_text(self, text: str) -> None:
         if self._status:

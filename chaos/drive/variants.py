@@ -7,13 +7,12 @@ variants side by side.
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chaos.drive import stages
-from chaos.run.directory import Run, make_folder, new_run_id, write_atomically
+from chaos.run.directory import Run, make_folder, new_run_id, write_json
 from chaos.scenario.load import find
 from chaos.scenario.resolve import new_seed
 
@@ -62,4 +61,4 @@ def _write_comparison(run: Run, title: str, request: stages.ScenarioRequest, fol
         "command": f"python -m chaos run {request.scenario} --seed {request.seed}{kafka}{client}{sets}",
         "variants": folders,
     }
-    write_atomically(run.comparison, json.dumps(data, indent=1) + "\n")
+    write_json(run.comparison, data)

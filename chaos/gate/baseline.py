@@ -12,7 +12,7 @@ from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import PlannedCell, axes
 from chaos.gate.model import Gate, Part
 from chaos.run.directory import read_json
-from chaos.run.gate_result import FORMAT, Cell, GateResult, Key, Machine
+from chaos.run.gate_result import FORMAT, GateResult, Key, Machine
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,22 @@ def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -
                 result.append(Pair(cell.number, here[other].number, False, _name(gate.against)))
                 continue
             if stored is None:
-                raise UsageError(_no_reference(gate.against, cells))
+                ((axis, value),) = gate.against.values().items()
+                known = ", ".join(axes(cells)[axis])
+                raise UsageError(
+                    f"against {axis} {value}: neither the matrix nor a baseline has such a cell; the matrix has {known}"
+                )
         if stored is None:
             continue
         then = next((baseline for baseline in stored.cells if baseline.key == other), None)
         if then is None:
             missing.append(other.name)
         else:
-            _check_setup(cell, then, other)
+            if other == cell.key and then.setup != cell.setup:
+                raise UsageError(
+                    f"the baseline is of another matrix: {other.name} was another scenario then; run the gate without "
+                    "it, and use the new gate.json as the baseline"
+                )
             result.append(Pair(cell.number, then.number, True, "the baseline"))
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
@@ -75,30 +83,12 @@ def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -
 
 def _partner(key: Key, against: Part | None) -> Key:
     """Return the key of the cell that differs only in the value of `against`."""
-    return (
-        key
-        if against is None
-        else key.model_copy(update={str(axis): value for axis, value in against.values().items()})
-    )
-
-
-def _check_setup(cell: PlannedCell, then: Cell, key: Key) -> None:
-    if key == cell.key and then.setup != cell.setup:
-        raise UsageError(
-            f"the baseline is of another matrix: {key.name} was another scenario then; run the gate without it, "
-            "and use the new gate.json as the baseline"
-        )
+    return key if against is None else key.model_copy(update=against.model_dump(exclude_none=True))
 
 
 def _name(against: Part) -> str:
     ((axis, value),) = against.values().items()
     return {"kafka": f"Kafka {value}", "client": f"client {value}"}.get(axis, value)
-
-
-def _no_reference(against: Part, cells: Sequence[PlannedCell]) -> str:
-    ((axis, value),) = against.values().items()
-    known = ", ".join(axes(cells)[axis])
-    return f"against {axis} {value}: neither the matrix nor a baseline has such a cell; the matrix has {known}"
 
 
 def warnings(stored: GateResult, machine: Machine) -> list[str]:

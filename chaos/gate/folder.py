@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.errors import AftershockError, RunDirError, UsageError
 from chaos.gate.matrix import PlannedCell
 from chaos.incident.bundle import SUFFIX, pack
-from chaos.run.directory import Run, make_folder, write_atomically
+from chaos.run.directory import Run, make_folder, write_atomically, write_json
 from chaos.run.gate_result import CellRun
 
 PLAN, RUNS, BUNDLES = "plan.json", "runs.d", "bundles"
+
+
+class Plan(BaseModel):
+    """The content of `plan.json`. cells: the key and the setup of each planned cell."""
+
+    gate: str
+    seed: int
+    repeat: int
+    cells: list[dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -42,30 +50,19 @@ class GateFolder:
         """Whether a gate was planned here."""
         return (self.path / PLAN).is_file()
 
-    def seed_and_repeat(self) -> tuple[int, int] | None:
-        """Return the seed and the number of repetitions of the plan; None without one. Raises `RunDirError`."""
-        if not self.has_plan:
-            return None
+    def plan(self) -> Plan:
+        """Return the plan. Raises `RunDirError` if it is damaged."""
         try:
-            raw = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
-            return int(raw["seed"]), int(raw["repeat"])
-        except (ValueError, KeyError, TypeError):
+            return Plan.model_validate_json((self.path / PLAN).read_bytes())
+        except ValidationError:
             raise RunDirError(f"{self.path / PLAN} is damaged; run the gate in a new folder") from None
-
-    def cell_keys(self) -> list[dict[str, str]]:
-        """Return the key and the setup of each planned cell."""
-        cells: list[dict[str, str]] = json.loads((self.path / PLAN).read_text(encoding="utf-8"))["cells"]
-        return cells
 
     def write_plan(self, name: str, seed: int, repeat: int, cells: Sequence[PlannedCell]) -> None:
         """Write the plan. Raises `UsageError` if the folder has the plan of another gate or seed."""
         keys = [{**cell.key.model_dump(), "setup": cell.setup} for cell in cells]
-        if self.has_plan:
-            before = json.loads((self.path / PLAN).read_text(encoding="utf-8"))
-            if before.get("cells") != keys or before.get("seed") != seed:
-                raise UsageError(f"{self.path} is of another gate, or of another seed; name another folder with --into")
-        plan = {"gate": name, "seed": seed, "repeat": repeat, "cells": keys}
-        write_atomically(self.path / PLAN, json.dumps(plan, indent=1) + "\n")
+        if self.has_plan and ((before := self.plan()).cells != keys or before.seed != seed):
+            raise UsageError(f"{self.path} is of another gate, or of another seed; name another folder with --into")
+        write_json(self.path / PLAN, Plan(gate=name, seed=seed, repeat=repeat, cells=keys).model_dump())
 
     def runs(self, cell: PlannedCell) -> list[CellRun]:
         """Return the stored runs of a cell by their number. Raises `RunDirError` if they are damaged."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from chaos.errors import AftershockError, UsageError
 from chaos.gate import baseline, matrix, runner
 from chaos.gate.folder import GateFolder
-from chaos.gate.judge import GateJudge, repeat_warning
+from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load
 from chaos.incident import trials
 from chaos.lab.progress import ProgressListener
@@ -38,42 +38,15 @@ class GateRequest:
     cells: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True)
-class GatePlan:
-    """A checked gate with its judge. warning: a note for the user, or empty."""
-
-    judge: GateJudge
-    request: GateRequest
-    warning: str
-
-    @property
-    def cells(self) -> Sequence[matrix.PlannedCell]:
-        """All cells of the gate."""
-        return self.judge.cells
-
-    @property
-    def repeat(self) -> int:
-        """The number of runs of each cell."""
-        return self.judge.gate.repeat
-
-    def folder(self) -> GateFolder:
-        """Open or make the folder of the gate and write the plan there. Raises `UsageError` for another gate's."""
-        name = self.judge.name
-        path = self.request.into or self.request.runs_dir / new_run_id(f"gate-{name}")
-        folder = GateFolder.open_or_make(path)
-        folder.write_plan(name, self.judge.seed, self.repeat, self.cells)
-        return folder
-
-
-def plan_gate(request: GateRequest) -> GatePlan:
-    """Check a gate, its baseline and every cell; nothing is started or written.
+def plan_gate(request: GateRequest) -> GateJudge:
+    """Check a gate, its baseline and every cell, and return its judge; nothing is started or written.
 
     Seed and repetitions of a continued folder apply unless the request has others.
     Raises `ScenarioError`, `UsageError` or `RunDirError` for bad input.
     """
     file = find(request.gate)
-    earlier = GateFolder(request.into).seed_and_repeat() if request.into else None
-    seed, repeat = earlier or (None, None)
+    earlier = GateFolder(request.into).plan() if request.into and GateFolder(request.into).has_plan else None
+    seed, repeat = (earlier.seed, earlier.repeat) if earlier else (None, None)
     gate = load(file, repeat=request.repeat or repeat, seed=seed if request.seed is None else request.seed)
     cells = matrix.cells(gate, file.parent)
     stored_path = request.baseline or (file.parent / gate.baseline if gate.baseline else None)
@@ -85,20 +58,28 @@ def plan_gate(request: GateRequest) -> GatePlan:
     options = [f"--baseline {shlex.quote(str(request.baseline))}"] if request.baseline else []
     options += [f"--repeat {gate.repeat} --seed {seed}"]
     command = " ".join(["python -m chaos gate", shlex.quote(request.gate), *options])
-    judge = GateJudge(gate, file.stem, command, seed, cells, pairs, stored)
-    return GatePlan(judge, request, repeat_warning(gate, pairs))
+    return GateJudge(gate, file.stem, command, seed, cells, pairs, stored)
 
 
-def run_gate(plan: GatePlan, folder: GateFolder, listener: ProgressListener) -> GateResult:
+def open_folder(judge: GateJudge, request: GateRequest) -> GateFolder:
+    """Open or make the folder of a gate and write the plan there. Raises `UsageError` for another gate's folder."""
+    folder = GateFolder.open_or_make(request.into or request.runs_dir / new_run_id(f"gate-{judge.name}"))
+    folder.write_plan(judge.name, judge.seed, judge.gate.repeat, judge.cells)
+    return folder
+
+
+def run_gate(
+    whole: GateJudge, folder: GateFolder, listener: ProgressListener, selected: Sequence[int] = ()
+) -> GateResult:
     """Run what is not stored yet, judge all stored runs, and write the result.
 
-    After an interruption the finished runs are judged, too. With `cells` in the request, only these run, and nothing is
+    After an interruption the finished runs are judged, too. selected: numbers of the only cells to run; then nothing is
     written but their runs. Raises as `Lab.drive`.
     """
-    judge = plan.judge
-    if selected := plan.request.cells:
-        cells = [cell for cell in plan.cells if cell.number in selected]
-        judge = replace(judge, cells=cells, pairs=[], stored=None)
+    judge = whole
+    if selected:
+        cells = [cell for cell in whole.cells if cell.number in selected]
+        judge = replace(whole, cells=cells, pairs=[], stored=None)
     planned = runner.remaining(judge.cells, judge.gate, judge.seed, folder)
     listener.say(f"{len(judge.cells)} cells, {len(planned)} runs, in {folder.path}")
     matrix.fetch_releases(judge.cells, listener.say)
@@ -108,16 +89,16 @@ def run_gate(plan: GatePlan, folder: GateFolder, listener: ProgressListener) -> 
                 listener.say(f"{done} of {len(planned)}, {run.cell.key.name}, {run.n}: {_describe(stored)}")
     except BaseException:
         if not selected:
-            judge_gate(plan, folder)
+            judge_gate(whole, folder)
         listener.say(f"the finished runs are stored; continue with --into {folder.path}")
         raise
-    return _result(judge, folder) if selected else judge_gate(plan, folder)
+    return _result(judge, folder) if selected else judge_gate(whole, folder)
 
 
 def run_cells(request: GateRequest, listener: ProgressListener) -> GateResult:
     """Plan a gate and run the cells of the request in its folder. Raises as `plan_gate` and `run_gate`."""
-    plan = plan_gate(request)
-    return run_gate(plan, plan.folder(), listener)
+    judge = plan_gate(request)
+    return run_gate(judge, open_folder(judge, request), listener, request.cells)
 
 
 def _describe(run: CellRun) -> str:
@@ -125,9 +106,9 @@ def _describe(run: CellRun) -> str:
     return f"{run.verdict}, {detail} ({run.seconds:.0f} s)"
 
 
-def judge_gate(plan: GatePlan, folder: GateFolder) -> GateResult:
+def judge_gate(judge: GateJudge, folder: GateFolder) -> GateResult:
     """Judge the stored runs, and write gate.json, summary.md, junit.xml and report.html. Raises `AftershockError`."""
-    result = _result(plan.judge, folder)
+    result = _result(judge, folder)
     write_atomically(folder.path / "gate.json", result.model_dump_json(indent=1) + "\n")
     done = run_module("checks.report.gate", str(folder.path))
     if done.returncode:

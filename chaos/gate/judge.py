@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 import platform
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from chaos.gate import ranks
@@ -20,7 +20,7 @@ from chaos.gate.baseline import Pair, warnings
 from chaos.gate.matrix import PlannedCell
 from chaos.gate.model import Gate, Times
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
-from chaos.incident.rates import interval
+from chaos.incident.outcomes import interval
 from chaos.run.events import now_us
 from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, Machine, Mark, TimeComparison
 from chaos.run.result import WORST_FIRST, Verdict, merge
@@ -41,6 +41,14 @@ class GateJudge:
     cells: Sequence[PlannedCell]
     pairs: Sequence[Pair]
     stored: GateResult | None = None
+
+    @property
+    def warning(self) -> str:
+        """A warning if the gate repeats too rarely to show any time as slower, else empty."""
+        needed = ranks.needed(1 - self.gate.time.confidence, len(self.pairs)) if self.pairs else 0
+        repeat = self.gate.repeat
+        text = f"repeat is {repeat}: too few to show of any time that it is slower, which takes {needed} at least"
+        return text if repeat < needed else ""
 
     def result(self, runs: Mapping[int, Sequence[CellRun]]) -> GateResult:
         """Judge the runs of each cell by its number; runs may be missing."""
@@ -157,21 +165,22 @@ class _Sides:
     now: list[int]
     then: list[int]
     conclusive: int
-    slower_p: float = 1.0
-    within_p: float = 1.0
+    slower_p: float
+    within_p: float
 
 
-def _side_by_side(now: Cell, then: Cell, against: str, times: Times) -> list[_Sides]:
-    """Return every judged time that the partner has in at least half of its runs.
+def _side_by_side(now: Cell, then: Cell, against: str, times: Times) -> Iterator[_Sides]:
+    """Yield every judged time that the partner has in at least half of its runs.
 
     A time that occurs rarely (after a random rebalance, say) is no basis for a comparison.
     """
-    values, partner = _values(now, times), _values(then, times)
-    return [
-        _Sides(now.number, against, key, values.get(key, []), earlier, now.told)
-        for key, earlier in partner.items()
-        if len(earlier) * 2 >= then.told
-    ]
+    values = _values(now, times)
+    for key, earlier in _values(then, times).items():
+        if len(earlier) * 2 >= then.told:
+            metric, own = key[0], values.get(key, [])
+            resolution = RESOLUTION_US.get(metric, SAMPLED_US)
+            tested = ranks.beyond(own, earlier, times.margin_of(metric), resolution) if own and earlier else (1.0, 1.0)
+            yield _Sides(now.number, against, key, own, earlier, now.told, *tested)
 
 
 def _values(cell: Cell, times: Times) -> dict[TimeKey, list[int]]:
@@ -184,22 +193,10 @@ def _values(cell: Cell, times: Times) -> dict[TimeKey, list[int]]:
 
 
 def _compare_times(times: Times, sides: list[_Sides]) -> list[TimeComparison]:
-    """Test every time, with Holm's correction over all of them."""
+    """Decide on every time, with Holm's correction over all of them."""
     alpha = 1 - times.confidence
-    tested = [_tested(one, times) for one in sides]
-    slower = ranks.holm([one.slower_p for one in tested], alpha)
-    return [
-        _comparison(one, times, is_slower, alpha, len(tested)) for one, is_slower in zip(tested, slower, strict=True)
-    ]
-
-
-def _tested(sides: _Sides, times: Times) -> _Sides:
-    if not sides.now or not sides.then:
-        return sides
-    metric = sides.key[0]
-    resolution = RESOLUTION_US.get(metric, SAMPLED_US)
-    slower, within = ranks.beyond(sides.now, sides.then, times.margin_of(metric), resolution)
-    return replace(sides, slower_p=slower, within_p=within)
+    slower = ranks.holm([one.slower_p for one in sides], alpha)
+    return [_comparison(one, times, is_slower, alpha, len(sides)) for one, is_slower in zip(sides, slower, strict=True)]
 
 
 def _comparison(sides: _Sides, times: Times, slower: bool, alpha: float, tests: int) -> TimeComparison:
@@ -237,14 +234,6 @@ def _comparison(sides: _Sides, times: Times, slower: bool, alpha: float, tests: 
 
 def _more(items: Sequence[object]) -> str:
     return f" (and {len(items) - 1} more)" if len(items) > 1 else ""
-
-
-def repeat_warning(gate: Gate, pairs: Sequence[Pair]) -> str:
-    """Return a warning if the gate repeats too rarely to show any time as slower, else an empty string."""
-    needed = ranks.needed(1 - gate.time.confidence, len(pairs)) if pairs else 0
-    if gate.repeat >= needed:
-        return ""
-    return f"repeat is {gate.repeat}: too few to show of any time that it is slower, which takes {needed} at least"
 
 
 def _too_few(comparisons: list[TimeComparison], gate: Gate) -> list[str]:

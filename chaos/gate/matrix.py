@@ -102,7 +102,7 @@ def _subject(source: str, home: Path) -> Subject:
     if scenario.variants:
         choices = " or ".join(f"{source}/{variant}" for variant in scenario.variants)
         raise UsageError(f"{source} has variants, and a cell runs one of them: {choices}")
-    return Subject(source if name else file.stem, source, scenario, None)
+    return Subject(source if name else file.stem, source, scenario, seed=0)  # each run of a cell has its own seed
 
 
 def _with(subject: Subject, settings: Variant, name: str, kafka: str | None, client: str | None) -> Subject:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from chaos.errors import USAGE, AftershockError
 from chaos.gate.folder import GateFolder
@@ -20,33 +19,12 @@ from chaos.gate.model import Gate
 from chaos.history.entries import judged_entry
 from chaos.history.trends import TREND_STATS
 from chaos.incident.repeat import seeds
-from chaos.incident.subject import Subject
+from chaos.incident.trials import TrialLab
 from chaos.incident.versions import recorded_versions
-from chaos.lab.lab import FinishedRun
+from chaos.lab.lab import DrivenRun, FinishedRun
 from chaos.run.gate_result import CellRun
 from chaos.run.result import Metric
 from chaos.scenario.resolve import read
-
-
-class PendingRun(Protocol):
-    """A driven run; its verdict may be pending. See `chaos.lab.lab.DrivenRun`."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether the verdict is known."""
-
-    def finish(self) -> FinishedRun:
-        """Wait for the verdict."""
-
-
-class Driver(Protocol):
-    """The part of `chaos.incident.trials.TrialLab` that the runner uses."""
-
-    def drive(self, subject: Subject, run_id: str, seed: int | None = None) -> PendingRun:
-        """Drive a run until its log was read back."""
-
-    def renew(self) -> None:
-        """Let the next run start on a new cluster."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +61,7 @@ def remaining(cells: Sequence[PlannedCell], gate: Gate, seed: int, folder: GateF
     return planned
 
 
-def run_all(driver: Driver, planned: Sequence[PlannedRun], folder: GateFolder) -> Iterator[tuple[PlannedRun, CellRun]]:
+def run_all(lab: TrialLab, planned: Sequence[PlannedRun], folder: GateFolder) -> Iterator[tuple[PlannedRun, CellRun]]:
     """Drive and store the runs, and yield each when it is stored. The judge works while the next run is driven.
 
     A cell that cannot run at all is inconclusive and is not tried again; the other cells go on.
@@ -91,16 +69,16 @@ def run_all(driver: Driver, planned: Sequence[PlannedRun], folder: GateFolder) -
     impossible: set[int] = set()
     several = len({run.cell.cluster for run in planned}) > 1
     round_ = planned[0].n if planned else 0
-    pending: tuple[PlannedRun, PendingRun] | None = None
+    pending: tuple[PlannedRun, DrivenRun] | None = None
     try:
         for run in planned:
             if run.cell.number in impossible:
                 continue
             if several and run.n != round_:
-                driver.renew()
+                lab.renew()
             round_ = run.n
             try:
-                driven = driver.drive(run.cell.subject, run.cell.run_id(run.n), run.seed)
+                driven = lab.start(run.cell.subject, run.cell.run_id(run.n), run.seed)
             except AftershockError as e:
                 if e.exit_code != USAGE:
                     raise
@@ -120,7 +98,7 @@ def run_all(driver: Driver, planned: Sequence[PlannedRun], folder: GateFolder) -
         yield pending[0], _store(*pending, folder)
 
 
-def _store(planned: PlannedRun, pending: PendingRun, folder: GateFolder) -> CellRun:
+def _store(planned: PlannedRun, pending: DrivenRun, folder: GateFolder) -> CellRun:
     run = cell_run(planned, pending.finish(), folder)
     if run.verdict == "fail" and not any(earlier.bundle for earlier in folder.runs(planned.cell)):
         run = run.model_copy(update={"bundle": folder.pack_run(planned.cell.run_id(planned.n))})

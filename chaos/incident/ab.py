@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,47 +11,29 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.subject import Raw, Subject, SubjectRequest, dump, raw_of
-from chaos.incident.trials import new_folder
-from chaos.lab.comparison import compare, run_variants
-from chaos.run.comparison import Comparison
-from chaos.run.directory import write_atomically
-from chaos.run.events import Event
+from chaos.incident.subject import Raw, Request, Subject, dump, load_subject, raw_of
+from chaos.lab.progress import ProgressListener
+from chaos.lab.single import run_variants
+from chaos.run.directory import Run, new_folder, write_atomically
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 
 UNCHANGED, CHANGED = "as-it-was", "with-the-change"
 
 
-@dataclass(frozen=True)
-class ABRequest:
-    """A subject and the overrides (`PATH=VALUE`) of the second side."""
-
-    subject: SubjectRequest
-    changes: tuple[str, ...]
-    runs_dir: Path
-    spark_master: str | None = None
-
-
-def ab(
-    request: ABRequest,
-    listener: Callable[[Event], None],
-    say: Callable[[str], None],
-    *,
-    show: bool = False,
-) -> Comparison:
-    """Run both sides with one seed and compare them. show: print the comparison as a table.
+def ab(request: Request, listener: ProgressListener) -> Run:
+    """Run both sides with one seed, and return their run for the comparison.
 
     Raises `UsageError` or `ScenarioError` for changes that are invalid or change nothing.
     """
-    if not request.changes:
+    if not request.overrides:
         raise UsageError("ab needs --set: what the two sides differ in, such as producers.shop.config.acks=all")
-    subject = request.subject.load()
-    check_changes(subject, request.changes)
-    whole = prepare(subject, request.changes, new_folder(request.runs_dir, f"ab-{subject.name}"))
-    say(f"run directory: {whole.run.path}")
-    run_variants(whole, listener, say, request.spark_master)
-    return compare(whole.run, show=show)
+    subject = load_subject(request.source, request.variant, seed=request.seed)
+    check_changes(subject, request.overrides)
+    whole = prepare(subject, request.overrides, new_folder(request.runs_dir, f"ab-{subject.name}"))
+    listener.say(f"run directory: {whole.run.path}")
+    run_variants(whole, lambda event: listener.run_event(request.source, event), listener.say, request.spark_master)
+    return whole.run
 
 
 def check_changes(subject: Subject, changes: Sequence[str]) -> None:

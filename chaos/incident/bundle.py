@@ -82,7 +82,6 @@ class Manifest(BaseModel):
 class Bundle:
     """A bundle that was read and verified completely."""
 
-    path: Path
     manifest: Manifest
     resolved: Resolved
 
@@ -147,12 +146,9 @@ def _missing(run: Run, paths: dict[str, Path]) -> list[str]:
 
 def _file(path: Path) -> File:
     """Return digest and size from one pass: a log may grow meanwhile."""
-    digest, size = hashlib.sha256(), 0
     with path.open("rb") as f:
-        while chunk := f.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
-    return File(sha256=digest.hexdigest(), size=size)
+        digest = hashlib.file_digest(f, "sha256")
+        return File(sha256=digest.hexdigest(), size=f.tell())
 
 
 def open_bundle(path: Path) -> Bundle:
@@ -164,7 +160,7 @@ def open_bundle(path: Path) -> Bundle:
         first = e.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise RunDirError(f"{path}: its resolved.json is of another version: {where}: {first['msg']}") from None
-    return Bundle(path, manifest, resolved)
+    return Bundle(manifest, resolved)
 
 
 def unpack(path: Path, runs_dir: Path) -> Run:
@@ -223,7 +219,9 @@ def _manifest(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Mani
     if member.name != MANIFEST or member.size > _MAX_MANIFEST_BYTES:
         raise RunDirError(f"{path} is not a bundle: it does not begin with {MANIFEST}")
     try:
-        raw = json.loads(_content(tar, member))
+        source = tar.extractfile(member)
+        assert source is not None  # _safe admits plain files only
+        raw = json.loads(source.read())
         if isinstance(raw, dict) and raw.get("format", FORMAT) != FORMAT:
             raise RunDirError(f"{path} is of format {raw['format']}, and this version of Aftershock reads {FORMAT}")
         manifest = Manifest.model_validate(raw)
@@ -239,21 +237,13 @@ def _manifest(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo) -> Mani
 def _checked(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, file: File, *, keep: bool) -> bytes | None:
     if member.size != file.size:
         raise _altered(path, f"{member.name} has {member.size} bytes instead of {file.size}")
-    source, digest, chunks = tar.extractfile(member), hashlib.sha256(), []
-    assert source is not None  # _safe admits plain files only
-    while chunk := source.read(_CHUNK):
-        digest.update(chunk)
-        if keep:
-            chunks.append(chunk)
+    source = tar.extractfile(member)
+    assert isinstance(source, io.BufferedReader)  # _safe admits plain files only
+    data = source.read() if keep else None
+    digest = hashlib.file_digest(source, "sha256") if data is None else hashlib.sha256(data)
     if digest.hexdigest() != file.sha256:
         raise _altered(path, f"{member.name} does not match the SHA-256 in its manifest")
-    return b"".join(chunks) if keep else None
-
-
-def _content(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    source = tar.extractfile(member)
-    assert source is not None  # _safe admits plain files only
-    return source.read()
+    return data
 
 
 def _altered(path: Path, what: str) -> RunDirError:

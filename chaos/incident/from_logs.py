@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.errors import UsageError
 from chaos.incident.logs.scenario_draft import draft_scenario
 
 
-@dataclass(frozen=True)
-class FromLogsRequest:
-    """A folder of broker logs. timezone: of times without one, UTC if None. clients: a file of client settings."""
+def from_logs(
+    folder: Path, out: Path | None, timezone: str | None, clients: Path | None, say: Callable[[str], None]
+) -> str:
+    """Return a draft from the broker logs below a folder as YAML, and write it to `out` if given.
 
-    folder: Path
-    out: Path | None = None
-    timezone: str | None = None
-    clients: Path | None = None
-
-
-def from_logs(request: FromLogsRequest, say: Callable[[str], None]) -> str:
-    """Return the draft as YAML, and write it to `out` if given. Raises `UsageError` if it cannot be read or written."""
-    out = request.out
+    timezone: of times without one, UTC if None. clients: a file of client settings. Raises `UsageError` if a file
+    cannot be read or written.
+    """
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file, such as {out / 'incident.yaml'}")
-    text = draft_scenario(request.folder, request.timezone, request.clients, say)
+    text = draft_scenario(folder, timezone, clients, say)
     if out is not None:
         try:
             out.write_text(text, encoding="utf-8")

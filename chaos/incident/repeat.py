@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from chaos.incident import trials
-from chaos.incident.rates import CONFIDENCE, Rate, rates
-from chaos.incident.subject import Subject, SubjectRequest
+from chaos.incident.outcomes import CONFIDENCE, Rate, rates
+from chaos.incident.subject import Request, Subject
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.directory import write_atomically
+from chaos.run.directory import write_json
 from chaos.run.result import EXIT_CODES, merge
-from chaos.scenario.resolve import new_seed
-
-
-@dataclass(frozen=True)
-class RepeatRequest:
-    """A subject and the number of runs. same_seed: use one seed for all runs instead of one for each."""
-
-    subject: SubjectRequest
-    runs: int
-    runs_dir: Path
-    same_seed: bool = False
-    i_own_this_cluster: bool = False
 
 
 @dataclass
@@ -34,7 +20,6 @@ class Repetition:
     """The finished runs of a repetition."""
 
     subject: Subject
-    folder: Path
     runs: list[FinishedRun] = field(default_factory=list)
 
     @property
@@ -70,30 +55,29 @@ class Repetition:
 
 
 def repeat(
-    request: RepeatRequest, listener: ProgressListener, report: Callable[[Repetition], None] = lambda _: None
+    request: Request, listener: ProgressListener, report: Callable[[Repetition], None] = lambda _: None
 ) -> Repetition:
     """Run a subject many times and write `repeat.json`.
 
     report: called with the finished runs at the end, also if the repetition breaks off after at least one run.
     Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
     """
-    subject = request.subject.load()
-    seed = new_seed() if subject.seed is None else subject.seed
-    repetition = Repetition(subject, trials.new_folder(request.runs_dir, f"repeat-{subject.name}"))
+    subject, count = request.subject(), request.runs
+    all_seeds = [subject.seed] * count if request.same_seed else seeds(subject.seed, count)
+    lab = trials.new_lab("repeat", subject, request, listener)
+    repetition = Repetition(subject)
     try:
-        with trials.TrialLab(repetition.folder, listener, request.i_own_this_cluster) as lab:
-            listener.say(f"{request.runs} runs, in {repetition.folder}")
-            for run in lab.run_all(subject, [seed] * request.runs if request.same_seed else seeds(seed, request.runs)):
+        with lab:
+            listener.say(f"{count} runs, in {lab.folder}")
+            for run in lab.run_all(subject, all_seeds):
                 repetition.runs.append(run)
                 outcome = run.outcome
                 detail = outcome.describe() if outcome.conclusive else outcome.sentence
-                listener.say(
-                    f"{len(repetition.runs)} of {request.runs}, seed {run.seed}: {outcome.verdict}, {detail} "
-                    f"({run.seconds:.0f} s)"
-                )
+                number = f"{len(repetition.runs)} of {count}"
+                listener.say(f"{number}, seed {run.seed}: {outcome.verdict}, {detail} ({run.seconds:.0f} s)")
     finally:
         if repetition.runs:
-            write_atomically(repetition.folder / "repeat.json", json.dumps(repetition.as_json(), indent=1) + "\n")
+            write_json(lab.folder / "repeat.json", repetition.as_json())
             report(repetition)
     return repetition
 

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from dataclasses import dataclass
-from pathlib import Path
 
 from chaos import __version__
 from chaos.clients.confluent import environment
 from chaos.errors import UsageError
 from chaos.incident import trials
-from chaos.incident.difference import differences
-from chaos.incident.subject import Subject, SubjectRequest
+from chaos.incident.outcomes import differences
+from chaos.incident.subject import Request, Subject, load_subject
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
-from chaos.run.directory import write_atomically
+from chaos.run.directory import write_json
 from chaos.run.result import RunOutcome
-
-
-@dataclass(frozen=True)
-class ReplayRequest:
-    """An incident to run again: a bundle or a run directory."""
-
-    source: str
-    runs_dir: Path
-    i_own_this_cluster: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,22 +32,21 @@ class Replay:
         return {"same": self.same, "sentence": self.sentence, "notes": self.notes, "run": path}
 
 
-def replay(request: ReplayRequest, listener: ProgressListener) -> Replay:
-    """Run an incident again, compare, and write `replay.json`.
+def replay(request: Request, listener: ProgressListener) -> Replay:
+    """Run an incident again as it was, compare, and write `replay.json`.
 
     Raises `UsageError` or `RunDirError` for a source without a run, and as `Lab.drive`.
     """
-    subject = SubjectRequest(request.source).load()
+    subject = load_subject(request.source)
     notes = version_notes(subject)
-    folder = trials.new_folder(request.runs_dir, f"replay-{subject.name}")
-    with trials.TrialLab(folder, listener, request.i_own_this_cluster) as lab:
+    with trials.new_lab("replay", subject, request, listener) as lab:
         for note in notes:
             listener.say(f"note: {note}")
-        listener.say(f"run directory: {folder}")
+        listener.say(f"run directory: {lab.folder}")
         run = lab.run(subject, f"{subject.name}-replay")
     same, sentence = compare(run.outcome, subject)
     result = Replay(run, same, sentence, notes)
-    write_atomically(folder / "replay.json", json.dumps(result.as_json(), indent=1) + "\n")
+    write_json(lab.folder / "replay.json", result.as_json())
     return result
 
 

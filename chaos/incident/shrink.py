@@ -13,12 +13,11 @@ from pathlib import Path
 
 from chaos.errors import INCONCLUSIVE, PASS, UsageError
 from chaos.incident import reduce, trials
-from chaos.incident.difference import parse_anomaly
+from chaos.incident.outcomes import parse_anomaly
 from chaos.incident.search import ddmin, smallest
-from chaos.incident.subject import Raw, Subject, SubjectRequest, dump, raw_of, scenario_of
+from chaos.incident.subject import Raw, Request, Subject, dump, raw_of, scenario_of
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import write_atomically
-from chaos.scenario.resolve import new_seed
 from chaos.units import parse_duration
 
 SMALLEST_SHARE = 64
@@ -40,30 +39,15 @@ class Budget:
     def parse(cls, text: str) -> Budget:
         """Parse `40` (runs), `30m` (time) or `40,30m` (whichever comes first). Raises `UsageError`."""
         budget = cls()
-        for part in filter(None, (p.strip() for p in text.split(","))):
+        for part in filter(None, map(str.strip, text.split(","))):
             try:
-                budget = (
-                    replace(budget, runs=int(part)) if part.isdigit() else replace(budget, seconds=parse_duration(part))
-                )
+                values = {"runs": int(part)} if part.isdigit() else {"seconds": parse_duration(part)}
             except ValueError:
                 raise UsageError(f"--budget {text!r} is not understood; write 40 (runs), 30m, or 40,30m") from None
+            budget = replace(budget, **values)
         if budget == cls() or budget.runs == 0 or budget.seconds == 0:
             raise UsageError(f"--budget {text!r} allows no run; write 40 (runs), 30m, or 40,30m")
         return budget
-
-
-@dataclass(frozen=True)
-class ShrinkRequest:
-    """A subject and the anomaly that must remain.
-
-    tries: runs of a candidate before it counts as one without the anomaly. budget: see `Budget.parse`.
-    """
-
-    subject: SubjectRequest
-    anomaly: str
-    runs_dir: Path
-    tries: int = 2
-    budget: str = "60,60m"
 
 
 @dataclass
@@ -75,8 +59,6 @@ class ShrinkResult:
     text: str = ""
     size: str = ""
     runs: int = 0
-    complete: bool = False
-    """Whether nothing more can be removed."""
 
     @property
     def exit_code(self) -> int:
@@ -85,45 +67,39 @@ class ShrinkResult:
 
 
 def shrink(
-    request: ShrinkRequest, listener: ProgressListener, report: Callable[[ShrinkResult], None] = lambda result: None
+    request: Request, listener: ProgressListener, report: Callable[[ShrinkResult], None] = lambda result: None
 ) -> ShrinkResult:
     """Search for the smallest scenario with the anomaly; `smallest.yaml` has the smallest so far at any time.
 
     report: called with the result at the end, also if the search breaks off with a scenario.
     Raises `UsageError`, `ScenarioError` or `RunDirError` for a bad request, and as `Lab.drive`.
     """
-    anomaly, budget = parse_anomaly(request.anomaly), Budget.parse(request.budget)
-    subject = request.subject.load()
-    if subject.outcome is not None and not request.subject.overrides and not subject.outcome.count(anomaly):
-        raise UsageError(f"{request.subject.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
-    folder = trials.new_folder(request.runs_dir, f"shrink-{subject.name}")
-    result = ShrinkResult(folder / "smallest.yaml")
-    with trials.TrialLab(folder, listener) as lab:
-        subject = subject if subject.seed is not None else replace(subject, seed=new_seed())
-        listener.say(
-            f"{anomaly} remains if one of {request.tries} tries shows it; budget {request.budget}; in {folder}"
-        )
-        oracle = Oracle(lab, subject, anomaly, request.tries, budget)
-        whole = starting_point(subject)
+    anomaly, budget, tries = parse_anomaly(request.anomaly), Budget.parse(request.budget), request.tries
+    subject = request.subject()
+    if subject.outcome is not None and not subject.outcome.count(anomaly):
+        raise UsageError(f"{request.source} showed no {anomaly}: it showed {subject.outcome.describe()}")
+    with trials.new_lab("shrink", subject, request, listener) as lab:
+        listener.say(f"{anomaly} remains if one of {tries} tries shows it; budget {request.budget}; in {lab.folder}")
+        whole, result = starting_point(subject), ShrinkResult(lab.folder / "smallest.yaml")
 
         def save(candidate: Raw) -> None:
             result.text, result.size = final_text(subject, candidate, anomaly), size(whole, candidate)
             write_atomically(result.file, result.text)
 
-        search = Search(whole, oracle.remains, listener.say, save)
+        search = Search(whole, Oracle(lab, subject, anomaly, tries, budget).remains, listener.say, save)
         try:
-            if not search.begin():
-                result.sentence = f"{anomaly} did not appear in {request.tries} runs of the whole scenario"
-                return result
-            search.run()
-            result.complete, result.sentence = True, "nothing more can be removed"
+            if search.begin():
+                search.run()
+                result.sentence = "nothing more can be removed"
+            else:
+                result.sentence = f"{anomaly} did not appear in {tries} runs of the whole scenario"
         except BudgetSpent as spent:
             result.sentence = f"the budget is spent ({spent}); more could perhaps be removed"
         finally:
             result.runs = lab.run_count
             if result.text:
                 report(result)
-                listener.say(f"the smallest scenario {'' if result.complete else 'so far '}is in {result.file}")
+                listener.say(f"the smallest scenario {'' if search.complete else 'so far '}is in {result.file}")
             if result.sentence:
                 listener.say(result.sentence)
     return result
@@ -148,10 +124,17 @@ class Search:
 
     def run(self) -> None:
         """Search to the end. Exceptions of `remains`, such as `BudgetSpent`, pass through."""
-        self._shrink_entries()
+        whole = self.best
+        self._shrink_parts("faults and clients", reduce.entries(whole), lambda kept: reduce.keep_entries(whole, kept))
         self._shrink_records()
         self._shrink_numbers()
-        self._shrink_settings()
+        smaller = self.best
+        settings = reduce.settings(smaller)
+        self._shrink_parts(
+            "settings",
+            settings,
+            lambda kept: reduce.without_settings(smaller, [part for part in settings if part not in kept]),
+        )
         self.complete = True
 
     def _try(self, candidate: Raw) -> bool:
@@ -163,12 +146,12 @@ class Search:
             self.save(candidate)
         return self.results[text]
 
-    def _shrink_entries(self) -> None:
-        whole = self.best
-        parts = reduce.entries(whole)
-        self.say(f"{len(parts)} faults and clients")
-        needed = ddmin(parts, lambda kept: self._try(reduce.keep_entries(whole, kept)))
-        self.say(f"needed: {_describe(needed)}")
+    def _shrink_parts(
+        self, kind: str, parts: Sequence[reduce.Part], with_only: Callable[[Sequence[reduce.Part]], Raw]
+    ) -> None:
+        self.say(f"{len(parts)} {kind}")
+        needed = ddmin(parts, lambda kept: self._try(with_only(kept)))
+        self.say(f"needed: {', '.join(map(str, needed)) or 'none'}")
 
     def _shrink_records(self) -> None:
         whole = self.best
@@ -187,21 +170,6 @@ class Search:
             least = 1 if lowered(1) else smallest(value, 2, lowered)
             if least < value:
                 self.say(f"{part}: {least} instead of {value}")
-
-    def _shrink_settings(self) -> None:
-        whole = self.best
-        parts = reduce.settings(whole)
-        self.say(f"{len(parts)} settings")
-
-        def kept(some: Sequence[reduce.Part]) -> bool:
-            return self._try(reduce.without_settings(whole, [part for part in parts if part not in some]))
-
-        needed = ddmin(parts, kept)
-        self.say(f"needed: {_describe(needed)}")
-
-
-def _describe(parts: Sequence[reduce.Part]) -> str:
-    return ", ".join(map(str, parts)) or "none"
 
 
 @dataclass
@@ -227,7 +195,10 @@ class Oracle:
         self.candidates += 1
         candidate = replace(self.subject, scenario=scenario)
         for n in range(1, self.tries + 1):
-            self._check_budget()
+            if self.budget.runs is not None and self.lab.run_count >= self.budget.runs:
+                raise BudgetSpent(f"{self.budget.runs} runs")
+            if self.budget.seconds is not None and time.monotonic() - self.started >= self.budget.seconds:
+                raise BudgetSpent(f"{self.budget.seconds:g} s")
             finished = self.lab.run(candidate, f"{self.candidates:03}-{n}")
             outcome = finished.outcome
             count = outcome.count(self.anomaly) if outcome.conclusive else 0
@@ -238,12 +209,6 @@ class Oracle:
             if count:
                 return True
         return False
-
-    def _check_budget(self) -> None:
-        if self.budget.runs is not None and self.lab.run_count >= self.budget.runs:
-            raise BudgetSpent(f"{self.budget.runs} runs")
-        if self.budget.seconds is not None and time.monotonic() - self.started >= self.budget.seconds:
-            raise BudgetSpent(f"{self.budget.seconds:g} s")
 
 
 def starting_point(subject: Subject) -> Raw:
@@ -256,7 +221,7 @@ def starting_point(subject: Subject) -> Raw:
 def final_text(subject: Subject, raw: Raw, anomaly: str) -> str:
     """Return the smallest scenario as YAML, with its seed and a description."""
     description = f"Shrunk from {subject.name}: a run of exactly this scenario showed {anomaly}."
-    return dump({**raw, "description": description, **({"seed": subject.seed} if subject.seed is not None else {})})
+    return dump({**raw, "description": description, "seed": subject.seed})
 
 
 def size(whole: Raw, best: Raw) -> str:

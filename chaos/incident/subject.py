@@ -1,9 +1,10 @@
-"""The subject of an incident command: the scenario of a bundle, of a run directory, or of a scenario file."""
+"""The request to an incident command, and its subject: the scenario of a bundle, a run directory or a file."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,57 +20,81 @@ from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.resolve import Resolved, read
+from chaos.scenario.resolve import Resolved, new_seed, read
 
 Raw = dict[str, Any]
 """A scenario as plain data, without values that equal their defaults."""
 
 
 @dataclass(frozen=True)
+class Request:
+    """The request to an incident command. Each command uses its own values and ignores the others.
+
+    source: a bundle, a run directory or a scenario, of which `variant` names a side. overrides: `PATH=VALUE`; for `ab`,
+    the changes of the second side. seed: used in place of the incident's own.
+    """
+
+    source: str
+    runs_dir: Path
+    variant: str = ""
+    overrides: tuple[str, ...] = ()
+    seed: int | None = None
+    i_own_this_cluster: bool = False
+    """Whether faults may hit brokers of an existing cluster."""
+    spark_master: str | None = None
+    runs: int = 10
+    same_seed: bool = False
+    """`repeat`: use one seed for all runs instead of one for each."""
+    anomaly: str = ""
+    """`shrink`: the anomaly that must remain. `bisect`: the one that decides, else verdict and kinds of anomalies."""
+    tries: int = 1
+    """Runs of each candidate: `shrink` needs one that shows the anomaly, `bisect` counts all of them."""
+    budget: str = "60,60m"
+    """`shrink`: see `chaos.incident.shrink.Budget`."""
+    kafka: str | None = None
+    client: str | None = None
+    """`bisect`: the range `A..B` of releases of either Kafka or confluent-kafka."""
+
+    def subject(self) -> Subject:
+        """Load the subject. Raises as `load_subject`."""
+        return load_subject(self.source, self.variant, self.overrides, self.seed)
+
+
+@dataclass(frozen=True)
 class Subject:
-    """A scenario without variants. outcome and versions: those of the incident; None if it has never been run."""
+    """A scenario without variants. outcome and versions: those of the incident; None if this was never run."""
 
     name: str
     source: str
     scenario: Scenario
-    seed: int | None
+    seed: int
     outcome: RunOutcome | None = None
     versions: dict[str, str] | None = None
 
     def set(self, *overrides: str) -> Subject:
         """Return the subject with `PATH=VALUE` overrides applied. Raises `ScenarioError`."""
-        return replace(self, scenario=parse(dump(raw_of(self.scenario)), self.source, overrides))
+        return replace(self, scenario=parse(dump(raw_of(self.scenario)), self.source, overrides), outcome=None)
 
 
-@dataclass(frozen=True)
-class SubjectRequest:
-    """A subject as a user names it. seed: used in place of the incident's own."""
+def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), seed: int | None = None) -> Subject:
+    """Load a bundle, a run directory or a scenario. Its seed is `seed`, else its own, else drawn.
 
-    source: str
-    variant: str = ""
-    overrides: tuple[str, ...] = ()
-    seed: int | None = None
-
-    def load(self) -> Subject:
-        """Load the subject.
-
-        Raises `RunDirError` for a damaged bundle or run directory, else `ScenarioError` or `UsageError` for bad input.
-        """
-        subject = self._load()
-        return subject if self.seed is None else replace(subject, seed=self.seed)
-
-    def _load(self) -> Subject:
-        source, path = self.source, Path(self.source)
-        if path.is_dir() or source.endswith((SUFFIX, ".tar.gz", ".tgz")):
-            if self.variant:
-                raise UsageError(f"--variant selects a side of a scenario; {source} is a single run, so leave it out")
-            subject = _of_run(source, path) if path.is_dir() else _of_bundle(source, path)
-            return subject.set(*self.overrides) if self.overrides else subject
-        file = find(source)
-        scenario = load(file, self.overrides, self.variant)
-        if scenario.variants:
-            raise UsageError(f"{source} has variants; choose one with --variant {', '.join(scenario.variants)}")
-        return Subject("-".join(filter(None, [file.stem, self.variant])), source, scenario, scenario.seed)
+    Raises `RunDirError` for a damaged bundle or run directory, else `ScenarioError` or `UsageError` for bad input.
+    """
+    path = Path(source)
+    if path.is_dir() or source.endswith((SUFFIX, ".tar.gz", ".tgz")):
+        if variant:
+            raise UsageError(f"--variant selects a side of a scenario; {source} is a single run, so leave it out")
+        subject = _of_run(source, path) if path.is_dir() else _of_bundle(source, path)
+        subject = subject.set(*overrides) if overrides else subject
+        return subject if seed is None else replace(subject, seed=seed)
+    file = find(source)
+    scenario = load(file, overrides, variant)
+    if scenario.variants:
+        raise UsageError(f"{source} has variants; choose one with --variant {', '.join(scenario.variants)}")
+    if seed is None:
+        seed = new_seed() if scenario.seed is None else scenario.seed
+    return Subject("-".join(filter(None, [file.stem, variant])), source, scenario, seed)
 
 
 def _of_bundle(source: str, path: Path) -> Subject:

@@ -19,26 +19,19 @@ _CLIENT_KEYS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"
 def recorded_versions(run: Run, resolved: Resolved) -> dict[str, str]:
     """Return versions by name: those resolved before the run, overridden by those that the clients reported."""
     reported: dict[str, set[str]] = {}
-    for detail in _start_details(run):
+    started = (row["detail"] for rows in _lifecycle(run) for row in rows.to_pylist() if row["event"] == "started")
+    for detail in map(json.loads, started):
         for key, name in _CLIENT_KEYS.items():
             if isinstance(version := detail.get(key), str):
                 reported.setdefault(name, set()).add(version)
     return {**resolved.versions, **{name: ", ".join(sorted(versions)) for name, versions in reported.items()}}
 
 
-def _start_details(run: Run) -> Iterator[dict[str, object]]:
-    for rows in _lifecycle(run):
-        for event, detail in zip(rows.column("event").to_pylist(), rows.column("detail").to_pylist(), strict=True):
-            if event == "started":
-                yield json.loads(detail)
-
-
-def _lifecycle(run: Run) -> Iterator[pa.Table]:
+def _lifecycle(run: Run) -> Iterator[pa.Table | pa.RecordBatch]:
     """Yield the sealed lifecycle table, or the streams of its writers if the drive broke off before sealing."""
     sealed = sorted((run.ledger / "lifecycle.parquet").glob("*.parquet"))
     for path in sealed:
         yield pq.read_table(path, columns=["event", "detail"])
     if not sealed:
         for path in sorted((run.ledger / "lifecycle").glob("*.arrows")):
-            batches = list(read_stream(path, TABLES["lifecycle"], StreamEnd()))
-            yield pa.Table.from_batches(batches, TABLES["lifecycle"])
+            yield from read_stream(path, TABLES["lifecycle"], StreamEnd())

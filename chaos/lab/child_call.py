@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -18,9 +16,9 @@ from typing import Any, TypeVar, get_type_hints
 from pydantic import TypeAdapter
 
 from chaos.errors import AftershockError
-from chaos.install.locations import python_path
+from chaos.lab.progress import StderrListener
+from chaos.processes.python_module import run_module
 from chaos.run.directory import write_atomically
-from chaos.run.events import Event
 
 R = TypeVar("R")
 
@@ -31,40 +29,16 @@ def call(function: str, request: object, result_type: type[R]) -> R:
     Progress goes to standard error. Leaving by an exception kills the child. Raises `AftershockError` with the message
     of the child's own `AftershockError`, or if the child dies.
     """
+    text = TypeAdapter(type(request)).dump_json(request).decode()
     with tempfile.TemporaryDirectory(prefix="aftershock-call-") as folder:
         file = Path(folder) / "reply.json"
-        done = subprocess.run(
-            [sys.executable, "-m", "chaos.lab.child_call", function, str(file)],
-            input=TypeAdapter(type(request)).dump_json(request),
-            env={**os.environ, "PYTHONPATH": python_path()},
-            check=False,
-        )
+        done = run_module("chaos.lab.child_call", function, str(file), capture=False, text_input=text)
         if not file.exists():
             raise AftershockError(f"{function} ended with exit code {done.returncode} and no result; see this log")
         reply = json.loads(file.read_text(encoding="utf-8"))
     if "error" in reply:
         raise AftershockError(reply["error"])
     return TypeAdapter(result_type).validate_python(reply["result"])
-
-
-class StderrListener:
-    """A `ProgressListener` that writes lines to standard error."""
-
-    def say(self, message: str) -> None:
-        """Write the message."""
-        sys.stderr.write(f"{message}\n")
-
-    def run_started(self, name: str) -> None:
-        """Write the name of the run."""
-        self.say(f"{name} …")
-
-    def run_event(self, name: str, event: Event) -> None:
-        """Write notes and problems."""
-        if event["kind"] in ("note", "problem"):
-            self.say(f"{name}: {event['words']}")
-
-    def run_driven(self, name: str) -> None:
-        """Write nothing."""
 
 
 def main(function: str, file: str) -> None:

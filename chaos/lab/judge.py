@@ -35,11 +35,11 @@ def check_master(master: str | None) -> None:
         raise UsageError(done.stderr.strip().splitlines()[-1])
 
 
-def start_checks(home: Run, *argv: str) -> subprocess.Popen[bytes]:
+def start_checks(home: Run, spark_master: str | None, *argv: str) -> subprocess.Popen[bytes]:
     """Start `python -m checks` as a process of `home`, with its log there. Raises `OSError`."""
     home.logs.mkdir(parents=True, exist_ok=True)
     return spawn(
-        [sys.executable, "-m", "checks", *argv],
+        [sys.executable, "-m", "checks", *argv, *(["--spark-master", spark_master] if spark_master else [])],
         run=home,
         role=ROLE,
         owner=ProcessId.current(),
@@ -68,7 +68,7 @@ def audit_once(
     Raises `AftershockError` if the process dies.
     """
     argv = [uri, "--work", str(run.path.parent)] if uri else [str(run.path)]
-    child = start_checks(run, *argv, *_master_option(spark_master))
+    child = start_checks(run, spark_master, *argv)
     try:
         assert child.stdin is not None
         child.stdin.close()
@@ -80,10 +80,6 @@ def audit_once(
     if code not in (PASS, FAIL, USAGE, INCONCLUSIVE):
         raise _died(code, run.logs / LOG)
     return code
-
-
-def _master_option(spark_master: str | None) -> list[str]:
-    return ["--spark-master", spark_master] if spark_master else []
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
@@ -105,6 +101,11 @@ class Judgement:
     exit_code: int | None = None
     """The exit code of the verdict; None if the judge died first."""
 
+    def finish(self) -> None:
+        """Let everybody go on who waits for this run."""
+        self.log_read.set()
+        self.done.set()
+
 
 class Judge:
     """A process that judges one run after another with one Spark session. The start returns at once.
@@ -120,25 +121,22 @@ class Judge:
         self._queue: deque[Judgement] = deque()
         self._lock = threading.Lock()
         self._ready = threading.Event()
-        self._child = start_checks(home, *_master_option(spark_master))
+        self._child = start_checks(home, spark_master)
         threading.Thread(target=self._listen, name="judge", daemon=True).start()
 
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        if kind is None:
-            self._end_gracefully()
+        if kind is None:  # the end of its input ends it gracefully
+            assert self._child.stdin is not None
+            with contextlib.suppress(OSError):
+                self._child.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(END_TIMEOUT_S)
         _kill(self._child)
         # Spark's JVM and workers are children of the judge that would end some time later
         process_table.end(lambda p: p.run_dir == self._home.path and p.role == ROLE, END_TIMEOUT_S)
-
-    def _end_gracefully(self) -> None:
-        assert self._child.stdin is not None
-        with contextlib.suppress(OSError):
-            self._child.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(END_TIMEOUT_S)
 
     def wait_ready(self) -> None:
         """Wait until Spark is up, so that its start does not disturb a measurement. Returns also if it died."""
@@ -154,7 +152,7 @@ class Judge:
                 self._child.stdin.write(f"{run.path}\n".encode())
                 self._child.stdin.flush()
                 return judgement
-        _finish(judgement)
+        judgement.finish()
         return judgement
 
     def wait(self, judgement: Judgement) -> int:
@@ -172,7 +170,7 @@ class Judge:
                 judgement = self._queue.popleft()
                 assert Path(event["run_dir"]) == judgement.run.path
                 judgement.exit_code = event["code"]
-                _finish(judgement)
+                judgement.finish()
             else:
                 if self._listener:
                     self._listener(event)
@@ -182,9 +180,4 @@ class Judge:
         self._ready.set()
         with self._lock:  # the process ended: the runs in the queue get no verdict
             while self._queue:
-                _finish(self._queue.popleft())
-
-
-def _finish(judgement: Judgement) -> None:
-    judgement.log_read.set()
-    judgement.done.set()
+                self._queue.popleft().finish()

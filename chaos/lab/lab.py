@@ -11,18 +11,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
+from chaos.cluster.drivers import driver as driver_of
+from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import stages
-from chaos.errors import USAGE, AftershockError
+from chaos.errors import USAGE, AftershockError, ClusterError
 from chaos.lab.judge import Judge, Judgement
-from chaos.lab.lender import Lender
+from chaos.lab.progress import ProgressListener
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
-from chaos.run.events import Event, EventLog
+from chaos.run.events import EventLog
 from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
+
+CLUSTER_DEADLINE_S = 12 * 3600.0
+"""Seconds after which a lent cluster ends by itself; it ends earlier if this process ends."""
 
 NO_RESULT = "The run has no result: the judge ended first; see judge-N/logs/checks.log."
 
@@ -64,18 +70,62 @@ class DrivenRun:
         return FinishedRun(self.run, self.seed, outcome, self.seconds)
 
 
+class Lender:
+    """Owner of at most one cluster, in a directory `cluster-<number>-<count>` below `folder`."""
+
+    def __init__(self, folder: Path, number: int = 1) -> None:
+        self._folder, self._number = folder, number
+        self._cluster: Run | None = None
+        self.spec: ClusterSpec | None = None
+        """The specification of the running cluster; None without one."""
+
+    def cluster(self, resolved: Resolved, say: Callable[[str], None]) -> Run | None:
+        """Return the directory of a cluster for this scenario; None if the scenario cannot use a lent one.
+
+        Starts a new cluster if the running one has another specification. Raises `ClusterError`.
+        """
+        spec, driver = stages.cluster_spec(resolved), resolved.scenario.cluster.driver
+        if driver != "process":
+            return None
+        if self._cluster is None or self.spec != spec:
+            self.end()
+            self._cluster = Run.create_numbered(self._folder, f"cluster-{self._number}-")
+            self.spec = spec
+            try:
+                driver_of(driver).deploy(self._cluster, spec, ProcessId.current(), CLUSTER_DEADLINE_S, say)
+            except BaseException:
+                self._cluster = self.spec = None
+                raise
+        return self._cluster
+
+    def take_back(self) -> None:
+        """Delete topics and groups for the next run. A cluster that is not healthy ends."""
+        if self._cluster is None:
+            return
+        try:
+            lending.give_back(stages.attach(self._cluster))
+        except ClusterError:
+            self.end()
+
+    def end(self) -> None:
+        """End the cluster if one runs."""
+        if self._cluster is not None:
+            end_all(self._cluster.path)
+        self._cluster = self.spec = None
+
+
 class Lab:
     """A context manager over the judge and the lent clusters; leaving it ends every process of the lab."""
 
-    def __init__(self, folder: Path, workers: int = 1) -> None:
+    def __init__(self, folder: Path, listener: ProgressListener, workers: int = 1) -> None:
         """folder: an existing folder for the directories of judge, clusters and runs."""
-        self.folder = folder
+        self.folder, self.listener = folder, listener
         self._lenders = [Lender(folder, number) for number in range(1, workers + 1)]
         self._driving: dict[int, Run] = {}
         self._judge: Judge | None = None
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Lab:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -94,21 +144,15 @@ class Lab:
         """End the lent cluster, so that the next run starts on a new one."""
         self._lenders[worker].end()
 
-    def ready_judge(self) -> Judge:
-        """Return the judge once Spark is up; the first call starts it."""
-        with self._lock:
-            if self._judge is None:
-                self._judge = Judge(Run.create_numbered(self.folder, "judge-"))
-        self._judge.wait_ready()
-        return self._judge
-
-    def drive(self, run: Run, on_event: Callable[[Event], None], worker: int = 0) -> DrivenRun:
+    def drive(self, run: Run, name: str, worker: int = 0) -> DrivenRun:
         """Drive a prepared run until its log was read back. A run that broke off is judged by what it recorded.
 
-        Raises an `AftershockError` with exit code 2 if input or machine do not allow the run at all.
+        name: the run's name for the listener. Raises an `AftershockError` with exit code 2 if input or machine do not
+        allow the run at all.
         """
-        judge = self.ready_judge()
-        resolved, lender, events = read(run), self._lenders[worker], EventLog(run, on_event)
+        judge, resolved, lender = self._ready_judge(), read(run), self._lenders[worker]
+        self.listener.run_started(name)
+        events = EventLog(run, lambda event: self.listener.run_event(name, event))
         self._driving[worker] = run
         started = time.monotonic()
         error = self._drive(run, resolved, lender, events)
@@ -118,12 +162,21 @@ class Lab:
         stages.destroy(run, events)
         lender.take_back()
         del self._driving[worker]
+        self.listener.run_driven(name)
         return DrivenRun(run, resolved.seed, judgement, seconds, error)
+
+    def _ready_judge(self) -> Judge:
+        """Return the judge once Spark is up; the first call starts it."""
+        with self._lock:
+            if self._judge is None:
+                self._judge = Judge(Run.create_numbered(self.folder, "judge-"))
+        self._judge.wait_ready()
+        return self._judge
 
     def _drive(self, run: Run, resolved: Resolved, lender: Lender, events: EventLog) -> str:
         """Return why the drive broke off, or an empty string."""
         try:
-            cluster = lender.cluster(resolved, lambda message: events.emit("note", words=message))
+            cluster = lender.cluster(resolved, events.note)
             stages.deploy(run, events, ProcessId.current(), cluster)
         except AftershockError as e:
             if e.exit_code == USAGE:

@@ -1,39 +1,40 @@
-"""The protocol by which long work reports its progress."""
+"""The receivers to which long work reports its progress."""
 
 from __future__ import annotations
 
-from typing import Protocol
+import sys
 
 from chaos.run.events import Event
 
 
-class ProgressListener(Protocol):
-    """Receiver of progress. Parallel workers call it from several threads."""
+class ProgressListener:
+    """Receiver of progress; this one ignores it. Parallel workers call it from several threads."""
 
     def say(self, message: str) -> None:
         """Show a line of plain text."""
 
     def run_started(self, name: str) -> None:
-        """A run starts."""
+        """Show that a run starts."""
 
     def run_event(self, name: str, event: Event) -> None:
-        """An event of a run that is being driven."""
+        """Show an event of a run that is being driven."""
 
     def run_driven(self, name: str) -> None:
-        """A run no longer needs its cluster; its verdict may still be pending."""
+        """Show that a run no longer needs its cluster; its verdict may still be pending."""
 
 
-class Silent:
-    """A `ProgressListener` that ignores all progress."""
+class StderrListener(ProgressListener):
+    """A receiver that writes lines to standard error."""
 
     def say(self, message: str) -> None:
-        """Ignore the message."""
+        """Write the message."""
+        sys.stderr.write(f"{message}\n")
 
     def run_started(self, name: str) -> None:
-        """Ignore the start."""
+        """Write the name of the run."""
+        self.say(f"{name} …")
 
     def run_event(self, name: str, event: Event) -> None:
-        """Ignore the event."""
-
-    def run_driven(self, name: str) -> None:
-        """Ignore the end of the drive."""
+        """Write notes and problems."""
+        if event["kind"] in ("note", "problem"):
+            self.say(f"{name}: {event['words']}")

@@ -1,4 +1,4 @@
-"""One run from its prepared directory to its verdict, on a cluster that only this run uses."""
+"""Runs on clusters of their own: one run, or the variants of an A/B scenario, from the directory to the verdict."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from chaos.drive import stages
+from chaos.drive import stages, variants
 from chaos.errors import INCONCLUSIVE, AftershockError
 from chaos.history.recording import record
 from chaos.lab.judge import Judge
 from chaos.processes.process import ProcessId
+from chaos.processes.python_module import run_module
+from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
 
@@ -31,6 +33,27 @@ def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: s
             return judge.wait(judgement)
     finally:
         stages.destroy(run, events)
+
+
+def run_variants(
+    whole: variants.VariantRuns,
+    listener: Callable[[Event], None],
+    on_variant: Callable[[str], None],
+    spark_master: str | None = None,
+) -> None:
+    """Drive and judge each prepared variant, one after another. Raises `AftershockError`."""
+    for name, side in whole.by_variant.items():
+        on_variant(name)
+        drive_and_judge(side, listener, spark_master)
+
+
+def compare(run: Run, *, show: bool = False) -> Comparison:
+    """Write the comparison of all variants and return it. show: print it as a table, too.
+
+    Raises `RunDirError` if a variant has no result.
+    """
+    run_module("checks.report.compare", str(run.path), capture=not show)
+    return Comparison.read(run)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.catalogue.entries import entries, expected_anomalies
 from chaos.errors import UsageError
-from chaos.lab import judge, lender
+from chaos.lab import judge, lab
 from chaos.lab.lab import DrivenRun
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
@@ -73,9 +73,9 @@ def test_clusters_in_a_folder_that_is_used_again_have_different_names(tmp_path, 
         def deploy(self, *_: object) -> None:
             """No broker."""
 
-    monkeypatch.setattr(lender, "driver_of", lambda _: Nothing())
+    monkeypatch.setattr(lab, "driver_of", lambda _: Nothing())
     resolved = resolve(load(shipped()["leader-kill"]), run_id="r", name="r", created_us=1, seed=7, overrides=[])
-    clusters = [lender.Lender(tmp_path).cluster(resolved, print) for _ in range(2)]
+    clusters = [lab.Lender(tmp_path).cluster(resolved, print) for _ in range(2)]
     assert [cluster and cluster.path.name for cluster in clusters] == ["cluster-1-1", "cluster-1-2"]
 
 

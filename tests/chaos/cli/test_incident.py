@@ -34,14 +34,14 @@ def shows(monkeypatch):
         def __exit__(self, *_):
             pass
 
-        def drive(self, subject, run_id, seed=None):
+        def start(self, subject, run_id, seed=None):
             self.run_count += 1
             outcome = rule["outcome"](subject.scenario, seed, self.run_count)
             finished = FinishedRun(Run(self.folder / run_id), seed, outcome, 1.0)
             return type("Driven", (), {"finish": lambda _: finished})()
 
-        def run(self, subject, run_id, seed=None):
-            return self.drive(subject, run_id, seed).finish()
+        def run(self, subject, run_id):
+            return self.start(subject, run_id).finish()
 
         run_all = trials.TrialLab.run_all
 

@@ -462,7 +462,7 @@ class Fake:
     def renew(self):
         self.renewed.append(len(self.asked))
 
-    def drive(self, subject, run_id, seed=None):
+    def start(self, subject, run_id, seed=None):
         if run_id in self.breaks:
             raise self.breaks[run_id]
         self.asked.append((run_id, seed))

@@ -12,13 +12,15 @@ import yaml
 from chaos.clients.confluent import environment
 from chaos.clients.specs import SpecBuilder
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
-from chaos.incident import ab, bisect, difference, rates, releases, repeat, replay, reproduction, shrink
+from chaos.incident import ab, bisect, outcomes, releases, repeat, replay, reproduction, shrink
 from chaos.incident.bundle import pack
 from chaos.incident.reproduction import Reproduction
-from chaos.incident.subject import SubjectRequest
-from chaos.incident.trials import prepare_run
-from chaos.lab.child_call import StderrListener, call
+from chaos.incident.subject import load_subject
+from chaos.incident.trials import TrialLab
+from chaos.lab import single
+from chaos.lab.child_call import call
 from chaos.lab.lab import FinishedRun
+from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
@@ -26,10 +28,6 @@ from chaos.scenario.load import load, parse
 from chaos.scenario.resolve import read, resolve
 from chaos.scenario.shipped import shipped
 from tests.chaos.incident.test_bundle import RESULT, a_run
-
-
-def load_subject(source, variant=""):
-    return SubjectRequest(source, variant).load()
 
 
 def seen(verdict="fail", **anomalies):
@@ -87,7 +85,7 @@ def test_directories_that_are_no_run_are_told(tmp_path):
 
 def test_a_candidate_is_a_file_whose_own_command_makes_it_again(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1").set("clients.confluent_kafka='2.5.0'")
-    run = prepare_run(tmp_path, subject, "001-1", seed=9)
+    run = TrialLab(tmp_path, ProgressListener()).prepare(subject, "001-1", seed=9)
     resolved = read(run)
     assert resolved.versions["confluent-kafka"] == "2.5.0"
     assert resolved.command() == f"python -m chaos run {tmp_path / '001-1.yaml'} --seed 9 --kafka 4.3.1 --client 2.5.0"
@@ -109,7 +107,7 @@ EXPECT = Expect.model_validate({"lost_write": {"min": 1}, "duplicate_delivery": 
 
 
 def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_counts():
-    assert difference.differences(seen(lost_write=3), seen(lost_write=3000), EXPECT) == []
+    assert outcomes.differences(seen(lost_write=3), seen(lost_write=3000), EXPECT) == []
 
 
 @pytest.mark.parametrize(
@@ -121,13 +119,13 @@ def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_c
     ],
 )
 def test_what_differs_is_named(before, after, said):
-    assert difference.differences(before, after, EXPECT) == [said]
+    assert outcomes.differences(before, after, EXPECT) == [said]
 
 
 def test_what_the_contract_leaves_open_is_chance_and_not_a_difference():
-    assert difference.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), EXPECT) == []
+    assert outcomes.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), EXPECT) == []
     strict = Expect.model_validate({"lost_write": {"min": 1}})
-    assert difference.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), strict)
+    assert outcomes.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), strict)
 
 
 def test_an_inconclusive_replay_is_neither_the_same_nor_different():
@@ -153,11 +151,11 @@ def test_a_replay_says_which_versions_differ(tmp_path):
 
 
 def test_an_anomaly_is_named_as_the_contract_does():
-    assert difference.parse_anomaly("lost_write") == "lost_write"
-    assert difference.parse_anomaly("duplicate_delivery.illegal") == "duplicate_delivery illegal"
+    assert outcomes.parse_anomaly("lost_write") == "lost_write"
+    assert outcomes.parse_anomaly("duplicate_delivery.illegal") == "duplicate_delivery illegal"
     for wrong in ("lost", "lost_write legal", ""):
         with pytest.raises(UsageError, match="known are lost_write"):
-            difference.parse_anomaly(wrong)
+            outcomes.parse_anomaly(wrong)
 
 
 def test_counts_of_a_kind_with_parts():
@@ -168,9 +166,9 @@ def test_counts_of_a_kind_with_parts():
 
 
 def test_several_runs_as_one_show_what_any_showed_and_leave_out_those_that_cannot_tell():
-    both = difference.merge([seen("inconclusive", corrupt_record=1), seen("pass"), seen("fail", lost_write=2)])
+    both = outcomes.merge([seen("inconclusive", corrupt_record=1), seen("pass"), seen("fail", lost_write=2)])
     assert (both.verdict, both.anomalies) == ("fail", {"lost_write": 2})
-    assert not difference.merge([seen("inconclusive"), seen("inconclusive")]).conclusive
+    assert not outcomes.merge([seen("inconclusive"), seen("inconclusive")]).conclusive
 
 
 # rates
@@ -187,12 +185,12 @@ def test_several_runs_as_one_show_what_any_showed_and_leave_out_those_that_canno
     ],
 )
 def test_the_interval_of_a_rate(count, of, low, high):
-    assert rates.interval(count, of) == pytest.approx((low, high), abs=1e-4)
+    assert outcomes.interval(count, of) == pytest.approx((low, high), abs=1e-4)
 
 
 def test_rates_count_only_conclusive_runs():
     every = [seen(lost_write=3), seen("pass"), seen("inconclusive", corrupt_record=1), seen(lost_write=1)]
-    found = {r.name: r for r in rates.rates(every)}
+    found = {r.name: r for r in outcomes.rates(every)}
     assert (found["lost_write"].count, found["lost_write"].of) == (2, 3)
     assert found["a broken contract"].count == 2
     assert "corrupt_record" not in found
@@ -242,7 +240,7 @@ class FakeLab:
         self.shows, self.folder, self.asked = shows, "folder", []
         self.listener, self.run_count = SimpleNamespace(say=lambda message: None), 0
 
-    def run(self, subject, run_id, seed=None):
+    def run(self, subject, run_id):
         release = subject.scenario.cluster.kafka
         self.asked.append(release)
         return FinishedRun(SimpleNamespace(run_id=run_id), 1, self.shows(release), 1.0)
@@ -445,34 +443,38 @@ def requested(**params):
     )
 
 
+def asks(action, source="a.tar.gz", **values):
+    return Reproduction(source, Path("runs"), action=action, **values)
+
+
 @pytest.mark.parametrize(
     ("params", "function", "request_"),
     [
-        ({}, "replay.replay", replay.ReplayRequest("a.tar.gz", Path("runs"))),
+        ({}, "replay.replay", asks("replay")),
         (
             {"action": "repeat", "runs": 20, "seed": 3, "overrides": ["a=b"]},
             "repeat.repeat",
-            repeat.RepeatRequest(SubjectRequest("a.tar.gz", "", ("a=b",), 3), 20, Path("runs")),
+            asks("repeat", overrides=("a=b",), seed=3, runs=20),
         ),
         (
             {"action": "shrink", "anomaly": "lost_write", "budget": "9", "variant": "acks-1"},
             "shrink.shrink",
-            shrink.ShrinkRequest(SubjectRequest("a.tar.gz", "acks-1"), "lost_write", Path("runs"), 1, "9"),
+            asks("shrink", variant="acks-1", anomaly="lost_write", tries=1, budget="9"),
         ),
         (
             {"action": "bisect", "kafka": "3.9.2..4.0.0", "client": None, "anomaly": ""},
             "bisect.bisect",
-            bisect.BisectRequest(SubjectRequest("a.tar.gz"), Path("runs"), kafka="3.9.2..4.0.0"),
+            asks("bisect", kafka="3.9.2..4.0.0"),
         ),
         (
             {"action": "ab", "overrides": ["a=b"], "source": "--help"},
             "ab.ab",
-            ab.ABRequest(SubjectRequest("--help"), ("a=b",), Path("runs")),
+            asks("ab", "--help", overrides=("a=b",)),
         ),
         (
             {"action": "from-logs", "source": "logs", "timezone": "Europe/Berlin", "clients": "app.properties"},
             "from_logs.from_logs",
-            ("logs", "Europe/Berlin", "app.properties"),
+            (Path("logs"), "Europe/Berlin", Path("app.properties")),
         ),
     ],
 )
@@ -480,18 +482,20 @@ def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_
     monkeypatch.chdir(tmp_path)
     requests = []
 
-    def command(asked, *_, **__):
+    def command(*asked):
         requests.append(asked)
         raise RunDirError("far enough")
 
     monkeypatch.setattr(f"chaos.incident.{function}", command)
     with pytest.raises(RunDirError, match="far enough"):
-        reproduction.reproduce(requested(**params), StderrListener())
+        reproduction.reproduce(requested(**params), ProgressListener())
     (asked,) = requests
     if function.startswith("from_logs"):
-        assert asked.out.parent == Path("runs") and asked.out.name.startswith("from-logs-")
-        asked = str(asked.folder), asked.timezone, str(asked.clients)
-    assert asked == request_
+        folder, out, timezone, clients, _ = asked
+        assert out.parent == Path("runs") and out.name.startswith("from-logs-")
+        assert (folder, timezone, clients) == request_
+    else:
+        assert asked[0] == request_
 
 
 @pytest.mark.parametrize(
@@ -518,7 +522,7 @@ def replayed(same, sentence="It is so."):
 
 def repeated(*verdicts):
     subject = SimpleNamespace(name="x", source="x")
-    return repeat.Repetition(subject, Path("folder"), [finished(verdict) for verdict in verdicts])
+    return repeat.Repetition(subject, [finished(verdict) for verdict in verdicts])
 
 
 def compared(verdict):
@@ -548,7 +552,9 @@ def shrunk(text, sentence=""):
 def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(f"chaos.incident.{action}.{action}", lambda *_, **__: result)
-    answer = reproduction.reproduce(requested(action=action, anomaly="lost_write", overrides=["a=b"]), StderrListener())
+    monkeypatch.setattr(single, "compare", lambda run: run)
+    request = requested(action=action, anomaly="lost_write", overrides=["a=b"])
+    answer = reproduction.reproduce(request, ProgressListener())
     assert answer.answered == (sentence is None)
     assert sentence is None or answer.sentence == sentence
 

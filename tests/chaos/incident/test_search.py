@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chaos.incident import reduce, shrink
 from chaos.incident.search import ddmin, first_change, smallest
-from chaos.incident.subject import Subject, SubjectRequest, raw_of, scenario_of
+from chaos.incident.subject import Subject, load_subject, raw_of, scenario_of
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 
@@ -172,7 +172,7 @@ def loses(scenario):
 
 
 def test_shrinking_keeps_what_the_anomaly_needs_and_leaves_out_everything_else():
-    found, asked, kept = search(SubjectRequest("acks1-leader-kill", "acks-1").load(), loses)
+    found, asked, kept = search(load_subject("acks1-leader-kill", "acks-1"), loses)
     assert found.begin()
     found.run()
     small = scenario_of(found.best, "smallest")
@@ -190,7 +190,7 @@ def test_shrinking_keeps_what_the_anomaly_needs_and_leaves_out_everything_else()
 
 
 def test_a_search_that_is_broken_off_keeps_the_smallest_so_far():
-    subject = SubjectRequest("acks1-leader-kill", "acks-1").load()
+    subject = load_subject("acks1-leader-kill", "acks-1")
     left = itertools.count(1)
 
     def needed(scenario):
@@ -208,7 +208,7 @@ def test_a_search_that_is_broken_off_keeps_the_smallest_so_far():
 
 
 def test_a_candidate_that_makes_no_sense_is_never_run():
-    found, asked, _ = search(SubjectRequest("acks1-leader-kill", "acks-1").load(), lambda s: True)
+    found, asked, _ = search(load_subject("acks1-leader-kill", "acks-1"), lambda s: True)
     found.run()
     assert all(scenario_of(one, "x") is not None for one in asked)
     assert scenario_of(found.best, "x").producers, "a scenario needs one"

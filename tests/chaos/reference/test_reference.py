@@ -9,8 +9,7 @@ import typer
 
 from chaos.anomalies import ANOMALIES
 from chaos.cli import app
-from chaos.cli.reference import Subject
-from chaos.cli.reference import command as reference
+from chaos.cli.scenarios import PageName, reference
 from chaos.errors import UsageError
 from chaos.faults import FAULTS
 from chaos.reference import PAGES, Page, faults
@@ -93,14 +92,14 @@ def test_write_needs_a_checkout(tmp_path, monkeypatch):
         pages.write()
 
 
-@pytest.mark.parametrize(("of", "write"), [(None, False), (Subject.faults, True)])
+@pytest.mark.parametrize(("of", "write"), [(None, False), (PageName.faults, True)])
 def test_the_command_takes_either_a_page_or_write(of, write):
     with pytest.raises(UsageError, match="--write"):
         reference(of, write)
 
 
 def test_the_command_prints_a_page(capsys):
-    reference(Subject.fields, False)
+    reference(PageName.fields, False)
     assert set(capsys.readouterr().out.splitlines()) == lines("fields")
 
 

@@ -1,4 +1,4 @@
-"""`ui`: Airflow with its web page, its scheduler and Aftershock's DAGs, until Ctrl-C."""
+"""`dag` and `ui`: one DAG through Airflow with the view of `run`, and Airflow with its web page until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -13,22 +13,125 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from chaos.cli.options import RUNS_DIR, RunsDir
+from chaos.cli.options import RUNS_DIR, Bootstrap, Driver, Json, Kafka, Owned, RunsDir, Seed, Sets
+from chaos.cli.output import print_comparison, print_result
+from chaos.cli.view import View
+from chaos.errors import ClusterError, MachineError, UsageError
+from chaos.install.airflow import airflow_command, airflow_environment, create_database, run_airflow
+from chaos.processes.process import ProcessId
+from chaos.run.directory import Run, new_run_id
+from chaos.run.events import read_events
+from chaos.run.result import RunOutcome
 
-EXAMPLE = "ui --clusters 2 --scenarios nightly/"
+EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}
 HOST = "127.0.0.1"
 POOL = "aftershock_clusters"
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
 READY_S = 300.0
 END_S = 30.0
+EVENTS_POLL_S = 0.2
 POLL_S = 0.5
 
 
-def command(
+def dag(
+    scenario: Annotated[str, typer.Argument(help="A shipped scenario's name: the DAG is resilience.<name>.")],
+    kafka: Kafka = None,
+    driver: Driver = None,
+    bootstrap: Bootstrap = None,
+    kafka_conn_id: Annotated[
+        str | None, typer.Option(help="Airflow connection (Kafka) of an existing cluster, with its secrets.")
+    ] = None,
+    i_own_this_cluster: Owned = False,
+    seed: Seed = None,
+    sets: Sets = None,
+    runs_dir: RunsDir = RUNS_DIR,
+    as_json: Json = False,
+) -> None:
+    """Run the DAG of a shipped scenario through Airflow (`airflow dags test`), and watch it."""
+    from chaos.scenario.load import all_overrides, find, load
+    from chaos.scenario.resolve import check_owner
+    from chaos.scenario.shipped import shipped
+
+    if scenario not in shipped():
+        raise UsageError(f"{find(scenario)} is a file; only shipped scenarios have a DAG, use `run` for files")
+    if kafka_conn_id is None:  # else only Airflow knows the cluster
+        check_owner(load(find(scenario), all_overrides(sets, kafka, driver, bootstrap)), i_own_this_cluster)
+    run = Run(runs_dir.absolute() / new_run_id(scenario))
+    params = {
+        "run_id": run.run_id,
+        "runs_dir": str(run.path.parent),
+        "owner": str(ProcessId.current()),
+        "kafka": kafka,
+        "driver": driver,
+        "bootstrap": bootstrap,
+        "kafka_conn_id": kafka_conn_id,
+        "i_own_this_cluster": i_own_this_cluster,
+        "seed": seed,
+        "overrides": sets,
+    }
+    env = airflow_environment()
+    log = Path(env["AIRFLOW_HOME"]) / f"{run.run_id}.log"
+    with View() as view:
+        create_database(env, view.say)
+        view.say(f"DAG resilience.{scenario}, run directory: {run.path}")
+        _test_dag(f"resilience.{scenario}", params, env, log, run, view)
+    if load(find(scenario)).variants and run.result.exists():
+        raise typer.Exit(print_comparison(run, as_json))
+    print_result(run, as_json)
+    if not run.result.exists():
+        raise ClusterError(f"the DAG ended without a result; Airflow's log is {log}")
+    raise typer.Exit(RunOutcome.read(run).exit_code)
+
+
+def _test_dag(dag_id: str, params: dict[str, Any], env: dict[str, str], log: Path, run: Run, view: View) -> None:
+    """Run `airflow dags test` and pass on the events of the run and of its variants."""
+    from chaos.cluster.lifecycle.gc import end_all
+
+    conf = json.dumps({name: value for name, value in params.items() if value is not None})
+    child = _start_airflow(env, log, "dags", "test", dag_id, "--conf", conf)
+    shown = 0
+    try:
+        while True:
+            ended = child.poll() is not None
+            events = [event for one in (run, *_sides(run)) for event in read_events(one)]
+            for event in events[shown:]:
+                view(event)
+            shown = len(events)
+            if ended:
+                return
+            time.sleep(EVENTS_POLL_S)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+        for one in (run, *_sides(run)):
+            end_all(one.path)
+
+
+def _start_airflow(env: dict[str, str], log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start an Airflow command in a session of its own. log: the file for its output."""
+    with log.open("wb") as sink:
+        return subprocess.Popen(
+            airflow_command(*arguments),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=True,
+        )
+
+
+def _sides(run: Run) -> list[Run]:
+    """Return the runs of an A/B scenario, which run one after another, in the order of their start."""
+    sides = [Run(path.parent) for path in run.path.glob("*/events.jsonl")]
+    return sorted(sides, key=lambda side: read_events(side)[0]["at_us"])
+
+
+def ui(
     port: Annotated[int, typer.Option(min=1024, max=65535, help="Port of the web page on 127.0.0.1.")] = 8080,
     clusters: Annotated[int, typer.Option(min=1, max=16, help="Clusters at once, over all DAGs.")] = 1,
     scenarios: Annotated[
@@ -41,9 +144,6 @@ def command(
 
     DAGs with a `schedule:` follow it; the others run when you trigger them.
     """
-    from chaos.cli.view import View
-    from chaos.errors import ClusterError
-    from chaos.install.airflow import airflow_command, create_database, run_airflow
     from chaos.scenario.shipped import scenarios_in
 
     if scenarios is not None:
@@ -57,15 +157,7 @@ def command(
         run_airflow(env, "pools", "set", POOL, str(clusters), text)
         view.say("starting Airflow (half a minute; two on a busy machine)")
         log = home / "standalone.log"
-        with log.open("wb") as sink:
-            child = subprocess.Popen(
-                airflow_command("standalone"),
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                start_new_session=True,
-            )
+        child = _start_airflow(env, log, "standalone")
         try:
             _wait_ready(child, port, log)
             view.say_markup(f"[bold]http://{HOST}:{port}[/]  {_login(home)}")
@@ -79,9 +171,6 @@ def command(
 
 
 def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Path) -> dict[str, str]:
-    from chaos.install.airflow import airflow_environment
-    from chaos.processes.process import ProcessId
-
     env = {
         **airflow_environment(),
         "AIRFLOW__API__HOST": HOST,
@@ -110,8 +199,6 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
 
 
 def _check_port(port: int) -> None:
-    from chaos.errors import MachineError
-
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -122,8 +209,6 @@ def _check_port(port: int) -> None:
 
 def _wait_ready(child: subprocess.Popen[bytes], port: int, log: Path) -> None:
     """Wait until the web page answers and the scheduler is healthy. Raises `ClusterError`."""
-    from chaos.errors import ClusterError
-
     deadline = time.monotonic() + READY_S
     while not _healthy(port):
         if child.poll() is not None:
@@ -156,7 +241,6 @@ def _login(home: Path) -> str:
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End Airflow with all its processes, and the clusters of its runs."""
     from chaos.cluster.lifecycle.gc import end_all
-    from chaos.processes.process import ProcessId
     from chaos.processes.process_table import find_marked
 
     if child.poll() is None:

@@ -1,0 +1,151 @@
+"""`up`, `down`, `ps`, `gc` and `java`: clusters and processes on this machine, and what they need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from chaos.cli.options import RUNS_DIR, RunsDir
+from chaos.errors import MachineError, UsageError
+from chaos.scenario.setup import DEFAULT_KAFKA
+
+if TYPE_CHECKING:
+    from chaos.processes.process import ProcessId
+
+EXAMPLES = {
+    "up": "up --brokers 3 --kafka 3.9.2 --for 2h",
+    "down": "down runs/up-20261121-040000-1a2b",
+    "ps": "ps --json",
+    "gc": "gc --run leader-kill-20261121-040000-1a2b",
+    "java": "java --install",
+}
+JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless")
+
+
+def up(
+    brokers: Annotated[int, typer.Option(min=1, max=9, help="Number of brokers.")] = 3,
+    kafka: Annotated[str, typer.Option(help="Kafka release.")] = DEFAULT_KAFKA,
+    driver: Annotated[str, typer.Option(help="Where brokers run: process or docker.")] = "process",
+    for_: Annotated[str, typer.Option("--for", metavar="DURATION", help="Time after which the cluster ends.")] = "8h",
+    runs_dir: RunsDir = RUNS_DIR,
+) -> None:
+    """Start a cluster and leave it running; print its bootstrap servers."""
+    from chaos.cli.view import View
+    from chaos.cluster.drivers import driver as driver_of
+    from chaos.cluster.metadata_mode import choose
+    from chaos.cluster.settings import ClusterSpec
+    from chaos.run.directory import Run, new_run_id
+    from chaos.units import parse_duration
+
+    try:
+        deadline_s = parse_duration(for_)
+    except ValueError as e:
+        raise UsageError(f"--for: {e}") from None
+    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
+    run = Run.create(runs_dir, new_run_id("up"))
+    with View() as view:
+        cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)
+        view.say(f"{brokers} brokers of Kafka {kafka}; they end after {for_}, or by: python -m chaos down {run.path}")
+    sys.stdout.write(cluster.bootstrap + "\n")
+
+
+def down(run_dir: Annotated[Path, typer.Argument(help="The run directory that `up` (or a run) printed.")]) -> None:
+    """End the cluster of a run directory. Does nothing if it has ended already."""
+    from chaos.cluster.lifecycle.gc import end_all
+    from chaos.run.directory import Run
+
+    run = Run(run_dir.absolute())
+    if not run.cluster.is_file():
+        raise UsageError(f"{run_dir} has no cluster.json; `python -m chaos ps` lists what runs")
+    end_all(run.path)
+
+
+def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the processes and containers of Aftershock on this machine, and whether their owners are alive."""
+    from rich.table import Table
+
+    from chaos.cli.output import print_json
+    from chaos.cluster.docker.engine import find_everywhere
+    from chaos.processes.process_table import find_marked
+
+    rows = [_row(found, found.identity.pid, found.role, found.rss_bytes) for found in find_marked()]
+    listed = {row["pid"] for row in rows}
+    # containers without a listed process, networks and volumes
+    rows += [
+        _row(item, item.pid, f"{item.kind} {item.name}", 0) for item in find_everywhere() if item.pid not in listed
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    if not rows:
+        Console().print("nothing of Aftershock runs on this machine")
+        return
+    table = Table(box=None, header_style="bold")
+    for column in ("pid", "role", "run", "owner", "state", "memory"):
+        table.add_column(column, justify="right" if column in ("pid", "memory") else "left")
+    for row in rows:
+        memory = f"{row['rss_bytes'] / 2**20:.0f} MiB" if row["rss_bytes"] else ""
+        table.add_row(str(row["pid"] or ""), row["role"], row["run_id"], row["owner"], row["state"], memory)
+    Console().print(table)
+
+
+def _row(found: Any, pid: int | None, role: str, rss_bytes: int) -> dict[str, Any]:
+    owner: ProcessId | None = found.owner
+    return {
+        "pid": pid,
+        "role": role,
+        "run_id": found.run_id,
+        "run_dir": str(found.run_dir),
+        "owner": "none" if owner is None else "alive" if owner.alive() else "gone",
+        "state": found.state,
+        "rss_bytes": rss_bytes,
+    }
+
+
+def gc(
+    run: Annotated[str | None, typer.Option(help="End this run, also if its owner is alive.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="End every run of Aftershock on this machine.")] = False,
+) -> None:
+    """End processes and containers of runs without an owner, and delete their brokers' data."""
+    from chaos.cluster.lifecycle import gc
+
+    ended = gc.gc(run, force_all=everything)
+    for name in ended:
+        Console().print(f"ended {name}", soft_wrap=True, highlight=False)
+    if not ended:
+        Console().print("nothing was left behind")
+
+
+def java(
+    install: Annotated[bool, typer.Option("--install", help="As root on Debian or Ubuntu, install it.")] = False,
+) -> None:
+    """Find Java 17 or newer."""
+    from chaos.install.java import find_java
+
+    try:
+        found = find_java()
+    except MachineError:
+        if not (install and os.geteuid() == 0 and shutil.which("apt-get")):
+            raise
+        _install_java()
+        found = find_java()
+    Console(highlight=False).print(f"Java {found.major} at {found.path}", soft_wrap=True)
+
+
+def _install_java() -> None:
+    """Install the first of the distribution's packages that exists. Raises `MachineError` if none does."""
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], env=env, check=False)
+    for package in JAVA_PACKAGES:
+        Console().print(f"installing {package}")
+        argv = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", package]
+        if subprocess.run(argv, env=env, stdout=subprocess.DEVNULL, check=False).returncode == 0:
+            return
+    raise MachineError(f"none of {', '.join(JAVA_PACKAGES)} could be installed; install a Java 17 or newer by hand")

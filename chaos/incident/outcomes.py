@@ -1,0 +1,109 @@
+"""Outcomes of several runs: whether they are the same, what they are together, and how often each anomaly occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from chaos.anomalies import ANOMALIES
+from chaos.errors import UsageError
+from chaos.run.result import RunOutcome, anomaly_name
+from chaos.scenario.expect import Expect
+
+CONFIDENCE = 0.95
+
+
+def parse_anomaly(text: str) -> str:
+    """Return the name of an anomaly that a user wrote (`lost_write`, `duplicate_delivery.illegal`).
+
+    Raises `UsageError` with the known names.
+    """
+    kind, _, split = text.strip().replace(".", " ").partition(" ")
+    if kind not in ANOMALIES or (split and split not in ANOMALIES[kind].splits):
+        raise UsageError(f"there is no anomaly {text!r}; known are {', '.join(ANOMALIES)}")
+    return anomaly_name(kind, split)
+
+
+def constrained(outcome: RunOutcome, expect: Expect) -> set[str]:
+    """Return the anomalies of an outcome without those of which the contract allows any number: these are chance."""
+    return set(outcome.anomalies) - {
+        anomaly_name(*key) for key, bound in expect.counts().items() if bound.min == 0 and bound.max is None
+    }
+
+
+def signature(outcome: RunOutcome, expect: Expect) -> frozenset[str]:
+    """Return the verdict and the anomalies that the contract constrains; equal signatures are the same outcome."""
+    return frozenset({f"verdict {outcome.verdict}", *constrained(outcome, expect)})
+
+
+def differences(before: RunOutcome, after: RunOutcome, expect: Expect) -> list[str]:
+    """Return a phrase for each difference between two outcomes; empty if they are the same."""
+    verdicts = f"the verdict was {before.verdict} and is {after.verdict}"
+    phrases = [verdicts] if before.verdict != after.verdict else []
+    old, new = (constrained(outcome, expect) for outcome in (before, after))
+    phrases += [f"{name} is gone ({before.anomalies[name]:,} then)" for name in sorted(old - new)]
+    phrases += [f"{name} is new ({after.anomalies[name]:,})" for name in sorted(new - old)]
+    return phrases
+
+
+def merge(outcomes: Iterable[RunOutcome]) -> RunOutcome:
+    """Merge the outcomes of several runs of one scenario: a failure if any failed, the largest count of each anomaly.
+
+    Inconclusive outcomes are ignored unless all are inconclusive.
+    """
+    every = list(outcomes)
+    conclusive = [outcome for outcome in every if outcome.conclusive]
+    if not conclusive:
+        return every[0]
+    counts: dict[str, int] = {}
+    for outcome in conclusive:
+        for name, count in outcome.anomalies.items():
+            counts[name] = max(count, counts.get(name, 0))
+    worst = next((outcome for outcome in conclusive if outcome.verdict == "fail"), conclusive[0])
+    return worst.model_copy(update={"anomalies": counts})
+
+
+@dataclass(frozen=True)
+class Rate:
+    """An event in `count` of `of` runs. The true rate is between `low` and `high` at 95 % confidence."""
+
+    name: str
+    count: int
+    of: int
+    low: float
+    high: float
+
+
+def interval(count: int, of: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a rate (Clopper and Pearson, 1934).
+
+    The interval is computed from the binomial distribution and never covers the true rate less often than stated.
+    Wilson's is narrower on average, but can be too narrow for few runs and for rates near 0 or 1, the usual case here.
+    If no run or every run shows the event, the interval is one-sided: `0 of 50` excludes rates of 5.8 % and more.
+    Without runs it is 0 to 1.
+    """
+    if of == 0:
+        return 0.0, 1.0
+    if count in (0, of):
+        bound = float((1 - CONFIDENCE) ** (1 / of))
+        return (0.0, 1 - bound) if count == 0 else (bound, 1.0)
+    from scipy.stats import beta  # imported on use: slow, and most commands need no statistics
+
+    tail = (1 - CONFIDENCE) / 2
+    return float(beta.ppf(tail, count, of - count + 1)), float(beta.ppf(1 - tail, count + 1, of - count))
+
+
+def rates(outcomes: Sequence[RunOutcome]) -> list[Rate]:
+    """Return the rate of broken contracts, then the rates of all anomalies, the most frequent first.
+
+    Only conclusive runs count: an anomaly that an inconclusive run does not show may have happened.
+    """
+    conclusive = [outcome for outcome in outcomes if outcome.conclusive]
+
+    def rate(name: str, count: int) -> Rate:
+        return Rate(name, count, len(conclusive), *interval(count, len(conclusive)))
+
+    names = dict.fromkeys(name for outcome in conclusive for name in outcome.anomalies)
+    anomalies = [rate(name, sum(name in outcome.anomalies for outcome in conclusive)) for name in names]
+    failed = rate("a broken contract", sum(outcome.verdict == "fail" for outcome in conclusive))
+    return [failed, *sorted(anomalies, key=lambda r: (-r.count, r.name))]
