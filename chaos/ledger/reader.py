@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from chaos.ledger.runs import decoded, plain_schema
-from chaos.ledger.schemas import SCHEMA_VERSION
+from chaos.ledger.schemas import SCHEMA_VERSION, as_of, is_readable, version_of
 
 
 @dataclass
@@ -24,17 +24,17 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
     """Yield the complete batches of a file with plain columns; `end` is filled when the iterator is exhausted.
 
     A file without a complete schema yields nothing. A file with another schema than `schema` is unreadable, except that
-    any column may be run-end encoded. Each batch has memory that is freed with it; mapped pages would stay until the
-    last batch of the file is freed.
+    any column may be run-end encoded, and that columns are null if the version of the file does not have them. Each
+    batch has memory that is freed with it; mapped pages would stay until the last batch of the file is freed.
     """
     size = path.stat().st_size
     good = 0
     with pa.OSFile(str(path)) as source:
         try:
             stored = pa.ipc.read_schema(source)
-            if not plain_schema(stored).equals(schema):
+            version = version_of(stored)
+            if not is_readable(version) or not plain_schema(stored).equals(as_of(schema, version)):
                 end.torn_bytes = size
-                version = (stored.metadata or {}).get(b"aftershock.schema", b"?").decode()
                 end.reason = f"written with schema version {version}, this is version {SCHEMA_VERSION}"
                 return
             good = source.tell()

@@ -50,6 +50,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with plain columns; `schema` is that of the result."""
-    columns = [pc.run_end_decode(c) if is_encoded(c.type) else c for c in batch.columns]
+    """Return a batch with plain columns and this schema; a column that the batch does not have is null."""
+    stored = zip(batch.schema.names, batch.columns, strict=True)
+    plain = {name: pc.run_end_decode(c) if is_encoded(c.type) else c for name, c in stored}
+    columns = [plain[f.name] if f.name in plain else pa.nulls(batch.num_rows, f.type) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -2,21 +2,59 @@
 
 The outcome of an operation is `ok`, `fail` (it definitely did not happen) or `unknown` (it may have happened). A
 time-out is `unknown`.
+
+A version adds columns and changes nothing else, so ledgers from `OLDEST_VERSION` on are readable: columns that their
+version does not have are null.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from chaos.ledger.runs import encoded
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+OLDEST_VERSION = 2
+"""The oldest version that this Aftershock reads."""
+READABLE = f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}"
+_SINCE = b"since"
+"""Metadata of a field: the version that added it, if that is not the oldest one."""
 
 _str, _i32, _i64, _bool = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 
 
-def _table(**columns: pa.DataType) -> pa.Schema:
-    return pa.schema(list(columns.items()), metadata={"aftershock.schema": str(SCHEMA_VERSION)})
+def _since(version: int, kind: pa.DataType) -> pa.Field:
+    """Return a column that a version added; its name follows in `_table`."""
+    return pa.field("", kind, metadata={_SINCE: str(version)})
+
+
+def _table(**columns: pa.DataType | pa.Field) -> pa.Schema:
+    fields = [c.with_name(name) if isinstance(c, pa.Field) else pa.field(name, c) for name, c in columns.items()]
+    return pa.schema(fields, metadata={"aftershock.schema": str(SCHEMA_VERSION)})
+
+
+def version_of(schema: pa.Schema) -> str:
+    """Return the version in the metadata of a stream or file; without one, the current version."""
+    return (schema.metadata or {}).get(b"aftershock.schema", b"").decode() or str(SCHEMA_VERSION)
+
+
+def is_readable(version: object) -> bool:
+    """Return whether this Aftershock reads ledgers of a version."""
+    return str(version) in map(str, range(OLDEST_VERSION, SCHEMA_VERSION + 1))
+
+
+def as_of(schema: pa.Schema, version: str) -> pa.Schema:
+    """Return the columns of a table that a readable version has."""
+    fields = [f for f in schema if int((f.metadata or {}).get(_SINCE, OLDEST_VERSION)) <= int(version)]
+    return pa.schema(fields, schema.metadata)
+
+
+def with_columns(rows: pa.Table, fields: Iterable[pa.Field]) -> pa.Table:
+    """Return rows with exactly these columns; a column that the rows do not have is null."""
+    columns = {f.name: rows[f.name] if f.name in rows.column_names else pa.nulls(len(rows), f.type) for f in fields}
+    return pa.table(columns)
 
 
 TABLES: dict[str, pa.Schema] = {
@@ -124,8 +162,9 @@ LOG = _table(
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
 and `seq` are null if the value has no identity; `timestamp` is that of the record, in us."""
 
-LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64)
-"""Schema of `log_range`: log start offset and end offset of each partition at read-back."""
+LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64, topic_id=_since(3, _str))
+"""Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the
+topic at that moment; null if the brokers give none."""
 
 _RUNS = {
     "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us"),

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 from chaos.errors import RunDirError
 from chaos.ledger.reader import StreamEnd, read_stream
-from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
+from chaos.ledger.schemas import READABLE, SCHEMA_VERSION, TABLES, is_readable
 from chaos.ledger.writer import SUFFIX
 from chaos.run.directory import read_json, write_atomically
 
@@ -159,9 +159,7 @@ def parquet_options(schema: pa.Schema) -> dict[str, Any]:
 def read_seal(ledger: Path) -> Seal:
     """Return the seal of a ledger. Raises `RunDirError` if it is not sealed, or sealed with another schema version."""
     raw = read_json(ledger / SEAL, "seal of the ledger")
-    if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
-        version = raw.get("schema_version") if isinstance(raw, dict) else "?"
-        raise RunDirError(
-            f"{ledger} was sealed with schema version {version}, this Aftershock reads version {SCHEMA_VERSION}"
-        )
+    version = raw.get("schema_version") if isinstance(raw, dict) else "?"
+    if not is_readable(version):
+        raise RunDirError(f"{ledger} was sealed with schema version {version}, this Aftershock reads {READABLE}")
     return Seal.model_validate(raw)

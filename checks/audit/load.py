@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
+from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES, with_columns
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
@@ -83,8 +83,8 @@ def _remote_table(table: str, run: Mirror, seal: Seal) -> tuple[list[str], int]:
 
 def _read(paths: list[Path], schema: pa.Schema) -> pa.Table:
     """Return the rows of some parts, with the columns of the schema; a missing assignment is NONE."""
-    tables = [pq.read_table(path, columns=schema.names, partitioning=None) for path in paths]
-    table = pa.concat_tables([schema.empty_table(), *(t.replace_schema_metadata(schema.metadata) for t in tables)])
+    tables = [with_columns(pq.read_table(path, partitioning=None), schema).cast(schema) for path in paths]
+    table = pa.concat_tables([schema.empty_table(), *tables])
     if "assignment" in schema.names:
         at = schema.get_field_index("assignment")
         table = table.set_column(at, schema.field(at), pc.fill_null(table["assignment"], NONE))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.dataset as ds
 
 from chaos.run.directory import Run
 
@@ -25,7 +25,7 @@ def audit_rows(run: Run, table: str) -> list[Row]:
 
 
 def ledger_rows(run: Run, table: str, columns: Sequence[str]) -> list[Row]:
-    """Return the given columns of a sealed table of the ledger."""
+    """Return the given columns of a sealed table of the ledger; None for columns that an older version lacks."""
     return _rows(run.ledger / f"{table}.parquet", columns)
 
 
@@ -33,10 +33,12 @@ def _rows(path: Path, columns: Sequence[str] | None) -> list[Row]:
     if not path.exists():
         return []
     try:
-        rows: list[Row] = pq.read_table(path, columns=columns).to_pylist()
+        stored = ds.dataset(path, format="parquet")
+        absent = dict.fromkeys(c for c in columns or () if c not in stored.schema.names)
+        rows: list[Row] = stored.to_table(columns and [c for c in columns if c not in absent]).to_pylist()
     except (pa.ArrowException, OSError):
         return []  # terms that need these rows are then inconclusive: nothing reads as zero
-    return rows
+    return [row | absent for row in rows] if absent else rows
 
 
 def json_object(text: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from chaos.ledger.reader import StreamEnd as End
 from chaos.ledger.reader import read_stream
 from chaos.ledger.record import HEADER_BYTES, Identity, crc_ok, encode, parse
 from chaos.ledger.runs import runs, same
-from chaos.ledger.schemas import TABLES
+from chaos.ledger.schemas import LOG_RANGE, TABLES, as_of
 from chaos.ledger.seal import read_seal, seal
 from chaos.ledger.writer import TableWriter
 
@@ -134,6 +134,24 @@ def test_a_stream_with_another_schema_is_unreadable(tmp_path):
     assert "schema version 99" in table.torn[0].reason
 
 
+def test_a_stream_of_an_older_version_has_nulls_in_columns_that_were_added_later(tmp_path):
+    former = as_of(LOG_RANGE, "2").with_metadata({"aftershock.schema": "2"})
+    assert "topic_id" not in former.names
+    batch = pa.RecordBatch.from_pylist([{"topic": "a", "partition": 0, "start": 1, "end": 2}], former)
+    path = tmp_path / "x.arrows"
+    path.write_bytes(former.serialize().to_pybytes() + batch.serialize().to_pybytes())
+    (read,) = read_stream(path, LOG_RANGE, End())
+    assert read.schema.equals(LOG_RANGE)
+    assert read.to_pylist() == [{"topic": "a", "partition": 0, "start": 1, "end": 2, "topic_id": None}]
+
+
+def test_a_stream_of_the_current_version_has_all_columns(tmp_path):
+    half = as_of(LOG_RANGE, "2").with_metadata({"aftershock.schema": "3"})
+    path, end = tmp_path / "x.arrows", End()
+    path.write_bytes(half.serialize())
+    assert list(read_stream(path, LOG_RANGE, end)) == [] and end.torn_bytes
+
+
 def test_an_appended_batch_survives_sigkill(tmp_path):
     program = (
         "import os, signal, pathlib, sys; from chaos.ledger.writer import TableWriter;"
@@ -168,6 +186,8 @@ def test_a_ledger_without_seal_or_of_another_version_is_refused(tmp_path):
     (tmp_path / "seal.json").write_text('{"schema_version": 0}')
     with pytest.raises(RunDirError, match="schema version 0"):
         read_seal(tmp_path)
+    (tmp_path / "seal.json").write_text('{"schema_version": 2, "tables": {}}')
+    assert read_seal(tmp_path).schema_version == 2
 
 
 def test_sealing_again_after_a_kill_between_writing_and_removing_loses_nothing(tmp_path):
