@@ -165,7 +165,7 @@ def unknown(line):
         return []
     command, rest = commands(), parts[3:]
     while rest and rest[0] in getattr(command, "commands", {}):
-        command, rest = command.get_command(None, rest[0]), rest[1:]
+        _, command, rest = command.resolve_command(command.make_context("chaos", [], resilient_parsing=True), rest)
     if isinstance(command, typer.main.TyperGroup) and rest and not rest[0].startswith("-"):
         return rest[:1]
     options = {option for param in command.params for option in param.opts} | {"--help"}
