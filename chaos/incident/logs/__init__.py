@@ -2,17 +2,18 @@
 
     files ─► entries ─► events ─► timeline ─► cluster state ─┐
                                      │                       ├─► fault plan ─► scenario draft
-                                     └► outages, changes, losses
+                                     └► failures of brokers
 
 - `log_files` finds the logs of a folder and the broker of each; compressed and rotated ones, too.
 - `entries` splits lines into entries; it has the table of log4j layouts and the conversion of times.
 - `patterns` is the table of Kafka's messages, `events` the classes of the resulting events.
 - `broker_timeline` puts the events of all brokers on one clock, and corrects clocks that are wrong.
 - `cluster_state`: topics, groups and transactional ids; leaders, coordinators and controllers by time.
-- `outages`, `group_changes`, `losses`: what failed, with the log lines that show it.
-- `planned_faults`, `fault_plan`: faults of the scenario, then all of them in order with their triggers.
+- `broker_failures`: outages and losses of records, with the log lines that show them.
+- `planned_faults`, `client_faults`: faults of the scenario, of brokers and of clients. `fault_plan` puts them in order
+  and sets their triggers.
 - `client_settings` reads the settings of producers and consumers from a file of the user.
-- `scenario_draft`, `client_entries`, `explain`, `yaml_page` write the scenario.
+- `scenario_draft` fills the template `draft.yaml.jinja`, whose filters are in `yaml_text`.
 
 Every value names its file and line. An inference names its reasons. An open question is a TODO, never a guess that
 looks like a fact.

@@ -15,21 +15,27 @@ from typing import Any
 
 from chaos.cluster.drivers import capabilities
 from chaos.incident.logs import events as e
+from chaos.incident.logs.broker_failures import (
+    Loss,
+    Outage,
+    OutageKind,
+    Truncation,
+    find_outages,
+    find_shorter_logs,
+    find_truncations,
+    find_unclean_leaders,
+)
 from chaos.incident.logs.broker_timeline import Timeline
+from chaos.incident.logs.client_faults import find_member_faults, find_transaction_faults
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import ClusterState, internal
 from chaos.incident.logs.entries import Source
-from chaos.incident.logs.group_changes import find_changes
-from chaos.incident.logs.losses import Loss, Truncation, find_shorter_logs, find_truncations, find_unclean_leaders
-from chaos.incident.logs.outages import Outage, OutageKind, find_outages
 from chaos.incident.logs.planned_faults import (
     PlannedFault,
     add_disk_loss,
-    change_fault,
     explained_by_outage,
     merge_followers,
     outage_fault,
-    transaction_faults,
 )
 from chaos.kafka.partition import TopicPartition
 from chaos.units import format_duration
@@ -67,9 +73,9 @@ def make_plan(timeline: Timeline, state: ClusterState, settings: ClientSettings,
     for shorter in find_shorter_logs(timeline, outages):
         add_disk_loss(shorter, faults)
     faults = merge_followers(faults)
-    changes = [c for c in find_changes(timeline, state) if not explained_by_outage(c, outages, state, faults)]
-    faults += [change_fault(change, state, settings) for change in changes]
-    faults += transaction_faults(timeline)
+    members = find_member_faults(timeline, state, settings)
+    faults += [member for member in members if not explained_by_outage(member, outages, state, faults)]
+    faults += find_transaction_faults(timeline)
     faults.sort(key=lambda fault: fault.at_us)
     left_out = max(0, len(faults) - MAX_FAULTS)
     faults = faults[:MAX_FAULTS]

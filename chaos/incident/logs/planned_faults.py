@@ -1,4 +1,4 @@
-"""Faults for a scenario, from outages, group changes and transactions: each with a kind, a target and its sources."""
+"""Faults for a scenario: each with a kind, a target and its sources; here those of brokers, from their outages."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.incident.logs import events as e
-from chaos.incident.logs.broker_timeline import Timeline
-from chaos.incident.logs.client_settings import ClientSettings
+from chaos.incident.logs.broker_failures import Outage, OutageKind, ShorterLog, Truncation
 from chaos.incident.logs.cluster_state import ClusterState
 from chaos.incident.logs.entries import Source
-from chaos.incident.logs.group_changes import ChangeReason, GroupChange
-from chaos.incident.logs.losses import ShorterLog, Truncation
-from chaos.incident.logs.outages import Outage, OutageKind
-from chaos.units import format_duration
 
 TOGETHER_US = 2 * 10**6
 """Maximum time between the starts of outages that are one fault."""
@@ -126,53 +120,24 @@ def merge_followers(faults: list[PlannedFault]) -> list[PlannedFault]:
 
 
 def explained_by_outage(
-    change: GroupChange, outages: list[Outage], state: ClusterState, faults: list[PlannedFault]
+    member: PlannedFault, outages: list[Outage], state: ClusterState, faults: list[PlannedFault]
 ) -> bool:
     """Return whether a member timed out only because its coordinator was away; add a comment to that outage's fault."""
-    if change.reason is not ChangeReason.SESSION:
+    if member.kind != "consumer.crash":
         return False
+    group, _ = member.target["member"]
     for outage in outages:
-        until_us = (outage.back_us if outage.back_us is not None else change.at_us) + AFTERMATH_US
-        if not outage.at_us <= change.at_us <= until_us:
+        until_us = (outage.back_us if outage.back_us is not None else member.at_us) + AFTERMATH_US
+        if not outage.at_us <= member.at_us <= until_us:
             continue
-        if change.group in state.coordinated_by(outage.broker, outage.at_us):
+        if group in state.coordinated_by(outage.broker, outage.at_us):
             fault = next((f for f in faults if f.outage == outage), None)
-            comment = f"members of group {change.group} timed out because of it"
+            comment = f"members of group {group} timed out because of it"
             if fault and comment not in fault.comments:
                 fault.comments.append(comment)
-                fault.signs += change.signs[:1]
+                fault.signs += member.signs[:1]
             return True
     return False
-
-
-def change_fault(change: GroupChange, state: ClusterState, settings: ClientSettings) -> PlannedFault:
-    """Return the fault for a member that left or joined."""
-    sentence, kind, name = change.reason.value
-    target = {"member": (change.group, state.groups[change.group].member_number(change.client))}
-    fault = PlannedFault(name, kind, target, change.at_us, change.back_us, signs=change.signs)
-    fault.comments.append(f"member {change.client} of group {change.group}: {sentence}")
-    fault.todos += change.doubts
-    if change.reason is ChangeReason.POLL:
-        fault.options["per_record"] = format_duration(max(0.5, settings.poll_interval_s / 12))
-        fault.todos.append("how slow was it? per_record is chosen so that some records exceed max.poll.interval.ms")
-    return fault
-
-
-def transaction_faults(timeline: Timeline) -> list[PlannedFault]:
-    """Return a fault for the first transaction that timed out, and one for the first producer that was fenced."""
-    target = {"member": (NO_GROUP, 1)}
-    faults: list[PlannedFault] = []
-    for timed_out in timeline.select(e.TransactionTimedOut)[:1]:
-        fault = PlannedFault("producer-crash", "producer.crash", target, timed_out.at_us, signs=(timed_out.source,))
-        fault.comments.append(f"transaction of {timed_out.transactional_id} was aborted by its timeout")
-        fault.todos.append("it crashed, hung, or was cut off: a crash is assumed")
-        faults.append(fault)
-    for fenced in timeline.select(e.ProducerFenced)[:1]:
-        fault = PlannedFault("fence", "producer.fence", target, fenced.at_us, signs=(fenced.source,))
-        fault.comments.append(f"a producer with an old epoch was fenced (producer id {fenced.producer_id})")
-        fault.todos.append("the log does not name its transactional id")
-        faults.append(fault)
-    return sorted(faults, key=lambda fault: fault.at_us)
 
 
 def _first_four(names: Sequence[object]) -> str:

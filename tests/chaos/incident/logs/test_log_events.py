@@ -6,12 +6,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chaos.incident.logs import events as e
+from chaos.incident.logs.broker_failures import OutageKind, find_outages, find_shorter_logs
 from chaos.incident.logs.broker_timeline import read_timeline
+from chaos.incident.logs.client_faults import find_member_faults
+from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import read_state
 from chaos.incident.logs.entries import LAYOUTS, Clock, Entry, entries, layout_of
-from chaos.incident.logs.group_changes import ChangeReason, find_changes
-from chaos.incident.logs.losses import find_shorter_logs
-from chaos.incident.logs.outages import OutageKind, find_outages
 from chaos.incident.logs.patterns import PATTERNS, events_of
 from chaos.incident.logs.scenario_draft import draft_scenario
 from chaos.kafka.partition import TopicPartition
@@ -219,16 +219,16 @@ UUID = "-0bc5ccb5-fce9-4633-b507-5c23b41b06f"
 
 
 @pytest.mark.parametrize(
-    ("departure", "reason"),
+    ("departure", "kind"),
     [
-        ("Member c2{u}2 in group g has failed, removing it from the group.", ChangeReason.SESSION),
+        ("Member c2{u}2 in group g has failed, removing it from the group.", "consumer.crash"),
         ("[Group g] Member c2{u}2 has left group through explicit `LeaveGroup` request; client reason: not provided",
-         ChangeReason.LEFT),
+         "consumer.leave"),
         ("[Group g] Member c2{u}2 has left group through explicit `LeaveGroup` request; client reason: consumer poll "
-         "timeout has expired.", ChangeReason.POLL),
+         "timeout has expired.", "consumer.slow"),
     ],
 )  # fmt: skip
-def test_the_reason_why_a_member_left(tmp_path, departure, reason):
+def test_the_reason_why_a_member_left(tmp_path, departure, kind):
     joins = (
         "Dynamic member with unknown member id joins group g in Stable state. Created a new member id {} and requesting"
     )
@@ -243,9 +243,12 @@ def test_the_reason_why_a_member_left(tmp_path, departure, reason):
         (33, "Stabilized group g generation 3 with 3 members."),
     ]
     timeline = read(tmp_path, kafka_1=[(0, START), *((s, f"{GC4}{text} ({GC})") for s, text in group), *busy((34, 59))])
-    first, second = find_changes(timeline, read_state(timeline))
-    assert (first.client, first.reason, (first.back_us - first.at_us) / 1e6) == ("c2", reason, 10)
-    assert (second.client, second.reason) == ("c3", ChangeReason.NEW)
+    first, second = find_member_faults(timeline, read_state(timeline), ClientSettings())
+    assert first.comments[0].startswith("member c2 of group g: ") and second.comments == [
+        "member c3 of group g: it is new"
+    ]
+    assert (first.kind, first.target, (first.back_us - first.at_us) / 1e6) == (kind, {"member": ("g", 2)}, 10)
+    assert second.kind == "consumer.join"
 
 
 def test_a_broker_that_was_cut_off_is_isolated(tmp_path):
@@ -268,8 +271,9 @@ def test_members_without_client_ids_are_paired_in_order(tmp_path):
         tmp_path, kafka_1=[(0, START), *((s, f"{GC4}[GroupId g] {w} ({GC})") for s, w in group), *busy((31, 59))]
     )
     state = read_state(timeline)
-    (change,) = find_changes(timeline, state)
-    assert (change.client, change.reason, (change.back_us - change.at_us) / 1e6) == ("a", ChangeReason.SESSION, 10)
+    (fault,) = find_member_faults(timeline, state, ClientSettings())
+    assert fault.comments == ["member a of group g: its session timed out"]
+    assert (fault.kind, (fault.back_us - fault.at_us) / 1e6) == ("consumer.crash", 10)
     assert state.groups["g"].members == 2 and state.groups["g"].consumer_protocol
 
 
