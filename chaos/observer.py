@@ -16,7 +16,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.groups import GroupState
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 

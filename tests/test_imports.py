@@ -54,6 +54,14 @@ def test_checks_imports_only_the_contracts_of_chaos(path):
     assert foreign == set()
 
 
+def test_no_module_outside_a_client_library_imports_it():
+    libraries = [path.parent for path in (ROOT / "chaos" / "clients").glob("*/runtime.py")]
+    assert libraries
+    for path in [*modules("chaos"), *modules("checks"), *modules("dags")]:
+        foreign = [f"chaos.clients.{library.name}" for library in libraries if library not in path.parents]
+        assert not [name for name in imported(path) if name.startswith(tuple(foreign))], path
+
+
 def test_the_docker_folder_never_hides_the_docker_sdk():
     assert not (ROOT / "docker" / "__init__.py").exists()
 

@@ -45,7 +45,7 @@ def run(
     request = stages.ScenarioRequest(
         scenario, seed, kafka, driver, bootstrap, tuple(sets or ()), i_own_this_cluster, client
     )
-    if not variant and variants.names(request):
+    if not variant and request.load().variants:
         whole = variants.prepare(request, runs_dir)
         with View() as view:
             view.say(f"run directory: {whole.run.path}")

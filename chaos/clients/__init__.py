@@ -2,7 +2,7 @@
 
 `chaos.clients.fleet` starts and supervises them. A client is any program that follows the protocol below. There is no
 base class: a client in Java, Go or Flink has the same standing as one in Python. Each client library has one folder
-(`confluent`), with the programs and with the way to install and start them.
+(`confluent`), with its programs, and with a module `runtime` that describes how to install and start them.
 
 **Input**: `argv[1]` is the path of a JSON spec, one of the models in `chaos.clients.protocol`. The spec names the run,
 the ledger directory, the client (`shop/1`, also its Kafka `client.id`), its incarnation (1 for the first process), the

@@ -12,9 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from chaos.clients.protocol import Partition, partition_name
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
-from chaos.ledger.writer import SUFFIX
+from chaos.ledger.stream import SUFFIX, StreamEnd, read_stream
 
 
 def checkpoint_of(ledger: Path, client: str) -> dict[str, int]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
-from chaos.clients.confluent import environment
-from chaos.clients.confluent.programs import PROGRAMS
+from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import Roster
+from chaos.clients.runtime import runtime
 from chaos.clients.specs import Entry, SpecBuilder, process_mates
-from chaos.clients.state import ClientState, UnexpectedExit
+from chaos.clients.state import ClientState
 from chaos.errors import ClientError
-from chaos.ledger.writer import TableWriter
+from chaos.install.cache import silent
+from chaos.ledger.stream import TableWriter
 from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario.producers import Processor, Producer
 from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
@@ -38,9 +37,10 @@ class Fleet(Roster):
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap)
         self._owner = ProcessId.current()
-        self._env = environment.prepare(resolved.scenario.clients.confluent_kafka)
+        self._runtime = runtime()
+        self._env = self._runtime.prepare(resolved.scenario.clients.confluent_kafka, silent)
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
-        self._unexpected: list[UnexpectedExit] = []
+        self._unexpected: list[ClientState] = []
         self.clock_zero_us = 0
         """Time of the first start of a client; start times in the scenario count from it."""
 
@@ -81,19 +81,18 @@ class Fleet(Roster):
             mates = process_mates(entry, client)
             incarnation = len(self._incarnations.get(client, [])) + 1
             spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us)
-            role = "producer" if isinstance(entry, Producer | Processor) else "consumer"
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             spawned = spawn(
-                [sys.executable, "-m", PROGRAMS[type(spec)], str(self._specs.write(spec))],
+                self._runtime.command(spec, self._specs.write(spec)),
                 run=self._run,
-                role=f"{role} {client}",
+                role=f"{spec.role} {client}",
                 owner=self._owner,
                 log=log,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=self._env,
             )
-            states = [ClientState(mate, role, spec.incarnation, spawned, log) for mate in mates]
+            states = [ClientState(mate, spec.role, spec.incarnation, spawned, log) for mate in mates]
             for state in states:
                 state.mates = states
                 self._incarnations.setdefault(state.client, []).append(state)
@@ -209,8 +208,8 @@ class Fleet(Roster):
         with self._lock:
             return [state for states in self._incarnations.values() for state in states if state.alive]
 
-    def unexpected_exits(self) -> list[UnexpectedExit]:
-        """Return the clients that exited without an order or a kill, so far."""
+    def unexpected_exits(self) -> list[ClientState]:
+        """Return the incarnations that exited without an order or a kill, so far."""
         with self._lock:
             return list(self._unexpected)
 
@@ -222,13 +221,13 @@ class Fleet(Roster):
         with self._lock:
             if state.killed_for and state.exit_code == -signal.SIGKILL:
                 detail["killed"] = state.killed_for
-            elif state.superseded:
-                detail |= {"superseded": True, "last_lines": tuple(state.last_lines())}
             else:
-                lines = tuple(state.last_lines())
-                detail |= {"unexpected": True, "last_lines": lines}
-                self._unexpected.append(UnexpectedExit(state.client, state.incarnation, state.exit_code, lines))
+                state.exit_lines = state.last_lines()
+                detail |= {"superseded" if state.superseded else "unexpected": True, "last_lines": state.exit_lines}
+                if not state.superseded:
+                    self._unexpected.append(state)
             try:
-                self._lifecycle.append_rows([state.crashed_row(detail)])
+                row = lifecycle_row(state.client, state.role, state.incarnation, "crashed", detail)
+                self._lifecycle.append_rows([row])
             except OSError as e:  # the disk is full, which probably ended the client, too
                 state.errors.append(f"its exit could not be recorded: {e}")

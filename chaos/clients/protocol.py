@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from chaos.kafka.access import librdkafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.run.events import now_us
@@ -17,6 +16,10 @@ Scalar = bool | int | float | str
 Config = dict[str, Scalar]
 Partition = tuple[str, int]
 """Topic and partition number."""
+Role = Literal["producer", "consumer"]
+"""Role of a client in its `lifecycle` rows; a processor is a producer."""
+Program = Literal["producer", "processor", "group_consumer", "assign_consumer"]
+PROGRAMS: tuple[Program, ...] = get_args(Program)
 
 
 class _Spec(BaseModel):
@@ -24,8 +27,10 @@ class _Spec(BaseModel):
 
 
 class ClientSpec(_Spec):
-    """The fields that every client has."""
+    """The fields that every client has. `program` is the program that runs the spec."""
 
+    role: ClassVar[Role]
+    program: ClassVar[Program]
     run_id: str
     run_token: str = Field(description="8 characters that every record value of the run contains")
     ledger: Path
@@ -39,10 +44,6 @@ class ClientSpec(_Spec):
     def writer(self) -> str:
         """Name of the ledger files of this incarnation."""
         return f"{self.client}.{self.incarnation}"
-
-    def connection(self) -> dict[str, str]:
-        """Return the connection settings for librdkafka. Raises `UsageError` if a secret is missing."""
-        return {"bootstrap.servers": self.bootstrap, "client.id": self.client, **librdkafka(self.security)}
 
     @classmethod
     def load(cls, path: str) -> Self:
@@ -59,14 +60,11 @@ class TransactionSpec(_Spec):
     timeout_s: float = Field(60.0, gt=0)
     hold_s: float = Field(0.0, ge=0)
 
-    def settings(self) -> Config:
-        """Return the librdkafka settings."""
-        return {"transactional.id": self.id, "transaction.timeout.ms": round(self.timeout_s * 1000)}
-
 
 class WriterSpec(ClientSpec):
     """The fields of every client that writes records."""
 
+    role = "producer"
     topic: str
     first_seq: int = Field(0, ge=0)
     value_size: int = Field(description="bytes of the value, identity included")
@@ -77,6 +75,7 @@ class WriterSpec(ClientSpec):
 class ProducerSpec(WriterSpec):
     """A producer that sends seq `first_seq` to `records` - 1, waits for all reports, then for the order to stop."""
 
+    program = "producer"
     records: int = Field(ge=0)
     hold: bool = Field(False, description="send nothing before the order to start")
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
@@ -92,6 +91,7 @@ class ProducerSpec(WriterSpec):
 class ProcessorSpec(WriterSpec):
     """A group member that reads topics and writes one record for each record that it reads, in transactions."""
 
+    program = "processor"
     group: str
     topics: list[str] = Field(min_length=1, description="topics to read")
     consumer_config: Config = {}
@@ -119,6 +119,7 @@ class WorkersSpec(_Spec):
 class ConsumerSpec(ClientSpec):
     """The fields of both kinds of consumers."""
 
+    role = "consumer"
     topics: list[str] = Field(min_length=1)
     commit: CommitSpec
     max_poll_records: int = Field(500, ge=1)
@@ -131,6 +132,7 @@ class GroupConsumerSpec(ConsumerSpec):
     With `threads`, the process runs one member per name, each in a thread; `client` is the first name.
     """
 
+    program = "group_consumer"
     group: str
     workers: WorkersSpec | None = None
     threads: list[str] = Field([], description="the clients of this process; only `client` if empty")
@@ -142,6 +144,7 @@ class AssignConsumerSpec(ConsumerSpec):
     A partition in `checkpoint` continues there. Every other partition starts as `start` says.
     """
 
+    program = "assign_consumer"
     group: str | None = None
     start: Literal["earliest", "latest", "group", "offsets", "timestamp"] = "earliest"
     offsets: dict[str, int] = Field(

@@ -84,10 +84,6 @@ class Roster:
                 missing.append(f"{entry.name}: {', '.join(f'{c} holds {len(own)}' for c, own in held.items())}")
         return missing
 
-    def total_sent(self) -> int:
-        """Return the number of records that all producers passed to their client library."""
-        return sum(self._count("sent", p.name) for p in self._scenario.producers)
-
     def total_acked(self) -> int:
         """Return the number of records acknowledged to all producers."""
         return sum(self.acked(p.name) for p in self._scenario.producers)

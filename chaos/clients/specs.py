@@ -10,8 +10,15 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from chaos.clients.checkpoint import checkpoint_of, first_unacked_of, next_seq_of
-from chaos.clients.confluent.programs import AnySpec, consumer_defaults
-from chaos.clients.protocol import AssignConsumerSpec, Config, GroupConsumerSpec, ProcessorSpec, ProducerSpec
+from chaos.clients.protocol import (
+    AssignConsumerSpec,
+    ClientSpec,
+    Config,
+    GroupConsumerSpec,
+    ProcessorSpec,
+    ProducerSpec,
+)
+from chaos.clients.runtime import runtime
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.consumers import Assign, Subscribe
@@ -29,70 +36,73 @@ class SpecBuilder:
 
     def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
         self._run, self._resolved, self._scenario, self._bootstrap = run, resolved, resolved.scenario, bootstrap
-        self._consumer_defaults = consumer_defaults(resolved.scenario.clients.confluent_kafka)
+        self._consumer_defaults = runtime().consumer_defaults(resolved.scenario.clients.confluent_kafka)
 
-    def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> AnySpec:
+    def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> ClientSpec:
         """Return the spec of one incarnation. Start times in the scenario count from `clock_zero_us`."""
+        spec: type[ClientSpec]
         match entry:
             case Producer():
-                return self._producer(entry, client, incarnation)
+                spec, fields = ProducerSpec, self._producer(entry, client, incarnation)
             case Processor():
-                return self._processor(entry, client, incarnation)
+                spec, fields = ProcessorSpec, self._processor(entry, client, incarnation)
             case Subscribe():
-                return self._group_consumer(entry, client, incarnation)
-        return self._assign_consumer(entry, client, incarnation, clock_zero_us)
+                spec, fields = GroupConsumerSpec, self._group_consumer(entry, client)
+            case Assign():
+                spec, fields = AssignConsumerSpec, self._assign_consumer(entry, client, incarnation, clock_zero_us)
+        cluster = self._scenario.cluster
+        shared = {name: value for name, value in entry if name in spec.model_fields}
+        return spec.model_validate(
+            {
+                **shared,
+                **fields,
+                "run_id": self._run.run_id,
+                "run_token": run_token(self._run.run_id),
+                "ledger": self._run.ledger,
+                "client": client,
+                "incarnation": incarnation,
+                "bootstrap": self._bootstrap,
+                "security": cluster.security if cluster.driver == "attached" else None,
+            }
+        )
 
-    def _producer(self, entry: Producer, client: str, incarnation: int) -> ProducerSpec:
+    def _producer(self, entry: Producer, client: str, incarnation: int) -> dict[str, Any]:
         application = entry.partitioner if entry.partitioner in get_args(ApplicationPartitioner) else None
         settings: Config = {} if application or entry.partitioner is None else {"partitioner": entry.partitioner}
         if entry.partitioner == "sticky":  # librdkafka is sticky for records without a key, whatever the hash is
             settings = {"partitioner": "consistent_random"}
         first_seq = first_unacked_of if entry.resend else next_seq_of
-        return ProducerSpec.model_validate(
-            {
-                **self._writer(entry, client, incarnation, {**settings, **entry.config}),
-                "topic": entry.topic,
-                "records": self._records(entry),
-                "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
-                "hold": incarnation == 1,
-                "rate": entry.rate,
-                "keys": entry.keys,
-                "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
-                "mode": entry.mode,
-                "partitioner": application,
-                "partitions": self._scenario.topic(entry.topic).partitions,
-            }
-        )
+        records = entry.records
+        if entry.outlast_faults:  # enough for the whole drive: the order to stop ends it
+            records = max(records, math.ceil((entry.rate or 0) * self._scenario.limits.drive))
+        return {
+            **self._writer(entry, client),
+            "config": {**settings, **entry.config},
+            "records": records,
+            "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
+            "hold": incarnation == 1,
+            "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
+            "partitioner": application,
+            "partitions": self._scenario.topic(entry.topic).partitions,
+        }
 
-    def _records(self, entry: Producer) -> int:
-        """Return the number of records to send without an order to stop. `outlast_faults`: enough for the drive."""
-        if not entry.outlast_faults:
-            return entry.records
-        return max(entry.records, math.ceil((entry.rate or 0) * self._scenario.limits.drive))
+    def _processor(self, entry: Processor, client: str, incarnation: int) -> dict[str, Any]:
+        return {
+            **self._writer(entry, client),
+            "topic": entry.to,
+            "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
+            "consumer_config": {**self._consumer_defaults, **entry.consumer_config},
+        }
 
-    def _processor(self, entry: Processor, client: str, incarnation: int) -> ProcessorSpec:
-        return ProcessorSpec.model_validate(
-            {
-                **self._writer(entry, client, incarnation, entry.config),
-                "topic": entry.to,
-                "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
-                "group": entry.group,
-                "topics": entry.topics,
-                "consumer_config": {**self._consumer_defaults, **entry.consumer_config},
-            }
-        )
+    def _group_consumer(self, entry: Subscribe, client: str) -> dict[str, Any]:
+        return {
+            **self._consumer(entry),
+            "topics": entry.topics if entry.pattern is None else [f"^{entry.pattern}$"],
+            "threads": process_mates(entry, client) if entry.threads > 1 else [],
+            "workers": entry.workers and _in_seconds(entry.workers, "straggle"),
+        }
 
-    def _group_consumer(self, entry: Subscribe, client: str, incarnation: int) -> GroupConsumerSpec:
-        return GroupConsumerSpec.model_validate(
-            {
-                **self._consumer(entry, client, incarnation),
-                "topics": entry.topics if entry.pattern is None else [f"^{entry.pattern}$"],
-                "threads": process_mates(entry, client) if entry.threads > 1 else [],
-                "workers": entry.workers and _in_seconds(entry.workers, "straggle"),
-            }
-        )
-
-    def _assign_consumer(self, entry: Assign, client: str, incarnation: int, clock_zero_us: int) -> AssignConsumerSpec:
+    def _assign_consumer(self, entry: Assign, client: str, incarnation: int, clock_zero_us: int) -> dict[str, Any]:
         start: dict[str, Any] = {"start": entry.start}
         if not isinstance(entry.start, str) and entry.start.offsets is not None:
             start = {"start": "offsets", "offsets": entry.start.offsets}
@@ -100,53 +110,31 @@ class SpecBuilder:
             at_ms = clock_zero_us / 1000 + (entry.start.timestamp or 0) * 1000
             start = {"start": "timestamp", "timestamp_ms": round(at_ms)}
         resume = entry.checkpoint and incarnation > 1
-        return AssignConsumerSpec.model_validate(
-            {
-                **self._consumer(entry, client, incarnation),
-                **start,
-                "topics": entry.topics,
-                "discover_s": entry.discover,
-                "no_group_id": entry.no_group_id,
-                "checkpoint": checkpoint_of(self._run.ledger, client) if resume else {},
-            }
-        )
+        return {
+            **self._consumer(entry),
+            **start,
+            "discover_s": entry.discover,
+            "checkpoint": checkpoint_of(self._run.ledger, client) if resume else {},
+        }
 
-    def _writer(self, entry: Producer | Processor, client: str, incarnation: int, config: Config) -> dict[str, Any]:
+    def _writer(self, entry: Producer | Processor, client: str) -> dict[str, Any]:
         """Return the fields that producers and processors share."""
         transactional_id = self._resolved.prefix + client.replace("/", "-")
         return {
-            **self._client(client, incarnation, config),
-            "value_size": entry.value_size,
             "stop_within_s": max(0.1, STOP_SHARE * self._scenario.limits.clients),
             "transactions": entry.transactions
             and {"id": transactional_id, **_in_seconds(entry.transactions, "timeout", "hold")},
         }
 
-    def _consumer(self, entry: Subscribe | Assign, client: str, incarnation: int) -> dict[str, Any]:
+    def _consumer(self, entry: Subscribe | Assign) -> dict[str, Any]:
         """Return the fields that both kinds of consumers share."""
         return {
-            **self._client(client, incarnation, {**self._consumer_defaults, **entry.config}),
+            "config": {**self._consumer_defaults, **entry.config},
             "commit": _in_seconds(entry.commit, "every"),
-            "max_poll_records": entry.max_poll_records,
             "per_record_s": entry.per_record,
-            "group": entry.group,
         }
 
-    def _client(self, client: str, incarnation: int, config: Config) -> dict[str, Any]:
-        """Return the fields that all clients share."""
-        cluster = self._scenario.cluster
-        return {
-            "run_id": self._run.run_id,
-            "run_token": run_token(self._run.run_id),
-            "ledger": self._run.ledger,
-            "client": client,
-            "incarnation": incarnation,
-            "bootstrap": self._bootstrap,
-            "security": cluster.security if cluster.driver == "attached" else None,
-            "config": config,
-        }
-
-    def write(self, spec: AnySpec) -> Path:
+    def write(self, spec: ClientSpec) -> Path:
         """Write a spec to `clients/<client>.<incarnation>.json` in the run directory and return the path."""
         path = self._run.path / "clients" / f"{spec.writer.replace('/', '-')}.json"
         path.parent.mkdir(exist_ok=True)

@@ -6,31 +6,13 @@ import json
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from chaos.clients.protocol import lifecycle_row
 from chaos.errors import ClientError
 from chaos.processes.process import Spawned
 
 LAST_LINES = 20
-
-
-@dataclass(frozen=True)
-class UnexpectedExit:
-    """A client that exited without an order or a kill from the fleet."""
-
-    client: str
-    incarnation: int
-    exit_code: int | None
-    last_lines: tuple[str, ...]
-
-    def describe(self) -> str:
-        """Return a sentence for messages."""
-        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
-        last = f": {self.last_lines[-1]}" if self.last_lines else ""
-        return f"{self.client} (incarnation {self.incarnation}) exited unexpectedly with {how}{last}"
 
 
 class ClientState:
@@ -40,6 +22,7 @@ class ClientState:
 
     asked_to_end: the fleet ordered the client to stop, or killed it.
     killed_for: why the fleet killed the client; empty if it did not.
+    exit_lines: last lines of the log at an exit without an order or a kill from the fleet.
     superseded: the fleet started the next incarnation while this one ran, which ends this one.
     """
 
@@ -53,6 +36,7 @@ class ClientState:
         self.asked_to_end = False
         self.killed_for = ""
         self.superseded = False
+        self.exit_lines: list[str] = []
         self.errors: list[str] = []
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}
@@ -135,9 +119,11 @@ class ClientState:
         if not self.gone.wait(timeout_s):
             raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")
 
-    def crashed_row(self, detail: dict[str, Any]) -> dict[str, object]:
-        """Return the `lifecycle` row for the end of a client that could not write it."""
-        return lifecycle_row(self.client, self.role, self.incarnation, "crashed", detail)
+    def describe_exit(self) -> str:
+        """Return a sentence about an unexpected exit."""
+        how = f"signal {-self.exit_code}" if self.exit_code is not None and self.exit_code < 0 else self.exit_code
+        last = "".join(f": {line}" for line in self.exit_lines[-1:])
+        return f"{self.client} (incarnation {self.incarnation}) exited unexpectedly with {how}{last}"
 
     def last_lines(self) -> list[str]:
         """Return the last lines of the log; empty if it is not readable."""

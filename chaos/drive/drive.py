@@ -22,7 +22,7 @@ from chaos.faults.runner import FaultRun
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
@@ -178,11 +178,11 @@ class Drive:
         """Record unexpected exits. Raises `ClientError` for a producer: without it, the load never completes."""
         exits = fleet.unexpected_exits()
         for died in exits[self._deaths :]:
-            self._events.problem(f"{died.describe()}; its log is in {self._run.logs}")
+            self._events.problem(f"{died.describe_exit()}; its log is in {self._run.logs}")
         self._deaths = len(exits)
         producers = {p.name for p in self._scenario.producers}
         if dead := [e for e in exits if e.client.rpartition("/")[0] in producers]:
-            raise ClientError(dead[0].describe())
+            raise ClientError(dead[0].describe_exit())
 
     def _progress(self, fleet: Fleet, faults: Mapping[str, FaultRun]) -> Progress:
         phases = {

@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.clients.confluent import environment
+from chaos.clients.runtime import runtime
 from chaos.cluster import state
 from chaos.cluster.api import Cluster
 from chaos.cluster.drivers import driver as driver_of
@@ -97,7 +97,7 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy"):
-        environment.prepare(scenario.clients.confluent_kafka, events.note)
+        runtime().prepare(scenario.clients.confluent_kafka, events.note)
         if lender is None:
             driver = driver_of(scenario.cluster.driver)
             spec, deadline = cluster_spec(resolved), deadline_s(resolved)
@@ -132,7 +132,14 @@ def _note_java(run: Run, resolved: Resolved) -> None:
 
 def cluster_spec(resolved: Resolved) -> ClusterSpec:
     """Return the cluster that a scenario needs. Scenarios with equal specs can use one cluster after the other."""
-    cluster = resolved.scenario.cluster
+    scenario, cluster = resolved.scenario, resolved.scenario.cluster
+    existing = None
+    if cluster.bootstrap is not None:
+        named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
+        replicas = max(topic.replication_factor for topic in scenario.topics)
+        existing = Existing(
+            cluster.bootstrap, resolved.prefix, cluster.security, cluster.verbs, replicas, frozenset(named)
+        )
     return ClusterSpec(
         brokers=cluster.brokers,
         kafka=cluster.kafka,
@@ -142,19 +149,9 @@ def cluster_spec(resolved: Resolved) -> ClusterSpec:
         cpus=cluster.cpus,
         memory_bytes=cluster.memory,
         disk_bytes=cluster.disk,
-        existing=_existing(resolved),
-        switch=resolved.scenario.switched,
+        existing=existing,
+        switch=scenario.switched,
     )
-
-
-def _existing(resolved: Resolved) -> Existing | None:
-    """Return the existing cluster of the scenario; None if the driver starts one."""
-    scenario, cluster = resolved.scenario, resolved.scenario.cluster
-    if cluster.bootstrap is None:
-        return None
-    named = {fault.target.broker for fault in scenario.faults if fault.target.broker is not None}
-    replicas = max(topic.replication_factor for topic in scenario.topics)
-    return Existing(cluster.bootstrap, resolved.prefix, cluster.security, cluster.verbs, replicas, frozenset(named))
 
 
 def attach(run: Run) -> Cluster:

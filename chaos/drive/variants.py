@@ -25,11 +25,6 @@ class VariantRuns:
     by_variant: dict[str, Run]
 
 
-def names(request: stages.ScenarioRequest) -> list[str]:
-    """Return the names of a scenario's variants; empty for a scenario without variants."""
-    return list(request.load().variants)
-
-
 def prepare(request: stages.ScenarioRequest, runs_dir: Path, run_id: str | None = None) -> VariantRuns:
     """Make the run directories of an A/B scenario and of each variant. Starts nothing."""
     scenario = request.load()

@@ -10,7 +10,7 @@ from typing import Any
 
 from chaos.errors import AftershockError
 from chaos.faults.base import Fault, World
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.run.events import EventLog, now_us
 from chaos.scenario.triggers import PHASES, Phase
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chaos.clients.confluent import environment
+from chaos.clients.runtime import runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
 from chaos.gate.model import AXES, Gate
@@ -17,6 +17,7 @@ from chaos.history.entries import setup_digest
 from chaos.incident.ab import unknown_settings
 from chaos.incident.releases import check_release
 from chaos.incident.subject import Subject, dump, raw_of
+from chaos.install.cache import silent
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
 from chaos.run.gate_result import Key
@@ -67,7 +68,7 @@ def cells(gate: Gate, home: Path) -> list[PlannedCell]:
         key = Key(
             scenario=subject.name,
             kafka=scenario.cluster.kafka,
-            client=scenario.clients.confluent_kafka or environment.installed_release(),
+            client=scenario.clients.confluent_kafka or runtime().installed_release(),
             settings=name,
         )
         if not any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
@@ -89,7 +90,7 @@ def _check_axes(gate: Gate) -> None:
     for release in gate.kafka or []:
         check_release("kafka", release)
     for release in gate.clients or []:
-        if release != environment.installed_release():
+        if release != runtime().installed_release():
             check_release("client", release)
 
 
@@ -147,7 +148,7 @@ def fetch_releases(planned: Sequence[PlannedCell], say: Callable[[str], None]) -
         kafka_jars(kafka)
     for client in dict.fromkeys(cell.key.client for cell in planned):
         say(f"checking confluent-kafka {client}")
-        environment.prepare(client)
+        runtime().prepare(client, silent)
 
 
 def axes(planned: Sequence[PlannedCell]) -> dict[str, list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from chaos.clients.confluent import environment
+from chaos.clients.runtime import runtime
 from chaos.cluster.metadata_mode import choose
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle
@@ -119,7 +119,7 @@ def _of_resolved(source: str, resolved: Resolved, outcome: RunOutcome | None, ve
         scenario = parse(dump(plain), source)
     release = versions.get("confluent-kafka", "")
     is_set = scenario.clients.confluent_kafka is not None
-    if not is_set and release != environment.installed_release() and re.fullmatch(r"\d+\.\d+\.\d+", release):
+    if not is_set and release != runtime().installed_release() and re.fullmatch(r"\d+\.\d+\.\d+", release):
         clients = scenario.clients.model_copy(update={"confluent_kafka": release})
         scenario = scenario.model_copy(update={"clients": clients})
     stem = Path(resolved.name).stem

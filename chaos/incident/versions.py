@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd, read_stream
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
 

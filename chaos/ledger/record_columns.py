@@ -5,13 +5,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from chaos.ledger import record
-from chaos.ledger.runs import runs, same
+from chaos.ledger.stream import runs, same
 
 BLOCK = 1000
 """Seqs in a block. The values of one call are in one block, so only the last three digits of seq (and keys) differ."""
@@ -121,44 +122,29 @@ def headers_of(values: Sequence[bytes | None]) -> Headers:
 
 
 class Identities:
-    """The identities in headers, as Arrow columns; null where `record.parse` finds none."""
+    """The identities in headers, as Arrow columns; null where `record.parse` finds none.
+
+    seq, sent_us: the columns of seqs and of send times.
+    """
 
     def __init__(self, headers: Headers) -> None:
-        numbers = _numbers(headers)
-        self._starts, self._sources = _runs(headers)
-        self._parsed: list[record.Identity | None] | None = None
-        if numbers is None or None in self._sources:  # some differ from what `record.encode` writes
-            self._parsed = [record.parse(row.tobytes()) for row in headers]
-        else:
-            self._seq, self._sent_us = numbers
-        self._rows = len(headers)
-
-    def seq(self) -> pa.Array:
-        """Return the seq column."""
-        if self._parsed is not None:
-            return pa.array([p and p.seq for p in self._parsed], pa.int64())
-        return pa.array(self._seq)
-
-    def sent_us(self) -> pa.Array:
-        """Return the column of send times in us."""
-        if self._parsed is not None:
-            return pa.array([p and p.sent_us for p in self._parsed], pa.int64())
-        return pa.array(self._sent_us)
+        numbers: tuple[Any, Any] | None = _numbers(headers)
+        starts, sources = _runs(headers)
+        if numbers is None or None in sources:  # some differ from what `record.encode` writes
+            parsed = [record.parse(row.tobytes()) for row in headers]
+            numbers = [p and p.seq for p in parsed], [p and p.sent_us for p in parsed]
+            starts, sources = np.arange(len(parsed)), [(p.producer, p.incarnation) if p else None for p in parsed]
+        self.seq, self.sent_us = (pa.array(n, pa.int64()) for n in numbers)
+        self._ends, self._sources = np.append(starts[1:], len(headers)), sources
 
     def producers(self) -> tuple[pa.Array, pa.Array]:
-        """Return the columns of producers and incarnations, run-end encoded if all values have an identity."""
-        sources = self._sources
-        if self._parsed is not None:
-            sources = [(p.producer, p.incarnation) if p else None for p in self._parsed]
-        elif len(set(sources)) == 1 and sources[0] is not None:
-            producer, incarnation = sources[0]
-            return same(producer, pa.string()).slice(0, self._rows), same(incarnation, pa.int32()).slice(0, self._rows)
-        producers = pa.array([s and s[0] for s in sources], pa.string())
-        incarnations = pa.array([s and s[1] for s in sources], pa.int32())
-        if self._parsed is not None:
-            return producers, incarnations
-        ends = np.append(self._starts[1:], self._rows)
-        return runs(ends, producers), runs(ends, incarnations)
+        """Return the columns of producers and incarnations, run-end encoded."""
+        if len(set(self._sources)) == 1 and self._sources[0] is not None:
+            rows, (producer, incarnation) = self._ends[-1], self._sources[0]
+            return same(producer, pa.string()).slice(0, rows), same(incarnation, pa.int32()).slice(0, rows)
+        producers = pa.array([s and s[0] for s in self._sources], pa.string())
+        incarnations = pa.array([s and s[1] for s in self._sources], pa.int32())
+        return runs(self._ends, producers), runs(self._ends, incarnations)
 
 
 Source = tuple[str, int]

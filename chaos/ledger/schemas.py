@@ -13,14 +13,14 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from chaos.ledger.runs import encoded
-
 SCHEMA_VERSION = 3
 OLDEST_VERSION = 2
 """The oldest version that this Aftershock reads."""
 READABLE = f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}"
 _SINCE = b"since"
 """Metadata of a field: the version that added it, if that is not the oldest one."""
+RUN_ENDS = pa.int32()
+"""Type of the ends of runs in run-end encoded columns."""
 
 _str, _i32, _i64, _bool = pa.string(), pa.int32(), pa.int64(), pa.bool_()
 
@@ -57,6 +57,8 @@ def with_columns(rows: pa.Table, fields: Iterable[pa.Field]) -> pa.Table:
     return pa.table(columns)
 
 
+_READER = {"consumer": _str, "incarnation": _i32, "group": _str, "mode": _str}
+
 TABLES: dict[str, pa.Schema] = {
     # One row per completed send. `offset` is null if the client received none (acks=0, failures).
     "sends": _table(
@@ -80,10 +82,7 @@ TABLES: dict[str, pa.Schema] = {
     # assign-mode consumer without a group id. `producer`, `seq` and `sent_us` (time of the send call) are null if the
     # value has no identity.
     "deliveries": _table(
-        consumer=_str,
-        incarnation=_i32,
-        group=_str,
-        mode=_str,
+        **_READER,
         assignment=_i32,
         ordinal=_i64,
         topic=_str,
@@ -100,10 +99,7 @@ TABLES: dict[str, pa.Schema] = {
     # One row per partition of an offset commit. `offset` is the next offset to read. For kind auto, `requested_us` is
     # the time of the result, because librdkafka does not report the time of the request.
     "commits": _table(
-        consumer=_str,
-        incarnation=_i32,
-        group=_str,
-        mode=_str,
+        **_READER,
         assignment=_i32,
         topic=_str,
         partition=_i32,
@@ -120,10 +116,7 @@ TABLES: dict[str, pa.Schema] = {
     # the origin of the position at the start of an epoch: committed, reset (auto.offset.reset), start (set in the
     # scenario), checkpoint, seek. `generation` is null in assign mode and if the client does not know it.
     "assignments": _table(
-        consumer=_str,
-        incarnation=_i32,
-        group=_str,
-        mode=_str,
+        **_READER,
         member_id=_str,
         generation=_i32,
         event=_str,
@@ -178,7 +171,7 @@ _RUNS = {
 
 def _streamed(table: str, schema: pa.Schema) -> pa.Schema:
     recurring = _RUNS.get(table, ())
-    types = {f.name: encoded(f.type) if f.name in recurring else f.type for f in schema}
+    types = {f.name: pa.run_end_encoded(RUN_ENDS, f.type) if f.name in recurring else f.type for f in schema}
     return pa.schema(list(types.items()), schema.metadata)
 
 

@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from chaos.errors import RunDirError
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import READABLE, SCHEMA_VERSION, TABLES, is_readable
-from chaos.ledger.writer import SUFFIX
+from chaos.ledger.stream import SUFFIX, StreamEnd, read_stream
 from chaos.run.directory import read_json, write_atomically
 
 ROWS_PER_PART = 1 << 19

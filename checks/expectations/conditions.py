@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
 from chaos.ledger.seal import Seal, read_seal
-from chaos.ledger.writer import SUFFIX
+from chaos.ledger.stream import SUFFIX
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
 from chaos.scenario.resolve import Resolved

@@ -35,14 +35,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
-from chaos.clients.confluent.programs import CONSUMER_DEFAULTS
+from chaos.clients.confluent.runtime import CONSUMER_DEFAULTS
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.jars import resolve
 from chaos.install.java import find_java
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import HEADER_BYTES
 from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd, read_stream
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 

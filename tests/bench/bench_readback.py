@@ -36,7 +36,7 @@ from chaos.ledger.record import run_token
 from chaos.ledger.record_columns import ValueFactory
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.seal import seal
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd, read_stream
 from chaos.run.directory import Run
 
 

@@ -5,6 +5,6 @@
     python -m chaos.clients.confluent.group_consumer SPEC
     python -m chaos.clients.confluent.assign_consumer SPEC
 
-`programs` names the program for each spec, `environment` installs a release of the library. `sender` holds what the
-programs that write share, `reader` what the programs that read share.
+`runtime` installs a release of the library and names these programs. `sender` holds what the programs that write share,
+`reader` what the programs that read share, `group` the membership in a consumer group.
 """

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
-from chaos.clients.channel import Channel
-from chaos.clients.confluent.assignments import StartPosition
-from chaos.clients.confluent.lifecycle import Lifecycle, log
+from chaos.clients.assignments import StartPosition
+from chaos.clients.confluent.library import VERSIONS
 from chaos.clients.confluent.positions import TIMEOUT_S, offsets_at, reset_position, watermarks
-from chaos.clients.confluent.reader import Reader, run_consumers
+from chaos.clients.confluent.reader import Reader
+from chaos.clients.program import Channel, Lifecycle, log, run_clients
 from chaos.clients.protocol import AssignConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
 
@@ -32,47 +32,43 @@ PROBE_TIMEOUT_S = 20.0
 T = TypeVar("T")
 
 
-class AssignConsumer:
+class AssignConsumer(Reader[AssignConsumerSpec]):
     """One incarnation of an assign consumer."""
 
     def __init__(self, spec: AssignConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
-        self._spec, self._channel = spec, channel
-        self._reader = Reader(spec, "assign", channel, lifecycle)
+        super().__init__(spec, channel, lifecycle, group_id(spec))
         if spec.no_group_id is not None:
-            lifecycle.error(probe_group_id(self._reader.settings(""), spec.no_group_id))
-        self._consumer = Consumer(self._reader.settings(group_id(spec)))
+            lifecycle.error(probe_group_id(self.settings, spec.no_group_id))
         self._next_search = 0.0
 
-    def run(self) -> None:
+    def run(self) -> bool:
         """Determine the start positions, and read until the order to stop."""
         partitions = self._retry(self._partitions) or []
         starts = {p: s for p in partitions if (s := self._retry(partial(self._start, p))) is not None}
         if not self._channel.stopping:
-            self._consumer.assign([TopicPartition(*p, s.offset) for p, s in starts.items()])
-            self._reader.assignments.begin("assigned", starts)
-            self._reader.progress()
-            if self._spec.discover_s is not None:
-                self._reader.between_polls = self._discover
-            self._reader.read(self._consumer)
-        self._consumer.close()
-        self._reader.close()
+            self.consumer.assign([TopicPartition(*p, s.offset) for p, s in starts.items()])
+            self.assignments.begin("assigned", starts)
+            self.progress()
+            self.read()
+        self.close()
+        return True
 
-    def _discover(self, consumer: Consumer) -> None:
+    def between_polls(self) -> None:
         """Every `discover_s` seconds, assign partitions that were added, from their start."""
-        if time.monotonic() < self._next_search:
+        if self._spec.discover_s is None or time.monotonic() < self._next_search:
             return
-        self._next_search = time.monotonic() + (self._spec.discover_s or 0.0)
+        self._next_search = time.monotonic() + self._spec.discover_s
         try:
-            new = [p for p in self._partitions() if p not in self._reader.assignments.numbers]
-            starts = {p: StartPosition(watermarks(consumer, p)[0], "start") for p in new}
+            new = [p for p in self._partitions() if p not in self.assignments.numbers]
+            starts = {p: StartPosition(watermarks(self.consumer, p)[0], "start") for p in new}
         except KafkaException as e:
             log(f"search for new partitions failed, trying again: {e}")
             return
         if starts:
-            self._reader.settle(consumer)
-            consumer.incremental_assign([TopicPartition(*p, s.offset) for p, s in starts.items()])
-            self._reader.assignments.begin("assigned", starts)
-            self._reader.progress()
+            self.settle()
+            self.consumer.incremental_assign([TopicPartition(*p, s.offset) for p, s in starts.items()])
+            self.assignments.begin("assigned", starts)
+            self.progress()
 
     def _retry(self, request: Callable[[], T]) -> T | None:
         """Repeat a request until it succeeds; brokers may be down. Returns None after the order to stop."""
@@ -87,7 +83,7 @@ class AssignConsumer:
     def _partitions(self) -> list[Partition]:
         partitions = []
         for name in self._spec.topics:
-            topic = self._consumer.list_topics(name, timeout=TIMEOUT_S).topics[name]
+            topic = self.consumer.list_topics(name, timeout=TIMEOUT_S).topics[name]
             if topic.error is not None or not topic.partitions:
                 raise KafkaException(topic.error or f"{name} has no partitions yet")
             partitions += [(name, number) for number in sorted(topic.partitions)]
@@ -101,21 +97,21 @@ class AssignConsumer:
             return self._group_offset(partition)
         if spec.start == "timestamp":
             return StartPosition(self._offset_at_time(partition), "start")
-        low, high = watermarks(self._consumer, partition)
+        low, high = watermarks(self.consumer, partition)
         if name in spec.offsets:
             while high < spec.offsets[name] and not self._channel.stopping:  # wait for an offset in the future
                 time.sleep(0.05)
-                low, high = watermarks(self._consumer, partition)
+                low, high = watermarks(self.consumer, partition)
             return StartPosition(spec.offsets[name], "start")
         return StartPosition(high if spec.start == "latest" else low, "start")
 
     def _group_offset(self, partition: Partition) -> StartPosition:
-        (answer,) = self._consumer.committed([TopicPartition(*partition)], timeout=TIMEOUT_S)
+        (answer,) = self.consumer.committed([TopicPartition(*partition)], timeout=TIMEOUT_S)
         if answer.error is not None:
             raise KafkaException(answer.error)
         if answer.offset >= 0:
             return StartPosition(answer.offset, "committed")
-        position = reset_position(self._consumer, partition, self._spec.config)
+        position = reset_position(self.consumer, partition, self._spec.config)
         if position is None and self._spec.config.get("auto.offset.reset") == "error":
             raise ClientError(f"no committed offset for {partition_name(partition)}, and auto.offset.reset is error")
         if position is None:
@@ -128,7 +124,7 @@ class AssignConsumer:
         assert timestamp_ms is not None  # the spec validates it
         while time.time() * 1000 <= timestamp_ms and not self._channel.stopping:
             time.sleep(0.02)
-        return offsets_at(self._consumer, [partition], timestamp_ms)[partition]
+        return offsets_at(self.consumer, [partition], timestamp_ms)[partition]
 
 
 def group_id(spec: AssignConsumerSpec) -> str:
@@ -163,7 +159,7 @@ def probe_group_id(settings: dict[str, Any], group_id: Literal["absent", "empty"
 def main(argv: list[str]) -> int:
     """Run an assign consumer. Returns the exit code."""
     spec = AssignConsumerSpec.load(argv[1])
-    return run_consumers([spec], AssignConsumer, group_id=group_id(spec), checkpoint=spec.checkpoint)
+    return run_clients([spec], AssignConsumer, group_id=group_id(spec), checkpoint=spec.checkpoint, **VERSIONS)
 
 
 if __name__ == "__main__":

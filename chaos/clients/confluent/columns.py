@@ -12,7 +12,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from chaos.ledger.record_columns import Headers, Ints, headers_of, own_headers
-from chaos.ledger.runs import same
+from chaos.ledger.stream import same
 
 MISSING = -1
 """The number for a value that librdkafka does not give."""

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from chaos.clients.confluent.assignments import ReaderKey
-from chaos.clients.confluent.lifecycle import log
-from chaos.clients.confluent.outcomes import NOT_A_COMMIT, commit_outcome
+from chaos.clients.assignments import ReaderKey
+from chaos.clients.confluent.outcomes import NOT_A_COMMIT, Outcome, commit_outcome
+from chaos.clients.program import log
 from chaos.clients.protocol import CommitSpec, Config, Partition
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
 
 BACKOFF_MS, MAX_BACKOFF_MS = 100, 1000
@@ -119,6 +119,16 @@ class Committer:
                 self._pop_request(o)
             self._write(kind, [(o, error, r) for o, r in zip(offsets, requests, strict=True)])
 
+    def transaction_ended(
+        self, ends: Mapping[Partition, int], outcome: Outcome, error: str | None, requested_us: int
+    ) -> None:
+        """Record offsets that were committed in a transaction, with its outcome."""
+        rows = []
+        for (topic, number), offset in ends.items():
+            request = _Request(requested_us, self._assignments.get((topic, number)))
+            rows.append(self._row("transaction", TopicPartition(topic, number, offset), outcome, error, request))
+        self._writer.append_rows(rows)
+
     def on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         """Record librdkafka's answer to an asynchronous or automatic commit."""
         if error is not None and error.code() in NOT_A_COMMIT:
@@ -158,7 +168,7 @@ class Committer:
         self._writer.append_rows(rows)
 
     def _row(
-        self, kind: str, o: TopicPartition, outcome: str, error: str | None, request: _Request | None
+        self, kind: str, o: TopicPartition, outcome: Outcome, error: str | None, request: _Request | None
     ) -> dict[str, object]:
         at_us = now_us()
         if request is None:  # librdkafka requested an automatic commit

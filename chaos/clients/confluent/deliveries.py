@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from chaos.clients.confluent.assignments import ReaderKey
+from chaos.clients.assignments import ReaderKey
 from chaos.clients.confluent.columns import Columns, joined, recurring
 from chaos.clients.protocol import Partition
 from chaos.ledger.record_columns import Identities, Ints
-from chaos.ledger.runs import runs, same
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter, runs, same
 from chaos.run.events import now_us
 
 
@@ -90,8 +89,8 @@ class DeliveryLog:
                 pa.array(records.offsets),
                 recurring(records.epochs),
                 *identities.producers(),
-                identities.seq(),
-                identities.sent_us(),
+                identities.seq,
+                identities.sent_us,
                 runs(ends_of_polls, pa.array(self._polled_us)),
                 runs(ends_of_polls[-1:], pa.array([now_us()])),
             ]

@@ -1,79 +1,65 @@
-"""Membership in a consumer group: start positions of assigned partitions, member id and generation."""
+"""The member of a consumer group: it subscribes, and reads each assigned partition from a known offset."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from chaos.clients.confluent.assignments import AssignmentLog, StartPosition
-from chaos.clients.confluent.lifecycle import log
-from chaos.clients.confluent.positions import TIMEOUT_S, reset_position
-from chaos.clients.protocol import Config, Partition
-
-
-def is_incremental(config: Config) -> bool:
-    """Return whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848."""
-    strategy = str(config.get("partition.assignment.strategy", ""))
-    return "cooperative" in strategy or config.get("group.protocol") == "consumer"
+from chaos.clients.confluent.positions import start_positions
+from chaos.clients.confluent.reader import Reader
+from chaos.clients.program import Channel, Lifecycle
+from chaos.clients.protocol import GroupConsumerSpec, Partition
 
 
-def subscribe(
-    consumer: Consumer,
-    topics: list[str],
-    on_assign: Callable[[list[TopicPartition]], None],
-    on_release: Callable[[Literal["revoked", "lost"], list[Partition]], None],
-) -> None:
-    """Join the group. The callbacks get the assigned partitions, and the partitions that are taken away."""
-    consumer.subscribe(
-        topics,
-        on_assign=lambda _, partitions: on_assign(partitions),
-        on_revoke=lambda _, partitions: on_release("revoked", [(p.topic, p.partition) for p in partitions]),
-        on_lost=lambda _, partitions: on_release("lost", [(p.topic, p.partition) for p in partitions]),
-    )
+class GroupConsumer(Reader[GroupConsumerSpec]):
+    """One incarnation of a group member."""
 
+    def __init__(self, spec: GroupConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
+        super().__init__(spec, channel, lifecycle, spec.group)
+        strategy = str(spec.config.get("partition.assignment.strategy", ""))
+        self._incremental = "cooperative" in strategy or spec.config.get("group.protocol") == "consumer"
+        """Whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848."""
 
-def take(consumer: Consumer, partitions: Sequence[TopicPartition], config: Config, assignments: AssignmentLog) -> None:
-    """Start to read newly assigned partitions, each from a known offset, and record the assignment."""
-    assignments.member_id, assignments.generation = membership(consumer.consumer_group_metadata())
-    targets, starts = start_positions(consumer, partitions, config)
-    if is_incremental(config):
-        consumer.incremental_assign(targets)
-    else:
-        consumer.assign(targets)
-    if starts:
-        assignments.begin("assigned", starts)
+    def run(self) -> bool:
+        """Subscribe and read until the order to stop, then leave the group."""
+        self.subscribe()
+        self.read()
+        self.close()
+        return True
 
+    def subscribe(self) -> None:
+        """Join the group."""
+        self.consumer.subscribe(
+            self._spec.topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+        )
 
-def start_positions(
-    consumer: Consumer, partitions: Sequence[TopicPartition], config: Config
-) -> tuple[list[TopicPartition], dict[Partition, StartPosition]]:
-    """Return where reading starts, for librdkafka and for the ledger: the committed offset, or the reset position.
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Start to read newly assigned partitions, and record the assignment."""
+        self.settle()
+        self.assignments.member_id, self.assignments.generation = membership(consumer.consumer_group_metadata())
+        targets, starts = start_positions(consumer, partitions, self._spec.config)
+        (consumer.incremental_assign if self._incremental else consumer.assign)(targets)
+        if starts:
+            self.assignments.begin("assigned", starts)
+        self.progress()
 
-    If no broker answers, librdkafka chooses, and the ledger gets null.
-    """
-    if not partitions:
-        return [], {}
-    try:
-        answers = consumer.committed(list(partitions), timeout=TIMEOUT_S)
-    except KafkaException as e:
-        log(f"committed offsets unknown, librdkafka chooses the positions: {e}")
-        unknown = {(p.topic, p.partition): StartPosition() for p in partitions}
-        return [TopicPartition(*p) for p in unknown], unknown
-    starts: dict[Partition, StartPosition] = {}
-    for answer in answers:
-        partition = answer.topic, answer.partition
-        starts[partition] = StartPosition()
-        if answer.error is None and answer.offset >= 0:
-            starts[partition] = StartPosition(answer.offset, "committed")
-        elif answer.error is None and (offset := reset_position(consumer, partition, config)) is not None:
-            starts[partition] = StartPosition(offset, "reset")
-            answer.offset = offset
-    # an answer also carries the leader epoch of the commit, with which librdkafka detects a truncated log
-    targets = [a if a.offset >= 0 and a.error is None else TopicPartition(a.topic, a.partition) for a in answers]
-    return targets, starts
+    def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._give_up("revoked", [(p.topic, p.partition) for p in partitions])
+
+    def _on_lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._give_up("lost", [(p.topic, p.partition) for p in partitions])
+
+    def _give_up(self, event: Literal["revoked", "lost"], partitions: list[Partition]) -> None:
+        """Write the last rows of partitions that are taken away; commit their offsets unless they are lost."""
+        self.settle()
+        if event == "revoked":
+            self._committer.revoked(self.consumer, partitions)
+        else:
+            self._committer.forget(partitions)
+        self.assignments.end(event, partitions)
+        self.progress()
 
 
 def membership(metadata: object) -> tuple[str | None, int | None]:

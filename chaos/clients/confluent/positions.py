@@ -1,14 +1,15 @@
-"""Offsets that a consumer asks the brokers for: log ends, reset positions, offsets by time and targets of seeks."""
+"""Offsets that a consumer asks the brokers for: log ends, start positions, offsets by time and targets of seeks."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from chaos.clients.confluent.lifecycle import log
+from chaos.clients.assignments import StartPosition
+from chaos.clients.program import log
 from chaos.clients.protocol import Config, Partition, partition_of
 
 TIMEOUT_S = 5.0
@@ -40,6 +41,35 @@ def reset_position(consumer: Consumer, partition: Partition, config: Config) -> 
         log(f"watermarks of {partition} unknown, librdkafka chooses the position: {e}")
         return None
     return low if reset in EARLIEST else high
+
+
+def start_positions(
+    consumer: Consumer, partitions: Sequence[TopicPartition], config: Config
+) -> tuple[list[TopicPartition], dict[Partition, StartPosition]]:
+    """Return where reading starts, for librdkafka and for the ledger: the committed offset, or the reset position.
+
+    If no broker answers, librdkafka chooses, and the ledger gets null.
+    """
+    if not partitions:
+        return [], {}
+    try:
+        answers = consumer.committed(list(partitions), timeout=TIMEOUT_S)
+    except KafkaException as e:
+        log(f"committed offsets unknown, librdkafka chooses the positions: {e}")
+        unknown = {(p.topic, p.partition): StartPosition() for p in partitions}
+        return [TopicPartition(*p) for p in unknown], unknown
+    starts: dict[Partition, StartPosition] = {}
+    for answer in answers:
+        partition = answer.topic, answer.partition
+        starts[partition] = StartPosition()
+        if answer.error is None and answer.offset >= 0:
+            starts[partition] = StartPosition(answer.offset, "committed")
+        elif answer.error is None and (offset := reset_position(consumer, partition, config)) is not None:
+            starts[partition] = StartPosition(offset, "reset")
+            answer.offset = offset
+    # an answer also carries the leader epoch of the commit, with which librdkafka detects a truncated log
+    targets = [a if a.offset >= 0 and a.error is None else TopicPartition(a.topic, a.partition) for a in answers]
+    return targets, starts
 
 
 def offsets_at(consumer: Consumer, partitions: Collection[Partition], timestamp_ms: int) -> dict[Partition, int]:

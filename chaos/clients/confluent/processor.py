@@ -2,7 +2,8 @@
 
 It reads as a group member, transforms, and writes one record for each record that it reads. The records written and the
 offsets read are in one transaction (`send_offsets_to_transaction`), so a read_committed consumer sees both or none.
-After an abort it seeks to the committed offsets of the group and records the seek.
+After an abort it seeks to the committed offsets of the group and records the seek. Its rows of `commits` have the kind
+transaction, and the outcome of the transaction that contains the offsets.
 
 A transaction ends when it has its number of records, when nothing arrives for `IDLE_S`, and before partitions are given
 up. The position in the progress event advances only when the transaction is committed.
@@ -12,19 +13,106 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from typing import Any, Literal
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from chaos.clients.channel import Channel
-from chaos.clients.confluent.lifecycle import Lifecycle, log
-from chaos.clients.confluent.sender import TICK_S, Sender, run_sender
-from chaos.clients.confluent.source import Source
-from chaos.clients.confluent.transactions import CALL_S
-from chaos.clients.protocol import ProcessorSpec
+from chaos.clients.confluent.columns import consumed
+from chaos.clients.confluent.group import GroupConsumer
+from chaos.clients.confluent.library import VERSIONS
+from chaos.clients.confluent.outcomes import Outcome
+from chaos.clients.confluent.positions import start_positions
+from chaos.clients.confluent.sender import CALL_S, TICK_S, End, Sender, error_of
+from chaos.clients.program import Channel, Lifecycle, log, run_clients
+from chaos.clients.protocol import ClientSpec, CommitSpec, GroupConsumerSpec, Partition, ProcessorSpec
 from chaos.run.events import now_us
 
 IDLE_S = 0.1
 """Time without a record after which a transaction ends before it is full."""
+COMMIT_OUTCOMES: dict[End, Outcome] = {"committed": "ok", "aborted": "fail", "unknown": "unknown"}
+"""Outcome of the offset commits in a transaction, by the end of the transaction."""
+
+
+class Source(GroupConsumer):
+    """The reading side of one incarnation of a processor: a group member without commits of its own.
+
+    before_release: called before partitions are given up, with whether the other partitions stay assigned.
+    read_ends: offset after the last record read of each partition, since the last end of a transaction.
+    """
+
+    def __init__(
+        self,
+        spec: ProcessorSpec,
+        channel: Channel,
+        lifecycle: Lifecycle,
+        on_error: Callable[[KafkaError], None],
+        before_release: Callable[[bool], None],
+    ) -> None:
+        self._report, self._before_release = on_error, before_release
+        self.read_ends: dict[Partition, int] = {}
+        shared = {name: getattr(spec, name) for name in ClientSpec.model_fields}
+        never = CommitSpec(when="never", kind="sync")
+        reader = {**shared, "group": spec.group, "topics": spec.topics, "config": spec.consumer_config, "commit": never}
+        super().__init__(GroupConsumerSpec.model_validate(reader), channel, lifecycle)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._report(error)
+
+    def poll(self, limit: int) -> list[Message]:
+        """Return up to `limit` records that are there, or the next record if it arrives within `TICK_S`."""
+        batch = self.consumer.consume(limit, 0.0) or self.consumer.consume(1, TICK_S)
+        for message in batch:
+            if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+                self._on_error(error)
+        return [m for m in batch if m.error() is None]
+
+    def deliver(self, batch: list[Message], polled_us: int) -> int:
+        """Write the delivery rows of a batch. Returns the number of rows."""
+        records = consumed(batch, self._deliveries.needs_topics)
+        if records is None:
+            return 0
+        self._deliveries.add(records, polled_us)
+        self.read_ends |= self._deliveries.write(self.assignments.numbers)
+        return len(records)
+
+    def transaction_ended(self, end: End, requested_us: int | None) -> None:
+        """Record the end of a transaction. `requested_us`: when its offsets were added; None if they were not."""
+        if requested_us is not None:
+            error = None if end == "committed" else f"the transaction's end: {end}"
+            self._committer.transaction_ended(self.read_ends, COMMIT_OUTCOMES[end], error, requested_us)
+        if end == "committed":
+            self.assignments.processed(self.read_ends)
+        self.read_ends = {}
+
+    def rewind(self) -> bool:
+        """Seek to the committed offsets, so that the records of an aborted transaction are read again.
+
+        Returns False if that failed and has to be tried again.
+        """
+        held = [TopicPartition(*p) for p in self.assignments.numbers]
+        _, starts = start_positions(self.consumer, held, self._spec.config)
+        if any(start.offset is None for start in starts.values()):
+            return False
+        try:
+            for partition, start in starts.items():
+                self.consumer.seek(TopicPartition(*partition, start.offset))
+        except KafkaException as e:
+            log(f"seek failed, trying again: {e}")
+            return False
+        self.assignments.begin("seek", starts)
+        return True
+
+    def _give_up(self, event: Literal["revoked", "lost"], partitions: list[Partition]) -> None:
+        self._before_release(event == "revoked" and self._incremental)
+        self.assignments.end(event, partitions)
+
+    def progress(self) -> None:
+        """Send nothing: the processor sends the progress of both sides."""
+
+    def reading(self) -> dict[str, Any]:
+        """Return the fields of the progress event about reading."""
+        return {"delivered": self._deliveries.delivered, **self.assignments.progress()}
 
 
 class Processor(Sender[ProcessorSpec]):
@@ -32,15 +120,13 @@ class Processor(Sender[ProcessorSpec]):
 
     def __init__(self, spec: ProcessorSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         super().__init__(spec, channel, lifecycle)
-        assert self._txns is not None  # a processor's spec always has transactions
-        self._transactions = self._txns
-        self._source = Source(spec, self._on_error, self._end)
+        self._source = Source(spec, channel, lifecycle, self._on_error, self._end)
         self._records = 0
         self._last_read_s = 0.0
         self._offsets_sent_us: int | None = None
 
-    def run(self) -> int:
-        """Read, transform and write until the order to stop. Returns the exit code."""
+    def run(self) -> bool:
+        """Read, transform and write until the order to stop. Returns whether every record has its row."""
         self._init_transactions()
         self._source.subscribe()
         while not (self._channel.stopping or self._fatal):
@@ -54,8 +140,8 @@ class Processor(Sender[ProcessorSpec]):
         batch = self._source.poll(self._spec.transactions.records - self._records)
         if batch:
             polled_us = now_us()
-            if not self._transactions.open:
-                self._begin_transaction(self._transactions)
+            if not self._open:
+                self._begin_transaction()
             self._last_read_s = time.monotonic()
             count = self._source.deliver(batch, polled_us)
             self._records += count
@@ -63,43 +149,32 @@ class Processor(Sender[ProcessorSpec]):
         self._serve()
         full = self._records >= self._spec.transactions.records
         idle = time.monotonic() - self._last_read_s > IDLE_S
-        if full or (self._transactions.open and idle) or self._must_abort():
+        if full or (self._open and idle) or self._must_abort():
             self._end()
 
     def _write(self, count: int) -> None:
         """Write `count` records, with the next seqs."""
         end = self._next + count
         while self._next < end and not self._fatal and not self._must_abort():
-            chunk = min(end - self._next, self._values.room(self._next))
-            invoked_us = now_us()
-            values = self._values.make(self._next, chunk, invoked_us)
-            for value in values:
-                try:
-                    self._kafka.produce(self._spec.topic, value, on_delivery=self._log.on_delivery)
-                except BufferError:  # the local queue is full: the same seq is sent later
-                    self._serve(TICK_S)
-                    break
-                except KafkaException as e:
-                    self._log.refused_at_once(self._next, invoked_us, e.args[0])
-                    self._on_error(e.args[0])
-                self._next += 1
+            sent = self._send(end - self._next)
+            self._serve(0 if sent else TICK_S)  # nothing is sent if the local queue is full
 
     def _end(self, keeps_partitions: bool = True) -> None:
         """End the open transaction with its offsets; after an abort, rewind the partitions that stay assigned."""
-        if not self._transactions.open:
+        if not self._open:
             return
         self._offsets_sent_us = None
-        end = self._end_transaction(self._transactions, self._send_offsets)
+        end = self._end_transaction(self._spec.transactions, self._send_offsets)
         self._source.transaction_ended(end, self._offsets_sent_us)
         self._records = 0
-        if self._transactions.failed is None and end != "committed" and keeps_partitions:
+        if end == "aborted" and keeps_partitions:
             while not (self._source.rewind() or self._giving_up()):
                 self._serve(0.1)
 
     def _send_offsets(self) -> bool:
         """Add the offsets read to the transaction. Returns False if it must be aborted."""
         requested_us = now_us()
-        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._source.read.items()]
+        offsets = [TopicPartition(topic, number, offset) for (topic, number), offset in self._source.read_ends.items()]
         while True:
             try:
                 group = self._source.consumer.consumer_group_metadata()
@@ -107,20 +182,12 @@ class Processor(Sender[ProcessorSpec]):
                 self._offsets_sent_us = requested_us
                 return True
             except KafkaException as e:
-                error: KafkaError = e.args[0]
-                log(f"offsets not sent: {error.name()}: {error.str()}")
+                error = error_of("offsets not sent", e)
                 if not error.retriable() or error.txn_requires_abort() or self._giving_up():
                     return False
 
-    def _progress(self) -> None:
-        sends = self._log
-        self._channel.progress(
-            sent=self._next - self._first,
-            acked=sends.acked,
-            failed=sends.failed,
-            unknown=sends.unknown,
-            **self._source.progress(),
-        )
+    def _more_progress(self) -> dict[str, Any]:
+        return self._source.reading()
 
     def _giving_up(self) -> bool:
         if self._fatal:  # limits the wait, as the order to stop does
@@ -130,7 +197,8 @@ class Processor(Sender[ProcessorSpec]):
 
 def main(argv: list[str]) -> int:
     """Run a processor. Returns the exit code."""
-    return run_sender(ProcessorSpec.load(argv[1]), Processor)
+    spec = ProcessorSpec.load(argv[1])
+    return run_clients([spec], Processor, first_seq=spec.first_seq, **VERSIONS)
 
 
 if __name__ == "__main__":

@@ -15,23 +15,14 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
-from itertools import repeat
-from operator import length_hint
+from typing import Any
 
-import numpy as np
-from confluent_kafka import KafkaError, KafkaException
-
-from chaos.clients.channel import Channel
-from chaos.clients.confluent.lifecycle import Lifecycle
-from chaos.clients.confluent.partitioners import partitioner
-from chaos.clients.confluent.sender import TICK_S, Sender, run_sender
+from chaos.clients.confluent.library import VERSIONS
+from chaos.clients.confluent.sender import CHUNK, TICK_S, Sender, partitioner
 from chaos.clients.confluent.sends import Keys
-from chaos.clients.confluent.transactions import Transactions
-from chaos.clients.protocol import ProducerSpec
-from chaos.run.events import now_us
+from chaos.clients.program import Channel, Lifecycle, run_clients
+from chaos.clients.protocol import ProducerSpec, TransactionSpec
 
-CHUNK = 500
 CATCH_UP_S = 0.25
 """Missed time that is caught up after a stall; the rest counts as time without load."""
 
@@ -68,16 +59,17 @@ class Producer(Sender[ProducerSpec]):
     def __init__(self, spec: ProducerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         super().__init__(spec, channel, lifecycle, Keys(spec.keys, spec.seed) if spec.keys else None)
         self._partition = partitioner(spec.partitioner, spec.partitions)
+        self._drops_if_full = spec.mode == "fire_and_forget"
 
-    def run(self) -> int:
-        """Send all records, then wait for the order to stop. Returns the exit code."""
+    def run(self) -> bool:
+        """Send all records, then wait for the order to stop. Returns whether every record has its row."""
         self._init_transactions()
         while self._spec.hold and not (self._channel.started or self._ending()):
             self._serve(TICK_S)
         pacer = Pacer(self._spec.rate) if self._spec.rate else None
-        if self._txns:
+        if self._transactions:
             while self._next < self._spec.records and not self._ending():
-                self._transaction(self._txns, pacer)
+                self._transaction(self._transactions, pacer)
         else:
             self._send_until(self._spec.records, pacer)
         while not self._ending():
@@ -101,46 +93,17 @@ class Producer(Sender[ProducerSpec]):
                 # do not wait at full speed, unless the local queue is full
                 self._serve(0 if pacer is None and sent == due else TICK_S)
 
-    def _transaction(self, txns: Transactions, pacer: Pacer | None) -> None:
+    def _transaction(self, spec: TransactionSpec, pacer: Pacer | None) -> None:
         """Send and end one transaction; it is smaller if the order to stop arrives."""
-        self._begin_transaction(txns)
-        self._send_until(min(self._next + txns.spec.records, self._spec.records), pacer)
-        self._end_transaction(txns)
+        self._begin_transaction()
+        self._send_until(min(self._next + spec.records, self._spec.records), pacer)
+        self._end_transaction(spec)
 
-    def _send(self, due: int) -> int:
-        """Send up to `due` records with one time stamp. Returns the number that librdkafka took or refused."""
-        first = self._next
-        count = min(due, CHUNK, self._spec.records - first, self._values.room(first))
-        numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
-        invoked_us = now_us()
-        values = iter(self._values.make(first, count, invoked_us, numbers))
-        keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
-        partitions = self._partition(first, count, numbers)
-        topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
-        calls = map(self._kafka.produce, topic, values, keys, partitions, on_delivery)
-        while True:
-            try:
-                deque(calls, maxlen=0)  # makes the calls without Python code for each record
-                self._next = first + count
-                break
-            except BufferError:  # the local queue is full: nothing was sent, the seq is sent later with a new time
-                seq = first + count - length_hint(values) - 1
-                if self._spec.mode == "fire_and_forget":  # such an application ignores the error and loses the record
-                    self._log.refused_at_once(seq, invoked_us, KafkaError(KafkaError._QUEUE_FULL))
-                    continue
-                self._next = seq
-                break
-            except KafkaException as e:
-                self._log.refused_at_once(first + count - length_hint(values) - 1, invoked_us, e.args[0])
-                self._on_error(e.args[0])
-        return self._next - first
+    def _more_progress(self) -> dict[str, Any]:
+        sent_all = self._next >= self._spec.records and not self._open
+        return {"done": sent_all and self._log.rows == self._next - self._first}
 
-    def _progress(self) -> None:
-        log, sent = self._log, self._next - self._first
-        done = self._next >= self._spec.records and log.rows == sent and not (self._txns and self._txns.open)
-        self._channel.progress(sent=sent, acked=log.acked, failed=log.failed, unknown=log.unknown, done=done)
-
-    def _finish(self) -> int:
+    def _finish(self) -> bool:
         self._limit()
         while len(self._kafka) and not self._giving_up():
             self._serve(TICK_S)
@@ -149,7 +112,8 @@ class Producer(Sender[ProducerSpec]):
 
 def main(argv: list[str]) -> int:
     """Run a producer. Returns the exit code."""
-    return run_sender(ProducerSpec.load(argv[1]), Producer)
+    spec = ProducerSpec.load(argv[1])
+    return run_clients([spec], Producer, first_seq=spec.first_seq, **VERSIONS)
 
 
 if __name__ == "__main__":

@@ -10,25 +10,22 @@ first row has waited for `WRITE_EVERY_US`, when there is nothing to poll, and be
 
 from __future__ import annotations
 
-import gc
-import os
-import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Generic, Literal, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from chaos.clients.channel import Channel, listen_for
-from chaos.clients.confluent.assignments import AssignmentLog, ReaderKey, StartPosition
+from chaos.clients.assignments import AssignmentLog, ReaderKey, StartPosition
 from chaos.clients.confluent.columns import Columns, consumed
 from chaos.clients.confluent.commits import Committer
 from chaos.clients.confluent.deliveries import DeliveryLog
-from chaos.clients.confluent.lifecycle import Lifecycle, incarnation, log
+from chaos.clients.confluent.library import connection
 from chaos.clients.confluent.positions import seek_targets
-from chaos.clients.protocol import AssignConsumerSpec, ConsumerSpec, GroupConsumerSpec, Partition, partition_name
+from chaos.clients.program import Channel, Lifecycle, log
+from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
 from chaos.errors import ClientError
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
 
 IDLE_POLL_S = 0.1
@@ -37,23 +34,15 @@ NAP_S = 0.05
 WRITE_EVERY_US = 20_000
 WRITE_ROWS = 4096
 
-Spec = TypeVar("Spec", bound=ConsumerSpec)
+Spec = TypeVar("Spec", bound=GroupConsumerSpec | AssignConsumerSpec)
 
 
-class Reader:
-    """One incarnation of a consumer, except for the way in which it gets its partitions.
+class Reader(Generic[Spec]):
+    """One incarnation of a consumer, except for the way in which it gets its partitions."""
 
-    between_polls: called with the consumer after each poll.
-    """
-
-    def __init__(
-        self,
-        spec: GroupConsumerSpec | AssignConsumerSpec,
-        mode: Literal["subscribe", "assign"],
-        channel: Channel,
-        lifecycle: Lifecycle,
-    ) -> None:
+    def __init__(self, spec: Spec, channel: Channel, lifecycle: Lifecycle, group_id: str) -> None:
         self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        mode: Literal["subscribe", "assign"] = "subscribe" if isinstance(spec, GroupConsumerSpec) else "assign"
         key = ReaderKey(spec.client, spec.incarnation, spec.group, mode)
         self.assignments = AssignmentLog(TableWriter(spec.ledger, "assignments", spec.writer), key)
         self._deliveries = DeliveryLog(TableWriter(spec.ledger, "deliveries", spec.writer), key, spec.topics)
@@ -63,60 +52,51 @@ class Reader:
         self._gathers = when in ("never", "periodic") or (when == "after_batch" and kind == "auto")
         self._slow_s = 0.0
         self._sought: list[tuple[str, int | None, int]] = []
-        self.between_polls: Callable[[Consumer], None] = lambda _: None
-
-    def settings(self, group_id: str) -> dict[str, Any]:
-        """Return the settings of the consumer. The scenario's config wins, except over its own commit setting."""
-        return {
-            **self._spec.connection(),
+        # the scenario's config wins, except over its own commit setting
+        self.settings: dict[str, Any] = {
+            **connection(spec),
             "group.id": group_id,
             "on_commit": self._committer.on_commit,
-            "error_cb": lambda e: log(f"{e.name()}: {e.str()}"),
-            **self._spec.config,
+            "error_cb": self._on_error,
+            **spec.config,
             **self._committer.settings(),
         }
+        self.consumer = Consumer(self.settings)
 
-    def read(self, consumer: Consumer) -> None:
+    def _on_error(self, error: KafkaError) -> None:
+        log(f"{error.name()}: {error.str()}")
+
+    def read(self) -> None:
         """Poll and process until the order to stop. Raises `ClientError` if the consumer cannot continue."""
         while not self._channel.stopping:
             # the records that are there, or the next record when it arrives: never wait for a full batch
-            batch = consumer.consume(self._spec.max_poll_records, 0.0)
+            batch = self.consumer.consume(self._spec.max_poll_records, 0.0)
             if not batch:
-                self.write_all(consumer)
-                batch = consumer.consume(1, IDLE_POLL_S)
+                self.write_all()
+                batch = self.consumer.consume(1, IDLE_POLL_S)
             polled_us = now_us()
             if batch:
-                self._process(consumer, batch, polled_us)
+                self._process(batch, polled_us)
             self._apply_speed()
-            self._apply_seeks(consumer)
-            self.between_polls(consumer)
+            self._apply_seeks()
+            self.between_polls()
             if self._channel.progress_due():
                 self.progress()
-        self.settle(consumer)
+        self.settle()
 
-    def settle(self, consumer: Consumer) -> None:
+    def settle(self) -> None:
         """Finish the polled records, before partitions are taken away or read from another position."""
-        self.write_all(consumer)
+        self.write_all()
 
-    def give_up(self, consumer: Consumer, event: Literal["revoked", "lost"], partitions: Sequence[Partition]) -> None:
-        """Write the last rows of partitions that are taken away; commit their offsets unless they are lost."""
-        self.settle(consumer)
-        if event == "revoked":
-            self._committer.revoked(consumer, partitions)
-        else:
-            self._committer.forget(partitions)
-        self.assignments.end(event, partitions)
-        self.progress()
-
-    def _apply_seeks(self, consumer: Consumer) -> None:
+    def _apply_seeks(self) -> None:
         while self._channel.seeks and self.assignments.numbers:
             order = self._channel.seeks.popleft()
-            self.settle(consumer)
+            self.settle()
             try:
-                targets = seek_targets(order, list(self.assignments.numbers), consumer)
+                targets = seek_targets(order, list(self.assignments.numbers), self.consumer)
                 before = dict(self.assignments.positions)
                 for partition, offset in targets.items():
-                    consumer.seek(TopicPartition(*partition, offset))
+                    self.consumer.seek(TopicPartition(*partition, offset))
             except KafkaException as e:
                 self._lifecycle.error(f"seek failed: {e}")
                 continue
@@ -125,17 +105,21 @@ class Reader:
             self._sought += [(partition_name(p), before.get(p), offset) for p, offset in targets.items()]
             self.progress()
 
-    def write_all(self, consumer: Consumer) -> None:
+    def write_all(self) -> None:
         """Write the rows that wait, then commit their offsets if the setting says so."""
-        self._committer.after_batch(consumer, self._write())
+        self._committer.after_batch(self.consumer, self._write())
 
     def _write(self) -> dict[Partition, int]:
         ends = self._deliveries.write(self.assignments.numbers)
         self.assignments.processed(ends)
         return ends
 
+    def between_polls(self) -> None:
+        """Run after each poll."""
+
     def close(self) -> None:
-        """Write the last rows and send the last progress. Call it after the consumer was closed."""
+        """Close the consumer, write the last rows and send the last progress."""
+        self.consumer.close()
         self._committer.close()
         self.progress()
 
@@ -144,12 +128,12 @@ class Reader:
         sought = {"sought": self._sought} if self._sought else {}
         self._channel.progress(delivered=self._deliveries.delivered, **self.assignments.progress(), **sought)
 
-    def _columns(self, consumer: Consumer, batch: Sequence[Message]) -> Columns | None:
+    def _columns(self, batch: Sequence[Message]) -> Columns | None:
         """Return the columns of a batch without its errors, which are reported; None if no record is left."""
         records = consumed(batch, self._deliveries.needs_topics)
         if records is not None:
             return records
-        self.write_all(consumer)
+        self.write_all()
         for message in batch:
             error = message.error()
             if error is None or error.code() == KafkaError._PARTITION_EOF:
@@ -161,18 +145,18 @@ class Reader:
         batch = [m for m in batch if m.error() is None]
         return consumed(batch, self._deliveries.needs_topics) if batch else None
 
-    def _process(self, consumer: Consumer, batch: Sequence[Message], polled_us: int) -> None:
-        records = self._columns(consumer, batch)
+    def _process(self, batch: Sequence[Message], polled_us: int) -> None:
+        records = self._columns(batch)
         if records is None:
             return
         if self._spec.commit.when == "before_processing":
-            self._committer.before_processing(consumer, self._deliveries.next_offsets(records))
+            self._committer.before_processing(self.consumer, self._deliveries.next_offsets(records))
         if self._gathers and not self._per_record_s():
             self._deliveries.add(records, polled_us)
             if self._deliveries.waiting >= WRITE_ROWS or polled_us - self._deliveries.waiting_since_us > WRITE_EVERY_US:
-                self.write_all(consumer)
+                self.write_all()
             return
-        self.write_all(consumer)
+        self.write_all()
         done: dict[Partition, int] = {}
         start = 0
         while start < len(records):
@@ -181,10 +165,10 @@ class Reader:
                 break
             self._deliveries.add(group, polled_us)
             ends = self._write()
-            self._committer.after_record(consumer, ends)
+            self._committer.after_record(self.consumer, ends)
             done |= ends
             start += len(group)
-        self._committer.after_batch(consumer, done)
+        self._committer.after_batch(self.consumer, done)
 
     def _per_record_s(self) -> float:
         return self._spec.per_record_s + self._channel.per_record_s
@@ -215,48 +199,3 @@ class Reader:
         if ordered != self._slow_s:
             self._slow_s = ordered
             self._lifecycle.event("slowed" if ordered else "resumed", per_record_s=ordered)
-
-
-class ConsumerClient(Protocol):
-    """A consumer of either kind."""
-
-    def run(self) -> None:
-        """Read until the order to stop."""
-
-
-Build = Callable[[Spec, Channel, Lifecycle], ConsumerClient]
-
-
-def run_consumers(specs: Sequence[Spec], build: Build[Spec], **started: object) -> int:
-    """Run one incarnation of each consumer, in a thread each. Returns the exit code.
-
-    `started` is added to the detail of that event.
-    """
-    channels = [Channel(spec.client if len(specs) > 1 else None) for spec in specs]
-    failed: list[str] = []
-
-    def run(spec: Spec, channel: Channel) -> None:
-        try:
-            with incarnation(spec, "consumer", channel) as lifecycle:
-                consumer = build(spec, channel, lifecycle)
-                lifecycle.event("started", **started)
-                consumer.run()
-            if not channel.orphaned:
-                lifecycle.event("stopped")
-        except Exception:
-            failed.append(spec.client)
-            raise
-
-    gc.disable()  # the many messages form no cycles
-    threads = [
-        threading.Thread(target=run, args=(spec, channel), name=spec.client)
-        for spec, channel in zip(specs, channels, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    listen_for(channels)
-    for thread in threads:
-        thread.join()
-    if any(channel.orphaned for channel in channels):
-        os._exit(1)
-    return 1 if failed else 0

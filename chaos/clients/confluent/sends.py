@@ -12,8 +12,7 @@ from chaos.clients.confluent.columns import Columns, joined, nullable, sent
 from chaos.clients.confluent.outcomes import send_outcome
 from chaos.clients.protocol import WriterSpec
 from chaos.ledger.record_columns import Identities, Ints, headers_of
-from chaos.ledger.runs import runs, same
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter, runs, same
 from chaos.run.events import now_us
 
 WRITE_EVERY_S = 0.1
@@ -109,7 +108,7 @@ class SendLog:
         self.failed += outcome == "fail"
         self.unknown += outcome == "unknown"
         partition = message.partition()
-        row = self._row(identity.seq()[0].as_py(), identity.sent_us()[0].as_py(), outcome, error.name(), partition)
+        row = self._row(identity.seq[0].as_py(), identity.sent_us[0].as_py(), outcome, error.name(), partition)
         self._refused.append(row)
 
     def _row(self, seq: int, invoked_us: int, outcome: str, error: str, partition: int | None) -> dict[str, object]:
@@ -141,7 +140,7 @@ class SendLog:
     def _write_acked(self) -> None:
         records, n = joined(self._read), self._waiting
         identities = Identities(records.headers)
-        seqs = identities.seq()
+        seqs = identities.seq
         self._writer.append(
             [
                 self._client.slice(0, n),
@@ -155,7 +154,7 @@ class SendLog:
                 _NULL.slice(0, n),
                 pa.nulls(n, pa.string()) if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
                 same(self.txn, pa.int64()).slice(0, n),
-                identities.sent_us(),
+                identities.sent_us,
                 runs(np.cumsum([len(part) for part in self._read]), pa.array(self._read_us)),
             ]
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from chaos.clients.checkpoint import checkpoint_of, next_seq_of
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 
 
 def write(ledger: Path, table: str, incarnation: int, *rows: dict[str, object]) -> Path:

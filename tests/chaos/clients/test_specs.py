@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.clients.confluent.pool import Tracking
+from chaos.clients.confluent.group_consumer import Tracking
 from chaos.clients.protocol import GroupConsumerSpec, ProducerSpec
 from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ScenarioError

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from chaos.clients.confluent import environment
+from chaos.clients.runtime import runtime
 from chaos.errors import AftershockError, ClusterError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.gate import baseline, matrix, ranks, runner
 from chaos.gate.folder import RUNS, GateFolder
@@ -149,7 +149,7 @@ def test_every_shipped_gate_has_cells_and_something_to_hold_them_against(name):
 
 def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_really_runs():
     found = cells(
-        clients=["2.5.0", environment.installed_release()],
+        clients=["2.5.0", runtime().installed_release()],
         settings={
             "acks-1": {"set": {"producers.shop.config.acks": 1}, "expect": {"lost_write": {"min": 0}}},
             "as-is": {},
@@ -158,11 +158,11 @@ def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_real
     )
     assert [(c.number, c.key.kafka, c.key.client, c.key.settings) for c in found] == [
         (1, "3.9.2", "2.5.0", "as-is"),
-        (2, "3.9.2", environment.installed_release(), "as-is"),
+        (2, "3.9.2", runtime().installed_release(), "as-is"),
         (3, "4.3.1", "2.5.0", "acks-1"),
         (4, "4.3.1", "2.5.0", "as-is"),
-        (5, "4.3.1", environment.installed_release(), "acks-1"),
-        (6, "4.3.1", environment.installed_release(), "as-is"),
+        (5, "4.3.1", runtime().installed_release(), "acks-1"),
+        (6, "4.3.1", runtime().installed_release(), "as-is"),
     ]
     three = found[2].subject.scenario
     assert (three.cluster.kafka, three.clients.confluent_kafka) == ("4.3.1", "2.5.0")

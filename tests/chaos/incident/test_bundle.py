@@ -10,7 +10,7 @@ import pytest
 from chaos.errors import RunDirError, UsageError
 from chaos.incident.bundle import MANIFEST, open_bundle, pack, unpack
 from chaos.ledger.seal import seal
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.run.directory import Run
 from chaos.scenario.load import load
 from chaos.scenario.resolve import resolve, save

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from chaos.clients.confluent import environment
+from chaos.clients.confluent import runtime
 from chaos.clients.specs import SpecBuilder
 from chaos.errors import AftershockError, ResolveError, RunDirError, ScenarioError, UsageError
 from chaos.incident import ab, bisect, outcomes, releases, repeat, replay, reproduction, shrink
@@ -208,9 +208,9 @@ def test_seeds_differ_and_are_the_same_for_the_same_base():
 def test_the_list_of_releases_is_in_order_and_has_the_defaults():
     known = yaml.safe_load(releases.RELEASES.read_text())
     for listed in known.values():
-        assert listed == sorted(set(listed), key=environment.release_number)
+        assert listed == sorted(set(listed), key=runtime.release_number)
     assert load(shipped()["clean-run"]).cluster.kafka in known["kafka"]
-    assert environment.installed_release() in known["confluent-kafka"]
+    assert runtime.installed_release() in known["confluent-kafka"]
 
 
 def test_a_span_has_both_its_ends():
@@ -252,7 +252,7 @@ def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="u
 
 
 def since(first):
-    return lambda release: seen("pass", lost_write=5) if environment.release_number(release) >= first else seen("fail")
+    return lambda release: seen("pass", lost_write=5) if runtime.release_number(release) >= first else seen("fail")
 
 
 def test_the_first_release_with_the_change_is_named():
@@ -378,12 +378,12 @@ def test_what_an_inconclusive_run_shows_does_not_count():
 
 
 def test_this_environments_own_release_needs_no_other_environment():
-    assert environment.prepare(None) == environment.prepare(environment.installed_release()) == {}
+    assert runtime.prepare(None) == runtime.prepare(runtime.installed_release()) == {}
 
 
 def test_a_client_that_is_too_old_is_refused_before_anything_is_asked_for():
     with pytest.raises(ResolveError, match=r"too old: the first release that clients can use is 2\.0\.2"):
-        environment.prepare("1.9.2")
+        runtime.prepare("1.9.2")
 
 
 @pytest.fixture
@@ -405,24 +405,24 @@ def pip(monkeypatch, tmp_path):
             f.write(f"__version__ = {told!r}\n\ndef libversion():\n    return (__version__, 0)\n")
         return subprocess.CompletedProcess(argv, 0, "", "")
 
-    monkeypatch.setattr(environment, "_run", run)
+    monkeypatch.setattr(runtime, "_run", run)
     return calls
 
 
 def test_another_release_is_installed_once_and_found_before_everything_else(pip):
-    env = environment.prepare("2.5.0")
+    env = runtime.prepare("2.5.0")
     asked = "import confluent_kafka, chaos; print(confluent_kafka.__version__)"
     said = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True).stdout
     assert said.strip() == "2.5.0"
     before = len(pip)
-    assert environment.prepare("2.5.0") == env
+    assert runtime.prepare("2.5.0") == env
     assert len(pip) == before
 
 
 @pytest.mark.parametrize(("release", "said"), [("2.99.0", "No matching distribution"), ("2.98.0", "does not run here")])
 def test_a_release_that_cannot_be_had_or_is_another_is_told_and_not_kept(pip, tmp_path, release, said):
     with pytest.raises(ResolveError, match=said):
-        environment.prepare(release)
+        runtime.prepare(release)
     assert not list((tmp_path / "clients").glob("confluent-kafka*"))
 
 

@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import RunDirError
-from chaos.ledger.reader import StreamEnd as End
-from chaos.ledger.reader import read_stream
 from chaos.ledger.record import HEADER_BYTES, Identity, crc_ok, encode, parse
-from chaos.ledger.runs import runs, same
 from chaos.ledger.schemas import LOG_RANGE, TABLES, as_of
 from chaos.ledger.seal import read_seal, seal
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import StreamEnd as End
+from chaos.ledger.stream import TableWriter, read_stream, runs, same
 
 
 def fault(name="kill", at_us=1):
@@ -154,7 +152,7 @@ def test_a_stream_of_the_current_version_has_all_columns(tmp_path):
 
 def test_an_appended_batch_survives_sigkill(tmp_path):
     program = (
-        "import os, signal, pathlib, sys; from chaos.ledger.writer import TableWriter;"
+        "import os, signal, pathlib, sys; from chaos.ledger.stream import TableWriter;"
         "w = TableWriter(pathlib.Path(sys.argv[1]), 'faults', 'x');"
         "w.append_rows([{'fault': 'a'}, {'fault': 'b'}]); os.kill(os.getpid(), signal.SIGKILL)"
     )

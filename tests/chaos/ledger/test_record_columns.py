@@ -49,7 +49,7 @@ def by_parse(values: list[bytes | None]) -> list[tuple[object, ...]]:
 def by_columns(values: list[bytes | None]) -> list[tuple[object, ...]]:
     identities = Identities(headers_of(values))
     return list(
-        zip(*(c.to_pylist() for c in (*identities.producers(), identities.seq(), identities.sent_us())), strict=True)
+        zip(*(c.to_pylist() for c in (*identities.producers(), identities.seq, identities.sent_us)), strict=True)
     )
 
 

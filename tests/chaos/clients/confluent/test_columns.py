@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from chaos.clients.confluent.assignments import ReaderKey
+from chaos.clients.assignments import ReaderKey
 from chaos.clients.confluent.columns import consumed
 from chaos.clients.confluent.deliveries import DeliveryLog
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.record import Identity, encode
 from chaos.ledger.schemas import TABLES
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import StreamEnd, TableWriter, read_stream
 
 READER = ReaderKey("billing/1", 1, "billing", "subscribe")
 

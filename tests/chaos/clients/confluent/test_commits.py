@@ -6,12 +6,11 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from chaos.clients.confluent.assignments import ReaderKey
+from chaos.clients.assignments import ReaderKey
 from chaos.clients.confluent.commits import Committer
 from chaos.clients.protocol import CommitSpec
-from chaos.ledger.reader import StreamEnd, read_stream
 from chaos.ledger.schemas import TABLES
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import StreamEnd, TableWriter, read_stream
 
 
 class AsyncConsumer:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from chaos.clients.checkpoint import first_unacked_of, next_seq_of
-from chaos.clients.confluent.partitioners import UNASSIGNED, partitioner
-from chaos.ledger.writer import TableWriter
+from chaos.clients.confluent.sender import UNASSIGNED, partitioner
+from chaos.ledger.stream import TableWriter
 
 
 def test_each_partitioner_chooses_by_its_rule() -> None:

@@ -1,15 +1,20 @@
-"""The client side of the protocol: orders on stdin, events on stdout."""
+"""The client side of the protocol, for programs in Python: orders, events, lifecycle rows, and the run of a program."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from chaos.clients.protocol import ClientSpec, lifecycle_row
+from chaos.ledger.stream import TableWriter
+from chaos.run.events import now_us
 
 PROGRESS_EVERY_S = 0.1
 ORPHAN_EXIT_S = 5.0
@@ -94,3 +99,74 @@ def listen_for(channels: Sequence[Channel]) -> None:
         os._exit(1)
 
     threading.Thread(target=listen, name="orders", daemon=True).start()
+
+
+class Lifecycle:
+    """Writes `lifecycle` for one incarnation of a client, and sends the events of the protocol that belong to it."""
+
+    def __init__(self, spec: ClientSpec, channel: Channel) -> None:
+        self._spec, self._channel = spec, channel
+        self._writer = TableWriter(spec.ledger, "lifecycle", spec.writer)
+
+    def event(self, event: str, **detail: Any) -> None:
+        """Write a row; for started and stopped, send an event as well."""
+        spec = self._spec
+        self._writer.append_rows([lifecycle_row(spec.client, spec.role, spec.incarnation, event, detail)])
+        if event in ("started", "stopped"):
+            self._channel.send(event)
+
+    def error(self, message: str, **detail: Any) -> None:
+        """Report an error as a row, an event and a line in the log."""
+        self.event("error", error=message, **detail)
+        self._channel.send("error", detail=message)
+        log(message)
+
+
+def log(message: str) -> None:
+    """Write a line to the log of the client, which is stderr."""
+    sys.stderr.write(f"{now_us()} {message}\n")
+    sys.stderr.flush()
+
+
+class Client(Protocol):
+    """One incarnation of a client."""
+
+    def run(self) -> bool:
+        """Run until the order to stop. Returns whether everything was done that `stopped` means."""
+
+
+Spec = TypeVar("Spec", bound=ClientSpec)
+
+
+def run_clients(specs: Sequence[Spec], build: Callable[[Spec, Channel, Lifecycle], Client], **started: object) -> int:
+    """Run one incarnation of each client, in a thread each. Returns the exit code of the program.
+
+    `started` is the detail of that event. An exception is recorded as an error of the client that it ends.
+    """
+    channels = [Channel(spec.client if len(specs) > 1 else None) for spec in specs]
+    stopped: list[str] = []
+
+    def run(spec: Spec, channel: Channel) -> None:
+        lifecycle = Lifecycle(spec, channel)
+        try:
+            client = build(spec, channel, lifecycle)
+            lifecycle.event("started", **started)
+            if client.run() and not channel.orphaned:
+                lifecycle.event("stopped")
+                stopped.append(spec.client)
+        except Exception as e:
+            lifecycle.error(f"{type(e).__name__}: {e}")
+            raise
+
+    gc.disable()  # cycle detection took a third of the time; the many messages form no cycles
+    threads = [
+        threading.Thread(target=run, args=args, name=args[0].client) for args in zip(specs, channels, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    listen_for(channels)
+    for thread in threads:
+        thread.join()
+    if any(channel.orphaned for channel in channels):
+        os._exit(1)
+    return 0 if len(stopped) == len(specs) else 1

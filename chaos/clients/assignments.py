@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from chaos.clients.protocol import Partition, partition_name
-from chaos.ledger.writer import TableWriter
+from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
 
 Source = Literal["committed", "reset", "start", "checkpoint", "seek"]
@@ -25,7 +25,7 @@ class ReaderKey:
 
 @dataclass(frozen=True)
 class StartPosition:
-    """The offset at which reading a partition starts; both fields are None if librdkafka chooses it."""
+    """The offset at which reading a partition starts; both fields are None if the library chooses it."""
 
     offset: int | None = None
     source: Source | None = None

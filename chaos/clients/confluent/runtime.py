@@ -1,4 +1,4 @@
-"""The release of confluent-kafka that client processes use: the installed one, or any other release with a wheel.
+"""confluent-kafka as a client library: the installed release, or any other release with a wheel.
 
 Another release is installed once, without dependencies, into a cache directory that comes first on the module path of
 the client processes. The rest of their environment (numpy, pyarrow, this package) is the installed one. The platform's
@@ -13,6 +13,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from chaos.clients.protocol import PROGRAMS, Config
+from chaos.clients.runtime import Runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
 from chaos.install.locations import python_path
@@ -22,6 +24,14 @@ OLDEST = (2, 0, 2)
 """First release with wheels for Python 3.11, the oldest Python that Aftershock supports."""
 INSTALL_S = 600
 _PRINT_RELEASE = "import confluent_kafka; print(confluent_kafka.__version__, confluent_kafka.libversion()[0])"
+
+CONSUMER_DEFAULTS: Config = {
+    # After its queue was full, librdkafka fetches nothing for this time (1000 ms by default), even if the application
+    # empties the queue: a drain would mostly wait.
+    "fetch.queue.backoff.ms": 10,
+}
+"""Settings of each consumer unless the scenario sets them."""
+_CONSUMER_DEFAULTS_SINCE = (2, 2, 0)
 
 
 def installed_release() -> str:
@@ -34,11 +44,13 @@ def release_number(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in release.split("."))
 
 
-def prepare(release: str | None, on_progress: Progress = silent) -> dict[str, str]:
-    """Install a release, and return the environment variables for its client processes; none for the installed release.
+def consumer_defaults(release: str | None) -> Config:
+    """Return `CONSUMER_DEFAULTS` if the release knows them."""
+    return CONSUMER_DEFAULTS if release is None or release_number(release) >= _CONSUMER_DEFAULTS_SINCE else {}
 
-    Raises `ResolveError` if the release is not available or does not run, `MachineError` if the disk is full.
-    """
+
+def prepare(release: str | None, on_progress: Progress = silent) -> dict[str, str]:
+    """Install a release, and return the environment variables of its programs; see `Runtime`."""
     if release is None or release == installed_release():
         return {}
     if release_number(release) < OLDEST:
@@ -91,3 +103,12 @@ def _run(argv: list[str], variables: dict[str, str]) -> subprocess.CompletedProc
         )
     except subprocess.TimeoutExpired:
         raise ResolveError(f"{argv[2]} did not end within {INSTALL_S} s; check the network, then try again") from None
+
+
+RUNTIME = Runtime(
+    package=PACKAGE,
+    programs={program: (sys.executable, "-m", f"chaos.clients.confluent.{program}") for program in PROGRAMS},
+    installed_release=installed_release,
+    prepare=prepare,
+    consumer_defaults=consumer_defaults,
+)
