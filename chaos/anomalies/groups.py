@@ -2,105 +2,77 @@
 
 from __future__ import annotations
 
-from chaos.anomalies.model import Anomaly, Phrases
+from chaos.anomalies.model import Anomaly, anomaly
 
 GROUPS: dict[str, Anomaly] = {
-    "overcommit": Anomaly(
+    "overcommit": anomaly(
         "group",
         "an offset was committed beyond what its member had processed",
         "commit only after processing (enable.auto.offset.store=false)",
-        {
-            "": Phrases(
-                "Overcommits",
-                "No offset is committed beyond what was processed",
-                "Offsets are committed beyond what was processed",
-                "commits",
-                "{n} {commits} {were} beyond what was processed",
-            )
-        },
+        "Overcommits",
+        "No offset is committed beyond what was processed",
+        "Offsets are committed beyond what was processed",
+        "commits",
+        "{n} {commits} {were} beyond what was processed",
     ),
-    "commit_rewind": Anomaly(
+    "commit_rewind": anomaly(
         "group",
         "a commit lowered the committed offset, with no seek to explain it",
         "commit from one place, in order; refuse late commits of a member that lost its partition",
-        {
-            "": Phrases(
-                "CommitRewinds",
-                "No commit lowers the committed offset",
-                "Commits lower the committed offset",
-                "commits",
-                "{n} {commits} lowered the committed offset",
-            )
-        },
+        "CommitRewinds",
+        "No commit lowers the committed offset",
+        "Commits lower the committed offset",
+        "commits",
+        "{n} {commits} lowered the committed offset",
     ),
-    "double_ownership": Anomaly(
+    "double_ownership": anomaly(
         "group",
         "two members owned one partition in the same generation",
         "nothing a setting can do: report it as a bug of the assignor or the coordinator",
-        {
-            "": Phrases(
-                "DoubleOwnerships",
-                "No partition has two owners at once",
-                "Partitions have two owners at once",
-                "assignments",
-                "{n} {times} a partition had two owners at once",
-            )
-        },
+        "DoubleOwnerships",
+        "No partition has two owners at once",
+        "Partitions have two owners at once",
+        "assignments",
+        "{n} {times} a partition had two owners at once",
     ),
-    "foreign_commit": Anomaly(
+    "foreign_commit": anomaly(
         "group",
         "a reader resumed at an offset that another job had committed",
         "one group id per job",
-        {
-            "": Phrases(
-                "ForeignCommits",
-                "No reader resumes where another job committed",
-                "Readers resume where another job committed",
-                "assignments",
-                "{n} {times} a reader resumed where another job had committed",
-            )
-        },
+        "ForeignCommits",
+        "No reader resumes where another job committed",
+        "Readers resume where another job committed",
+        "assignments",
+        "{n} {times} a reader resumed where another job had committed",
     ),
-    "zombie_commit": Anomaly(
+    "zombie_commit": anomaly(
         "group",
         "a commit was accepted from a member whose partition another member had taken over",
         "commit through the group's own member, with its generation; stop workers when partitions are revoked",
-        {
-            "": Phrases(
-                "ZombieCommits",
-                "No commit is accepted from a member that lost the partition",
-                "Commits are accepted from members that lost the partition",
-                "commits",
-                "{n} {commits} {were} accepted from a member that had lost the partition",
-            )
-        },
+        "ZombieCommits",
+        "No commit is accepted from a member that lost the partition",
+        "Commits are accepted from members that lost the partition",
+        "commits",
+        "{n} {commits} {were} accepted from a member that had lost the partition",
     ),
-    "unbalanced_assignment": Anomaly(
+    "unbalanced_assignment": anomaly(
         "group",
         "a settled group's partitions are not spread as its assignor promises",
         "the same partition.assignment.strategy in all members",
-        {
-            "": Phrases(
-                "UnbalancedAssignments",
-                "Partitions are spread as the assignor promises",
-                "Partitions are not spread as the assignor promises",
-                "settled assignments",
-                "{n} {times} a settled group's partitions were not spread as its assignor promises",
-            )
-        },
+        "UnbalancedAssignments",
+        "Partitions are spread as the assignor promises",
+        "Partitions are not spread as the assignor promises",
+        "settled assignments",
+        "{n} {times} a settled group's partitions were not spread as its assignor promises",
     ),
-    "misplaced_coordinator": Anomaly(
+    "misplaced_coordinator": anomaly(
         "group",
         "the group's coordinator is not the leader of its partition of __consumer_offsets",
         "nothing a setting can do: report it as a bug of the broker",
-        {
-            "": Phrases(
-                "MisplacedCoordinators",
-                "The coordinator is where the group's id puts it",
-                "The coordinator is not where the group's id puts it",
-                "observed coordinators",
-                "{n} {times} a group's coordinator was not the leader of its offsets partition",
-            )
-        },
+        "MisplacedCoordinators",
+        "The coordinator is where the group's id puts it",
+        "The coordinator is not where the group's id puts it",
+        "observed coordinators",
+        "{n} {times} a group's coordinator was not the leader of its offsets partition",
     ),
 }

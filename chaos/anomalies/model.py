@@ -55,6 +55,11 @@ class Anomaly:
         return tuple(split for split in self.phrases if split)
 
 
+def anomaly(path: Path, meaning: str, prevents: str, *phrases: str) -> Anomaly:
+    """Return an anomaly that is counted as a whole. phrases: the fields of `Phrases`, in order."""
+    return Anomaly(path, meaning, prevents, {"": Phrases(*phrases)})
+
+
 @dataclass(frozen=True)
 class Metric:
     """A time that a scenario may bound, measured in microseconds.

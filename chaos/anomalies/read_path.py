@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from chaos.anomalies.model import Anomaly, Phrases
+from chaos.anomalies.model import Anomaly, Phrases, anomaly
 
 READ_PATH: dict[str, Anomaly] = {
-    "skipped_delivery": Anomaly(
+    "skipped_delivery": anomaly(
         "read",
         "in the log within the reader's range, never delivered, though a later record was delivered or committed past",
         "commit after processing; auto.offset.reset=earliest where partitions may appear",
-        {
-            "": Phrases(
-                "SkippedDeliveries",
-                "No record is skipped",
-                "Records are skipped",
-                "records to deliver",
-                "{n} {records} {were} skipped",
-            )
-        },
+        "SkippedDeliveries",
+        "No record is skipped",
+        "Records are skipped",
+        "records to deliver",
+        "{n} {records} {were} skipped",
     ),
-    "stalled_delivery": Anomaly(
+    "stalled_delivery": anomaly(
         "read",
         "the tail of a partition was not delivered when the drain ended",
         "a longer drain if the consumer was only slow; otherwise find what blocked it",
-        {
-            "": Phrases(
-                "StalledDeliveries",
-                "Every partition is read to its end",
-                "Partitions are not read to their end",
-                "records to deliver",
-                "{n} {records} {were} not delivered when the drain ended",
-            )
-        },
+        "StalledDeliveries",
+        "Every partition is read to its end",
+        "Partitions are not read to their end",
+        "records to deliver",
+        "{n} {records} {were} not delivered when the drain ended",
     ),
-    "lost_processing": Anomaly(
+    "lost_processing": anomaly(
         "read",
         "polled and committed past, but never processed by any member",
         "commit only after processing (enable.auto.offset.store=false)",
-        {
-            "": Phrases(
-                "LostProcessing",
-                "No record is committed past without being processed",
-                "Records are committed past without being processed",
-                "records to deliver",
-                "{n} {records} {were} committed past, yet never processed",
-            )
-        },
+        "LostProcessing",
+        "No record is committed past without being processed",
+        "Records are committed past without being processed",
+        "records to deliver",
+        "{n} {records} {were} committed past, yet never processed",
     ),
     "duplicate_delivery": Anomaly(
         "read",
@@ -68,88 +56,64 @@ READ_PATH: dict[str, Anomaly] = {
             ),
         },
     ),
-    "nonmonotonic_poll": Anomaly(
+    "nonmonotonic_poll": anomaly(
         "read",
         "inside one assignment an offset was delivered that is not above the one before",
         "nothing a setting can do: report it as a bug of the client",
-        {
-            "": Phrases(
-                "NonmonotonicPolls",
-                "Within an assignment offsets only rise",
-                "Within an assignment offsets fall",
-                "deliveries",
-                "{n} {records} {were} delivered below an earlier offset of the same assignment",
-            )
-        },
+        "NonmonotonicPolls",
+        "Within an assignment offsets only rise",
+        "Within an assignment offsets fall",
+        "deliveries",
+        "{n} {records} {were} delivered below an earlier offset of the same assignment",
     ),
-    "poll_skip": Anomaly(
+    "poll_skip": anomaly(
         "read",
         "inside one assignment an offset that exists in the log was left out",
         "nothing a setting can do: report it as a bug of the client or broker",
-        {
-            "": Phrases(
-                "PollSkips",
-                "Within an assignment no offset is left out",
-                "Within an assignment offsets are left out",
-                "deliveries",
-                "{n} {records} {were} left out within an assignment",
-            )
-        },
+        "PollSkips",
+        "Within an assignment no offset is left out",
+        "Within an assignment offsets are left out",
+        "deliveries",
+        "{n} {records} {were} left out within an assignment",
     ),
-    "dirty_read": Anomaly(
+    "dirty_read": anomaly(
         "read",
         "delivered, yet not in the final log",
         "unclean.leader.election.enable=false, min.insync.replicas=2 or more",
-        {
-            "": Phrases(
-                "DirtyReads",
-                "Every delivered record is in the final log",
-                "Records are delivered that are not in the final log",
-                "deliveries",
-                "{n} delivered {records} {were} not in the final log",
-            )
-        },
+        "DirtyReads",
+        "Every delivered record is in the final log",
+        "Records are delivered that are not in the final log",
+        "deliveries",
+        "{n} delivered {records} {were} not in the final log",
     ),
-    "evicted_delivery": Anomaly(
+    "evicted_delivery": anomaly(
         "read",
         "acknowledged and owed to the reader, but removed from the log before it was delivered",
         "retention.ms and retention.bytes above the longest lag; no delete-records before all groups have read",
-        {
-            "": Phrases(
-                "EvictedDeliveries",
-                "No record is evicted before it was read",
-                "Records are evicted before they were read",
-                "records to deliver",
-                "{n} {records} {were} evicted before any member read them",
-            )
-        },
+        "EvictedDeliveries",
+        "No record is evicted before it was read",
+        "Records are evicted before they were read",
+        "records to deliver",
+        "{n} {records} {were} evicted before any member read them",
     ),
-    "aborted_read": Anomaly(
+    "aborted_read": anomaly(
         "read",
         "a record of an aborted transaction was delivered to a read_committed reader",
         "nothing a setting can do: report it as a bug of the client or the broker",
-        {
-            "": Phrases(
-                "AbortedReads",
-                "No record of an aborted transaction is delivered",
-                "Records of aborted transactions are delivered",
-                "delivered records of transactions",
-                "{n} {records} of aborted transactions {were} delivered",
-            )
-        },
+        "AbortedReads",
+        "No record of an aborted transaction is delivered",
+        "Records of aborted transactions are delivered",
+        "delivered records of transactions",
+        "{n} {records} of aborted transactions {were} delivered",
     ),
-    "precommitted_read": Anomaly(
+    "precommitted_read": anomaly(
         "read",
         "a record was delivered to a read_committed reader before its transaction can have been committed",
         "nothing a setting can do: report it as a bug of the client or the broker",
-        {
-            "": Phrases(
-                "PrecommittedReads",
-                "No record is delivered before its transaction is committed",
-                "Records are delivered before their transaction is committed",
-                "delivered records of transactions",
-                "{n} {records} {were} delivered before their transaction was committed",
-            )
-        },
+        "PrecommittedReads",
+        "No record is delivered before its transaction is committed",
+        "Records are delivered before their transaction is committed",
+        "delivered records of transactions",
+        "{n} {records} {were} delivered before their transaction was committed",
     ),
 }

@@ -2,175 +2,127 @@
 
 from __future__ import annotations
 
-from chaos.anomalies.model import Anomaly, Phrases
+from chaos.anomalies.model import Anomaly, anomaly
 
 WRITE_PATH: dict[str, Anomaly] = {
-    "lost_write": Anomaly(
+    "lost_write": anomaly(
         "write",
         "acknowledged to the producer, yet not in the log",
         "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
-        {
-            "": Phrases(
-                "LostWrites",
-                "No acknowledged record is lost",
-                "Acknowledged records are lost",
-                "acknowledged records",
-                "{n} acknowledged {records} {were} lost",
-            )
-        },
+        "LostWrites",
+        "No acknowledged record is lost",
+        "Acknowledged records are lost",
+        "acknowledged records",
+        "{n} acknowledged {records} {were} lost",
     ),
-    "duplicate_write": Anomaly(
+    "duplicate_write": anomaly(
         "write",
         "one record of a producer is in the log at two offsets",
         "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",
-        {
-            "": Phrases(
-                "DuplicateWrites",
-                "No record is written twice",
-                "Records are written twice",
-                "records in the log",
-                "{n} {records} {were} written more than once",
-            )
-        },
+        "DuplicateWrites",
+        "No record is written twice",
+        "Records are written twice",
+        "records in the log",
+        "{n} {records} {were} written more than once",
     ),
-    "reordered_write": Anomaly(
+    "reordered_write": anomaly(
         "write",
         "in a partition, records of one producer incarnation are in another order than they were sent",
         "enable.idempotence=true (one request in flight is not enough with librdkafka when the leader changes)",
-        {
-            "": Phrases(
-                "ReorderedWrites",
-                "No record is written out of order",
-                "Records are written out of order",
-                "records in the log",
-                "{n} {records} {were} written out of order",
-            )
-        },
+        "ReorderedWrites",
+        "No record is written out of order",
+        "Records are written out of order",
+        "records in the log",
+        "{n} {records} {were} written out of order",
     ),
-    "misplaced_write": Anomaly(
+    "misplaced_write": anomaly(
         "write",
         "acknowledged at one partition and offset, found at another",
         "nothing a setting can do: report it as a bug of the broker or the client",
-        {
-            "": Phrases(
-                "MisplacedWrites",
-                "Every acknowledged record is at the acknowledged offset",
-                "Acknowledged records are at other offsets than acknowledged",
-                "acknowledged records",
-                "{n} acknowledged {records} {were} found at another offset",
-            )
-        },
+        "MisplacedWrites",
+        "Every acknowledged record is at the acknowledged offset",
+        "Acknowledged records are at other offsets than acknowledged",
+        "acknowledged records",
+        "{n} acknowledged {records} {were} found at another offset",
     ),
-    "phantom_write": Anomaly(
+    "phantom_write": anomaly(
         "write",
         "in the log, though no producer of this run sent it",
         "a topic that only this run writes to",
-        {
-            "": Phrases(
-                "PhantomWrites",
-                "Every record in the log was sent by a producer of this run",
-                "Records in the log were sent by no producer of this run",
-                "records in the log",
-                "{n} {records} in the log {were} sent by no producer of this run",
-            )
-        },
+        "PhantomWrites",
+        "Every record in the log was sent by a producer of this run",
+        "Records in the log were sent by no producer of this run",
+        "records in the log",
+        "{n} {records} in the log {were} sent by no producer of this run",
     ),
-    "corrupt_record": Anomaly(
+    "corrupt_record": anomaly(
         "write",
         "key and value do not match the CRC that the producer put into the record",
         "check.crcs=true on consumers; look at the disk and the network",
-        {
-            "": Phrases(
-                "CorruptRecords",
-                "No record is corrupt",
-                "Records are corrupt",
-                "records in the log",
-                "{n} {records} {were} corrupt",
-            )
-        },
+        "CorruptRecords",
+        "No record is corrupt",
+        "Records are corrupt",
+        "records in the log",
+        "{n} {records} {were} corrupt",
     ),
-    "misrouted_write": Anomaly(
+    "misrouted_write": anomaly(
         "write",
         "acknowledged in another partition than the producer's partitioner promises for its key or number",
         "one partitioner for all producers of a topic, and no change of its number of partitions",
-        {
-            "": Phrases(
-                "MisroutedWrites",
-                "Every record is in the partition that its partitioner promises",
-                "Records are in other partitions than their partitioner promises",
-                "acknowledged records of such partitioners",
-                "{n} {records} {were} acknowledged in another partition than promised",
-            )
-        },
+        "MisroutedWrites",
+        "Every record is in the partition that its partitioner promises",
+        "Records are in other partitions than their partitioner promises",
+        "acknowledged records of such partitioners",
+        "{n} {records} {were} acknowledged in another partition than promised",
     ),
-    "unnoticed_failure": Anomaly(
+    "unnoticed_failure": anomaly(
         "write",
         "failed, or never confirmed, and not in the log, of a producer that does not look at delivery reports",
         "look at every delivery report, by a callback or by waiting for it",
-        {
-            "": Phrases(
-                "UnnoticedFailures",
-                "No record fails without its producer noticing",
-                "Records fail without their producer noticing",
-                "records of producers that look at no delivery report",
-                "{n} {records} failed without their producer noticing",
-            )
-        },
+        "UnnoticedFailures",
+        "No record fails without its producer noticing",
+        "Records fail without their producer noticing",
+        "records of producers that look at no delivery report",
+        "{n} {records} failed without their producer noticing",
     ),
-    "resurrected_write": Anomaly(
+    "resurrected_write": anomaly(
         "write",
         "reported to the producer as definitely failed, yet in the log",
         "nothing a setting can do: report it as a bug of the client or the broker",
-        {
-            "": Phrases(
-                "ResurrectedWrites",
-                "No record is in the log after its send definitely failed",
-                "Records are in the log after their send definitely failed",
-                "records in the log",
-                "{n} {records} {were} in the log although their send definitely failed",
-            )
-        },
+        "ResurrectedWrites",
+        "No record is in the log after its send definitely failed",
+        "Records are in the log after their send definitely failed",
+        "records in the log",
+        "{n} {records} {were} in the log although their send definitely failed",
     ),
-    "offset_reuse": Anomaly(
+    "offset_reuse": anomaly(
         "write",
         "two different records were seen at one offset: acknowledged, delivered or in the log",
         "unclean.leader.election.enable=false, acks=all with min.insync.replicas=2 or more",
-        {
-            "": Phrases(
-                "OffsetReuses",
-                "No offset is given to two records",
-                "Offsets are given to two records",
-                "acknowledgements and deliveries",
-                "{n} {times} one offset was given to two records",
-            )
-        },
+        "OffsetReuses",
+        "No offset is given to two records",
+        "Offsets are given to two records",
+        "acknowledgements and deliveries",
+        "{n} {times} one offset was given to two records",
     ),
-    "torn_transaction": Anomaly(
+    "torn_transaction": anomaly(
         "write",
         "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is",
         "nothing a setting can do: report it as a bug of the transaction coordinator or the broker",
-        {
-            "": Phrases(
-                "TornTransactions",
-                "Every transaction is visible as a whole or not at all",
-                "Transactions are visible in part",
-                "records of transactions",
-                "{n} {records} {were} on the wrong side of a transaction's end",
-            )
-        },
+        "TornTransactions",
+        "Every transaction is visible as a whole or not at all",
+        "Transactions are visible in part",
+        "records of transactions",
+        "{n} {records} {were} on the wrong side of a transaction's end",
     ),
-    "hanging_transaction": Anomaly(
+    "hanging_transaction": anomaly(
         "write",
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",
         "a shorter transaction.timeout.ms; the same transactional.id after a restart, which aborts open transactions",
-        {
-            "": Phrases(
-                "HangingTransactions",
-                "No transaction is left hanging",
-                "Transactions are left hanging",
-                "changes of last stable offsets",
-                "{n} {times} a transaction hung: the last stable offset did not move",
-            )
-        },
+        "HangingTransactions",
+        "No transaction is left hanging",
+        "Transactions are left hanging",
+        "changes of last stable offsets",
+        "{n} {times} a transaction hung: the last stable offset did not move",
     ),
 }

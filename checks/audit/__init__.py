@@ -11,6 +11,6 @@
 """
 
 from checks.audit.output.tables import AUDIT_TABLES
-from checks.audit.stage import audit, derive
+from checks.audit.stage import audit
 
-__all__ = ["AUDIT_TABLES", "audit", "derive"]
+__all__ = ["AUDIT_TABLES", "audit"]

@@ -15,7 +15,8 @@ CAP = 200
 UNDETERMINED = "undetermined"
 """The split of rows for which a rule could not be decided: counted separately, never shown as an anomaly."""
 
-COLUMNS = ("topic", "partition", "offset", "producer", "incarnation", "seq", "consumer", "at_us")
+POSITION = ("topic", "partition", "offset", "producer", "incarnation", "seq")
+COLUMNS = (*POSITION, "consumer", "at_us")
 _ORDER = ["check", "split", "scope", *COLUMNS, "evidence"]
 
 

@@ -14,7 +14,7 @@ from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES, with_columns
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
-from checks.audit.engine.parts import check_schema
+from checks.audit.engine.parts import check_schema, first_line
 from checks.spark.remote import LARGE, Mirror
 
 
@@ -40,18 +40,15 @@ def load(run: Run) -> Ledger:
     seal = read_seal(run.ledger)
     small, rows, files = {}, {}, {}
     for name, schema in TABLES.items():
-        if name in LARGE and isinstance(run, Mirror):
-            files[name], rows[name] = _remote_table(name, run, seal)
-            continue
-        parts, rows[name] = _local_table(name, run.ledger / f"{name}.parquet", schema, seal)
+        parts, rows[name] = _table(name, run, schema, seal)
         if name in LARGE:
-            files[name] = [str(path) for path in parts]
+            files[name] = parts
         else:
             small[name] = _read(parts, schema)
     rows["log"], files["log"] = _log(run)
     path = run.ledger / "log_range.parquet"
     _check_file("log_range", path, LOG_RANGE)
-    small["log_range"] = _read([path], LOG_RANGE)
+    small["log_range"] = _read([str(path)], LOG_RANGE)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
     return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None)
 
@@ -64,24 +61,46 @@ def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
     if ledger.seal is None:
         return
     for table in LARGE:
-        sealed = ledger.seal.tables[table]
         counts = [(path, rows) for (name, path), rows in sorted(read.items()) if name == table]
-        for (path, rows), expected in zip(counts, sealed.parts, strict=False):
-            _check_rows(table, path, rows, expected)
-        _check_rows(table, f"table {table}", sum(rows for _, rows in counts), sealed.rows)
+        _compare(table, f"table {table}", counts, ledger.seal.tables[table])
     ledger.rows["log"] = sum(rows for (name, _), rows in read.items() if name == "log")
 
 
-def _remote_table(table: str, run: Mirror, seal: Seal) -> tuple[list[str], int]:
-    """Return the parts of a large table, which executors will open, and the sealed number of rows."""
-    where = f"{run.uri}/ledger/{table}.parquet"
-    sealed = _sealed(table, where, seal)
-    parts = run.parts(f"ledger/{table}.parquet")
-    _check_parts(table, where, len(parts), sealed)
-    return parts, sealed.rows
+def _table(table: str, run: Run, schema: pa.Schema, seal: Seal) -> tuple[list[str], int]:
+    """Return the parts of a table and its rows, compared with the seal. Executors open the large parts of a mirror."""
+    folder, mirror = run.ledger / f"{table}.parquet", run if isinstance(run, Mirror) and table in LARGE else None
+    where = f"{mirror.uri}/ledger/{table}.parquet" if mirror else str(folder)
+    if not mirror and not folder.is_dir():
+        raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
+    if table not in seal.tables:
+        raise RunDirError(f"{where}: seal.json does not list table {table}, so the table may be incomplete")
+    sealed = seal.tables[table]
+    paths = mirror.parts(f"ledger/{table}.parquet") if mirror else _files(folder)
+    counts = [] if mirror else [(path, _check_file(table, Path(path), schema)) for path in paths]
+    if sealed.parts and len(paths) != len(sealed.parts):
+        raise RunDirError(
+            f"{where} has {len(paths)} parts, seal.json says {len(sealed.parts)}: table {table} is not what was sealed"
+        )
+    if not mirror:
+        _compare(table, where, counts, sealed)
+    return paths, sealed.rows
 
 
-def _read(paths: list[Path], schema: pa.Schema) -> pa.Table:
+def _files(folder: Path) -> list[str]:
+    return [str(path) for path in sorted(folder.glob("*.parquet"))]
+
+
+def _compare(table: str, where: str, counts: list[tuple[str, int]], sealed: SealedTable) -> None:
+    """Compare the rows of each part, and of all together, with the seal."""
+    expected = [(path, rows, rows_sealed) for (path, rows), rows_sealed in zip(counts, sealed.parts, strict=False)]
+    for what, rows, rows_sealed in (*expected, (where, sum(rows for _, rows in counts), sealed.rows)):
+        if rows != rows_sealed:
+            raise RunDirError(
+                f"{what} has {rows} rows, seal.json says {rows_sealed}: table {table} is not what was sealed"
+            )
+
+
+def _read(paths: list[str], schema: pa.Schema) -> pa.Table:
     """Return the rows of some parts, with the columns of the schema; a missing assignment is NONE."""
     tables = [with_columns(pq.read_table(path, partitioning=None), schema).cast(schema) for path in paths]
     table = pa.concat_tables([schema.empty_table(), *tables])
@@ -98,41 +117,8 @@ def _log(run: Run) -> tuple[int, list[str]]:
         raise RunDirError(f"{folder} is missing: the log was never read back; run `readback` while the cluster is up")
     if isinstance(run, Mirror):
         return 0, run.parts("ledger/log")
-    paths = sorted(folder.glob("*.parquet"))
-    rows = sum(_check_file("log", path, LOG) for path in paths)
-    return rows, [str(path) for path in paths]
-
-
-def _local_table(table: str, folder: Path, schema: pa.Schema, seal: Seal) -> tuple[list[Path], int]:
-    """Return the parts of a sealed table and its rows after comparing each part with the seal."""
-    if not folder.is_dir():
-        raise RunDirError(f"{folder} is missing: table {table} of the ledger was never sealed or not copied")
-    sealed = _sealed(table, str(folder), seal)
-    paths = sorted(folder.glob("*.parquet"))
-    rows = [_check_file(table, path, schema) for path in paths]
-    _check_parts(table, str(folder), len(rows), sealed)
-    for path, actual, expected in zip(paths, rows, sealed.parts, strict=False):
-        _check_rows(table, str(path), actual, expected)
-    _check_rows(table, str(folder), sum(rows), sealed.rows)
-    return paths, sealed.rows
-
-
-def _sealed(table: str, where: str, seal: Seal) -> SealedTable:
-    if table not in seal.tables:
-        raise RunDirError(f"{where}: seal.json does not list table {table}, so the table may be incomplete")
-    return seal.tables[table]
-
-
-def _check_parts(table: str, where: str, parts: int, sealed: SealedTable) -> None:
-    if sealed.parts and parts != len(sealed.parts):
-        raise RunDirError(
-            f"{where} has {parts} parts, seal.json says {len(sealed.parts)}: table {table} is not what was sealed"
-        )
-
-
-def _check_rows(table: str, where: str, rows: int, sealed: int) -> None:
-    if rows != sealed:
-        raise RunDirError(f"{where} has {rows} rows, seal.json says {sealed}: table {table} is not what was sealed")
+    paths = _files(folder)
+    return sum(_check_file("log", Path(path), LOG) for path in paths), paths
 
 
 def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
@@ -143,8 +129,6 @@ def _check_file(table: str, path: Path, schema: pa.Schema) -> int:
     except FileNotFoundError:
         raise RunDirError(f"{path} is missing: table {table} of the ledger is incomplete") from None
     except (pa.ArrowException, OSError) as e:
-        raise RunDirError(
-            f"{path} is not readable Parquet ({str(e).splitlines()[0]}): table {table} is damaged"
-        ) from None
+        raise RunDirError(f"{path} is not readable Parquet ({first_line(e)}): table {table} is damaged") from None
     check_schema(table, str(path), actual, schema)
     return int(meta.num_rows)

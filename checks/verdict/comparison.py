@@ -7,8 +7,7 @@ differ, the cause is not determined.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from chaos.anomalies import PHRASES
@@ -21,22 +20,15 @@ from chaos.scenario.resolve import read as resolved_of
 _NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
 
 
-@dataclass(frozen=True)
-class _Variant:
-    name: str
-    run: Run
-    resolved: Resolved
-    result: Result
-
-
 def compare(run: Run) -> Comparison:
     """Compare the results of the variants. Raises `RunDirError` if one has no result."""
     index = read_json(run.comparison, "index of the variants")
-    variants = [_variant(name, Run(run.path / folder)) for name, folder in index["variants"].items()]
-    results = {v.name: v.result for v in variants}
-    differences = list(_differences({v.name: _flat(v.resolved) for v in variants}))
+    runs = {name: Run(run.path / folder) for name, folder in index["variants"].items()}
+    resolved = {name: resolved_of(variant) for name, variant in runs.items()}
+    results = {name: Result.read(variant, f"result of variant {name}") for name, variant in runs.items()}
+    differences = list(_differences({name: _flat(r) for name, r in resolved.items()}))
     anomalies = list(_anomalies(results))
-    verdict = merge([v.result.verdict for v in variants])
+    verdict = merge([result.verdict for result in results.values()])
     return Comparison(
         run_id=run.run_id,
         run_dir=str(run.path),
@@ -44,19 +36,16 @@ def compare(run: Run) -> Comparison:
         title=index["title"],
         verdict=verdict,
         sentence=_sentence(verdict, results, differences, anomalies),
-        seed=variants[0].resolved.seed,
+        seed=next(iter(resolved.values())).seed,
         command=index["command"],
         sides=[
-            Side(name=v.name, run=v.run.run_id, verdict=v.result.verdict, sentence=v.result.sentence) for v in variants
+            Side(name=name, run=runs[name].run_id, verdict=result.verdict, sentence=result.sentence)
+            for name, result in results.items()
         ],
         differences=differences,
         anomalies=anomalies,
         times=list(_times(results)),
     )
-
-
-def _variant(name: str, run: Run) -> _Variant:
-    return _Variant(name, run, resolved_of(run), Result.read(run, f"result of variant {name}"))
 
 
 def _flat(resolved: Resolved) -> dict[str, str]:
@@ -125,7 +114,10 @@ def _sentence(
         reasons = " ".join(results[name].sentence for name in inconclusive)
         return f"Nothing can be compared: {' and '.join(inconclusive)} proved nothing. {reasons}"
     deciding = [row for row in anomalies if row.decides]
-    sentences = [f"{row.name.replace('_', ' ').capitalize()}: {_per_side(row.values)}." for row in deciding]
+    sentences = []
+    for row in deciding:
+        counts = (f"{'none' if count == '0' else count} with {name}" for name, count in row.values.items())
+        sentences.append(f"{row.name.replace('_', ' ').capitalize()}: {', '.join(counts)}.")
     if not deciding:
         sentences.append(f"All of {' and '.join(results)} show the same kinds of anomalies.")
     sentences.append(_cause(differences, bool(deciding)))
@@ -135,20 +127,14 @@ def _sentence(
     return " ".join(sentences)
 
 
-def _per_side(values: Mapping[str, str]) -> str:
-    return ", ".join(f"{'none' if count == '0' else count} with {name}" for name, count in values.items())
-
-
 def _cause(differences: list[Difference], decided: bool) -> str:
     if not differences:
         return "No setting differs, so any difference is due to chance."
-    names = _and(f"{d.path} ({', '.join(f'{name}: {v}' for name, v in d.values.items())})" for d in differences[:4])
+    names = " and ".join(
+        f"{d.path} ({', '.join(f'{name}: {v}' for name, v in d.values.items())})" for d in differences[:4]
+    )
     if not decided:
         return f"They differ in {names}, which made no difference here."
     if len(differences) == 1:
         return f"The one setting that differs is {names}: it made the difference."
     return f"They differ in {len(differences)} settings, {names}; which of them made the difference is not determined."
-
-
-def _and(texts: Iterable[str]) -> str:
-    return " and ".join(texts)

@@ -9,8 +9,8 @@ There are no joins and no sorts of rows: seqs and offsets are dense, so they are
 | module | content |
 |---|---|
 | `tally`, `counters`, `sparse` | typed aggregates, the aggregates of the passes, distributions |
-| `parts`, `group`, `pack` | decoding a Parquet part, rows by key, compact columns |
+| `parts`, `group` | decoding a Parquet part, rows by key |
 | `survey`, `segments`, `digest`, `time_buckets` | the first pass |
 | `survey_facts` | facts derived from the first pass |
-| `blocks`, `cut`, `commit_history`, `scan` | the second pass |
+| `blocks`, `cut`, `commits`, `scan` | the second pass |
 """

@@ -1,28 +1,45 @@
-"""The blocks of the second pass: their names and the columns of the rows in them.
+"""The blocks of the second pass: their names, the columns of the rows in them, and their compact form.
 
 Writes meet by sender: a block is 2^20 seqs of one producer, with its sends and its records in the log. Reads meet by
 position: a block is 2^20 offsets of one partition, with its log records and all deliveries of them. Commits meet by
 partition.
+
+Blocks are sent between executors by the hundred million rows. Neighbouring rows differ little (the next offset, the
+same time), so a packed column holds differences, in the smallest integer type that fits, compressed.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
+from collections.abc import Mapping, Sequence
 
-SEND = ("seq", "incarnation", "topic", "partition", "offset", "outcome", "end", "invoked_us", "completed_us")
-COPY = ("seq", "incarnation", "topic", "partition", "offset", "timestamp", "committed")
-RECORD = ("offset", "sender", "seq", "timestamp", "committed")
-DELIVERY = ("epoch", "ordinal", "offset", "sender", "seq", "sent_us", "polled_us", "processed_us")
-ACK = ("offset", "sender", "seq", "end", "last_us", "completed_us")
-GAP = ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled")
-COMMIT = ("committer", "offset", "kind", "outcome", "requested_us", "completed_us")
-PROGRESS = ("epoch", "at_us", "reached")
-RUN = ("first", "last")
+import numpy as np
+import pyarrow as pa
+
+from checks.audit.arrays import Columns, Ints
+
+BLOCK_BITS = 20
+"""A block spans 2^20 offsets of a partition, or 2^20 seqs of a producer."""
+KINDS = {
+    "sends": ("seq", "incarnation", "topic", "partition", "offset", "outcome", "end", "invoked_us", "completed_us"),
+    "log": ("seq", "incarnation", "topic", "partition", "offset", "timestamp", "committed"),
+    "records": ("offset", "sender", "seq", "timestamp", "committed"),
+    "deliveries": ("epoch", "ordinal", "offset", "sender", "seq", "sent_us", "polled_us", "processed_us"),
+    "acks": ("offset", "sender", "seq", "end", "last_us", "completed_us"),
+    "gaps": ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled"),
+    "commits": ("committer", "offset", "kind", "outcome", "requested_us", "completed_us"),
+    "progress": ("epoch", "at_us", "reached"),
+    "runs": ("first", "last"),
+    "committed_runs": ("first", "last"),
+}
 """The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
 
 `end` is the end of the transaction (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked, `committed` 1, 0
 or NONE if unknown, `polled` 1 for a gap whose records were polled and never done, `reached` the highest offset + 1.
 """
+Rows = Mapping[str, Columns]
+"""The rows of one block, by kind."""
 
 OK, FAIL, UNKNOWN = 0, 1, 2
 OUTCOMES = {"ok": OK, "fail": FAIL, "unknown": UNKNOWN}
@@ -31,16 +48,55 @@ COMMIT_KINDS = ("sync", "async", "auto", "transaction")
 COMMIT_OK, COMMIT_UNKNOWN, COMMIT_FAILED = 0, 1, 2
 
 
-def write_block(producer: str, block: int) -> str:
-    """Return the name of a block of seqs."""
-    return json.dumps(["write", producer, block])
+def block_name(path: str, *key: str | int) -> str:
+    """Return the name of a block: write, producer and block of seqs; read, topic, partition and block of offsets; or
+    commits, topic and partition.
+    """
+    return json.dumps([path, *key])
 
 
-def read_block(topic: str, partition: int, block: int) -> str:
-    """Return the name of a block of offsets."""
-    return json.dumps(["read", topic, partition, block])
+def unpack_block(packed: Mapping[str, Sequence[bytes]]) -> Rows:
+    """Return the rows of a block from its packed pieces by kind, in order; empty columns without pieces."""
+    return {kind: _unpacked(packed.get(kind, ()), names) for kind, names in KINDS.items()}
 
 
-def commit_block(topic: str, partition: int) -> str:
-    """Return the name of the block of all commits on a partition."""
-    return json.dumps(["commits", topic, partition])
+def pack(columns: Columns) -> bytes:
+    """Return columns of equal length as bytes."""
+    return pickle.dumps({name: _packed(values) for name, values in columns.items()}, protocol=5)
+
+
+def _unpacked(parts: Sequence[bytes], names: Sequence[str]) -> Columns:
+    loaded = [pickle.loads(data) for data in parts]
+    columns: Columns = {}
+    for name in names:
+        pieces = [part[name] for part in loaded]
+        columns[name] = np.empty(sum(count for _, count, _, _ in pieces), np.int64)
+        end = 0
+        for piece in pieces:
+            begin, end = end, end + piece[1]
+            _unpack(columns[name][begin:end], *piece)
+    return columns
+
+
+def _packed(values: Ints) -> tuple[int, int, str, bytes]:
+    """Return the first value, the number of values, and the type and bytes of the differences."""
+    if not len(values):
+        return 0, 0, "i1", b""
+    if values[0] == values[-1] and (values == values[0]).all():
+        return int(values[0]), len(values), "", b""
+    steps = np.diff(values)
+    least, most = int(steps.min()), int(steps.max())
+    kind = next(k for k in ("i1", "i2", "i4", "i8") if np.iinfo(k).min <= least and most <= np.iinfo(k).max)
+    data = pa.compress(steps.astype(kind), codec="lz4_raw", asbytes=True)
+    return int(values[0]), len(values), kind, data
+
+
+def _unpack(into: Ints, first: int, count: int, kind: str, data: bytes) -> None:
+    if not kind or count < 2:
+        into.fill(first)
+        return
+    width = np.dtype(kind).itemsize
+    steps = pa.decompress(data, decompressed_size=(count - 1) * width, codec="lz4_raw")
+    into[0] = first
+    into[1:] = np.frombuffer(steps, kind)
+    np.cumsum(into, out=into)

@@ -64,7 +64,7 @@ COMMITTED_TO = maximum("committed_to")
 SEGMENTS = collection("segments")
 """Segments by key of the epoch; see `segments`."""
 COMMITS_AT_BEGIN = collection("commits_at_begin")
-"""By index of the epoch; see `commit_history.commits_at_begin`."""
+"""By index of the epoch; see `commits.commits_at_begin`."""
 LOWEST_OFFSETS = lowest("lowest_offsets")
 """By producer, incarnation, topic and partition: block of seqs -> lowest offset."""
 LAST_INVOKED = highest("last_invoked")

@@ -9,35 +9,28 @@ import numpy as np
 
 from checks.audit.arrays import NONE, Columns, Ints
 from checks.audit.engine.blocks import (
-    ACK,
-    COMMIT,
+    BLOCK_BITS,
     COMMIT_FAILED,
     COMMIT_KINDS,
     COMMIT_OK,
     COMMIT_UNKNOWN,
-    COPY,
-    DELIVERY,
-    GAP,
+    KINDS,
     OK,
     OUTCOMES,
-    RECORD,
-    SEND,
     UNKNOWN,
-    commit_block,
-    read_block,
-    write_block,
+    block_name,
+    pack,
 )
 from checks.audit.engine.gaps import gaps_of, split_by_block
-from checks.audit.engine.group import runs, sections
-from checks.audit.engine.pack import pack
+from checks.audit.engine.group import Rows, runs, sections
 from checks.audit.engine.parts import Part
-from checks.audit.engine.survey import BLOCK_BITS, COLUMNS, committers
+from checks.audit.engine.survey import COLUMNS, committers
 from checks.audit.facts.run_facts import RunFacts
 
 _TRANSACTION_COLUMNS = ("txn", "polled_us")
 """Columns that are needed only if something was sent in a transaction."""
 _COLUMNS = {
-    "sends": ("producer", "txn", *(name for name in SEND if name != "end")),
+    "sends": ("producer", "txn", *(name for name in KINDS["sends"] if name != "end")),
     "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed"),
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
@@ -61,15 +54,19 @@ def cut(part: Part, facts: RunFacts) -> Iterator[Piece]:
         yield from cutters[part.table](part, facts)
 
 
+def _piece(block: str, kind: str, columns: Columns, rows: Rows) -> Piece:
+    return block, kind, pack({name: rows.ints(columns[name]) for name in KINDS[kind]})
+
+
 def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     outcomes, outcome_names = part.codes("outcome")
-    columns = {name: part.ints(name) for name in SEND if name not in ("topic", "outcome", "end")}
+    columns = {name: part.ints(name) for name in KINDS["sends"] if name not in ("topic", "outcome", "end")}
     columns["topic"] = _topics(part, facts)
     columns["outcome"] = np.array([OUTCOMES.get(name, UNKNOWN) for name in outcome_names], np.int64)[outcomes]
     columns["end"], last_us = _transaction_ends(part, codes, producers, facts)
     for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
-        yield write_block(producers[code], block), "sends", pack({n: rows.ints(columns[n]) for n in SEND})
+        yield _piece(block_name("write", producers[code], block), "sends", columns, rows)
     if facts.contested:
         columns |= {"last_us": last_us, "sender": _senders(codes, producers, columns["incarnation"], facts)}
         yield from _acks(columns, facts)
@@ -91,11 +88,10 @@ def _transaction_ends(part: Part, codes: Ints, producers: list[str], facts: RunF
 def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
     """Yield the acknowledged positions in the contested blocks of offsets."""
     located = np.flatnonzero((columns["outcome"] == OK) & (columns["offset"] != NONE) & (columns["partition"] != NONE))
-    kept = {n: columns[n][located] for n in (*ACK, "topic", "partition")}
+    kept = {n: columns[n][located] for n in (*KINDS["acks"], "topic", "partition")}
     for (topic, partition, block), rows in sections(kept["topic"], kept["partition"], kept["offset"] >> BLOCK_BITS):
         if (facts.topics[topic], partition, block) in facts.contested:
-            packed = pack({n: rows.ints(kept[n]) for n in ACK})
-            yield read_block(facts.topics[topic], partition, block), "acks", packed
+            yield _piece(block_name("read", facts.topics[topic], partition, block), "acks", kept, rows)
 
 
 def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
@@ -108,9 +104,9 @@ def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
     all_own = len(own) == part.rows
     kept = columns if all_own else {n: c[own] for n, c in columns.items()}
     for (code, block), rows in sections(codes if all_own else codes[own], kept["seq"] >> BLOCK_BITS):
-        yield write_block(producers[code], block), "log", pack({n: rows.ints(kept[n]) for n in COPY})
+        yield _piece(block_name("write", producers[code], block), "log", kept, rows)
     columns["sender"] = _senders(codes, producers, columns["incarnation"], facts)
-    yield from _by_offset(facts, columns, RECORD, "records")
+    yield from _by_offset(facts, columns, "records")
     if facts.committers:
         yield from _runs_of_log(columns, "runs", facts)
         visible = columns["committed"] != 0
@@ -127,7 +123,8 @@ def _runs_of_log(columns: Columns, kind: str, facts: RunFacts) -> Iterator[Piece
             offset = np.sort(offset)
         starts = runs(offset - np.arange(len(offset)))
         lasts = offset[np.append(starts[1:], len(offset)) - 1]
-        yield commit_block(facts.topics[topic], partition), kind, pack({"first": offset[starts], "last": lasts})
+        block = block_name("commits", facts.topics[topic], partition)
+        yield block, kind, pack({"first": offset[starts], "last": lasts})
 
 
 def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
@@ -144,24 +141,23 @@ def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
     keys = consumers, lives, part.ints("assignment"), columns["topic"], columns["partition"]
     for (consumer, life, assignment, topic, partition), rows in sections(*keys):
         name = facts.topics[topic]
-        epoch = facts.epoch_ids[(clients[consumer], life, assignment, name, partition)]
-        reader = facts.epochs[epoch].reader
+        epoch = facts.epochs.by_key[clients[consumer], life, assignment, name, partition]
         starts.append(rows.starts)
-        epochs.append(np.full(len(rows.starts), epoch))
+        epochs.append(np.full(len(rows.starts), epoch.index))
         ordinal, offset, at_us = (rows.ints(columns[n]) for n in ("ordinal", "offset", "processed_us"))
         ordinals = partial(_ordinals, columns["ordinal"], (consumers, consumer), (lives, life))
-        polls = ordinals if reader in facts.pooled else None
-        found = gaps_of(ordinal, offset, at_us, facts.heads[part.path, epoch], polls)
+        polls = ordinals if epoch.reader in facts.pooled else None
+        found = gaps_of(ordinal, offset, at_us, facts.heads[part.path, epoch.index], polls)
         if len(found["begin"]):
-            gaps.append(split_by_block(found, epoch, topic, partition, facts))
-        if reader in facts.committing:
-            yield commit_block(name, partition), "progress", pack(_progress(epoch, offset, at_us))
+            gaps.append(split_by_block(found, epoch.index, topic, partition, facts))
+        if epoch.reader in facts.committing:
+            yield block_name("commits", name, partition), "progress", pack(_progress(epoch.index, offset, at_us))
     order = np.argsort(begins := np.concatenate(starts))
     columns["epoch"] = np.repeat(np.concatenate(epochs)[order], np.diff(begins[order], append=part.rows))
-    yield from _by_offset(facts, columns, DELIVERY, "deliveries")
+    yield from _by_offset(facts, columns, "deliveries")
     if gaps:
         joined = {n: np.concatenate([g[n] for g in gaps]) for n in gaps[0]}
-        yield from _by_offset(facts, joined, GAP, "gaps", by="begin")
+        yield from _by_offset(facts, joined, "gaps", by="begin")
 
 
 def _ordinals(ordinal: Ints, *keys: tuple[Ints, int]) -> Ints:
@@ -188,15 +184,12 @@ def _commits(part: Part, facts: RunFacts) -> Iterator[Piece]:
     for committer, rows in committers(part):
         columns["committer"][rows.index] = facts.committer_ids[committer]
     for (topic, partition), rows in sections(columns["topic"], columns["partition"]):
-        packed = pack({n: rows.ints(columns[n]) for n in COMMIT})
-        yield commit_block(facts.topics[topic], partition), "commits", packed
+        yield _piece(block_name("commits", facts.topics[topic], partition), "commits", columns, rows)
 
 
-def _by_offset(
-    facts: RunFacts, columns: Columns, names: tuple[str, ...], kind: str, by: str = "offset"
-) -> Iterator[Piece]:
+def _by_offset(facts: RunFacts, columns: Columns, kind: str, by: str = "offset") -> Iterator[Piece]:
     for (topic, partition, block), rows in sections(columns["topic"], columns["partition"], columns[by] >> BLOCK_BITS):
-        yield read_block(facts.topics[topic], partition, block), kind, pack({n: rows.ints(columns[n]) for n in names})
+        yield _piece(block_name("read", facts.topics[topic], partition, block), kind, columns, rows)
 
 
 def _topics(part: Part, facts: RunFacts) -> Ints:

@@ -14,12 +14,13 @@ from zlib import crc32
 import numpy as np
 
 from checks.audit.arrays import Ints
+from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.group import grouped
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Aggregate, Tally
 
 
-def add_digests(part: Part, aggregate: Aggregate[int], block_bits: int, rows: Ints, tally: Tally) -> None:
+def add_digests(part: Part, aggregate: Aggregate[int], rows: Ints, tally: Tally) -> None:
     """Add the digests of some rows of sends or of the log, by topic, partition and block of offsets."""
     if not len(rows):
         return
@@ -29,7 +30,7 @@ def add_digests(part: Part, aggregate: Aggregate[int], block_bits: int, rows: In
         numbers = {n: c[rows] for n, c in numbers.items()}
         codes, topics = codes[rows], topics[rows]
     weights = _mixed(numbers, codes, producers)
-    block, partition = numbers["offset"] >> block_bits, numbers["partition"]
+    block, partition = numbers["offset"] >> BLOCK_BITS, numbers["partition"]
     first_block, first_partition = int(block.min()), int(partition.min())
     blocks, partitions = int(block.max()) - first_block + 1, int(partition.max()) - first_partition + 1
     keys = (topics.astype(np.int64) * partitions + (partition - first_partition)) * blocks + (block - first_block)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from checks.audit.arrays import NONE, Columns, Ints
-from checks.audit.engine.survey import BLOCK_BITS
+from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.facts.run_facts import RunFacts
 
 
@@ -61,7 +61,7 @@ def _polled(gaps: Columns, ordinal: Ints, offset: Ints, polls: Ints) -> Ints:
 
 
 def split_by_block(gaps: Columns, epoch: int, topic: int, partition: int, facts: RunFacts) -> Columns:
-    """Return gaps limited to the log and split at the borders of blocks; columns `blocks.GAP`, topic and partition."""
+    """Return gaps limited to the log and split at the borders of blocks; columns: kind `gaps`, topic, partition."""
     key = facts.topics[topic], partition
     begin = np.maximum(gaps["begin"], facts.log_ranges.get(key, (None, None))[0] or 0)
     end = np.minimum(gaps["next_offset"], facts.log_ends.get(key, 0))

@@ -75,6 +75,11 @@ class Part:
         own: Mask = self.equals("run", run_token) & (self.codes("producer")[0] >= 0)
         return own & (self.ints("incarnation") >= 0) & (self.ints("seq") >= 0)
 
+    def take(self, rows: Ints) -> list[dict[str, Any]]:
+        """Return some rows as dicts of all columns that were read; null is None."""
+        found: list[dict[str, Any]] = self._columns.take(pa.array(rows)).to_pylist()
+        return found
+
     def flags(self, name: str) -> tuple[Mask, Mask]:
         """Return a column of booleans: where it is true, and where it is not null."""
         if not self.rows:

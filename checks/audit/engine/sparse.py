@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from checks.audit.arrays import Ints
+from checks.audit.engine.group import grouped
 
 Sparse = tuple[Ints, Ints]
 """Distinct numbers, ascending, and a value for each."""
@@ -14,29 +15,10 @@ EXACT_ROWS = 20_000
 _SHIFT = 52 - 10
 
 
-def _merge(reduce: np.ufunc, a: Sparse, b: Sparse) -> Sparse:
-    keys = np.concatenate([a[0], b[0]])
-    order = np.argsort(keys, kind="stable")
-    keys, values = keys[order], np.concatenate([a[1], b[1]])[order]
-    if not len(keys):
-        return a
-    starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-    return keys[starts], reduce.reduceat(values, starts)
-
-
-def merge_sums(a: Sparse, b: Sparse) -> Sparse:
-    """Merge two distributions, adding the values of equal numbers."""
-    return _merge(np.add, a, b)
-
-
-def merge_highest(a: Sparse, b: Sparse) -> Sparse:
-    """Merge two distributions, keeping the highest value of equal numbers."""
-    return _merge(np.maximum, a, b)
-
-
-def merge_lowest(a: Sparse, b: Sparse) -> Sparse:
-    """Merge two distributions, keeping the lowest value of equal numbers."""
-    return _merge(np.minimum, a, b)
+def merge(reduce: np.ufunc, a: Sparse, b: Sparse) -> Sparse:
+    """Merge two distributions. reduce: combines the values of equal numbers (np.add, np.maximum, np.minimum)."""
+    keys, (values,) = grouped(np.concatenate([a[0], b[0]]), (reduce, np.concatenate([a[1], b[1]])))
+    return keys, values
 
 
 def histogram(values: Ints, weights: Ints) -> Sparse:

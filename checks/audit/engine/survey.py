@@ -13,6 +13,7 @@ import numpy as np
 
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.engine import counters
+from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.digest import add_digests
 from checks.audit.engine.group import Rows, counted, grouped, runs, sections
 from checks.audit.engine.parts import Part
@@ -22,9 +23,6 @@ from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
 from checks.audit.facts.routes import Routes
 from checks.audit.facts.run_facts import Committer
-
-BLOCK_BITS = 20
-"""A block spans 2^20 offsets of a partition, or 2^20 seqs of a producer."""
 
 _COMMIT_COLUMNS = (
     *("consumer", "incarnation", "group", "mode", "assignment", "topic", "partition", "offset", "kind", "outcome"),
@@ -112,7 +110,7 @@ def _sends(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     tally.add(counters.DRIVE_END_US, value=int(completed.max()))
     _count_backwards(tally, "sends", codes, producers, completed < invoked)
     located = np.flatnonzero(part.equals("outcome", "ok") & (offset >= 0))
-    add_digests(part, counters.ACKED_DIGEST, BLOCK_BITS, located, tally)
+    add_digests(part, counters.ACKED_DIGEST, located, tally)
     _transactions(part, codes, producers, topics, names, tally)
     starts = runs(topics, outcomes, partition, invoked, completed)
     lengths = np.diff(starts, append=part.rows)
@@ -196,7 +194,7 @@ def _log(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     _add_senders(codes, producers, incarnation, tally)
     own = part.own_records(plan.run_token)
     own_rows = np.flatnonzero(own)
-    add_digests(part, counters.LOG_DIGEST, BLOCK_BITS, own_rows, tally)
+    add_digests(part, counters.LOG_DIGEST, own_rows, tally)
     for (code, number), rows in sections(topics, partition):
         topic = names[code]
         tally.add(counters.TOPICS, value={topic})

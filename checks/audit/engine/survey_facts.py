@@ -56,13 +56,12 @@ def contested(survey: Tally) -> frozenset[tuple[str, int, int]]:
 
 def heads(survey: Tally, epochs: Epochs) -> dict[tuple[str, int], tuple[int, int]]:
     """Return `RunFacts.heads`."""
-    index = {e.key: i for i, e in enumerate(epochs.all)}
     found = {}
     for key, segments in survey.each(counters.SEGMENTS):
-        position = epochs.all[index[key]].position
-        due, reached = NONE if position is None else position, NONE
+        epoch = epochs.by_key[key]
+        due, reached = NONE if epoch.position is None else epoch.position, NONE
         for segment in _in_order(segments):
-            found[segment["path"], index[key]] = due, reached
+            found[segment["path"], epoch.index] = due, reached
             due = reached = max(reached, segment["high"] + 1)
     return found
 

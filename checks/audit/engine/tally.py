@@ -10,72 +10,46 @@ import operator
 import pickle
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
-from checks.audit.engine.sparse import Sparse, merge_highest, merge_lowest, merge_sums
+import numpy as np
+
+from checks.audit.engine.sparse import Sparse, merge
 from checks.audit.findings import UNDETERMINED, Finding, cap, finding
 
 V = TypeVar("V")
-DIGEST_MODULUS = 1 << 64
 
 
 @dataclass(frozen=True)
 class Aggregate(Generic[V]):
-    """A named, typed aggregate. merge: a module-level function that combines two values, in any order."""
+    """A named, typed aggregate. merge: combines two values, in any order; it can be pickled."""
 
     name: str
-    merge: Callable[[V, V], V]
+    merge: Callable[[V, V], V] = field(compare=False)
 
 
 def _add_digests(a: int, b: int) -> int:
-    return (a + b) % DIGEST_MODULUS
+    return (a + b) % (1 << 64)
 
 
 def _merge_findings(a: tuple[int, list[Finding]], b: tuple[int, list[Finding]]) -> tuple[int, list[Finding]]:
     return a[0] + b[0], cap([*a[1], *b[1]])
 
 
-def total(name: str) -> Aggregate[int]:
-    """Return an aggregate that adds numbers."""
-    return Aggregate(name, operator.add)
-
-
-def maximum(name: str) -> Aggregate[int]:
-    """Return an aggregate that keeps the highest number."""
-    return Aggregate(name, max)
-
-
-def digest(name: str) -> Aggregate[int]:
-    """Return an aggregate that adds numbers modulo 2^64."""
-    return Aggregate(name, _add_digests)
-
-
-def union(name: str) -> Aggregate[set[Any]]:
-    """Return an aggregate that unites sets."""
-    return Aggregate(name, operator.or_)
-
-
-def collection(name: str) -> Aggregate[list[Any]]:
-    """Return an aggregate that concatenates lists."""
-    return Aggregate(name, operator.add)
-
-
-def distribution(name: str) -> Aggregate[Sparse]:
-    """Return an aggregate that adds the values of equal numbers."""
-    return Aggregate(name, merge_sums)
-
-
-def highest(name: str) -> Aggregate[Sparse]:
-    """Return an aggregate that keeps the highest value of equal numbers."""
-    return Aggregate(name, merge_highest)
-
-
-def lowest(name: str) -> Aggregate[Sparse]:
-    """Return an aggregate that keeps the lowest value of equal numbers."""
-    return Aggregate(name, merge_lowest)
-
-
+Kind = Callable[[str], Aggregate[V]]
+"""A kind of aggregates: from the name to the aggregate."""
+total: Kind[int] = partial(Aggregate, merge=operator.add)
+maximum: Kind[int] = partial(Aggregate, merge=max)
+digest: Kind[int] = partial(Aggregate, merge=_add_digests)
+union: Kind[set[Any]] = partial(Aggregate, merge=operator.or_)
+collection: Kind[list[Any]] = partial(Aggregate, merge=operator.add)
+distribution: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.add))
+highest: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.maximum))
+lowest: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.minimum))
+"""They keep the sum, the highest number, the sum modulo 2^64, all members, all entries; and by number the sum, the
+highest and the lowest value."""
 FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
 """By check, split and scope: the exact count and the findings to show."""
 

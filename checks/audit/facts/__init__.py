@@ -10,8 +10,7 @@ There are as many facts as assignments, faults or partitions, never as many as r
 | `starts` | where each epoch began, and whether it may begin there |
 | `newcomers` | partitions created after a group had begun to read their topic |
 | `ranges` | what each reader has to read of each partition |
-| `observed` | what the observer recorded over time |
-| `leadership` | partition leaders and active faults at a moment |
+| `observed` | what the observer recorded over time, such as partition leaders; times of faults |
 | `routes` | the partitions that partitioners promise |
 | `run_facts` | everything that executors need to judge blocks of records |
 """

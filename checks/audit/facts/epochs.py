@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any
@@ -39,6 +39,7 @@ class Epoch:
     reason. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of processing.
     committed: the highest offset that its own rows committed (ok). passed: the same, including what the observer and
     the next owner's start show. turn: its index among the reader's epochs on the partition, ordered by begin.
+    index: its index among all epochs.
     """
 
     reader: str
@@ -65,6 +66,7 @@ class Epoch:
     committed: int | None = None
     passed: int | None = None
     turn: int = 0
+    index: int = 0
     start: int | None = None
     legal: bool = False
     why: str = ""
@@ -78,6 +80,11 @@ class Epoch:
     def reader_partition(self) -> ReaderPartition:
         """Reader, topic and partition."""
         return self.reader, self.topic, self.partition
+
+    @property
+    def holder(self) -> dict[str, int]:
+        """Incarnation of the consumer and assignment, as evidence."""
+        return {"consumer_incarnation": self.incarnation, "assignment": self.assignment}
 
     @property
     def member(self) -> tuple[str, int]:
@@ -100,18 +107,20 @@ class OffsetFetch:
     next_begin_us: int
 
 
-@dataclass
 class Epochs:
-    """All epochs, in order of (reader, topic, partition, turn)."""
+    """All epochs, in order of (reader, topic, partition, turn): those of each reader on each partition, and by key."""
 
-    all: list[Epoch] = field(default_factory=list)
-
-    def by_reader_partition(self) -> dict[ReaderPartition, list[Epoch]]:
-        """Return the epochs of each reader on each partition, ordered by turn."""
-        found: dict[ReaderPartition, list[Epoch]] = defaultdict(list)
+    def __init__(self, epochs: Iterable[Epoch]) -> None:
+        order = attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment")
+        self.all = sorted(epochs, key=order)
+        self.by_key = {e.key: e for e in self.all}
+        self.turns: dict[ReaderPartition, list[Epoch]] = {}
         for epoch in self.all:
-            found[epoch.reader_partition].append(epoch)
-        return found
+            turns = self.turns.setdefault(epoch.reader_partition, [])
+            epoch.turn = len(turns)
+            turns.append(epoch)
+        for index, epoch in enumerate(self.all):
+            epoch.index = index
 
 
 def lives(lifecycle: Iterable[Row]) -> dict[tuple[str, int], Life]:
@@ -150,12 +159,7 @@ def build(
         if key in found:
             found[key].committed = offset
     _set_ends(found, assignments, clients, drive_end_us)
-    order = attrgetter("reader", "topic", "partition", "begin_us", "consumer", "incarnation", "assignment")
-    epochs = Epochs(sorted(found.values(), key=order))
-    for turns in epochs.by_reader_partition().values():
-        for turn, epoch in enumerate(turns):
-            epoch.turn = turn
-    return epochs
+    return Epochs(found.values())
 
 
 def _key(row: Row) -> Key:

@@ -51,24 +51,25 @@ def newcomers(
     Certain means: the observer had sampled the metadata before the group began, and no sample can have missed the
     partition between then and the earliest time at which it may have been created.
     """
-    first_sample = observed.first("cluster", "answers")
-    if first_sample is None:
+    samples = observed.changes("cluster", "answers")
+    if not samples:
         return {}
     created: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     for topic, partition in partitions:
-        if (seen := observed.first(f"{topic}/{partition}", "leader")) is not None:
+        if leaders := observed.changes(f"{topic}/{partition}", "leader"):
+            seen = leaders[0][0]
             created[topic].append((partition, seen, _absent_until(seen, observed)))
-    begins, held, found = _begins(epochs), epochs.by_reader_partition(), {}
+    begins, found = _begins(epochs), {}
     for reader in (r for r in readers if r.mode == "subscribe"):
         deleted = [m.from_us for m in moves if m.offsets is None and m.group == reader.name]
         for topic in reader.topics:
             subscribed = [begins[reader.name, entry] for entry, topics in reader.entries if topic in topics]
             for partition, seen, absent_until in created[topic]:
-                turns = held.get((reader.name, topic, partition), [])
+                turns = epochs.turns.get((reader.name, topic, partition), [])
                 since = max((at for at in deleted if not turns or at <= turns[0].begin_us), default=0)
                 firsts = (at[i] for at in subscribed if (i := bisect_left(at, since)) < len(at))
                 began = min(firsts, default=None)
-                if began is not None and first_sample <= began < absent_until:
+                if began is not None and samples[0][0] <= began < absent_until:
                     found[reader.name, topic, partition] = Newcomer(began, seen)
     return found
 

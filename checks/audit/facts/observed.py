@@ -1,4 +1,4 @@
-"""Observations over time: the `cluster` rows of a run, read as time spans in which values were in force.
+"""Observations over time: values of the `cluster` rows at a moment, and the time spans in which they were in force.
 
 Each row is a change. A value is in force from its row to the next row of the same key, or to the end of the drive.
 While no broker answered, nothing is known.
@@ -7,6 +7,7 @@ While no broker answered, nothing is known.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,36 +33,42 @@ class Span:
         return self.end_us - self.begin_us
 
 
+@dataclass(frozen=True)
+class Leader:
+    """The observed leadership of a partition at a moment; None for a value not observed yet."""
+
+    at_us: int
+    broker: int | None
+    epoch: int | None
+    isr: list[int] | None
+
+
 class Observed:
     """The `cluster` rows of a run. end_us: the end of the drive."""
 
     def __init__(self, rows: Iterable[Row], end_us: int) -> None:
         self.end_us = end_us
-        self._rows: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
+        self._values: dict[tuple[str, str], list[tuple[int, Any]]] = defaultdict(list)
         for row in sorted(rows, key=lambda r: r["at_us"]):
-            self._rows[row["entity"]].append((row["at_us"], row["key"], _json(row["value"])))
+            self._values[row["entity"], row["key"]].append((row["at_us"], _json(row["value"])))
 
     def entities(self, key: str) -> list[str]:
         """Return the entities for which a key was ever recorded."""
-        return sorted(e for e, rows in self._rows.items() if any(k == key for _, k, _ in rows))
+        return sorted(entity for entity, recorded in self._values if recorded == key)
 
-    def count(self, entity: str, key: str) -> int:
-        """Return the number of recorded changes of a key, including the first value."""
-        return sum(k == key for _, k, _ in self._rows.get(entity, ()))
+    def changes(self, entity: str, key: str) -> list[tuple[int, Any]]:
+        """Return time and value of each recorded change of a key, including the first value."""
+        return self._values.get((entity, key), [])
 
-    def first(self, entity: str, key: str) -> int | None:
-        """Return the time of the first value of a key, None if it was never recorded."""
-        return next((at for at, k, _ in self._rows.get(entity, ()) if k == key), None)
-
-    def last(self, entity: str, key: str) -> Any:
-        """Return the last value of a key, None if it was never recorded."""
-        return next((v for _, k, v in reversed(self._rows.get(entity, ())) if k == key), None)
+    def value(self, entity: str, key: str, at_us: int) -> Any:
+        """Return the last value of a key at or before a moment, None if there was none."""
+        changes = self.changes(entity, key)
+        index = bisect_right(changes, at_us, key=lambda change: change[0])
+        return changes[index - 1][1] if index else None
 
     def spans(self, *watched: tuple[str, str]) -> Iterator[Span]:
         """Yield the spans between changes of these (entity, key) pairs; values by key, None before the first row."""
-        changes = sorted(
-            ((at, k, v) for e, key in watched for at, k, v in self._rows.get(e, ()) if k == key), key=lambda c: c[0]
-        )
+        changes = sorted(((at, key, v) for e, key in watched for at, v in self.changes(e, key)), key=lambda c: c[0])
         values: dict[str, Any] = {key: None for _, key in watched}
         begin: int | None = None
         for at, key, value in changes:
@@ -70,6 +77,42 @@ class Observed:
             values[key], begin = value, at
         if begin is not None:
             yield Span(begin, max(self.end_us, begin), dict(values), open=True)
+
+    def leader(self, topic: str, partition: int, at_us: int) -> Leader:
+        """Return the last leadership observed at or before a moment."""
+        broker, epoch, isr = (
+            self.value(f"{topic}/{partition}", key, at_us) for key in ("leader", "leader_epoch", "isr")
+        )
+        return Leader(at_us, broker, epoch, isr)
+
+    def next_leader(self, topic: str, partition: int, after_us: int) -> Leader | None:
+        """Return the first leader of a higher epoch observed after a moment, None if there was none.
+
+        The epoch can begin without a leader; its broker is None if none was seen.
+        """
+        entity = f"{topic}/{partition}"
+        now = self.value(entity, "leader_epoch", after_us)
+        epochs = self.changes(entity, "leader_epoch")
+        higher = (c for c in epochs if c[0] > after_us and isinstance(c[1], int) and (now is None or c[1] > now))
+        at_us, epoch = next(higher, (0, None))
+        if epoch is None:
+            return None
+        found = self.leader(topic, partition, at_us)
+        if isinstance(found.broker, int) and found.broker >= 0:
+            return Leader(at_us, found.broker, epoch, found.isr)
+        for later_us, broker in self.changes(entity, "leader"):
+            if later_us > at_us and isinstance(broker, int) and broker >= 0:
+                return self.leader(topic, partition, later_us)
+        return Leader(at_us, None, epoch, found.isr)
+
+
+def phase_times(faults: Iterable[Row], phase: str) -> dict[str, int]:
+    """Return by fault the time of the first row of a phase, such as `injected`, in order of time."""
+    found: dict[str, int] = {}
+    for row in sorted(faults, key=lambda r: r["at_us"]):
+        if row["phase"] == phase:
+            found.setdefault(row["fault"], row["at_us"])
+    return found
 
 
 def _json(text: str | None) -> Any:
@@ -95,11 +138,11 @@ def joined(spans: Iterable[tuple[Any, Span]]) -> Iterator[tuple[Any, Span]]:
 
 def offsets_partition(observed: Observed, group: str) -> str | None:
     """Return the partition of `__consumer_offsets` that holds a group, None if its leader was never observed."""
-    partitions = observed.last(OFFSETS_TOPIC, "partitions")
+    partitions = observed.value(OFFSETS_TOPIC, "partitions", observed.end_us)
     if not isinstance(partitions, int) or partitions < 1:
         return None
     name = f"{OFFSETS_TOPIC}/{java_hash(group) % partitions}"
-    return name if observed.count(name, "leader") else None
+    return name if observed.changes(name, "leader") else None
 
 
 def java_hash(text: str) -> int:

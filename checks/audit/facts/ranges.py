@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from checks.audit.facts.epochs import Epoch, Epochs, Key, ReaderPartition
+from checks.audit.facts.epochs import Epoch, Epochs, ReaderPartition
 from checks.audit.facts.newcomers import Newcomer
 from checks.audit.facts.readers import EARLIEST, Reader
 from checks.audit.facts.starts import CommittedOffsets, LogRange
@@ -47,9 +47,8 @@ def read_ranges(
     added: dict[ReaderPartition, Newcomer],
 ) -> list[ReadRange]:
     """Return the range of every partition that a reader should read or did read. Sets `passed` of the epochs."""
-    held, by_name = epochs.by_reader_partition(), {r.name: r for r in readers}
+    held, by_name = epochs.turns, {r.name: r for r in readers}
     wanted = {(r.name, topic, p) for r in readers for topic, p in log if topic in r.topics} | set(held)
-    index = {e.key: i for i, e in enumerate(epochs.all)}
     found = []
     for name, topic, partition in sorted(wanted):
         turns, reader = held.get((name, topic, partition), []), by_name.get(name)
@@ -58,15 +57,15 @@ def read_ranges(
         own.began_at = _began_at(turns)
         own.committed_only = reader.committed_only if reader else True
         own.start = _start(turns, reader, log_start)
-        if (name, topic, partition) in added and _found_nothing_committed(turns, committed, index):
+        if (name, topic, partition) in added and _found_nothing_committed(turns, committed):
             own.newcomer = added[name, topic, partition]
             own.start, own.began_at = log_start, 0
             own.reset_to = turns[0].start if turns else None
         own.high = _highest(e.high for e in turns)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
-            next_fetch = committed.get(index[following.key], CommittedOffsets()) if following else None
+            next_fetch = committed.get(following.index, CommittedOffsets()) if following else None
             moved = bool(next_fetch and next_fetch.moved)
-            e.passed = _passed(e, following, committed.get(index[e.key], CommittedOffsets()), moved)
+            e.passed = _passed(e, following, committed.get(e.index, CommittedOffsets()), moved)
             own.lost += _lost(e)
         own.passed = _highest(e.passed for e in turns)
         found.append(own)
@@ -92,11 +91,11 @@ def _lowest_delivered(turns: list[Epoch]) -> int | None:
     return min((e.low for e in turns if e.low is not None), default=None)
 
 
-def _found_nothing_committed(turns: list[Epoch], committed: dict[int, CommittedOffsets], index: dict[Key, int]) -> bool:
+def _found_nothing_committed(turns: list[Epoch], committed: dict[int, CommittedOffsets]) -> bool:
     """Return whether the first epoch, if any, began by auto.offset.reset because nothing was committed."""
     if not turns:
         return True
-    at_begin = committed.get(index[turns[0].key], CommittedOffsets())
+    at_begin = committed.get(turns[0].index, CommittedOffsets())
     return turns[0].source in ("reset", None) and at_begin.none and not at_begin.committers
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Ints
-from checks.audit.facts.epochs import Epoch, Key, OffsetFetch, ReaderPartition
+from checks.audit.arrays import NONE, Ints, Mask
+from checks.audit.facts.epochs import Epoch, Epochs, OffsetFetch
 from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.starts import LogRange
@@ -69,7 +70,7 @@ class RunFacts:
     run_token: str
     topics: list[str]
     senders: list[Sender]
-    epochs: list[Epoch]
+    epochs: Epochs
     log_ranges: dict[tuple[str, int], LogRange] = field(default_factory=dict)
     heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
@@ -87,35 +88,45 @@ class RunFacts:
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
-    topic_ids: dict[str, int] = field(init=False, repr=False)
-    sender_ids: dict[Sender, int] = field(init=False, repr=False)
-    epoch_ids: dict[Key, int] = field(init=False, repr=False)
-    committer_ids: dict[Committer, int] = field(init=False, repr=False)
-    committing: frozenset[str] = field(init=False, repr=False)
-    """The readers that commit."""
-    turns: dict[ReaderPartition, list[Epoch]] = field(init=False, repr=False)
-    """The epochs of each reader on each partition, ordered by turn."""
 
-    def __post_init__(self) -> None:
-        turns: dict[ReaderPartition, list[Epoch]] = {}
-        for epoch in self.epochs:
-            turns.setdefault(epoch.reader_partition, []).append(epoch)
-        derived = {
-            "topic_ids": {name: i for i, name in enumerate(self.topics)},
-            "sender_ids": {sender: i for i, sender in enumerate(self.senders)},
-            "epoch_ids": {e.key: i for i, e in enumerate(self.epochs)},
-            "committer_ids": {c: i for i, c in enumerate(self.committers)},
-            "committing": frozenset(c.reader for c in self.committers),
-            "turns": turns,
-        }
-        for name, value in derived.items():
-            object.__setattr__(self, name, value)
+    @cached_property
+    def topic_ids(self) -> dict[str, int]:
+        """The index of each topic."""
+        return {name: i for i, name in enumerate(self.topics)}
+
+    @cached_property
+    def sender_ids(self) -> dict[Sender, int]:
+        """The index of each sender."""
+        return {sender: i for i, sender in enumerate(self.senders)}
+
+    @cached_property
+    def committer_ids(self) -> dict[Committer, int]:
+        """The index of each committer."""
+        return {committer: i for i, committer in enumerate(self.committers)}
+
+    @cached_property
+    def named(self) -> Mask:
+        """Whether each sender has a name."""
+        return np.array([name is not None for name, _ in self.senders] or [False])
+
+    @cached_property
+    def latest_starts(self) -> dict[str, int]:
+        """The highest offset at which the log of a partition starts, by topic."""
+        found: dict[str, int] = {}
+        for (topic, _), (start, _) in self.log_ranges.items():
+            if start is not None:
+                found[topic] = max(start, found.get(topic, 0))
+        return found
+
+    @cached_property
+    def committing(self) -> frozenset[str]:
+        """The readers that commit."""
+        return frozenset(c.reader for c in self.committers)
 
     def epoch_of(self, committer: Committer, topic: str, partition: int) -> Epoch | None:
         """Return the epoch in which a consumer commits for a partition, None if there is none on record."""
         key = committer.consumer, committer.incarnation, committer.assignment, topic, partition
-        number = self.epoch_ids.get(key)
-        return None if number is None else self.epochs[number]
+        return self.epochs.by_key.get(key)
 
     def moved(self, committer: Committer, topic: str, partition: int, from_us: int, to_us: int) -> bool:
         """Return whether a fault may have moved the offset of the committer's group in a time span."""

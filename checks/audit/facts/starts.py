@@ -45,15 +45,15 @@ class CommittedOffsets:
 def offset_fetches(epochs: Epochs, clients: dict[tuple[str, int], Life]) -> dict[tuple[str, int], list[OffsetFetch]]:
     """Return by (topic, partition) the fetches of committed offsets by epochs of consumers with a group."""
     found: dict[tuple[str, int], list[OffsetFetch]] = defaultdict(list)
-    following = {a.key: b.begin_us for turns in epochs.by_reader_partition().values() for a, b in pairwise(turns)}
-    for index, e in enumerate(epochs.all):
+    following = {a.key: b.begin_us for turns in epochs.turns.values() for a, b in pairwise(turns)}
+    for e in epochs.all:
         if e.group is None:
             continue
         # A group fences all others while it assigns partitions; assign mode may fetch at any time since its start.
         life = clients.get(e.member)
         since = life.started_us if e.mode == "assign" and life and life.started_us is not None else e.begin_us
         next_us = following.get(e.key, NEVER_US)
-        fetch = OffsetFetch(index, e.group, e.consumer, min(since, e.begin_us), e.begin_us, next_us)
+        fetch = OffsetFetch(e.index, e.group, e.consumer, min(since, e.begin_us), e.begin_us, next_us)
         found[e.topic, e.partition].append(fetch)
     return dict(found)
 
@@ -88,7 +88,7 @@ def committed_at_begin(
 ) -> dict[int, CommittedOffsets]:
     """Return what may have been committed at each fetch, by index of the epoch.
 
-    commits: by that index, the result of `commit_history.commits_at_begin`.
+    commits: by that index, the result of `commits.commits_at_begin`.
     """
     found: dict[int, CommittedOffsets] = defaultdict(CommittedOffsets)
     for (topic, partition), asked in fetches.items():
@@ -185,12 +185,10 @@ def judge_starts(
 ) -> None:
     """Set start, legal and why of every epoch."""
     by_name = {r.name: r for r in readers}
-    index = {e.key: i for i, e in enumerate(epochs.all)}
-    for turns in epochs.by_reader_partition().values():
-        for e in turns:
-            reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
-            log = ranges.get((e.topic, e.partition), (None, None))
-            _judge(e, turns[: e.turn], committed.get(index[e.key], CommittedOffsets()), reader, log)
+    for e in epochs.all:
+        reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
+        log, earlier = ranges.get((e.topic, e.partition), (None, None)), epochs.turns[e.reader_partition][: e.turn]
+        _judge(e, earlier, committed.get(e.index, CommittedOffsets()), reader, log)
 
 
 def _judge(e: Epoch, earlier: list[Epoch], committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:

@@ -1,1 +1,1 @@
-"""The tables of the audit, from the tally of both passes: `totals`, `mechanisms`, `metrics`, `recovery`, `curves`."""
+"""The tables of the audit, from the tally of both passes; `tables` writes them."""

@@ -10,20 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from checks.audit.facts.epochs import Row
-from checks.audit.facts.leadership import phase_times
-from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span
-
-FaultWindow = tuple[int, int, int | None]
-"""Times of the injection of a fault, of the next injection (or the end of the drive), and of its heal."""
-
-
-def fault_windows(faults: list[Row], end_us: int) -> dict[str, FaultWindow]:
-    """Return the window of each fault that was injected."""
-    injected, healed = phase_times(faults, "injected"), phase_times(faults, "healed")
-    return {
-        fault: (at_us, min((t for t in injected.values() if t > at_us), default=end_us), healed.get(fault))
-        for fault, at_us in injected.items()
-    }
+from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, phase_times
 
 
 def recoveries(observed: Observed, faults: list[Row]) -> Iterator[dict[str, Any]]:
@@ -33,14 +20,16 @@ def recoveries(observed: Observed, faults: list[Row]) -> Iterator[dict[str, Any]
     its injection) until the ISR was as large as before, 0 if it was by then. election_time: partitions that got another
     leader, or one after having none, in a higher epoch before the heal and the next injection; from the injection.
     """
-    windows = fault_windows(faults, observed.end_us)
+    injections, heals = phase_times(faults, "injected"), phase_times(faults, "healed")
     for entity in observed.entities("isr"):
         topic = entity.rpartition("/")[0]
         if topic == OFFSETS_TOPIC:
             continue
         sizes = list(observed.spans((entity, "isr")))
         led = list(observed.spans((entity, "leader"), (entity, "leader_epoch")))
-        for fault, (injected, following, healed) in windows.items():
+        for fault, injected in injections.items():
+            following = min((at_us for at_us in injections.values() if at_us > injected), default=observed.end_us)
+            healed = heals.get(fault)
             row = {"scope": topic, "fault": fault}
             if shrunk := _shrunk(sizes, injected, following):
                 shrunk_us, size = shrunk

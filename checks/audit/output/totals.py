@@ -1,7 +1,12 @@
-"""The tables `summary` (findings and rows examined of each check) and `counts` (plain counts of records)."""
+"""The tables `summary` (findings and rows examined of each check), `anomalies` (the findings to show, each with its
+mechanism as one sentence) and `counts` (plain counts of records).
+
+A mechanism states what was observed, never what is likely.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from chaos.anomalies import ANOMALIES
@@ -9,12 +14,10 @@ from checks.audit.engine import counters
 from checks.audit.engine.tally import FINDINGS, Aggregate, Tally
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
-from checks.audit.findings import UNDETERMINED
+from checks.audit.findings import UNDETERMINED, Finding, rank
 from checks.audit.load import Ledger
 from checks.audit.rules.registry import RULES
-
-Unrecovered = dict[tuple[str, str], int]
-"""By (name, "fault:scope"), the partitions that did not recover from a fault."""
+from checks.audit.rules.rule import RunData
 
 
 def summary_rows(topics: list[str], readers: list[Reader], tally: Tally) -> list[dict[str, Any]]:
@@ -41,6 +44,18 @@ def summary_rows(topics: list[str], readers: list[Reader], tally: Tally) -> list
     return rows
 
 
+def anomaly_rows(tally: Tally, run: RunData) -> list[Finding]:
+    """Return table `anomalies`."""
+    findings = sorted((f for _, (_, rows) in tally.each(FINDINGS) for f in rows), key=rank)
+    return [_explained(f, run) for f in findings if f["split"] != UNDETERMINED]
+
+
+def _explained(finding: Finding, run: RunData) -> Finding:
+    evidence = json.loads(finding["evidence"])
+    sentence = RULES[finding["check"]].explanation(finding, evidence, run)
+    return finding | {"mechanism": sentence or "not determined", "evidence": json.dumps(evidence)}
+
+
 _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
     "sent": (counters.SENT,),
     "acked": (counters.ACKED,),
@@ -57,18 +72,23 @@ def count_rows(
     tally: Tally,
     ledger: Ledger,
     ranges: dict[tuple[str, int], LogRange],
-    unrecovered: Unrecovered,
+    unrecovered: dict[tuple[str, str], int],
 ) -> list[dict[str, Any]]:
-    """Return table `counts`. ranges: start and end of the log by (topic, partition)."""
+    """Return table `counts`.
+
+    ranges: start and end of the log by (topic, partition). unrecovered: see `metrics.statistics`.
+    """
     rows: list[tuple[str, str, int]] = []
     for topic in topics:
         offsets = sum((end or 0) - (start or 0) for (name, _), (start, end) in ranges.items() if name == topic)
         rows += [(name, topic, sum(tally.count(c, topic) for c in counts)) for name, counts in _OF_TOPIC.items()]
         rows.append(("log_gaps", topic, offsets - tally.count(counters.IN_LOG, topic)))
-    repeated = _redelivered(tally)
     for name in sorted({r.name for r in readers} | {scope for (scope,), _ in tally.each(counters.DELIVERED)}):
         delivered = tally.count(counters.DELIVERED, name)
-        rows += [("delivered", name, delivered), ("distinct", name, delivered - repeated.get(name, 0))]
+        repeated = sum(
+            n for (check, _, scope), (n, _) in tally.each(FINDINGS) if (check, scope) == ("duplicate_delivery", name)
+        )
+        rows += [("delivered", name, delivered), ("distinct", name, delivered - repeated)]
     rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
     rows += [("clock_backwards", scope, value) for (scope,), value in sorted(tally.each(counters.CLOCK_BACKWARDS))]
     for table, read in ledger.rows.items():
@@ -76,12 +96,3 @@ def count_rows(
         rows += [("rows_read", table, read), ("rows_audited", table, audited)]
         rows.append(("torn_bytes", table, ledger.torn_bytes.get(table, 0)))
     return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]
-
-
-def _redelivered(tally: Tally) -> dict[str, int]:
-    """Return by reader the deliveries of records that it had got before."""
-    found: dict[str, int] = {}
-    for (check, _, scope), (count, _) in tally.each(FINDINGS):
-        if check == "duplicate_delivery":
-            found[scope] = found.get(scope, 0) + count
-    return found

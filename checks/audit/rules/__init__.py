@@ -3,18 +3,15 @@
 | module | anomalies |
 |---|---|
 | `write_outcomes` | lost_write, unnoticed_failure, resurrected_write |
-| `write_order` | duplicate_write, reordered_write |
 | `write_positions` | misplaced_write, misrouted_write, offset_reuse |
-| `identity` | phantom_write, corrupt_record |
+| `records` | phantom_write, corrupt_record, duplicate_write, reordered_write |
 | `transactions` | torn_transaction, hanging_transaction |
 | `isolation` | aborted_read, precommitted_read |
 | `undelivered` | skipped_delivery, stalled_delivery, lost_processing, evicted_delivery |
-| `deliveries` | duplicate_delivery, dirty_read |
-| `polls` | nonmonotonic_poll, poll_skip |
+| `deliveries` | duplicate_delivery, dirty_read, nonmonotonic_poll, poll_skip |
 | `commits` | overcommit, commit_rewind, zombie_commit |
-| `ownership` | double_ownership, foreign_commit |
-| `coordination` | unbalanced_assignment, misplaced_coordinator |
+| `groups` | double_ownership, foreign_commit, unbalanced_assignment, misplaced_coordinator |
 
-`producer_block`, `partition_block` and `commit_block` hold the rows of one block as rules see them; `judge` applies the
-rules to a block and to the run.
+`producer_block` and `partition_block` hold the rows of one block as rules see them (for commits: `engine.commits`);
+`judge` applies the rules to a block and to the run.
 """

@@ -9,7 +9,7 @@ import numpy as np
 
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints
-from checks.audit.engine.commit_history import AUTO
+from checks.audit.engine.commits import AUTO, CommitBlock
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
@@ -17,8 +17,16 @@ from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.moves import group_recreated
 from checks.audit.facts.run_facts import Committer
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.commit_block import CommitBlock
-from checks.audit.rules.rule import Context, Evidence, Rule, commits_offsets, present, readers_with
+from checks.audit.rules.rule import (
+    Evidence,
+    Rule,
+    RunData,
+    commits_offsets,
+    no_commits,
+    no_members,
+    present,
+    readers_with,
+)
 
 
 def overcommit(b: CommitBlock, tally: Tally) -> None:
@@ -28,7 +36,7 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
     commit without a known epoch is undetermined.
     """
     for (number,), section in sections(b.commits["committer"]):
-        rows, committer = section.index, b.facts.committers[number]
+        rows, committer = section.index, b.commits.committers[number]
         at_us = np.where(b.commits["kind"][rows] == AUTO, b.commits["to_us"][rows], b.commits["requested_us"][rows])
         committed, reached = b.commits["offset"][rows], _reached(b, committer, at_us)
         tally.report_undetermined("overcommit", committer.reader, int((reached == NONE).sum()))
@@ -37,9 +45,10 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
         between = at < len(firsts)
         between[between] = firsts[at[between]] < committed[between]
         wrong = np.flatnonzero((reached != NONE) & (committed > reached) & between)
-        first = wrong[np.lexsort((at_us[wrong], committed[wrong]))[:CAP]].tolist()
-        evidence = ({"committed": int(committed[i]), "processed_to": int(reached[i])} for i in first)
-        shown = (b.commit(int(rows[i]), committer, int(at_us[i]), e) for i, e in zip(first, evidence, strict=True))
+        shown = (
+            b.commit(int(rows[i]), int(at_us[i]), committed=int(committed[i]), processed_to=int(reached[i]))
+            for i in wrong[np.lexsort((at_us[wrong], committed[wrong]))[:CAP]].tolist()
+        )
         tally.report("overcommit", committer.reader, len(wrong), shown)
 
 
@@ -47,17 +56,13 @@ def _reached(b: CommitBlock, committer: Committer, at_us: Ints) -> Ints:
     """Return the offset that a committer's epoch had reached at some times, NONE if unknown."""
     epoch = b.epoch_of(committer)
     reached = np.full(len(at_us), NONE if epoch is None or epoch.start is None else epoch.start, np.int64)
-    if epoch is not None and (progress := b.progress.get(b.facts.epoch_ids[epoch.key])):
+    if epoch is not None and (progress := b.progress.get(epoch.index)):
         times, offsets = progress
         order = np.lexsort((offsets, times))
         highest = np.maximum.accumulate(offsets[order])
         last = np.searchsorted(times[order], at_us, "right") - 1
         reached[last >= 0] = highest[last[last >= 0]]
     return reached
-
-
-def _explain_overcommit(f: Finding, e: Evidence, c: Context) -> str:
-    return f"{f['consumer']} committed {e['committed']} ({e['kind']}) when it had processed to {e['processed_to']}"
 
 
 def commit_rewind(b: CommitBlock, tally: Tally) -> None:
@@ -70,7 +75,7 @@ def commit_rewind(b: CommitBlock, tally: Tally) -> None:
     """
     for reader, rows in _by_reader(b):
         begins, ends, offset, number = (b.commits[n][rows] for n in ("from_us", "to_us", "offset", "committer"))
-        makers = [b.facts.committers[c] for c in number.tolist()]
+        makers = [b.commits.committers[c] for c in number.tolist()]
         asked, in_force = _in_force(begins, ends, offset, [maker.consumer for maker in makers])
         lower = offset[asked] < offset[in_force]
         rewinds = [
@@ -86,9 +91,8 @@ def commit_rewind(b: CommitBlock, tally: Tally) -> None:
 
 def _by_reader(b: CommitBlock) -> Iterator[tuple[str, Ints]]:
     """Yield the commits of each reader to each group."""
-    keys = sorted({(c.reader, c.group or "") for c in b.facts.committers})
-    number = {key: i for i, key in enumerate(keys)}
-    key_of = np.array([number[c.reader, c.group or ""] for c in b.facts.committers], np.int64)
+    keys = sorted({(c.reader, c.group) for c in b.commits.committers})
+    key_of = np.array([keys.index((c.reader, c.group)) for c in b.commits.committers], np.int64)
     if len(b.commits):
         for (key,), rows in sections(key_of[b.commits["committer"]]):
             yield keys[key][0], rows.index
@@ -120,21 +124,15 @@ def _began_below(b: CommitBlock, committer: Committer, in_force: Committer, offs
 
 
 def _rewind(b: CommitBlock, i: int, in_force: int) -> dict[str, Any]:
-    committer, other = (b.facts.committers[int(b.commits["committer"][n])] for n in (i, in_force))
-    epoch = b.epoch_of(committer)
-    evidence = {
-        "in_force": int(b.commits["offset"][in_force]),
-        "committed_by": other.consumer,
-        "committed_us": int(b.commits["to_us"][in_force]),
-        "epoch_start": epoch.start if epoch else None,
-        "start_why": epoch.why if epoch else None,
-    }
-    return b.commit(i, committer, int(b.commits["to_us"][i]), evidence)
-
-
-def _explain_rewind(f: Finding, e: Evidence, c: Context) -> str:
-    in_force = f"{e['in_force']}, committed by {e['committed_by']}"
-    return f"{f['consumer']} committed {f['offset']} ({e['kind']}) while {in_force}, was in force"
+    epoch = b.epoch_of(b.committer(i))
+    return b.commit(
+        i,
+        in_force=int(b.commits["offset"][in_force]),
+        committed_by=b.committer(in_force).consumer,
+        committed_us=int(b.commits["to_us"][in_force]),
+        epoch_start=epoch.start if epoch else None,
+        start_why=epoch.why if epoch else None,
+    )
 
 
 def zombie_commit(b: CommitBlock, tally: Tally) -> None:
@@ -146,19 +144,18 @@ def zombie_commit(b: CommitBlock, tally: Tally) -> None:
     late.
     """
     for (number,), section in sections(b.commits["committer"]):
-        committer, rows = b.facts.committers[number], section.index
+        committer, rows = b.commits.committers[number], section.index
         epoch = b.epoch_of(committer)
         if epoch is None or epoch.mode != "subscribe":
             continue
-        owners = [e for e in b.facts.turns.get(epoch.reader_partition, []) if _took_over(b, epoch, e)]
+        owners = [e for e in b.facts.epochs.turns[epoch.reader_partition] if _took_over(b, epoch, e)]
         if not owners:
             continue
         owner = min(owners, key=lambda e: e.begin_us)
         from_us, offset = b.commits["from_us"][rows], b.commits["offset"][rows]
         late = np.flatnonzero(from_us > owner.begin_us)
         first = rows[late[np.lexsort((from_us[late], offset[late]))[:CAP]]].tolist()
-        shown = (b.commit(i, committer, int(b.commits["to_us"][i]), _zombie(b, i, epoch, owner)) for i in first)
-        tally.report("zombie_commit", committer.reader, len(late), shown)
+        tally.report("zombie_commit", committer.reader, len(late), (_zombie(b, i, epoch, owner) for i in first))
 
 
 def _took_over(b: CommitBlock, old: Epoch, new: Epoch) -> bool:
@@ -171,19 +168,20 @@ def _took_over(b: CommitBlock, old: Epoch, new: Epoch) -> bool:
     return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
 
 
-def _zombie(b: CommitBlock, i: int, epoch: Epoch, owner: Epoch) -> Evidence:
-    return {
-        "requested_us": int(b.commits["from_us"][i]),
-        "generation": epoch.generation,
-        "held_until_us": epoch.end_us,
-        "end_reason": epoch.end_reason,
-        "owner": owner.consumer,
-        "owner_since_us": owner.begin_us,
-        "owner_generation": owner.generation,
-    }
+def _zombie(b: CommitBlock, i: int, epoch: Epoch, owner: Epoch) -> dict[str, Any]:
+    return b.commit(
+        i,
+        requested_us=int(b.commits["from_us"][i]),
+        generation=epoch.generation,
+        held_until_us=epoch.end_us,
+        end_reason=epoch.end_reason,
+        owner=owner.consumer,
+        owner_since_us=owner.begin_us,
+        owner_generation=owner.generation,
+    )
 
 
-def _explain_zombie(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_zombie(f: Finding, e: Evidence, c: RunData) -> str:
     late_ms = (e["requested_us"] - e["owner_since_us"]) / 1e3
     e |= present(fault=c.last_fault(e["requested_us"]))
     committer = f["consumer"] + (f" of generation {e['generation']}" if "generation" in e else "")
@@ -194,15 +192,9 @@ def _explain_zombie(f: Finding, e: Evidence, c: Context) -> str:
     )
 
 
-def _no_commits(s: Scenario) -> str:
-    return "" if any(commits_offsets(c) for c in s.readers) else "no consumer commits offsets"
-
-
 def _no_member_commits(s: Scenario) -> str:
-    members = [c for c in s.readers if c.mode == "subscribe"]
-    if not members:
-        return "no consumer subscribes"
-    return "" if any(commits_offsets(c) for c in members) else "no subscribing consumer commits offsets"
+    committing = any(c.mode == "subscribe" and commits_offsets(c) for c in s.readers)
+    return no_members(s) or ("" if committing else "no subscribing consumer commits offsets")
 
 
 _committing = readers_with(lambda r: r.commits)
@@ -210,18 +202,18 @@ _committing = readers_with(lambda r: r.commits)
 RULES = {
     "overcommit": Rule(
         examines=(COMMITTED,),
-        explain=_explain_overcommit,
+        explain="{consumer} committed {committed} ({kind}) when it had processed to {processed_to}",
         scopes=_committing,
-        inapplicable=_no_commits,
+        inapplicable=no_commits,
         counts_undetermined=True,
         needs_clock=True,
         commits=overcommit,
     ),
     "commit_rewind": Rule(
         examines=(COMMITTED,),
-        explain=_explain_rewind,
+        explain="{consumer} committed {offset} ({kind}) while {in_force}, committed by {committed_by}, was in force",
         scopes=_committing,
-        inapplicable=_no_commits,
+        inapplicable=no_commits,
         needs_clock=True,
         commits=commit_rewind,
     ),

@@ -13,8 +13,7 @@ from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import ABORTED, NO_TXN
 from checks.audit.findings import Finding
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import Context, Evidence, Rule, readers_with
-from checks.audit.rules.transactions import no_transactions
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, readers_with
 
 READ_OF_TRANSACTIONS = total("read_of_transactions")
 """Delivered records of transactions, by reader."""
@@ -40,18 +39,19 @@ def _aborted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) -> None
     end = np.where(ack >= 0, acks["end"][ack], NO_TXN) if len(acks["offset"]) else no_txn
     tally.add(READ_OF_TRANSACTIONS, r.name, value=int(((end != NO_TXN) | hidden).sum()))
 
-    def evidence(i: int) -> dict[str, Any]:
-        return {
-            "told_aborted": bool(end[i] == ABORTED),
-            "hidden_in_log": bool(hidden[i]),
-            "assignment": r.epoch(i).assignment,
-            "polled_us": nullable(r.rows["polled_us"][i]),
-        }
+    def shown(i: int) -> dict[str, Any]:
+        return r.delivery(
+            i,
+            told_aborted=bool(end[i] == ABORTED),
+            hidden_in_log=bool(hidden[i]),
+            assignment=r.epoch(i).assignment,
+            polled_us=nullable(r.rows["polled_us"][i]),
+        )
 
-    r.report("aborted_read", np.flatnonzero(hidden | (end == ABORTED)), evidence, tally)
+    r.report("aborted_read", np.flatnonzero(hidden | (end == ABORTED)), shown, tally)
 
 
-def _explain_aborted(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_aborted(f: Finding, e: Evidence, c: RunData) -> str:
     reasons = {
         "its producer had been informed that the transaction was aborted": e["told_aborted"],
         "a read_committed reader of the final log does not see it": e["hidden_in_log"],
@@ -72,17 +72,14 @@ def _precommitted_read(r: ReaderBlock, ack: Ints, hidden: Mask, tally: Tally) ->
     early = (ack >= 0) & (polled_us < acks["last_us"][ack]) & (polled_us != NONE) & ~hidden
     early &= (acks["end"][ack] != NO_TXN) & (acks["end"][ack] != ABORTED)
 
-    def evidence(i: int) -> dict[str, Any]:
-        return {
-            "polled_us": nullable(polled_us[i]),
-            "still_sent_us": int(acks["last_us"][ack[i]]),
-            "assignment": r.epoch(i).assignment,
-        }
+    def shown(i: int) -> dict[str, Any]:
+        still_sent_us, assignment = int(acks["last_us"][ack[i]]), r.epoch(i).assignment
+        return r.delivery(i, polled_us=nullable(polled_us[i]), still_sent_us=still_sent_us, assignment=assignment)
 
-    r.report("precommitted_read", np.flatnonzero(early), evidence, tally)
+    r.report("precommitted_read", np.flatnonzero(early), shown, tally)
 
 
-def _explain_precommitted(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_precommitted(f: Finding, e: Evidence, c: RunData) -> str:
     early_ms = (e["still_sent_us"] - e["polled_us"]) / 1e3
     return f"{f['consumer']} polled it {early_ms:.1f} ms before the last send to its transaction"
 
@@ -115,9 +112,8 @@ def _acknowledgements(r: ReaderBlock) -> Ints:
 
 
 def _no_read_committed(s: Scenario) -> str:
-    if not any(reads_committed(c) for c in s.readers):
-        return no_transactions(s) or "no consumer reads with isolation.level=read_committed"
-    return no_transactions(s)
+    committed = any(reads_committed(c) for c in s.readers)
+    return no_transactions(s) or ("" if committed else "no consumer reads with isolation.level=read_committed")
 
 
 _committed_readers = readers_with(lambda r: r.committed_only)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Columns
-from checks.audit.engine.blocks import ACK, COMMIT, COPY, DELIVERY, GAP, PROGRESS, RECORD, RUN, SEND
-from checks.audit.engine.commit_history import commits_at_begin
+from checks.audit.arrays import NONE
+from checks.audit.engine.blocks import unpack_block
+from checks.audit.engine.commits import CommitBlock, commits_at_begin
 from checks.audit.engine.counters import CONSUMED, IN_RANGE, LATENCIES
 from checks.audit.engine.group import runs
-from checks.audit.engine.pack import unpack
 from checks.audit.engine.sparse import histogram
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Tally
 from checks.audit.engine.time_buckets import add_heat, add_successes
 from checks.audit.facts.run_facts import RunFacts
-from checks.audit.rules.commit_block import CommitBlock
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.registry import RULES
@@ -43,16 +41,26 @@ _OF_RUN = _distinct(rule.run for rule in RULES.values())
 
 
 def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> None:
-    """Apply the rules to one block. name: see `blocks`."""
-    kind, *key = json.loads(name)
-    judges: dict[str, Callable[..., None]] = {"write": _judge_writes, "read": _judge_reads, "commits": _judge_commits}
-    judges[kind](*key, packed, facts, tally)
+    """Apply the rules to one block. name: see `blocks.block_name`."""
+    path, *key = json.loads(name)
+    rows = unpack_block(packed)
+    if path == "write":
+        producer, number = key
+        judge_writes(ProducerBlock(producer, number, facts, rows), tally)
+    elif path == "read":
+        topic, partition, _ = key
+        _judge_reads(PartitionBlock(topic, partition, facts, rows), tally)
+    elif len(rows["commits"]["offset"]):
+        topic, partition = key
+        commits = CommitBlock(topic, partition, facts, rows)
+        for rule in _OF_COMMITS:
+            rule(commits, tally)
 
 
 def judge_fetches(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> None:
     """Add what the commits of one block say about the begins of epochs."""
     _, topic, partition = json.loads(name)
-    commits_at_begin(topic, partition, _columns(packed, "commits", COMMIT), facts, tally)
+    commits_at_begin(topic, partition, unpack_block(packed)["commits"], facts, tally)
 
 
 def judge_run(run: RunData, tally: Tally) -> None:
@@ -61,26 +69,13 @@ def judge_run(run: RunData, tally: Tally) -> None:
         rule(run, tally)
 
 
-def _columns(packed: Packed, kind: str, names: tuple[str, ...]) -> Columns:
-    return unpack(packed.get(kind, []), names)
-
-
-def _judge_writes(producer: str, number: int, packed: Packed, facts: RunFacts, tally: Tally) -> None:
-    judge_writes(
-        ProducerBlock(producer, number, facts, _columns(packed, "sends", SEND), _columns(packed, "log", COPY)), tally
-    )
-
-
 def judge_writes(block: ProducerBlock, tally: Tally) -> None:
     """Apply the rules of the write path to one block."""
     for rule in _OF_WRITES:
         rule(block, tally)
 
 
-def _judge_reads(topic: str, partition: int, _: int, packed: Packed, facts: RunFacts, tally: Tally) -> None:
-    log, deliveries = _columns(packed, "records", RECORD), _columns(packed, "deliveries", DELIVERY)
-    gaps, acks = _columns(packed, "gaps", GAP), _columns(packed, "acks", ACK)
-    block = PartitionBlock(topic, partition, log, deliveries, gaps, acks, facts)
+def _judge_reads(block: PartitionBlock, tally: Tally) -> None:
     for reader in block.readers():
         tally.add(IN_RANGE, reader.name, value=reader.in_range())
         for rule in _OF_READERS:
@@ -88,16 +83,6 @@ def _judge_reads(topic: str, partition: int, _: int, packed: Packed, facts: RunF
         _add_times(reader, tally)
     for rule_of_reads in _OF_READS:
         rule_of_reads(block, tally)
-
-
-def _judge_commits(topic: str, partition: int, packed: Packed, facts: RunFacts, tally: Tally) -> None:
-    commits = _columns(packed, "commits", COMMIT)
-    if not len(commits["offset"]):
-        return
-    log = {kind: _columns(packed, kind, RUN) for kind in ("runs", "committed_runs")}
-    block = CommitBlock(topic, partition, commits, _columns(packed, "progress", PROGRESS), log, facts)
-    for rule in _OF_COMMITS:
-        rule(block, tally)
 
 
 def _add_times(r: ReaderBlock, tally: Tally) -> None:

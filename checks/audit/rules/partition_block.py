@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
-from checks.audit.engine.group import Rows, sections
+from checks.audit.engine import group
+from checks.audit.engine.blocks import Rows
+from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.ranges import ReadRange
@@ -19,35 +21,29 @@ from checks.audit.findings import CAP
 class PartitionBlock:
     """The log records of some offsets of a partition, all deliveries of them, the gaps of epochs and acknowledgements.
 
-    Columns are `blocks.RECORD`, `DELIVERY`, `GAP` and `ACK`. base: the lowest offset. row: by offset less base, the
+    Columns: see `blocks.KINDS` (log: kind `records`). base: the lowest offset. row: by offset less base, the
     index of the log record, NONE without one. named: by index of `RunFacts.senders`, whether the producer is known.
     """
 
-    def __init__(
-        self,
-        topic: str,
-        partition: int,
-        log: Columns,
-        deliveries: Columns,
-        gaps: Columns,
-        acks: Columns,
-        facts: RunFacts,
-    ) -> None:
+    def __init__(self, topic: str, partition: int, facts: RunFacts, rows: Rows) -> None:
         self.topic, self.partition, self.facts = topic, partition, facts
-        self.log, self.deliveries, self.gaps, self.acks = log, deliveries, gaps, acks
-        offsets = [c["offset"] for c in (log, deliveries, acks) if len(c["offset"])]
+        self.log, self.deliveries, self.gaps, self.acks = (rows[n] for n in ("records", "deliveries", "gaps", "acks"))
+        offsets = [c["offset"] for c in (self.log, self.deliveries, self.acks) if len(c["offset"])]
         self.base = min((int(o.min()) for o in offsets), default=0)
         self.row = np.full(max((int(o.max()) for o in offsets), default=-1) - self.base + 1, NONE, np.int32)
-        self.row[log["offset"] - self.base] = np.arange(len(log["offset"]))
-        self.named: Mask = np.array([name is not None for name, _ in facts.senders] or [False])
+        self.row[self.log["offset"] - self.base] = np.arange(len(self.log["offset"]))
+        self.named: Mask = facts.named
 
     def readers(self) -> Iterator[ReaderBlock]:
         """Yield the rows of each reader of the partition."""
-        names = sorted({e.reader for e in self.facts.epochs})
-        number = {name: i for i, name in enumerate(names)}
-        reader_of = np.array([number[e.reader] for e in self.facts.epochs] or [0], np.int64)
-        by_reader = {names[i]: rows for (i,), rows in sections(reader_of[self.deliveries["epoch"]])}
-        nothing = Rows(np.zeros(1, np.int64), np.zeros(1, np.int64))
+        epoch = self.deliveries["epoch"]
+        present = {number: self.facts.epochs.all[number].reader for number in epoch[group.runs(epoch)].tolist()}
+        names = sorted(set(present.values()))
+        reader_of = np.zeros(max(present, default=0) + 1, np.int64)
+        for number, name in present.items():
+            reader_of[number] = names.index(name)
+        by_reader = {names[i]: rows for (i,), rows in sections(reader_of[epoch])}
+        nothing = group.Rows(np.zeros(1, np.int64), np.zeros(1, np.int64))
         for read_range in self.facts.read_ranges.get((self.topic, self.partition), []):
             rows = by_reader.get(read_range.reader, nothing)
             yield ReaderBlock(self, read_range, {n: rows.ints(c) for n, c in self.deliveries.items()})
@@ -59,19 +55,15 @@ class PartitionBlock:
         row = self.row[at]
         return np.where(row >= 0, self.log["committed"][row], NONE)
 
-    def at_offset(self, offset: int) -> dict[str, Any]:
-        """Return a position of this partition as columns of a finding."""
-        return {"topic": self.topic, "partition": self.partition, "offset": offset}
-
     def identity(self, sender: int, seq: int) -> dict[str, Any]:
         """Return the identity of a record as columns of a finding. sender: its index."""
         producer, incarnation = self.facts.senders[sender] if sender >= 0 else (None, NONE)
         return {"producer": producer, "incarnation": nullable(incarnation), "seq": nullable(seq)}
 
-    def record(self, row: int) -> dict[str, Any]:
-        """Return position and identity of a log record as columns of a finding."""
-        log = self.log
-        return self.at_offset(int(log["offset"][row])) | self.identity(int(log["sender"][row]), log["seq"][row])
+    def record(self, side: Columns, i: int, **columns: Any) -> dict[str, Any]:
+        """Return the record of a row of log, deliveries or acks as the arguments of a finding, with other columns."""
+        position = {"topic": self.topic, "partition": self.partition, "offset": int(side["offset"][i])}
+        return position | self.identity(int(side["sender"][i]), side["seq"][i]) | columns
 
 
 class ReaderBlock:
@@ -83,13 +75,8 @@ class ReaderBlock:
     """
 
     def __init__(self, block: PartitionBlock, read_range: ReadRange, rows: Columns) -> None:
-        self.block, self.range, self.facts, self.name, self.rows = (
-            block,
-            read_range,
-            block.facts,
-            read_range.reader,
-            rows,
-        )
+        self.block, self.range, self.rows = block, read_range, rows
+        self.facts, self.name = block.facts, read_range.reader
         self.at = rows["offset"] - block.base
         self.log_row = block.row[self.at]
         self.present = self.log_row >= 0
@@ -111,23 +98,19 @@ class ReaderBlock:
         start = self.range.start
         return 0 if start is None else int(((self.block.log["offset"] >= start) & self.visible()).sum())
 
-    def delivery(self, i: int) -> dict[str, Any]:
-        """Return position, identity and time of a delivery as columns of a finding."""
-        identity = self.block.identity(int(self.rows["sender"][i]), self.rows["seq"][i])
-        return self.block.at_offset(int(self.rows["offset"][i])) | identity | self.delivered(i)
+    def delivery(self, i: int, **evidence: Any) -> dict[str, Any]:
+        """Return a delivery as the arguments of a finding."""
+        at_us, consumer = int(self.rows["processed_us"][i]), self.epoch(i).consumer
+        return self.block.record(self.rows, i, consumer=consumer, at_us=at_us, evidence=evidence)
 
-    def delivered(self, i: int) -> dict[str, Any]:
-        """Return consumer and time of a delivery as columns of a finding."""
-        return {"consumer": self.epoch(i).consumer, "at_us": int(self.rows["processed_us"][i])}
-
-    def report(self, check: str, rows: Ints, evidence: Callable[[int], dict[str, Any]], tally: Tally) -> None:
+    def report(self, check: str, rows: Ints, shown: Callable[[int], dict[str, Any]], tally: Tally) -> None:
         """Report deliveries as findings of one check; those of the lowest offsets are shown."""
-        shown = rows[np.argsort(self.rows["offset"][rows], kind="stable")[:CAP]].tolist()
-        tally.report(check, self.name, len(rows), (self.delivery(i) | {"evidence": evidence(i)} for i in shown))
+        first = rows[np.argsort(self.rows["offset"][rows], kind="stable")[:CAP]].tolist()
+        tally.report(check, self.name, len(rows), map(shown, first))
 
     def epoch(self, i: int) -> Epoch:
         """Return the epoch of a delivery."""
-        return self.facts.epochs[int(self.rows["epoch"][i])]
+        return self.facts.epochs.all[int(self.rows["epoch"][i])]
 
     def repeated(self) -> Ints:
         """Return the deliveries of offsets that were delivered more than once."""

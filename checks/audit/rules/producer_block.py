@@ -5,34 +5,31 @@ The identity of a logical record is (producer, seq): a restarted producer contin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
-from checks.audit.engine.blocks import FAIL, OK
-from checks.audit.engine.survey import BLOCK_BITS
+from checks.audit.engine.blocks import BLOCK_BITS, FAIL, OK, Rows
+from checks.audit.engine.group import sections
+from checks.audit.engine.tally import Tally
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, RunFacts
 from checks.audit.findings import CAP
 
 
-@dataclass
 class ProducerBlock:
     """All sends of some seqs of one producer, and all records of this run in the log that carry them.
 
-    all_sends, all_copies: every row, columns `blocks.SEND` and `blocks.COPY`. sends, copies: without the records that
+    all_sends, all_copies: every row, kinds `sends` and `log` of `blocks.KINDS`. sends, copies: without the records that
     were sent once and are in the log once, at the acknowledged position; copies of a seq are together, in log order.
+    sent: one number for (seq, incarnation) of each send. logged: the same for each copy.
     """
 
-    producer: str
-    number: int
-    facts: RunFacts
-    all_sends: Columns
-    all_copies: Columns
-
-    def __post_init__(self) -> None:
+    def __init__(self, producer: str, number: int, facts: RunFacts, rows: Rows) -> None:
+        self.producer, self.number, self.facts = producer, number, facts
+        self.all_sends, self.all_copies = rows["sends"], rows["log"]
         odd_sends, odd_copies = _odd_rows(self.all_sends, self.all_copies)
         keys = ("incarnation", "offset", "partition", "topic", "timestamp", "seq")
         odd_copies = odd_copies[np.lexsort([self.all_copies[name][odd_copies] for name in keys])]
@@ -42,9 +39,7 @@ class ProducerBlock:
         span = int(lives.max()) + 1 if len(lives) else 1
         within = (1 << BLOCK_BITS) - 1
         self.sent = (self.sends["seq"] & within) * span + self.sends["incarnation"]
-        """One number for (seq, incarnation) of each send."""
         self.logged = (self.copies["seq"] & within) * span + self.copies["incarnation"]
-        """The same for each copy."""
 
     def copies_of(self, seq: int) -> slice:
         """Return the copies of a seq."""
@@ -76,50 +71,60 @@ class ProducerBlock:
         """Return the name of a topic."""
         return self.facts.topics[number]
 
-    def send(self, i: int) -> dict[str, Any]:
-        """Return position and identity of a send as columns of a finding."""
-        s = self.sends
-        return {
-            "topic": self.topic(int(s["topic"][i])),
-            "partition": nullable(s["partition"][i]),
-            "offset": nullable(s["offset"][i]),
-            "producer": self.producer,
-            "incarnation": int(s["incarnation"][i]),
-            "seq": int(s["seq"][i]),
-            "at_us": int(s["completed_us"][i]),
-        }
+    def by_topic(self, side: Columns, rows: Ints) -> Iterator[tuple[str, Ints]]:
+        """Yield each topic with its rows among some rows of sends or copies."""
+        for (number,), section in sections(side["topic"][rows]):
+            yield self.topic(number), section.ints(rows)
 
-    def copy(self, i: int) -> dict[str, Any]:
-        """Return position, identity and time of a copy in the log as columns of a finding."""
-        c = self.copies
-        return {
-            "topic": self.topic(int(c["topic"][i])),
-            "partition": int(c["partition"][i]),
-            "offset": int(c["offset"][i]),
-            "producer": self.producer,
-            "incarnation": int(c["incarnation"][i]),
-            "seq": int(c["seq"][i]),
-            "at_us": nullable(c["timestamp"][i]),
-        }
+    def send(self, i: int, **evidence: Any) -> dict[str, Any]:
+        """Return a send as the arguments of a finding."""
+        return self._record(self.sends, i) | {"at_us": int(self.sends["completed_us"][i]), "evidence": evidence}
 
-    def absent(self, offset: Ints, topic: str, partition: int) -> tuple[Mask, Mask]:
-        """Return which acknowledged records of a partition that are not in the log were evicted, which are
-        undetermined.
+    def copy(self, i: int, **evidence: Any) -> dict[str, Any]:
+        """Return a copy in the log as the arguments of a finding."""
+        return self._record(self.copies, i) | {"at_us": nullable(self.copies["timestamp"][i]), "evidence": evidence}
+
+    def _record(self, side: Columns, i: int) -> dict[str, Any]:
+        numbers = {n: nullable(side[n][i]) for n in ("partition", "offset", "incarnation", "seq")}
+        return numbers | {"topic": self.topic(int(side["topic"][i])), "producer": self.producer}
+
+    def report(
+        self, check: str, side: Columns, rows: Ints, shown: Callable[[int], dict[str, Any]], tally: Tally
+    ) -> None:
+        """Report some rows of sends or copies by topic; the lowest positions are shown."""
+        for topic, of_topic in self.by_topic(side, rows):
+            order = np.lexsort([side[n][of_topic] for n in ("seq", "incarnation", "offset", "partition")])
+            tally.report(check, topic, len(of_topic), map(shown, of_topic[order[:CAP]].tolist()))
+
+    def report_undetermined(self, check: str, rows: Ints, tally: Tally) -> None:
+        """Add sends for which a check could not be decided."""
+        for topic, of_topic in self.by_topic(self.sends, rows):
+            tally.report_undetermined(check, topic, len(of_topic))
+
+    def absent(self, sends: Ints) -> tuple[Mask, Mask]:
+        """Return which acknowledged sends, if they are not in the log, were evicted, and which are undetermined.
 
         Evicted: acknowledged below the log start at read-back. Undetermined: without an acknowledged offset (acks=0)
         where the log does not start at 0, in a compacted topic, or in a partition that was not read back.
         """
+        evicted, undetermined = np.zeros((2, len(sends)), np.bool_)
         ranges = self.facts.log_ranges
-        starts = [start for (name, _), (start, _) in ranges.items() if name == topic and start is not None]
-        log_start = ranges.get((topic, partition), (None, None))[0]
-        none = np.zeros(len(offset), np.bool_)
-        if not starts or (partition != NONE and log_start is None):
-            return none, ~none
-        evicted = (offset != NONE) & (offset < log_start) if log_start is not None else none
-        if topic in self.facts.compacted:
-            return evicted, ~evicted
-        truncated = (log_start if log_start is not None else max(starts)) > 0
-        return evicted, (offset == NONE) & truncated
+        for (number, partition), rows in sections(self.sends["topic"][sends], self.sends["partition"][sends]):
+            at, topic, offset = rows.index, self.topic(number), self.sends["offset"][sends[rows.index]]
+            latest_start, log_start = (
+                self.facts.latest_starts.get(topic),
+                ranges.get((topic, partition), (None, None))[0],
+            )
+            if latest_start is None or (partition != NONE and log_start is None):
+                undetermined[at] = True
+                continue
+            if log_start is not None:
+                evicted[at] = (offset != NONE) & (offset < log_start)
+            if topic in self.facts.compacted:
+                undetermined[at] = ~evicted[at]
+            elif (log_start if log_start is not None else latest_start) > 0:
+                undetermined[at] = offset == NONE
+        return evicted, undetermined
 
 
 def _odd_rows(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
@@ -144,9 +149,3 @@ def _odd_rows(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:
     simple = np.zeros(size, np.bool_)
     simple[sent[send[same & fine]]] = True
     return np.flatnonzero(~simple[sent]), np.flatnonzero(~simple[logged])
-
-
-def lowest(rows: Ints, *keys: Ints) -> list[int]:
-    """Return at most CAP of the rows, the lowest keys first."""
-    order = np.lexsort([key[rows] for key in reversed(keys)])
-    return [int(i) for i in rows[order[:CAP]]]

@@ -6,24 +6,27 @@ from chaos.anomalies import ANOMALIES
 from chaos.scenario.model import Scenario
 from checks.audit.rules import (
     commits,
-    coordination,
     deliveries,
-    identity,
+    groups,
     isolation,
-    ownership,
-    polls,
+    records,
     transactions,
     undelivered,
-    write_order,
     write_outcomes,
     write_positions,
 )
 from checks.audit.rules.rule import Rule
 
 _FAMILIES = (
-    *(write_outcomes, write_order, write_positions, identity, transactions),
-    *(undelivered, deliveries, polls, isolation),
-    *(commits, ownership, coordination),
+    write_outcomes,
+    records,
+    write_positions,
+    transactions,
+    undelivered,
+    deliveries,
+    isolation,
+    commits,
+    groups,
 )
 RULES: dict[str, Rule] = {check: rule for family in _FAMILIES for check, rule in family.RULES.items()}
 """The rules by the name of their anomaly in `chaos.anomalies`."""

@@ -10,29 +10,35 @@ from chaos.kafka.settings import as_text
 from chaos.scenario.consumers import Assign, Subscribe
 from chaos.scenario.model import Scenario
 from chaos.scenario.producers import Producer
+from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
-from checks.audit.facts.epochs import Epochs, Row
-from checks.audit.facts.leadership import Leadership, last_injected
-from checks.audit.facts.moves import Move
+from checks.audit.facts.epochs import Row
 from checks.audit.facts.observed import Observed
 from checks.audit.facts.readers import Reader
+from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets
 from checks.audit.findings import Finding
-from checks.audit.rules.commit_block import CommitBlock
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 
 Evidence = dict[str, Any]
 
 
-class Context:
-    """The run as explanations see it. injected: time of each fault."""
+@dataclass(frozen=True)
+class RunData:
+    """The run as rules of a whole run and explanations see it, on the driver.
 
-    def __init__(self, scenario: Scenario, leadership: Leadership, injected: dict[str, int], epochs: Epochs) -> None:
-        self.scenario, self.leadership, self.injected = scenario, leadership, injected
-        self.by_key = {e.key: e for e in epochs.all}
-        self.turns = epochs.by_reader_partition()
+    committed: by index of the epoch. transactions: rows of table `transactions`. survey: the result of the first pass.
+    """
+
+    scenario: Scenario
+    readers: list[Reader]
+    facts: RunFacts
+    committed: dict[int, CommittedOffsets]
+    observed: Observed
+    transactions: list[Row]
+    survey: Tally
 
     def setting(self, client: str | None, name: str, default: str) -> str:
         """Return a setting of a producer client such as `shop/1`: the scenario's value, else the client's default."""
@@ -42,32 +48,14 @@ class Context:
 
     def last_fault(self, at_us: int) -> str | None:
         """Return the fault injected last at or before a moment, None if there was none."""
-        return last_injected(self.injected, at_us)
-
-
-@dataclass(frozen=True)
-class RunData:
-    """The facts that rules over a whole run judge on the driver.
-
-    committed: by index of the epoch. transactions: rows of table `transactions`. survey: the result of the first pass.
-    """
-
-    readers: list[Reader]
-    epochs: Epochs
-    committed: dict[int, CommittedOffsets]
-    observed: Observed
-    transactions: list[Row]
-    moves: tuple[Move, ...]
-    survey: Tally
-
-    @property
-    def groups(self) -> list[str]:
-        """The group ids of all readers, sorted."""
-        return sorted({r.group for r in self.readers if r.group is not None})
+        earlier = [(time_us, fault) for fault, time_us in self.facts.injected.items() if time_us <= at_us]
+        return max(earlier)[1] if earlier else None
 
 
 Scopes = Callable[[list[str], list[Reader]], list[str]]
 """From topics and readers to the scopes of an anomaly."""
+Inapplicable = Callable[[Scenario], str]
+"""Returns why a scenario gives a rule nothing to examine, empty if it does."""
 
 
 def topics(topics: list[str], readers: list[Reader]) -> list[str]:
@@ -75,35 +63,45 @@ def topics(topics: list[str], readers: list[Reader]) -> list[str]:
     return topics
 
 
+def groups(topics: list[str], readers: list[Reader]) -> list[str]:
+    """Return the group ids of all readers, sorted."""
+    return sorted({r.group for r in readers if r.group is not None})
+
+
 def readers_with(condition: Callable[[Reader], bool]) -> Scopes:
     """Return the scopes of an anomaly that concerns the readers with a condition."""
     return lambda topics, readers: [r.name for r in readers if condition(r)]
 
 
-def all_readers(topics: list[str], readers: list[Reader]) -> list[str]:
-    """Return all readers."""
-    return [r.name for r in readers]
+all_readers = readers_with(lambda r: True)
 
 
-def always(scenario: Scenario) -> str:
-    """Return no reason: the rule has something to examine in every scenario."""
-    return ""
+def unless(condition: Callable[[Scenario], bool], reason: str) -> Inapplicable:
+    """Return `Rule.inapplicable` of a rule that examines only scenarios with a condition."""
+    return lambda scenario: "" if condition(scenario) else reason
 
 
-def no_explanation(f: Finding, e: Evidence, c: Context) -> str:
-    """Return no explanation: the evidence does not show the mechanism."""
-    return ""
+_applies = unless(lambda scenario: True, "")
+
+
+def commits_offsets(consumer: Subscribe | Assign) -> bool:
+    """Return whether a scenario's consumer commits offsets."""
+    return consumer.commit.when != "never" or consumer.commit.on_revoke
+
+
+no_members = unless(lambda s: any(c.mode == "subscribe" for c in s.readers), "no consumer subscribes")
+no_commits = unless(lambda s: any(commits_offsets(c) for c in s.readers), "no consumer commits offsets")
+no_transactions = unless(lambda s: s.transactional, "no producer uses transactions")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """The rule of one anomaly.
 
-    examines: counters that add up to the rows examined in a scope. explain: returns the mechanism of a finding in one
-    sentence, empty if the evidence does not show it; may add to the evidence. scopes: where it is counted.
-    inapplicable: returns why a scenario gives it nothing to examine, empty if it does. counts_undetermined: whether
-    `examines` includes undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards
-    makes it undecidable.
+    examines: counters that add up to the rows examined in a scope. explain: the mechanism of a finding in one sentence,
+    empty if the evidence does not show it; a text with the names of columns and evidence in braces, or a function,
+    which may add to the evidence. scopes: where it is counted. counts_undetermined: whether `examines` includes
+    undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
     block of reads, a block of reads, a block of commits, or the whole run. Rules may share a function, which is then
@@ -111,9 +109,9 @@ class Rule:
     """
 
     examines: tuple[Aggregate[int], ...]
-    explain: Callable[[Finding, Evidence, Context], str]
+    explain: str | Callable[[Finding, Evidence, RunData], str]
     scopes: Scopes = topics
-    inapplicable: Callable[[Scenario], str] = always
+    inapplicable: Inapplicable = _applies
     counts_undetermined: bool = False
     needs_clock: bool = False
     rows: RowRule | None = None
@@ -123,10 +121,11 @@ class Rule:
     commits: Callable[[CommitBlock, Tally], None] | None = None
     run: Callable[[RunData, Tally], None] | None = None
 
-
-def commits_offsets(consumer: Subscribe | Assign) -> bool:
-    """Return whether a scenario's consumer commits offsets."""
-    return consumer.commit.when != "never" or consumer.commit.on_revoke
+    def explanation(self, finding: Finding, evidence: Evidence, run: RunData) -> str:
+        """Return the mechanism of a finding; see `explain`."""
+        if isinstance(self.explain, str):
+            return self.explain.format(**finding | evidence)
+        return self.explain(finding, evidence, run)
 
 
 def present(**values: Any) -> Evidence:

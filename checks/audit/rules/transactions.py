@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE
 from checks.audit.engine.blocks import OK
 from checks.audit.engine.counters import TRANSACTION_WRITERS
-from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.observed import Span, joined
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import Finding
-from checks.audit.rules.producer_block import ProducerBlock, lowest
-from checks.audit.rules.rule import Context, Evidence, Rule, RunData, present
+from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, present
 
 HANGS_US = 10_000_000
 """Maximum time without progress of the last stable offset after the end of every transaction that explains it."""
@@ -25,11 +24,6 @@ IN_TRANSACTIONS = total("in_transactions")
 """Acknowledged records sent in transactions of known end, by topic."""
 STABLE_OFFSETS = total("stable_offsets")
 """Observed changes of last stable offsets, by topic."""
-
-
-def no_transactions(s: Scenario) -> str:
-    """Return why a scenario without transactions gives rules of transactions nothing to examine."""
-    return "" if s.transactional else "no producer uses transactions"
 
 
 def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
@@ -42,17 +36,15 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     _count_transactional(b, tally)
     s = b.sends
     inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
-    for (number, partition), section in sections(s["topic"][inside], s["partition"][inside]):
-        rows, topic = section.ints(inside), b.topic(number)
-        absent = b.absent(s["offset"][rows], topic, partition)
-        whys = {i: _torn(b, i, *fate) for i, *fate in zip(rows.tolist(), *(m.tolist() for m in absent), strict=True)}
-        torn = {i: why for i, why in whys.items() if why}
-        unknown = sum(why is None for why in whys.values())
-        tally.report_undetermined("torn_transaction", topic, unknown)
-        first = lowest(np.array(list(torn), np.int64), s["offset"], s["seq"])
-        evidence = ({"why": torn[i], "invoked_us": int(s["invoked_us"][i])} for i in first)
-        shown = (b.send(i) | {"evidence": e} for i, e in zip(first, evidence, strict=True))
-        tally.report("torn_transaction", topic, len(torn), shown)
+    evicted, undetermined = b.absent(inside)
+    whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), undetermined.tolist()))
+    why = dict(zip(inside.tolist(), whys, strict=True))
+    b.report_undetermined("torn_transaction", inside[np.array([w is None for w in whys], np.bool_)], tally)
+
+    def shown(i: int) -> dict[str, Any]:
+        return b.send(i, why=why[i], invoked_us=int(s["invoked_us"][i]))
+
+    b.report("torn_transaction", s, inside[np.array(list(map(bool, whys)), np.bool_)], shown, tally)
 
 
 def _torn(b: ProducerBlock, i: int, evicted: bool, undetermined: bool) -> str | None:
@@ -71,16 +63,12 @@ def _torn(b: ProducerBlock, i: int, evicted: bool, undetermined: bool) -> str | 
 
 
 def _count_transactional(b: ProducerBlock, tally: Tally) -> None:
-    if not any(name == b.producer for name, _ in b.facts.transactions):
+    if not b.facts.transactions:
         return
     s = b.all_sends
     inside = np.flatnonzero((s["outcome"] == OK) & np.isin(s["end"], (COMMITTED, ABORTED)))
-    for (number,), section in sections(s["topic"][inside]):
-        tally.add(IN_TRANSACTIONS, b.topic(number), value=len(section))
-
-
-def _explain_torn(f: Finding, e: Evidence, c: Context) -> str:
-    return f"its transaction was {e['why']} by read_committed readers of the final log"
+    for topic, rows in b.by_topic(s, inside):
+        tally.add(IN_TRANSACTIONS, topic, value=len(rows))
 
 
 def hanging_transaction(run: RunData, tally: Tally) -> None:
@@ -96,7 +84,7 @@ def hanging_transaction(run: RunData, tally: Tally) -> None:
     for entity in run.observed.entities("last_stable_offset"):
         topic, _, number = entity.rpartition("/")
         partition = int(number)
-        tally.add(STABLE_OFFSETS, topic, value=run.observed.count(entity, "last_stable_offset"))
+        tally.add(STABLE_OFFSETS, topic, value=len(run.observed.changes(entity, "last_stable_offset")))
         for offset, span in joined(_stuck(run.observed.spans(*((entity, key) for key in keys)))):
             explaining = [
                 t["ended_us"]
@@ -125,7 +113,7 @@ def _stuck(spans: Iterable[Span]) -> Iterator[tuple[int | None, Span]]:
         yield (lso if below else None), s
 
 
-def _explain_hanging(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_hanging(f: Finding, e: Evidence, c: RunData) -> str:
     e |= present(fault=c.last_fault(e["stood_from_us"]))
     sentence = (
         f"the last stable offset stayed at {f['offset']} for {e['unexplained_for_us'] / 1e6:.1f} s below the end "
@@ -137,7 +125,10 @@ def _explain_hanging(f: Finding, e: Evidence, c: Context) -> str:
 
 RULES = {
     "torn_transaction": Rule(
-        examines=(IN_TRANSACTIONS,), explain=_explain_torn, inapplicable=no_transactions, writes=torn_transaction
+        examines=(IN_TRANSACTIONS,),
+        explain="its transaction was {why} by read_committed readers of the final log",
+        inapplicable=no_transactions,
+        writes=torn_transaction,
     ),
     "hanging_transaction": Rule(
         examines=(STABLE_OFFSETS,),

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, nullable
 from checks.audit.engine.counters import IN_RANGE
 from checks.audit.engine.tally import Tally, total
@@ -15,7 +14,7 @@ from checks.audit.facts.ranges import lost_range
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
-from checks.audit.rules.rule import Context, Evidence, Rule, all_readers, commits_offsets, present
+from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, no_commits, present
 
 EVICTABLE = total("evictable")
 """Acknowledged records of a reader's range that are below the log start, by reader."""
@@ -59,7 +58,7 @@ def _unfinished(r: ReaderBlock) -> list[dict[str, Any]]:
     """Return the ranges that epochs of the reader polled, did not finish, and committed past; as `ReadRange.lost`."""
     found, gaps = [], r.block.gaps
     for i in np.flatnonzero(gaps["polled"]).tolist():
-        e = r.facts.epochs[int(gaps["epoch"][i])]
+        e = r.facts.epochs.all[int(gaps["epoch"][i])]
         begin, end = int(gaps["begin"][i]), min(int(gaps["end"][i]), e.passed or 0)
         if e.reader == r.name and begin < end:
             found.append(lost_range(e, begin, end))
@@ -78,13 +77,18 @@ def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str,
         "reader_began_us": newcomer.began_us if newcomer else None,
         "partition_seen_us": newcomer.seen_us if newcomer else None,
     }
-    consumer, at_us = (past["consumer"] if past else None), nullable(r.block.log["timestamp"][row])
-    return r.block.record(row) | {"consumer": consumer, "at_us": at_us, "evidence": evidence}
+    log, consumer = r.block.log, past["consumer"] if past else None
+    return r.block.record(log, row, consumer=consumer, at_us=nullable(log["timestamp"][row]), evidence=evidence)
 
 
-def _explain_skipped(f: Finding, e: Evidence, c: Context) -> str:
+def _turns(f: Finding, c: RunData) -> list[Epoch]:
+    """Return the epochs of the reader on the partition of a finding."""
+    return c.facts.epochs.turns.get((f["scope"], f["topic"], f["partition"]), [])
+
+
+def _explain_skipped(f: Finding, e: Evidence, c: RunData) -> str:
     offset, reached = f["offset"], None
-    turns = c.turns.get((f["scope"], f["topic"], f["partition"]), [])
+    turns = _turns(f, c)
     if "partition_seen_us" in e and turns and turns[0].start is not None and turns[0].start > offset:
         return _explain_newcomer(f, e, turns[0])
     for epoch in turns:
@@ -112,8 +116,8 @@ def _explain_newcomer(f: Finding, e: Evidence, first: Epoch) -> str:
     )
 
 
-def _explain_stalled(f: Finding, e: Evidence, c: Context) -> str:
-    turns = c.turns.get((f["scope"], f["topic"], f["partition"]), [])
+def _explain_stalled(f: Finding, e: Evidence, c: RunData) -> str:
+    turns = _turns(f, c)
     if not turns:
         return f"no consumer of {f['scope']} ever held {f['topic']}/{f['partition']}"
     last = turns[-1]
@@ -121,15 +125,11 @@ def _explain_stalled(f: Finding, e: Evidence, c: Context) -> str:
     return f"{last.consumer}, the last to hold the partition, had {reached} when its epoch ended ({last.end_reason})"
 
 
-def _explain_lost(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
     past = e["past"]
     done = past.get("processed_to")
     processed = f"had processed only to {done + 1}" if done is not None else "had processed nothing"
     return f"{past['consumer']} committed {past['end']} but {processed} when its epoch ended ({past['end_reason']})"
-
-
-def _no_commits(s: Scenario) -> str:
-    return "" if any(commits_offsets(c) for c in s.readers) else "no consumer commits offsets"
 
 
 def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
@@ -160,8 +160,7 @@ def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
 
 
 def _evicted(r: ReaderBlock, i: int) -> dict[str, Any]:
-    acks = r.block.acks
-    acked_us = int(acks["completed_us"][i])
+    acked_us = int(r.block.acks["completed_us"][i])
     evidence = {
         "log_start": r.range.log_start,
         "log_end": r.range.log_end,
@@ -170,12 +169,11 @@ def _evicted(r: ReaderBlock, i: int) -> dict[str, Any]:
         "highest_committed": r.range.passed,
         "acked_us": acked_us,
     }
-    record = r.block.at_offset(int(acks["offset"][i])) | r.block.identity(int(acks["sender"][i]), acks["seq"][i])
-    return record | {"at_us": acked_us, "evidence": evidence}
+    return r.block.record(r.block.acks, i, at_us=acked_us, evidence=evidence)
 
 
-def _explain_evicted(f: Finding, e: Evidence, c: Context) -> str:
-    turns = [t for t in c.turns.get((f["scope"], f["topic"], f["partition"]), []) if t.rows]
+def _explain_evicted(f: Finding, e: Evidence, c: RunData) -> str:
+    turns = [t for t in _turns(f, c) if t.rows]
     behind = max((t.high for t in turns if t.high is not None and t.high < f["offset"]), default=None)
     reached = f"had delivered to {behind}" if behind is not None else f"had begun at {e['begun_at']}"
     went_on = min((t.low for t in turns if t.low is not None and t.low > f["offset"]), default=None)
@@ -190,7 +188,7 @@ RULES = {
         examines=(IN_RANGE,),
         explain=_explain_lost,
         scopes=all_readers,
-        inapplicable=_no_commits,
+        inapplicable=no_commits,
         needs_clock=True,
         reader=undelivered,
     ),

@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, nullable
 from checks.audit.engine.blocks import FAIL, OK, OUTCOMES
 from checks.audit.engine.counters import ACKED, EVICTED, OWN_RECORDS
-from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN
 from checks.audit.findings import Finding
-from checks.audit.rules.producer_block import ProducerBlock, lowest
-from checks.audit.rules.rule import Context, Evidence, Rule, present
+from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
 
 UNWATCHED = total("unwatched")
 """Sends of producers that read no delivery report, by topic."""
@@ -27,38 +25,37 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     Evicted records are counted apart, undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a
     transaction that was aborted, or that has no known end, need not be in the log.
     """
-    required = (b.sends["end"] == NO_TXN) | (b.sends["end"] == COMMITTED)
-    absent = np.flatnonzero((b.sends["outcome"] == OK) & required & ~np.isin(b.sent, b.logged))
-    for (number, partition), section in sections(b.sends["topic"][absent], b.sends["partition"][absent]):
-        rows, topic = section.ints(absent), b.topic(number)
-        evicted, undetermined = b.absent(b.sends["offset"][rows], topic, partition)
-        tally.add(EVICTED, topic, value=int(evicted.sum()))
-        tally.report_undetermined("lost_write", topic, int(undetermined.sum()))
-        lost = rows[~(evicted | undetermined)]
-        shown = (b.send(i) | {"evidence": _lost(b, i)} for i in lowest(lost, b.sends["offset"], b.sends["seq"]))
-        tally.report("lost_write", topic, len(lost), shown)
+    s = b.sends
+    required = (s["end"] == NO_TXN) | (s["end"] == COMMITTED)
+    absent = np.flatnonzero((s["outcome"] == OK) & required & ~np.isin(b.sent, b.logged))
+    evicted, undetermined = b.absent(absent)
+    for topic, rows in b.by_topic(s, absent[evicted]):
+        tally.add(EVICTED, topic, value=len(rows))
+    b.report_undetermined("lost_write", absent[undetermined], tally)
+    b.report("lost_write", s, absent[~(evicted | undetermined)], lambda i: _lost(b, i), tally)
 
 
-def _lost(b: ProducerBlock, i: int) -> Evidence:
+def _lost(b: ProducerBlock, i: int) -> dict[str, Any]:
     s = b.sends
     log_start, log_end = b.facts.log_ranges.get((b.topic(int(s["topic"][i])), int(s["partition"][i])), (None, None))
-    return {
-        "acked_offset": nullable(s["offset"][i]),
-        "invoked_us": int(s["invoked_us"][i]),
-        "completed_us": int(s["completed_us"][i]),
-        "log_start": log_start,
-        "log_end": log_end,
-        "other_copies": len(b.logged[b.copies_of(int(s["seq"][i]))]),
-    }
+    return b.send(
+        i,
+        acked_offset=nullable(s["offset"][i]),
+        invoked_us=int(s["invoked_us"][i]),
+        completed_us=int(s["completed_us"][i]),
+        log_start=log_start,
+        log_end=log_end,
+        other_copies=len(b.logged[b.copies_of(int(s["seq"][i]))]),
+    )
 
 
-def _explain_lost(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
     acks = c.setting(f["producer"], "acks", "all")
     e["acks"] = acks = "all" if acks == "-1" else acks
     if f["partition"] is None:
         return ""
-    leader = c.leadership.at(f["topic"], f["partition"], e["completed_us"])
-    after = c.leadership.next(f["topic"], f["partition"], e["completed_us"])
+    leader = c.observed.leader(f["topic"], f["partition"], e["completed_us"])
+    after = c.observed.next_leader(f["topic"], f["partition"], e["completed_us"])
     fault = c.last_fault(after.at_us if after else e["completed_us"])
     e |= present(leader=leader.broker, leader_epoch=leader.epoch, isr=leader.isr)
     if after:
@@ -82,32 +79,24 @@ def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
     """Report failed or unanswered sends that are not in the log, of a producer that reads no delivery report."""
     if b.producer.rpartition("/")[0] not in b.facts.unwatched:
         return
-    for (number,), section in sections(b.all_sends["topic"]):
-        tally.add(UNWATCHED, b.topic(number), value=len(section))
+    for topic, rows in b.by_topic(b.all_sends, np.arange(len(b.all_sends["seq"]))):
+        tally.add(UNWATCHED, topic, value=len(rows))
     names = {number: name for name, number in OUTCOMES.items()}
-    absent = np.flatnonzero((b.sends["outcome"] != OK) & ~np.isin(b.sent, b.logged))
+    outcome, invoked_us = b.sends["outcome"], b.sends["invoked_us"]
+    absent = np.flatnonzero((outcome != OK) & ~np.isin(b.sent, b.logged))
 
     def shown(i: int) -> dict[str, Any]:
-        outcome, invoked_us = names[int(b.sends["outcome"][i])], int(b.sends["invoked_us"][i])
-        return b.send(i) | {"evidence": {"outcome": outcome, "invoked_us": invoked_us}}
+        return b.send(i, outcome=names[int(outcome[i])], invoked_us=int(invoked_us[i]))
 
-    for (number,), section in sections(b.sends["topic"][absent]):
-        rows = section.ints(absent)
-        first = lowest(rows, b.sends["seq"], b.sends["incarnation"])
-        tally.report("unnoticed_failure", b.topic(number), len(rows), map(shown, first))
+    b.report("unnoticed_failure", b.sends, absent, shown, tally)
 
 
-def _explain_unnoticed(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_unnoticed(f: Finding, e: Evidence, c: RunData) -> str:
     why = "the local queue refused it or every attempt failed" if e["outcome"] == "fail" else "no answer came in time"
     return (
         f"seq {f['seq']} was given to the client library and is not in the log: {why}, "
         "and the application read no delivery report"
     )
-
-
-def _all_watched(s: Scenario) -> str:
-    watched = all(p.mode != "fire_and_forget" for p in s.producers)
-    return "every producer looks at its delivery reports" if watched else ""
 
 
 def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
@@ -119,31 +108,34 @@ def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
     s, c = b.sends, b.copies
     failed = np.flatnonzero((s["outcome"] == FAIL) & np.isin(b.sent, b.logged))
     failed = failed[~np.isin(b.sent[failed], b.sent[s["outcome"] != FAIL])]
-    for (number,), section in sections(s["topic"][failed]):
+    for topic, rows in b.by_topic(s, failed):
         found, unknown = [], 0
-        for i in section.ints(failed).tolist():
+        for i in rows.tolist():
             copies = b.copies_of_send(i)
             seen = c["committed"][copies]
             if s["end"][i] == NO_TXN or (seen == 1).any():
-                found.append((i, int(copies[np.argmax(seen == 1)])))
+                times = {"invoked_us": int(s["invoked_us"][i]), "failed_us": int(s["completed_us"][i])}
+                found.append(b.copy(int(copies[np.argmax(seen == 1)]), **times))
             else:
                 unknown += bool((seen == NONE).any())
-        tally.report_undetermined("resurrected_write", b.topic(number), unknown)
-        shown = (
-            b.copy(at) | {"evidence": {"invoked_us": int(s["invoked_us"][i]), "failed_us": int(s["completed_us"][i])}}
-            for i, at in found
-        )
-        tally.report("resurrected_write", b.topic(number), len(found), shown)
-
-
-def _explain_resurrected(f: Finding, e: Evidence, c: Context) -> str:
-    return f"its send had been reported as failed, yet it is at {f['topic']}/{f['partition']} offset {f['offset']}"
+        tally.report_undetermined("resurrected_write", topic, unknown)
+        tally.report("resurrected_write", topic, len(found), found)
 
 
 RULES = {
     "lost_write": Rule(examines=(ACKED,), explain=_explain_lost, counts_undetermined=True, writes=lost_write),
     "unnoticed_failure": Rule(
-        examines=(UNWATCHED,), explain=_explain_unnoticed, inapplicable=_all_watched, writes=unnoticed_failure
+        examines=(UNWATCHED,),
+        explain=_explain_unnoticed,
+        inapplicable=unless(
+            lambda s: any(p.mode == "fire_and_forget" for p in s.producers),
+            "every producer looks at its delivery reports",
+        ),
+        writes=unnoticed_failure,
     ),
-    "resurrected_write": Rule(examines=(OWN_RECORDS,), explain=_explain_resurrected, writes=resurrected_write),
+    "resurrected_write": Rule(
+        examines=(OWN_RECORDS,),
+        explain="its send had been reported as failed, yet it is at {topic}/{partition} offset {offset}",
+        writes=resurrected_write,
+    ),
 }

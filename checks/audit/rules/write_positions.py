@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 
 from chaos.scenario.model import Scenario
-from checks.audit.arrays import NONE, Ints, Mask, nullable
+from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.engine.blocks import OK
 from checks.audit.engine.counters import DELIVERED_FROM, LOCATED
-from checks.audit.engine.group import dense, sections
+from checks.audit.engine.group import dense
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.routes import promised, routes
-from checks.audit.findings import CAP, Finding
+from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.partition_block import PartitionBlock
-from checks.audit.rules.producer_block import ProducerBlock, lowest
-from checks.audit.rules.rule import Context, Evidence, Rule, present
+from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
 
 ROUTED = total("routed")
 """Acknowledged records with a promised partition, by topic."""
@@ -37,19 +37,13 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
     elsewhere = ~np.isin(positions[: len(acked)], positions[len(acked) :])
     no_partition = np.flatnonzero(s["partition"][acked] == NONE)
     elsewhere[[n for n in no_partition if _at_offset(b, int(acked[n]))]] = False
-    wrong = acked[elsewhere]
 
     def shown(i: int) -> dict[str, Any]:
         found = b.copy(int(b.copies_of_send(i)[0]))
-        evidence = {"acked_offset": int(s["offset"][i])} | {f"found_{name}": found[name] for name in names}
-        evidence |= {name: int(s[name][i]) for name in ("invoked_us", "completed_us")}
-        return b.send(i) | {"evidence": evidence}
+        times = {name: int(s[name][i]) for name in ("invoked_us", "completed_us")}
+        return b.send(i, acked_offset=int(s["offset"][i]), **{f"found_{name}": found[name] for name in names}, **times)
 
-    for (number,), section in sections(s["topic"][wrong]):
-        rows = section.ints(wrong)
-        tally.report(
-            "misplaced_write", b.topic(number), len(rows), map(shown, lowest(rows, s["partition"], s["offset"]))
-        )
+    b.report("misplaced_write", s, acked[elsewhere], shown, tally)
 
 
 def _at_offset(b: ProducerBlock, send: int) -> bool:
@@ -58,17 +52,8 @@ def _at_offset(b: ProducerBlock, send: int) -> bool:
     return bool(((c["topic"][rows] == s["topic"][send]) & (c["offset"][rows] == s["offset"][send])).any())
 
 
-def _explain_misplaced(f: Finding, e: Evidence, c: Context) -> str:
-    found = f"{e['found_topic']}/{e['found_partition']} offset {e['found_offset']}"
-    return f"acked at {f['topic']}/{f['partition']} offset {e['acked_offset']}, found at {found}"
-
-
 def _acks_0(s: Scenario) -> bool:
     return all(str(p.config.get("acks", p.config.get("request.required.acks", "all"))) == "0" for p in s.producers)
-
-
-def _no_offsets(s: Scenario) -> str:
-    return "with acks=0 no acknowledged offset is known" if _acks_0(s) else ""
 
 
 def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
@@ -76,7 +61,7 @@ def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     codes, producers = part.codes("producer")
     topics, names = part.codes("topic")
     keys, texts = part.codes("key")
-    partition, offset, seq = part.ints("partition").astype(np.int64), part.ints("offset"), part.ints("seq")
+    partition, seq = part.ints("partition").astype(np.int64), part.ints("seq")
     ok = part.equals("outcome", "ok") & (partition != NONE)
     for code, client in enumerate(producers):
         by, partitions = plan.routes.get(client.rpartition("/")[0], ("", 0))
@@ -87,22 +72,11 @@ def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
         tally.add(ROUTED, topic, value=len(rows))
         expected = promised(by, partitions, texts, keys[rows], seq[rows])
         wrong = np.flatnonzero(expected != partition[rows])
+        first = wrong[:CAP]
         shown = (
-            {
-                "topic": topic,
-                "partition": int(partition[i]),
-                "offset": nullable(offset[i]),
-                "producer": client,
-                "incarnation": int(part.ints("incarnation")[i]),
-                "seq": int(seq[i]),
-                "at_us": int(part.ints("completed_us")[i]),
-                "evidence": {
-                    "promised": int(expected[n]),
-                    "by": by,
-                    "key": texts[keys[i]] if keys[i] != NONE else None,
-                },
-            }
-            for n, i in zip(wrong[:CAP].tolist(), rows[wrong[:CAP]].tolist(), strict=True)
+            {name: row[name] for name in POSITION}
+            | {"at_us": row["completed_us"], "evidence": {"promised": promise, "by": by, "key": row["key"]}}
+            for promise, row in zip(expected[first].tolist(), part.take(rows[first]), strict=True)
         )
         tally.report("misrouted_write", topic, len(wrong), shown)
 
@@ -111,14 +85,13 @@ def _has_routes(plan: SurveyPlan) -> bool:
     return bool(plan.routes)
 
 
-def _explain_misrouted(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_misrouted(f: Finding, e: Evidence, c: RunData) -> str:
     subject = f"key {e['key']}" if "key" in e else f"seq {f['seq']}"
     return f"acked in {f['topic']}/{f['partition']}, though {subject} belongs to partition {e['promised']} by {e['by']}"
 
 
-def _no_routes(s: Scenario) -> str:
-    promises = routes(s, {t.name: t.partitions for t in s.topics})
-    return "" if promises else "no partitioner promises a partition"
+def _has_promises(s: Scenario) -> bool:
+    return bool(routes(s, {t.name: t.partitions for t in s.topics}))
 
 
 SIGHTS = ("acknowledged", "delivered", "in the log")
@@ -176,17 +149,18 @@ def _reused(block: PartitionBlock, at: int, rows: dict[str, Ints]) -> dict[str, 
             seen.append(sight)
     listed = list(records.values())
     evidence = {"records": listed[:RECORDS_SHOWN], "how_many": len(listed)}
-    return block.at_offset(at) | {"at_us": listed[1]["first_us"], "evidence": evidence}
+    position = {"topic": block.topic, "partition": block.partition, "offset": at}
+    return position | {"at_us": listed[1]["first_us"], "evidence": evidence}
 
 
-def _explain_reuse(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_reuse(f: Finding, e: Evidence, c: RunData) -> str:
     first, second = (
         f"seq {r['seq']} of {r['producer']} incarnation {r['incarnation']} ({', '.join(r['seen'])})"
         for r in e["records"][:2]
     )
     began_us = e["records"][0]["first_us"]
-    before = c.leadership.at(f["topic"], f["partition"], began_us)
-    after = c.leadership.next(f["topic"], f["partition"], began_us)
+    before = c.observed.leader(f["topic"], f["partition"], began_us)
+    after = c.observed.next_leader(f["topic"], f["partition"], began_us)
     e |= present(leader=before.broker, leader_epoch=before.epoch, isr=before.isr)
     both = f"offset {f['offset']} was {first}, and also {second}"
     if after is None or after.broker is None:
@@ -197,22 +171,27 @@ def _explain_reuse(f: Finding, e: Evidence, c: Context) -> str:
     return f"{both}; {elected}" + (f", after fault {fault}" if fault else "")
 
 
-def _no_sights(s: Scenario) -> str:
-    nothing = not s.readers and _acks_0(s)
-    return "with acks=0 no acknowledged offset is known, and there is no reader" if nothing else ""
-
-
 RULES = {
     "misplaced_write": Rule(
-        examines=(LOCATED,), explain=_explain_misplaced, inapplicable=_no_offsets, writes=misplaced_write
+        examines=(LOCATED,),
+        explain="acked at {topic}/{partition} offset {acked_offset}, "
+        "found at {found_topic}/{found_partition} offset {found_offset}",
+        inapplicable=unless(lambda s: not _acks_0(s), "with acks=0 no acknowledged offset is known"),
+        writes=misplaced_write,
     ),
     "misrouted_write": Rule(
         examines=(ROUTED,),
         explain=_explain_misrouted,
-        inapplicable=_no_routes,
+        inapplicable=unless(_has_promises, "no partitioner promises a partition"),
         rows=RowRule("sends", misrouted_write, columns=("seq", "key"), needed=_has_routes),
     ),
     "offset_reuse": Rule(
-        examines=(LOCATED, DELIVERED_FROM), explain=_explain_reuse, inapplicable=_no_sights, reads=offset_reuse
+        examines=(LOCATED, DELIVERED_FROM),
+        explain=_explain_reuse,
+        inapplicable=unless(
+            lambda s: bool(s.readers) or not _acks_0(s),
+            "with acks=0 no acknowledged offset is known, and there is no reader",
+        ),
+        reads=offset_reuse,
     ),
 }

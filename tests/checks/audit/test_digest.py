@@ -15,7 +15,6 @@ from checks.audit.engine.digest import add_digests
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally, merge_all
 
-BLOCK_BITS = 20
 COLUMNS = ("producer", "incarnation", "seq", "topic", "partition", "offset")
 ROWS = [
     {"producer": f"shop/{n % 2}", "incarnation": 1, "seq": n, "topic": "orders", "partition": n % 3, "offset": n}
@@ -31,7 +30,7 @@ def digests(*parts: list[dict[str, Any]]) -> dict[Any, int]:
         pq.write_table(pa.Table.from_pylist(rows, schema=LOG), sink)
         tally = Tally()
         part = Part("log", "part-0.parquet", sink.getvalue(), COLUMNS)
-        add_digests(part, LOG_DIGEST, BLOCK_BITS, np.arange(part.rows), tally)
+        add_digests(part, LOG_DIGEST, np.arange(part.rows), tally)
         packed.append(tally.pack())
     return dict(merge_all(packed).each(LOG_DIGEST))
 

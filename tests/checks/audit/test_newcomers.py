@@ -59,5 +59,5 @@ def test_it_may_have_been_made_while_nobody_answered() -> None:
 def test_an_assign_mode_consumer_owes_nothing_of_partitions_that_it_does_not_name() -> None:
     assigned = replace(GROUP, name="c/1", mode="assign")
     begun = epochs(("c/1", "a", 5))
-    begun.all = [replace(e, reader="c/1", mode="assign") for e in begun.all]
+    begun = Epochs(replace(e, reader="c/1", mode="assign") for e in begun.all)
     assert newcomers([assigned], begun, seen(LOOKED, B_MADE), [("b", 0)]) == {}

@@ -15,6 +15,7 @@ from checks.audit.engine.blocks import FAIL, OK, UNKNOWN
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.engine.tally import FINDINGS, Tally
+from checks.audit.facts.epochs import Epochs
 from checks.audit.facts.run_facts import NO_TXN, RunFacts
 from checks.audit.rules.judge import ROW_RULES, judge_writes
 from checks.audit.rules.producer_block import ProducerBlock
@@ -85,14 +86,14 @@ def unnoticed(producer: str, outcomes: list[int], in_log: list[int]) -> tuple[in
         run_token="x",
         topics=["orders"],
         senders=[(producer, 1)],
-        epochs=[],
+        epochs=Epochs([]),
         log_ranges={("orders", 0): (0, n)},
         producer_ends={(producer, 1): "stopped"},
         unwatched=frozenset({"forgetful"}),
     )
     tally = Tally()
     copies |= {"timestamp": zeros, "committed": zeros + 1}
-    judge_writes(ProducerBlock(producer, 0, facts, sent, copies), tally)
+    judge_writes(ProducerBlock(producer, 0, facts, {"sends": sent, "log": copies}), tally)
     return found(tally, "unnoticed_failure")
 
 

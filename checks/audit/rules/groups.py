@@ -1,18 +1,32 @@
-"""Work of the group coordinator as observed: unbalanced_assignment, misplaced_coordinator."""
+"""Consumer groups: double_ownership, foreign_commit, unbalanced_assignment, misplaced_coordinator."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from typing import Any
 
 from chaos.scenario.consumers import Assign, Subscribe
 from chaos.scenario.model import Scenario
+from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.epochs import Epoch
+from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
 from checks.audit.facts.readers import Reader
 from checks.audit.findings import UNDETERMINED, Finding
-from checks.audit.rules.rule import Context, Evidence, Rule, RunData, present, readers_with
+from checks.audit.rules.rule import (
+    Evidence,
+    Rule,
+    RunData,
+    commits_offsets,
+    groups,
+    no_members,
+    present,
+    readers_with,
+    unless,
+)
 
 ELECTION_US = 2_000_000
 """Maximum time for which coordinator and leader may differ: one of them was sampled before an election, one after."""
@@ -24,6 +38,88 @@ SETTLED = total("settled")
 """Settled assignments, by group."""
 COORDINATORS = total("coordinators")
 """Observed coordinators, by group."""
+
+
+def double_ownership(run: RunData, tally: Tally) -> None:
+    """Report each pair of members of a subscribe group that owned a partition in the same generation.
+
+    Generations from `assigned` to the last one known at the end decide. Where they are unknown, overlapping times
+    decide, unless the earlier owner was evicted or died: it cannot know that it no longer owned the partition. If a
+    fault deleted the group in between, the members belong to two groups.
+    """
+    for turns in run.facts.epochs.turns.values():
+        if turns[0].mode != "subscribe":
+            continue
+        for a, b in combinations(turns, 2):
+            recreated = group_recreated(run.facts.moves, a.group, a.begin_us, b.begin_us)
+            if a.member != b.member and (how := _owned_together(a, b, recreated)):
+                tally.report("double_ownership", b.reader, 1, [_double(a, b, how)])
+
+
+def _owned_together(a: Epoch, b: Epoch, recreated: bool) -> str:
+    """Return how two epochs owned a partition together, empty if they did not."""
+    first, second = _generations(a), _generations(b)
+    if first and second and not recreated:
+        common = max(first[0], second[0])
+        return f"both in generation {common}" if common <= min(first[1], second[1]) else ""
+    if a.end_reason in ("lost", "crashed", "open"):
+        return ""
+    return "at the same time" if b.begin_us < a.end_us else ""
+
+
+def _generations(e: Epoch) -> tuple[int, int] | None:
+    """Return the first and the last generation of an epoch, None if unknown."""
+    if e.generation is None:
+        return None
+    return e.generation, max(e.generation, e.end_generation if e.end_generation is not None else e.generation)
+
+
+def _double(a: Epoch, b: Epoch, how: str) -> dict[str, Any]:
+    return _began(
+        b,
+        how=how,
+        other=a.consumer,
+        other_incarnation=a.incarnation,
+        other_generations=[a.generation, a.end_generation],
+        other_held_us=[a.begin_us, a.end_us],
+        other_end=a.end_reason,
+        generations=[b.generation, b.end_generation],
+        held_us=[b.begin_us, b.end_us],
+    )
+
+
+def _began(e: Epoch, offset: int | None = None, **evidence: Any) -> dict[str, Any]:
+    """Return the begin of an epoch as the arguments of a finding."""
+    position = {"topic": e.topic, "partition": e.partition, "offset": offset}
+    return position | {"consumer": e.consumer, "at_us": e.begin_us, "evidence": evidence | e.holder}
+
+
+def foreign_commit(run: RunData, tally: Tally) -> None:
+    """Report epochs that began at the committed offset of their group where another job had made the last commit.
+
+    For an assign-mode consumer another job is any other consumer, unless its own last commit has the same offset. For a
+    subscribe group it is an assign-mode consumer. An offset that a fault set belongs to no job.
+    """
+    for e in run.facts.epochs.all:
+        if e.source != "committed" or e.position is None or e.index not in run.committed:
+            continue
+        committed = run.committed[e.index]
+        committers = committed.committers.get(e.position, set())
+        if any(mode == BY_FAULT for _, mode in committers):
+            continue
+        subscribe = e.mode == "subscribe"
+        others = {name for name, mode in committers if (mode == "assign" if subscribe else name != e.consumer)}
+        own = len(committers) > len(others) or (not subscribe and committed.own == e.position)
+        if others and not own:
+            makers = {"committed_by": sorted(others), "own_last_commit": committed.own}
+            row = _began(e, e.position, **makers, resumed_at=e.position)
+            tally.report("foreign_commit", e.reader, 1, [row])
+
+
+def _explain_foreign(f: Finding, e: Evidence, c: RunData) -> str:
+    own = e.get("own_last_commit")
+    before = f"its own last commit was {own}" if own is not None else "it had committed nothing itself"
+    return f"{f['consumer']} resumed at {e['resumed_at']}, committed by {', '.join(e['committed_by'])}; {before}"
 
 
 def unbalanced_assignment(run: RunData, tally: Tally) -> None:
@@ -88,19 +184,15 @@ def _by_topic(partitions: list[str]) -> dict[str, list[int]]:
     return found
 
 
-def _explain_unbalanced(f: Finding, e: Evidence, c: Context) -> str:
-    return f"{e['why']}, though the assignor is {e['assignor']}"
-
-
 def _shows_no_members(c: Subscribe | Assign) -> bool:
     return c.mode != "subscribe" or str(c.config.get("group.protocol", "")).lower() == "consumer"
 
 
 def _no_assignments(s: Scenario) -> str:
-    if not any(c.mode == "subscribe" for c in s.readers):
-        return "no consumer subscribes"
     invisible = all(_shows_no_members(c) for c in s.readers)
-    return "brokers show no classic members of groups with group.protocol=consumer" if invisible else ""
+    return no_members(s) or (
+        "brokers show no classic members of groups with group.protocol=consumer" if invisible else ""
+    )
 
 
 def misplaced_coordinator(run: RunData, tally: Tally) -> None:
@@ -110,11 +202,11 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
     was no leader or no answer, is explained by an election. A difference that has just begun when the drive ends is
     undetermined.
     """
-    for group in run.groups:
+    for group in groups([], run.readers):
         partition = offsets_partition(run.observed, group)
         if partition is None:
             continue
-        tally.add(COORDINATORS, group, value=run.observed.count(f"group:{group}", "coordinator"))
+        tally.add(COORDINATORS, group, value=len(run.observed.changes(f"group:{group}", "coordinator")))
         keys = ((f"group:{group}", "coordinator"), (f"group:{group}", "answers"), (partition, "leader"))
         for (coordinator, leader), s in joined(_differing(run.observed.spans(*keys))):
             short = s.length_us <= ELECTION_US
@@ -141,26 +233,37 @@ def _differing(spans: Iterable[Span]) -> Iterator[tuple[tuple[int, int] | None, 
         yield ((coordinator, leader) if differ else None), s
 
 
-def _explain_misplaced(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_misplaced(f: Finding, e: Evidence, c: RunData) -> str:
     seconds = (e["until_us"] - e["from_us"]) / 1e6
     e |= present(fault=c.last_fault(e["from_us"]))
     leader = f"broker {e['leader']} led {e['coordinated_in']}"
     return f"broker {e['coordinator']} coordinated it for {seconds:.1f} s while {leader}"
 
 
-def _no_groups(s: Scenario) -> str:
-    return "" if any(c.group for c in s.readers) else "no consumer has a group id"
-
-
-def _groups(topics: list[str], readers: list[Reader]) -> list[str]:
-    return sorted({r.group for r in readers if r.group is not None})
-
+_subscribing = readers_with(lambda r: r.mode == "subscribe")
 
 RULES = {
+    "double_ownership": Rule(
+        examines=(EPOCHS,),
+        explain="{other} and {consumer} held {topic}/{partition} {how}",
+        scopes=_subscribing,
+        inapplicable=no_members,
+        run=double_ownership,
+    ),
+    "foreign_commit": Rule(
+        examines=(EPOCHS,),
+        explain=_explain_foreign,
+        scopes=readers_with(lambda r: r.group is not None and r.commits),
+        inapplicable=unless(
+            lambda s: any(c.group and commits_offsets(c) for c in s.readers), "no consumer commits to a group"
+        ),
+        needs_clock=True,
+        run=foreign_commit,
+    ),
     "unbalanced_assignment": Rule(
         examines=(SETTLED,),
-        explain=_explain_unbalanced,
-        scopes=readers_with(lambda r: r.mode == "subscribe"),
+        explain="{why}, though the assignor is {assignor}",
+        scopes=_subscribing,
         inapplicable=_no_assignments,
         counts_undetermined=True,
         run=unbalanced_assignment,
@@ -168,8 +271,8 @@ RULES = {
     "misplaced_coordinator": Rule(
         examines=(COORDINATORS,),
         explain=_explain_misplaced,
-        scopes=_groups,
-        inapplicable=_no_groups,
+        scopes=groups,
+        inapplicable=unless(lambda s: any(c.group for c in s.readers), "no consumer has a group id"),
         run=misplaced_coordinator,
     ),
 }

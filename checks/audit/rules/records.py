@@ -1,18 +1,68 @@
-"""Repetition and order of records in the log: duplicate_write, reordered_write."""
+"""Records in the log: phantom_write, corrupt_record, duplicate_write, reordered_write."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from checks.audit.arrays import Ints, nullable
-from checks.audit.engine.counters import OWN_RECORDS
+from checks.audit.engine.counters import CRC_CHECKED, IN_LOG, OWN_RECORDS, UNSENT_PRESENT
 from checks.audit.engine.group import sections
+from checks.audit.engine.parts import Part
+from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally
-from checks.audit.findings import Finding
-from checks.audit.rules.producer_block import ProducerBlock, lowest
-from checks.audit.rules.rule import Context, Evidence, Rule
+from checks.audit.findings import CAP, POSITION, Finding
+from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.rule import Evidence, Rule, RunData
+
+
+def corrupt_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
+    """Report log records with a wrong CRC."""
+    correct, checked = part.flags("crc_ok")
+    _report_records(part, "corrupt_record", np.flatnonzero(checked & ~correct), tally)
+
+
+def foreign_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
+    """Report log records without an identity of this run as phantom_write."""
+    _report_records(part, "phantom_write", np.flatnonzero(~part.own_records(plan.run_token)), tally)
+
+
+def _report_records(part: Part, check: str, rows: Ints, tally: Tally) -> None:
+    if not len(rows):
+        return
+    topics, names = part.codes("topic")
+    partition, offset = part.ints("partition"), part.ints("offset")
+    for (code,), section in sections(topics[rows]):
+        of_topic = section.ints(rows)
+        first = of_topic[np.lexsort((offset[of_topic], partition[of_topic]))[:CAP]]
+        tally.report(check, names[code], len(of_topic), (_record(row, check) for row in part.take(first)))
+
+
+def _record(row: dict[str, Any], check: str) -> dict[str, Any]:
+    evidence = {"carried_run": row["run"]}
+    if check == "phantom_write":
+        evidence["why"] = "no identity" if row["producer"] is None else "identity of another run"
+    return {name: row[name] for name in POSITION} | {"at_us": row["timestamp"], "evidence": evidence}
+
+
+def unsent_record(b: ProducerBlock, tally: Tally) -> None:
+    """Report log records of this run without a send row as phantom_write.
+
+    Their incarnation never existed, or stopped with everything on record except this send. The row of a crashed
+    incarnation may be lost with it, so its records are only counted.
+    """
+    c = b.copies
+    unsent = np.flatnonzero(~np.isin(b.logged, b.sent))
+    for (incarnation,), section in sections(c["incarnation"][unsent]):
+        rows, end = section.ints(unsent), b.facts.producer_ends.get((b.producer, incarnation))
+        if end is not None and end != "stopped":
+            for topic, of_topic in b.by_topic(c, rows):
+                tally.add(UNSENT_PRESENT, topic, value=len(of_topic))
+            continue
+        why = "unknown incarnation" if end is None else "the producer stopped without sending it"
+        b.report("phantom_write", c, rows, partial(b.copy, why=why, carried_run=b.facts.run_token), tally)
 
 
 def duplicate_write(b: ProducerBlock, tally: Tally) -> None:
@@ -22,24 +72,19 @@ def duplicate_write(b: ProducerBlock, tally: Tally) -> None:
     """
     if (b.copies["committed"] == 0).any():
         b = b.visible()
-    c = b.copies
-    repeated = np.flatnonzero(c["seq"][1:] == c["seq"][:-1]) + 1
+    seq = b.copies["seq"]
 
     def shown(i: int) -> dict[str, Any]:
-        copies = b.copies_of(int(c["seq"][i]))
+        copies = b.copies_of(int(seq[i]))
         first = b.copy(copies.start)
         evidence = {"copy": i - copies.start + 1, "copies": copies.stop - copies.start}
         evidence |= {f"first_{name}": first[name] for name in ("topic", "partition", "offset", "incarnation")}
-        return b.copy(i) | {"evidence": evidence | {"first_timestamp_us": first["at_us"]}}
+        return b.copy(i, **evidence, first_timestamp_us=first["at_us"])
 
-    for (number,), section in sections(c["topic"][repeated]):
-        rows = section.ints(repeated)
-        tally.report(
-            "duplicate_write", b.topic(number), len(rows), map(shown, lowest(rows, c["partition"], c["offset"]))
-        )
+    b.report("duplicate_write", b.copies, np.flatnonzero(seq[1:] == seq[:-1]) + 1, shown, tally)
 
 
-def _explain_duplicate(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_duplicate(f: Finding, e: Evidence, c: RunData) -> str:
     first = f"written at {e['first_topic']}/{e['first_partition']} offset {e['first_offset']}"
     if e["first_incarnation"] != f["incarnation"]:
         second = f"again by incarnation {f['incarnation']} after the restart"
@@ -70,7 +115,7 @@ def reordered_write(b: ProducerBlock, tally: Tally) -> None:
             position
             | {"offset": int(offset[i]), "seq": int(seq[i]), "at_us": nullable(timestamp[i])}
             | {"evidence": {"after_seq": seq_at.get(int(lowest_after[i])), "after_offset": int(lowest_after[i])}}
-            for i in lowest(wrong, offset, seq)
+            for i in wrong[np.argsort(offset[wrong])[:CAP]].tolist()
         )
         tally.report("reordered_write", b.topic(number), len(wrong), shown)
 
@@ -82,7 +127,7 @@ def _lowest_after(offset: Ints, later: int | None) -> Ints:
     return found
 
 
-def _explain_reordered(f: Finding, e: Evidence, c: Context) -> str:
+def _explain_reordered(f: Finding, e: Evidence, c: RunData) -> str:
     idempotence = c.setting(f["producer"], "enable.idempotence", "false")
     other = f"seq {e['after_seq']}" if "after_seq" in e else "another record"
     later = f"{other} (offset {e['after_offset']}), which was sent later"
@@ -90,6 +135,10 @@ def _explain_reordered(f: Finding, e: Evidence, c: Context) -> str:
 
 
 RULES = {
+    "phantom_write": Rule(
+        examines=(IN_LOG,), explain="{why}", rows=RowRule("log", foreign_record), writes=unsent_record
+    ),
+    "corrupt_record": Rule(examines=(CRC_CHECKED,), explain="", rows=RowRule("log", corrupt_record)),
     "duplicate_write": Rule(examines=(OWN_RECORDS,), explain=_explain_duplicate, writes=duplicate_write),
     "reordered_write": Rule(examines=(OWN_RECORDS,), explain=_explain_reordered, writes=reordered_write),
 }
