@@ -16,10 +16,10 @@ PARTITION_TARGETS = frozenset({"leader_of", "followers_of", "follower_of", "isr_
 
 def topic_problems(setup: Setup, where: str, topics: Iterable[str]) -> Iterator[str]:
     """Check that the scenario has these topics."""
-    names = sorted(t.name for t in setup.topics)
+    names = {t.name for t in setup.topics}
     for topic in topics:
         if topic not in names:
-            yield f"{where}: {topic!r} is not one of the topics ({', '.join(names)})"
+            yield f"{where}: {topic!r} is not one of the topics ({', '.join(sorted(names))})"
 
 
 def partition_problems(setup: Setup, where: str, text: str) -> Iterator[str]:

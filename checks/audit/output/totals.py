@@ -7,6 +7,7 @@ A mechanism states what was observed, never what is likely.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 from chaos.anomalies import ANOMALIES
@@ -79,16 +80,17 @@ def count_rows(
     ranges: start and end of the log by (topic, partition). unrecovered: see `metrics.statistics`.
     """
     rows: list[tuple[str, str, int]] = []
+    offsets, repeated = Counter[str](), Counter[str]()
+    for (topic, _), (start, end) in ranges.items():
+        offsets[topic] += (end or 0) - (start or 0)
+    for (check, _, scope), (count, _) in tally.each(FINDINGS):
+        repeated[scope] += count if check == "duplicate_delivery" else 0
     for topic in topics:
-        offsets = sum((end or 0) - (start or 0) for (name, _), (start, end) in ranges.items() if name == topic)
         rows += [(name, topic, sum(tally.count(c, topic) for c in counts)) for name, counts in _OF_TOPIC.items()]
-        rows.append(("log_gaps", topic, offsets - tally.count(counters.IN_LOG, topic)))
+        rows.append(("log_gaps", topic, offsets[topic] - tally.count(counters.IN_LOG, topic)))
     for name in sorted({r.name for r in readers} | {scope for (scope,), _ in tally.each(counters.DELIVERED)}):
         delivered = tally.count(counters.DELIVERED, name)
-        repeated = sum(
-            n for (check, _, scope), (n, _) in tally.each(FINDINGS) if (check, scope) == ("duplicate_delivery", name)
-        )
-        rows += [("delivered", name, delivered), ("distinct", name, delivered - repeated)]
+        rows += [("delivered", name, delivered), ("distinct", name, delivered - repeated[name])]
     rows += [(name, scope, value) for (name, scope), value in sorted(unrecovered.items())]
     rows += [("clock_backwards", scope, value) for (scope,), value in sorted(tally.each(counters.CLOCK_BACKWARDS))]
     for table, read in ledger.rows.items():

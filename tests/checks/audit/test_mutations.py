@@ -24,7 +24,7 @@ from tests.checks.audit.clean import CLEAN, history
 from tests.checks.audit.expected import unexpected
 from tests.checks.audit.histories import History, by_audit, by_oracle, differences, found_in, meant_by
 from tests.checks.audit.mutations import CHANGES, Change, mutants
-from tests.checks.audit.oracle import Row
+from tests.checks.audit.oracle import Judgement, Row
 
 WORD = 7
 """Letters to a word at the head of the table."""
@@ -59,6 +59,12 @@ def made() -> list[Mutant]:
     return list(all_mutants())
 
 
+@pytest.fixture(scope="module")
+def verdicts(made: list[Mutant]) -> list[Judgement]:
+    """Return the oracle's judgement of each mutant."""
+    return [by_oracle(m.history) for m in made]
+
+
 def anomalies(counted: Counter[str]) -> set[str]:
     return set(counted) - {LEGAL}
 
@@ -68,27 +74,26 @@ def test_the_histories_are_clean(name: str) -> None:
     assert anomalies(meant_by(by_oracle(history(name)))) == set()
 
 
-def test_every_check_is_meant_by_some_change(made: list[Mutant]) -> None:
-    meant = {check.partition(".")[0] for m in made for check in anomalies(meant_by(by_oracle(m.history)))}
+def test_every_check_is_meant_by_some_change(verdicts: list[Judgement]) -> None:
+    meant = {check.partition(".")[0] for verdict in verdicts for check in anomalies(meant_by(verdict))}
     assert meant == set(ANOMALIES)
 
 
-def test_the_oracle_finds_what_is_meant_by_hand(made: list[Mutant]) -> None:
+def test_the_oracle_finds_what_is_meant_by_hand(made: list[Mutant], verdicts: list[Judgement]) -> None:
     wrong = []
-    for m in made:
-        if why := unexpected(str(m.change), m.row, dict(m.clean.rows), anomalies(meant_by(by_oracle(m.history)))):
+    for m, verdict in zip(made, verdicts, strict=True):
+        if why := unexpected(str(m.change), m.row, dict(m.clean.rows), anomalies(meant_by(verdict))):
             wrong.append(f"{m}: {why}")
     assert not wrong, "\n".join(wrong[:20])
 
 
-def test_the_audit_finds_what_is_meant(spark: Any, made: list[Mutant]) -> None:
-    meant = [by_oracle(m.history) for m in made]
+def test_the_audit_finds_what_is_meant(spark: Any, made: list[Mutant], verdicts: list[Judgement]) -> None:
     found = by_audit(spark, [m.history for m in made])
-    text = table_of(made, [anomalies(found_in(f)) for f in found], [anomalies(meant_by(v)) for v in meant])
+    text = table_of(made, [anomalies(found_in(f)) for f in found], [anomalies(meant_by(v)) for v in verdicts])
     print("\n" + text)
     if path := os.environ.get("AUDIT_MUTATIONS"):
         Path(path).write_text(text)
-    wrong = [f"{m}: {why}" for n, m in enumerate(made) if (why := "; ".join(differences(found[n], meant[n])))]
+    wrong = [f"{m}: {why}" for n, m in enumerate(made) if (why := "; ".join(differences(found[n], verdicts[n])))]
     for n, m in enumerate(made):
         if why := unexpected(str(m.change), m.row, dict(m.clean.rows), anomalies(found_in(found[n]))):
             wrong.append(f"{m}: {why}")
