@@ -95,9 +95,7 @@ class Records:
         cut = record.PRODUCER_AT - record.RUN_AT
         distinct = sources.dictionary.to_pylist()
         runs = [s[: record.RUN_WIDTH].decode("ascii") for s in distinct]
-        producers = [
-            s[cut : cut + record.PRODUCER_WIDTH].decode("ascii").rstrip() for s in sources.dictionary.to_pylist()
-        ]
+        producers = [s[cut : cut + record.PRODUCER_WIDTH].decode("ascii").rstrip() for s in distinct]
         incarnations = [int(s[-record.INCARNATION_WIDTH :]) for s in distinct]
         return (
             _texts(runs).take(sources.indices),

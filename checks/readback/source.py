@@ -1,19 +1,20 @@
 """One task of the read-back: reading an offset range of a partition into Parquet files.
 
 Each task has a consumer that belongs to no group, commits nothing and reads every record, committed or not. If there
-are transactions, a second consumer shows which records a read_committed reader gets (`checks.readback.visible`). Memory
-is bounded by a queue, one batch and one row group, whatever the size of the log and its records.
+are transactions, a second consumer shows which records a read_committed reader gets. Memory is bounded by the queues,
+one batch and one row group, whatever the size of the log and its records.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -23,8 +24,7 @@ from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
-from checks.readback.rows import Records
-from checks.readback.visible import Visible
+from checks.readback.rows import Flags, Records
 
 ROWS_PER_FILE = 1 << 20
 ROWS_PER_BATCH = 4096  # about what fits a core's cache
@@ -36,7 +36,6 @@ SETTINGS = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "enable.partition.eof": True,
-    "isolation.level": "read_uncommitted",
     "auto.offset.reset": "error",
     "check.crcs": True,
     "log_level": 0,
@@ -112,69 +111,91 @@ def _without_gc() -> Iterator[None]:
 
 def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the part in the order of their offsets."""
-    settings = {**SETTINGS, "bootstrap.servers": part.bootstrap, **librdkafka(part.security)}
-    consumer = Consumer(settings)
-    of_committed: Consumer | None = None
-    visible: Visible | None = None
     try:
-        if part.stable is not None:
-            of_committed = Consumer({**settings, "isolation.level": "read_committed"})
-            visible = Visible(of_committed, part.topic, part.partition, part.start, part.stable)
-        consumer.assign([TopicPartition(part.topic, part.partition, part.start)])
-        following, last_answer, largest = part.start, time.monotonic(), 1 << 20
-        while following < part.end:
-            size = min(ROWS_PER_BATCH, part.end - following, max(16, BATCH_BYTES // largest))
-            messages = consumer.consume(size, POLL_S)
-            if not messages:
-                _check_silence(part, following, last_answer)
-                continue
-            last_answer = time.monotonic()
-            records, reached = _records(part, messages)
-            following = max(following, reached)
-            if records.offsets:
-                largest = max(map(len, filter(None, records.values)), default=1)
-                committed = visible.of(records.offsets) if visible else None
-                yield replace(records, committed=committed).rows()
+        with ExitStack() as stack:
+            log = stack.enter_context(closing(_Reader(part, "read_uncommitted")))
+            committed: _Committed | None = None
+            if part.stable is not None:
+                committed = _Committed(stack.enter_context(closing(_Reader(part, "read_committed"))), part.stable)
+            largest = 1 << 20
+            while log.reached < part.end:
+                size = min(ROWS_PER_BATCH, part.end - log.reached, max(16, BATCH_BYTES // largest))
+                messages = log.poll(size)
+                offsets = list(map(Message.offset, messages))
+                if offsets and offsets[-1] >= part.end:
+                    offsets = [offset for offset in offsets if offset < part.end]
+                    messages = messages[: len(offsets)]
+                if not offsets:
+                    continue
+                times = [time_ms for _, time_ms in map(Message.timestamp, messages)]
+                keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
+                largest = max(map(len, filter(None, values)), default=1)
+                decided = committed.of(offsets) if committed else None
+                yield Records(part.topic, part.partition, offsets, times, keys, values, decided).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
-    finally:
-        consumer.close()
-        if of_committed is not None:
-            of_committed.close()
 
 
-def _records(part: OffsetRange, messages: list[Message]) -> tuple[Records, int]:
-    """Return the polled records of the part, and the offset up to which the log has been read."""
-    reached = 0
-    if any(map(Message.error, messages)):
-        reached = max(_end_of_log(part, m) for m in messages if m.error())
-        messages = [m for m in messages if not m.error()]
-    offsets = list(map(Message.offset, messages))
-    if offsets:
-        reached = max(reached, offsets[-1] + 1)
-        if offsets[-1] >= part.end:
-            offsets = [offset for offset in offsets if offset < part.end]
-            messages = messages[: len(offsets)]
-    times = [time_ms for _, time_ms in map(Message.timestamp, messages)]
-    keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
-    return Records(part.topic, part.partition, offsets, times, keys, values), reached
+class _Reader:
+    """A consumer of one part. reached: the offset up to which the log has been read."""
+
+    def __init__(self, part: OffsetRange, isolation: str) -> None:
+        connection = {"bootstrap.servers": part.bootstrap, **librdkafka(part.security)}
+        self._part, self.reached, self._last_answer = part, part.start, time.monotonic()
+        self._consumer = Consumer({**SETTINGS, "isolation.level": isolation, **connection})
+        self._consumer.assign([TopicPartition(part.topic, part.partition, part.start)])
+
+    def poll(self, size: int) -> list[Message]:
+        """Return the next messages with a record, possibly none. Raises `ClusterError` after a long silence."""
+        messages: list[Message] = self._consumer.consume(size, POLL_S)
+        if messages:
+            self._last_answer = time.monotonic()
+        elif time.monotonic() - self._last_answer > SILENCE_S:
+            reason = f"nothing from offset {self.reached} on for {SILENCE_S:.0f} s"
+            raise ClusterError(_error(self._part, reason))
+        if any(map(Message.error, messages)):
+            self.reached = max(self.reached, *(self._end_of_log(m) for m in messages if m.error()))
+            messages = [m for m in messages if not m.error()]
+        if messages:
+            self.reached = max(self.reached, messages[-1].offset() + 1)
+        return messages
+
+    def _end_of_log(self, message: Message) -> int:
+        """Return the end offset of the log, or 0 for a retriable error. Raises `ClusterError` for any other error."""
+        error = message.error()
+        if error.code() == KafkaError._PARTITION_EOF:
+            return int(max(message.offset(), self._part.stable or 0))
+        if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            return 0  # librdkafka retries; if it cannot recover, `poll` raises after the silence
+        raise ClusterError(_error(self._part, error.str()))
+
+    def close(self) -> None:
+        """Close the consumer."""
+        self._consumer.close()
 
 
-def _end_of_log(part: OffsetRange, message: Message) -> int:
-    """Return the end offset of the log, or 0 for a retriable error. Raises `ClusterError` for any other error."""
-    error = message.error()
-    if error.code() == KafkaError._PARTITION_EOF:
-        return int(message.offset())
-    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-        return 0  # librdkafka retries; if it cannot recover, `_check_silence` raises
-    raise ClusterError(_error(part, error.str()))
+class _Committed:
+    """Visibility of records to a read_committed reader, which reads in parallel; keeps one batch of offsets in memory.
 
+    The brokers' index of aborted transactions decides, as librdkafka applies it. Records at or above the last stable
+    offset are undecided, because a transaction is open.
+    """
 
-def _check_silence(part: OffsetRange, at: int, since: float) -> None:
-    if time.monotonic() - since > SILENCE_S:
-        raise ClusterError(_error(part, f"nothing from offset {at} on for {SILENCE_S:.0f} s"))
+    def __init__(self, reader: _Reader, stable: int) -> None:
+        self._reader, self._stable = reader, stable
+        self._offsets = np.zeros(0, np.int64)
+
+    def of(self, offsets: Sequence[int]) -> tuple[Flags, Flags]:
+        """Return, for records at ascending offsets, whether each is visible and whether that is decided."""
+        requested = np.array(offsets, np.int64)
+        last = min(offsets[-1], self._stable - 1)
+        kept = [self._offsets]
+        while self._reader.reached <= last:  # an offset below `reached` that was in no batch is not visible
+            kept.append(np.array([m.offset() for m in self._reader.poll(ROWS_PER_BATCH)], np.int64))
+        visible = np.concatenate(kept)
+        self._offsets = visible[visible > last]
+        return np.isin(requested, visible), requested < self._stable
 
 
 def _error(part: OffsetRange, reason: str) -> str:
-    partition = f"{part.topic}/{part.partition}"
-    return f"cannot read back {partition}, offsets {part.start} to {part.end}: {reason}"
+    return f"cannot read back {part.topic}/{part.partition}, offsets {part.start} to {part.end}: {reason}"

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -92,16 +90,16 @@ def _ask(
         if missing:
             raise ClusterError(f"cannot read back {', '.join(missing)}: the cluster at {bootstrap} does not know it")
         partitions = [TopicPartition(t, p) for t in topics for p in metadata[t].partitions]
-        return [_offsets(admin, partitions, spec, isolation) for spec in specs]
+        found = []
+        for spec in specs:
+            request = dict.fromkeys(partitions, spec)
+            answers = admin.list_offsets(request, isolation_level=isolation, request_timeout=TIMEOUT_S)
+            found.append({(p.topic, p.partition): a.result(TIMEOUT_S).offset for p, a in answers.items()})
+        return found
     except ClusterError:
         raise
     except Exception as e:  # noqa: BLE001 - the errors of librdkafka have no useful public base class
         raise ClusterError(f"cannot read back the log: the cluster at {bootstrap} does not answer ({e})") from None
-
-
-def _offsets(admin: Any, partitions: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> Offsets:
-    answers = admin.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=TIMEOUT_S)
-    return {(p.topic, p.partition): answer.result(TIMEOUT_S).offset for p, answer in answers.items()}
 
 
 def _write_log(
@@ -110,12 +108,16 @@ def _write_log(
     """Write the records of the ranges as Parquet files; without records, one empty file with the schema."""
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
-    parts = _parts(bootstrap, ranges, folder, total // (TASKS_PER_CORE * cores), security)
-    parts = [replace(s, stable=stable.get((s.topic, s.partition))) for s in parts]
+    share = total // (TASKS_PER_CORE * cores)
+    parts = [
+        OffsetRange(bootstrap, topic, partition, start, end, folder, i, security, stable.get((topic, partition)))
+        for i, (topic, partition, start, end) in enumerate(_split(ranges, share))
+    ]
     if total > SMALL and is_here(spark.sparkContext.master):
         failed = spark.sparkContext.parallelize(parts, len(parts)).map(_read).collect()
     else:
-        with _pool(total) as pool:
+        few = total <= SMALL
+        with ThreadPoolExecutor() if few else ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
             failed = list(pool.map(_read, parts))
     if errors := "; ".join(filter(None, failed)):
         raise ClusterError(errors)
@@ -125,23 +127,15 @@ def _write_log(
         pq.write_table(LOG.empty_table(), folder / part_name(0))
 
 
-def _pool(records: int) -> Executor:
-    """Return workers on this machine: threads for a few records, else processes."""
-    return ThreadPoolExecutor() if records <= SMALL else ProcessPoolExecutor(mp_context=get_context("spawn"))
-
-
-def _parts(bootstrap: str, ranges: Ranges, folder: Path, share: int, security: Security | None) -> list[OffsetRange]:
-    """Split the ranges into parts of about a share each, so that several tasks read a large partition.
+def _split(ranges: Ranges, share: int) -> Iterator[tuple[str, int, int, int]]:
+    """Yield parts of about a share each, so that several tasks read a large partition: topic, partition, start, end.
 
     A part is at least as large as a file, or its partition: each consumer fetches a little beyond its part.
     """
     step = max(1, -(-share // ROWS_PER_FILE)) * ROWS_PER_FILE
-    parts: list[OffsetRange] = []
     for (topic, partition), (start, end) in sorted(ranges.items()):
         for at in range(start, end, step):
-            end_at = min(at + step, end)
-            parts.append(OffsetRange(bootstrap, topic, partition, at, end_at, folder, len(parts), security))
-    return parts
+            yield topic, partition, at, min(at + step, end)
 
 
 def _read(part: OffsetRange) -> str:
@@ -154,10 +148,7 @@ def _read(part: OffsetRange) -> str:
 
 
 def _write_range(ranges: Ranges, path: Path) -> None:
-    rows = [
-        {"topic": topic, "partition": partition, "start": start, "end": end}
-        for (topic, partition), (start, end) in sorted(ranges.items())
-    ]
+    rows = [dict(zip(LOG_RANGE.names, (*partition, *ends), strict=True)) for partition, ends in sorted(ranges.items())]
     half = path.with_name(f".{path.name}.half")
     pq.write_table(pa.Table.from_pylist(rows, LOG_RANGE), half)
     half.replace(path)
