@@ -20,12 +20,11 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from chaos.errors import INCONCLUSIVE, PASS, USAGE, AftershockError, RunDirError
 from chaos.run.directory import Run
 from chaos.run.events import Event, EventLog
-from chaos.run.result import EXIT_CODES, Result
+from chaos.run.result import EXIT_CODES
 from chaos.scenario.resolve import read as read_resolved
 from checks import pipeline
 from checks.spark import master, remote
@@ -75,28 +74,25 @@ def _open(options: argparse.Namespace, stages: list[str], stack: contextlib.Exit
 
 def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
     """Run the stages in order and return the exit code. After a failed stage only the report runs, to explain it."""
-    work: dict[str, Callable[[], Any]] = {
-        "readback": lambda: pipeline.readback(run, master=spark_master, listener=emit),
-        "audit": lambda: pipeline.audit(run, master=spark_master, listener=emit),
-        "validate": lambda: pipeline.validate(run, master=spark_master, listener=emit),
-        "report": lambda: pipeline.report(run, listener=emit),
+    work: dict[str, Callable[..., object]] = {
+        "readback": pipeline.readback,
+        "audit": pipeline.audit,
+        "validate": pipeline.validate,
     }
-    broken = False
-    result: Result | None = None
+    code = PASS
     for stage in stages:
-        if broken and stage != "report":
-            continue
         try:
-            outcome = work[stage]()
-            result = outcome if stage == "report" else None
+            if stage == "report":
+                result = pipeline.report(run, listener=emit)
+                code = EXIT_CODES[result.verdict]
+                report = f"{run.where}/{run.report.name}"
+                EventLog(run, emit).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=report)
+            elif code == PASS:
+                work[stage](run, master=spark_master, listener=emit)
         except AftershockError as e:
             sys.stderr.write(f"{e}\n")
-            broken = True
-    if result is not None:
-        report = f"{run.where}/{run.report.name}"
-        EventLog(run, emit).emit("verdict", verdict=result.verdict, sentence=result.sentence, report=report)
-        return EXIT_CODES[result.verdict]
-    return INCONCLUSIVE if broken else PASS
+            code = INCONCLUSIVE
+    return code
 
 
 def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:

@@ -8,7 +8,6 @@ stages after it, so that no verdict outlives the tables it is based on. The stag
 
 from __future__ import annotations
 
-import socket
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from chaos.run.events import Event, EventLog
 from chaos.run.result import Expectation, Result
 from chaos.scenario.resolve import read as read_resolved
 from checks.report.junit import junit
-from checks.spark import progress
+from checks.spark.master import refusal
 from checks.verdict.decision import collect
 
 Listener = Callable[[Event], None]
@@ -39,7 +38,7 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
             return
         if run.where != str(run.path):
             raise RunDirError(f"the log of {run.where} was never read back; read it back on the machine of the cluster")
-        _remove_results(run, _validation(run))
+        _remove_results(run, run.validation)
         bootstrap = _bootstrap(run)
         from checks.readback.stage import read_back
 
@@ -49,22 +48,23 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:
     """Derive the findings and the measured times from the ledger."""
     with _stage(run, "audit", listener):
-        _remove_results(run, _validation(run))
+        _remove_results(run, run.validation)
         from checks import audit as auditing
+        from checks.spark.session import reported
 
         spark = session(master)
-        with progress.reported(spark, "audit", listener):
+        with reported(spark, "audit", listener):
             auditing.audit(spark, run, read_resolved(run))
 
 
 def validate(run: Run, *, master: str | None = None, listener: Listener | None = None) -> list[Expectation]:
     """Compare the findings with the contract of the scenario, write `validation.json`, and return the outcome."""
     with _stage(run, "validate", listener):
-        _remove_results(run, _validation(run))
+        _remove_results(run, run.validation)
         from checks.expectations import validate as validating
 
         expectations = validating.validate(session(master), run, read_resolved(run))
-        write_atomically(_validation(run), _EXPECTATIONS.dump_json(expectations, indent=1).decode())
+        write_atomically(run.validation, _EXPECTATIONS.dump_json(expectations, indent=1).decode())
     return expectations
 
 
@@ -93,32 +93,27 @@ def _stage(run: Run, name: str, listener: Listener | None) -> Iterator[None]:
         with EventLog(run, listener).stage(name):
             try:
                 yield
-            except AftershockError as e:
-                _log(run, name)
-                raise type(e)(_with_remote_path(run, str(e))) from e
             except Exception as e:
                 _log(run, name)
-                if cause := _cluster_trouble(run, e):
-                    raise ClusterError(cause) from e
-                first = (str(e).strip() or "no message").splitlines()[0][:300]
-                text = f"{name} crashed ({type(e).__name__}: {first}); the traceback is in {run.logs / 'checks.log'}"
-                raise AftershockError(text) from e
+                raise _as_one_line(run, name, e) from e
     except AftershockError:
         if name != "report":
             _save_failure(run)
         raise
 
 
-def _with_remote_path(run: Run, text: str) -> str:
-    """Replace the path of the working copy by the location of the run."""
-    return text.replace(str(run.path), run.where)
-
-
-def _cluster_trouble(run: Run, error: Exception) -> str:
-    """Return how the Spark cluster broke the stage, in one line; empty for any other cause."""
+def _as_one_line(run: Run, stage: str, error: Exception) -> AftershockError:
+    """Return the error of a stage for people: an error of ours, trouble of the Spark cluster, or a crash."""
+    if isinstance(error, AftershockError):  # it may name the working copy of a remote run
+        return type(error)(str(error).replace(str(run.path), run.where))
     from checks.spark import executors
 
-    return executors.trouble(run, error)
+    if cause := executors.trouble(run, error):
+        return ClusterError(cause)
+    first = (str(error).strip() or "no message").splitlines()[0][:300]
+    return AftershockError(
+        f"{stage} crashed ({type(error).__name__}: {first}); the traceback is in {run.logs / 'checks.log'}"
+    )
 
 
 def _save_failure(run: Run) -> None:
@@ -140,14 +135,10 @@ def _remove_results(run: Run, *more: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _validation(run: Run) -> Path:
-    return run.path / "validation.json"
-
-
 def _validated(run: Run) -> list[Expectation]:
-    if not _validation(run).exists():
+    if not run.validation.exists():
         return []
-    return _EXPECTATIONS.validate_python(read_json(_validation(run), "outcome of the validation"))
+    return _EXPECTATIONS.validate_python(read_json(run.validation, "outcome of the validation"))
 
 
 def _bootstrap(run: Run) -> str:
@@ -164,13 +155,7 @@ def _bootstrap(run: Run) -> str:
 
 def _answers(address: str) -> bool:
     host, _, port = address.strip().rpartition(":")
-    if not port.isdigit():
-        return False
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_TIMEOUT_S):
-            return True
-    except OSError:
-        return False
+    return port.isdigit() and not refusal(host.strip("[]"), int(port), CONNECT_TIMEOUT_S)
 
 
 def session(master: str | None) -> Any:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 ALLOWED_TO_CHECKS = {
     "anomalies",
     "errors",
-    "install.jars",
+    "install.locations",
     "kafka.access",
     "kafka.partition",
     "kafka.security",

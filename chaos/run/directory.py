@@ -98,6 +98,7 @@ class Run:
     ledger = _Entry("ledger", "The tables written during the drive.")
     audit = _Entry("audit", "The tables written by Spark.")
     gx = _Entry("gx", "The Great Expectations project with its Data Docs.")
+    validation = _Entry("validation.json", "The outcome of each expectation.")
     report = _Entry("report.html", "The report page.")
     junit = _Entry("junit.xml", "The verdict for a CI server.")
     result = _Entry("result.json", "The verdict for scripts.")

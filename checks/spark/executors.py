@@ -40,16 +40,10 @@ _lost: list[str] = []
 """Why the watch ended the session, if it did."""
 
 
-def settings(here: bool) -> dict[str, str]:
-    """Return the settings for a master that is not local. here: whether executors run on this machine."""
-    chosen = {}
-    if memory := os.environ.get("AFTERSHOCK_SPARK_EXECUTOR_MEMORY"):
-        chosen["spark.executor.memory"] = memory
-    if cores := os.environ.get("AFTERSHOCK_SPARK_CORES"):
-        chosen["spark.cores.max"] = cores
-    if here:
-        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return chosen
+def settings() -> dict[str, str]:
+    """Return the settings for a master that is not local."""
+    memory, cores = os.environ.get("AFTERSHOCK_SPARK_EXECUTOR_MEMORY"), os.environ.get("AFTERSHOCK_SPARK_CORES")
+    return {k: v for k, v in (("spark.executor.memory", memory), ("spark.cores.max", cores)) if v}
 
 
 def python() -> str:
@@ -72,7 +66,7 @@ def prepare(spark: SparkSession, master: str, task_modules: Sequence[str]) -> No
     threading.Thread(target=_watch, args=(spark, master), daemon=True, name="executors").start()
 
 
-def count(spark: SparkSession) -> int:
+def _count(spark: SparkSession) -> int:
     """Return the current number of executors, without the driver."""
     return int(spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
@@ -110,7 +104,7 @@ def _wait(spark: SparkSession, master: str) -> None:
     began = changed = time.monotonic()
     present = 0
     while not present or time.monotonic() - changed < SETTLED_S:
-        if (now := count(spark)) != present:
+        if (now := _count(spark)) != present:
             present, changed = now, time.monotonic()
         if not present and time.monotonic() - began > _timeout_s():
             raise ClusterError(_no_executor(master, f"gave no executor within {_timeout_s():.0f} s"))
@@ -159,7 +153,7 @@ def _watch(spark: SparkSession, master: str) -> None:
     while True:
         time.sleep(WATCH_S)
         try:
-            present = count(spark)
+            present = _count(spark)
         except Exception:  # noqa: BLE001 - the session has ended, so the watch ends too
             return
         lost_since = None if present else lost_since or time.monotonic()

@@ -45,7 +45,7 @@ def check(master: str) -> None:
         raise UsageError(
             f"{master!r} is not a Spark master; write one like local[4], spark://host:{PORT}, yarn or k8s://https://host:443"
         )
-    refused = [reason for address in _addresses(master) if (reason := _refusal(*address))]
+    refused = [reason for address in _addresses(master) if (reason := refusal(*address))]
     if len(refused) == len(_addresses(master)):
         raise MachineError(
             f"no Spark master answers at {master} ({'; '.join(refused)}); start it, or name another with --spark-master"
@@ -79,10 +79,10 @@ def _loopback(host: str) -> bool:
         return False
 
 
-def _refusal(host: str, port: int) -> str:
+def refusal(host: str, port: int, timeout_s: float = CONNECT_TIMEOUT_S) -> str:
     """Return why the address does not accept a connection; empty if it does."""
     try:
-        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+        socket.create_connection((host, port), timeout=timeout_s).close()
     except (OSError, OverflowError) as e:
         return f"{host}:{port}: {getattr(e, 'strerror', None) or e}"
     return ""

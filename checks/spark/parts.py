@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 from zipimport import zipimporter
 
@@ -48,16 +48,14 @@ def each_file(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, Any
             yield path.rsplit("/", 2)[-2].removesuffix(".parquet"), path, content.as_buffer()
 
 
-@contextmanager
-def large_rows(spark: SparkSession) -> Iterator[None]:
+def large_rows(spark: SparkSession) -> AbstractContextManager[None]:
     """Configure Spark for rows as large as a file: few rows per batch and several tasks per core."""
     settings = {
         "spark.sql.execution.arrow.maxRecordsPerBatch": "4",
         "spark.sql.files.minPartitionNum": str(TASKS_PER_CORE * spark.sparkContext.defaultParallelism),
         "spark.sql.files.openCostInBytes": str(1 << 18),
     }
-    with configured(spark, settings):
-        yield
+    return configured(spark, settings)
 
 
 def begin_task() -> None:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from chaos.errors import RunDirError
 from chaos.ledger.schemas import TABLES
@@ -34,7 +34,6 @@ RESULTS = ("audit", "gx", "validation.json", "events.jsonl", "report.html", "jun
 """In the order of publication."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_T = TypeVar("_T")
 
 
 def is_uri(text: str) -> bool:
@@ -59,7 +58,7 @@ class Mirror(Run):
         """Copy the small files to a folder in `work`. Raises `RunDirError` if `uri` is out of reach or not a run."""
         uri = uri.rstrip("/")
         run = cls(work.absolute() / uri.rsplit("/", 1)[-1], uri, spark)
-        if not _call(uri, lambda: run._fs.exists(run._remote("resolved.json"))):
+        if not run.exists("resolved.json"):
             raise RunDirError(f"{uri} has no resolved.json, so it is not (or not completely) a run directory")
         run.ledger.mkdir(parents=True, exist_ok=True)
         run.logs.mkdir(exist_ok=True)
@@ -73,31 +72,32 @@ class Mirror(Run):
         """Return the URIs of the Parquet files in a folder of the run, by name; empty if there is no folder."""
         if not self.exists(folder):
             return []
-        statuses = _call(self.uri, lambda: self._fs.listStatus(self._remote(folder)))
+        with _access(self.uri):
+            statuses = self._fs.listStatus(self._remote(folder))
         return sorted(str(s.getPath().toString()) for s in statuses if s.getPath().getName().endswith(".parquet"))
 
     def exists(self, name: str) -> bool:
         """Return whether the run has a file or folder of this name."""
-        return bool(_call(self.uri, lambda: self._fs.exists(self._remote(name))))
+        with _access(self.uri):
+            return bool(self._fs.exists(self._remote(name)))
 
     def forget(self, names: Iterable[str]) -> None:
         """Remove earlier results, so that no verdict outlives the tables it is based on."""
-        for name in names:
-            _call(self.uri, partial(self._delete, name))
+        with _access(self.uri):
+            for name in names:
+                self._fs.delete(self._remote(name), True)
 
     def publish(self) -> None:
         """Copy all results to the remote run directory."""
-        for name in RESULTS:
-            if (self.path / name).exists():
-                _call(self.uri, partial(self._put, name))
+        with _access(self.uri):
+            for name in RESULTS:
+                if (self.path / name).exists():
+                    self._put(name)
 
     def _get(self, name: str) -> None:
         if self.exists(name):
-            here = self._path(f"file:{self.path / name}")
-            _call(self.uri, lambda: self._fs.copyToLocalFile(False, self._remote(name), here, True))
-
-    def _delete(self, name: str) -> None:
-        self._fs.delete(self._remote(name), True)
+            with _access(self.uri):
+                self._fs.copyToLocalFile(False, self._remote(name), self._path(f"file:{self.path / name}"), True)
 
     def _put(self, name: str) -> None:
         """Copy a result to a temporary name, then rename it."""
@@ -110,12 +110,10 @@ class Mirror(Run):
                 if not fs.rename(half, self._remote(name)):
                     raise RunDirError(f"{self.uri}/{name} could not be written: its file system refused to rename it")
             else:
-                jvm, gateway = self.spark._jvm, self.spark.sparkContext._gateway
-                options = gateway.new_array(jvm.org.apache.hadoop.fs.Options.Rename, 1)
-                options[0] = jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
-                jvm.org.apache.hadoop.fs.FileContext.getFileContext(half.toUri(), self._conf).rename(
-                    half, self._remote(name), options
-                )
+                hadoop = self.spark._jvm.org.apache.hadoop.fs
+                options = self.spark.sparkContext._gateway.new_array(hadoop.Options.Rename, 1)
+                options[0] = hadoop.Options.Rename.OVERWRITE
+                hadoop.FileContext.getFileContext(half.toUri(), self._conf).rename(half, self._remote(name), options)
         finally:
             fs.delete(half, True)
 
@@ -136,16 +134,22 @@ class Mirror(Run):
         return self._path(f"{self.uri}/{name}")
 
 
-def _call(uri: str, operation: Callable[[], _T]) -> _T:
-    """Run an operation of a file system. Raises `RunDirError` with the first line of its error."""
+@contextmanager
+def _access(uri: str) -> Iterator[None]:
+    """Raise the error of an operation on a file system as a `RunDirError` with its first line."""
     try:
-        return operation()
+        yield
     except RunDirError:
         raise
     except Exception as e:  # noqa: BLE001 - every error in the JVM arrives as the same type
-        java = getattr(e, "java_exception", None)
-        reason = str(java.toString() if java is not None else e).strip().splitlines()[0][:300]
         raise RunDirError(
-            f"{uri} cannot be used ({reason}); check that its file system is up and configured in HADOOP_CONF_DIR, and "
-            "name the jars it needs in AFTERSHOCK_SPARK_JARS"
+            f"{uri} cannot be used ({reason_of(e)}); check that its file system is up and configured in "
+            "HADOOP_CONF_DIR, and name the jars it needs in AFTERSHOCK_SPARK_JARS"
         ) from None
+
+
+def reason_of(error: Exception) -> str:
+    """Return the first line of an error, or of the one in the JVM that caused it."""
+    java = getattr(error, "java_exception", None)
+    text = str(error if java is None else java.toString()).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

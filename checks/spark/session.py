@@ -1,22 +1,32 @@
-"""The Spark session of the checks: local by default, or on a cluster if a master is given."""
+"""The Spark session of the checks: local by default, or on a cluster if a master is given.
+
+AFTERSHOCK_SPARK_MEMORY sets the heap of the driver's JVM, AFTERSHOCK_SPARK_JARS names additional jars, separated by
+commas, such as those of a file system. All times are UTC.
+"""
 
 from __future__ import annotations
 
 import locale
 import os
 import shlex
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
 from chaos.errors import ClusterError
+from chaos.install.locations import python_path
+from chaos.run.events import Event
 from checks.spark import executors
 from checks.spark.master import LOCAL, check, is_here, is_local
-from checks.spark.scratch import process_folder
+from checks.spark.remote import reason_of
 
 MEMORY_MB, MEMORY_PER_CORE_MB = 512, 256
 """Heap of the driver's JVM, which buffers the bytes of one part for each core: 1 GiB on two cores."""
@@ -24,15 +34,15 @@ RESULT_SIZE = "64m"
 """Limit of what one job returns to the driver: ample for summaries and capped evidence, too small for rows."""
 SHUFFLE_PARTITIONS = 4
 UTF8_LOCALE = "C.UTF-8"
+PROGRESS_S = 1.0
 
 
 def spark_session(master: str | None = None, task_modules: Sequence[str] = ()) -> SparkSession:
     """Return the active session, or start one.
 
     master: URL of a Spark master, `local[*]` if None. task_modules: modules that tasks import; on a cluster, an
-    executor imports them once before the session is returned. All times are UTC. Scratch files go to a folder of this
-    process (`scratch`). AFTERSHOCK_SPARK_JARS names additional jars, separated by commas, such as those of a file
-    system. Raises `UsageError`, `MachineError` or `ClusterError` if the master cannot be used.
+    executor imports them once before the session is returned. Raises `UsageError`, `MachineError` or `ClusterError` if
+    the master cannot be used.
     """
     if (active := SparkSession.getActiveSession()) is not None:
         return active
@@ -40,15 +50,12 @@ def spark_session(master: str | None = None, task_modules: Sequence[str] = ()) -
     check(master)
     # Otherwise Spark's workers run the first `python3` on the PATH, which lacks this environment.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    if is_local(master):
-        _add_project_to_pythonpath()
     os.environ["PYSPARK_PYTHON"] = sys.executable if is_local(master) else executors.python()
+    if is_local(master):
+        os.environ["PYTHONPATH"] = python_path()
     if is_here(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("aftershock").master(master)
-    folder = process_folder()
-    for key, value in (_settings(folder) | _settings_of(master, folder)).items():
-        builder = builder.config(key, value)
+    builder = SparkSession.builder.appName("aftershock").master(master).config(map=_settings(master))
     with _utf8_locale():
         spark = _start(builder, master)
     spark.sparkContext.setLogLevel("ERROR")
@@ -67,12 +74,10 @@ def _start(builder: SparkSession.Builder, master: str) -> SparkSession:
     except Exception as e:
         if is_local(master):
             raise
-        java = getattr(e, "java_exception", None)
-        reason = (str(java.toString() if java is not None else e).strip() or type(e).__name__).splitlines()[0][:300]
         raise ClusterError(
-            f"Spark did not start on {master} ({reason}): check that it is a master of Spark {pyspark.__version__}, "
-            "and that its workers can start executors (see their logs) and reach this machine (SPARK_LOCAL_IP sets "
-            "its address)"
+            f"Spark did not start on {master} ({reason_of(e)}): check that it is a master of Spark "
+            f"{pyspark.__version__}, and that its workers can start executors (see their logs) and reach this machine "
+            "(SPARK_LOCAL_IP sets its address)"
         ) from e
 
 
@@ -93,8 +98,7 @@ def _utf8_locale() -> Iterator[None]:
             os.environ["LC_ALL"] = before
 
 
-@contextmanager
-def tuned(spark: SparkSession) -> Iterator[None]:
+def tuned(spark: SparkSession) -> AbstractContextManager[None]:
     """Apply settings for a few rows of any size while the context lasts: compiling them takes longer than the work."""
     chosen = {
         "spark.sql.adaptive.enabled": "false",
@@ -102,8 +106,7 @@ def tuned(spark: SparkSession) -> Iterator[None]:
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
-    with configured(spark, chosen):
-        yield
+    return configured(spark, chosen)
 
 
 @contextmanager
@@ -119,20 +122,20 @@ def configured(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
             spark.conf.unset(key) if value is None else spark.conf.set(key, value)
 
 
-def _settings(folder: Path) -> dict[str, str]:
-    log4j = Path(__file__).with_name("log4j2.properties")
+def _settings(master: str) -> dict[str, str]:
+    folder = process_folder()
     java_options = (
         f"-Djava.io.tmpdir={folder}",
-        f"-Dlog4j2.configurationFile={log4j.as_uri()}",
+        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}",
         # The JVM moves bytes and Python does the work: full optimisation never pays, even for 100M records (measured).
         "-XX:TieredStopAtLevel=1",
         "-XX:ReservedCodeCacheSize=240m",
     )
+    memory = os.environ.get("AFTERSHOCK_SPARK_MEMORY")
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.memory": os.environ.get("AFTERSHOCK_SPARK_MEMORY")
-        or f"{MEMORY_MB + MEMORY_PER_CORE_MB * (os.cpu_count() or 1)}m",
+        "spark.driver.memory": memory or f"{MEMORY_MB + MEMORY_PER_CORE_MB * (os.cpu_count() or 1)}m",
         "spark.driver.maxResultSize": RESULT_SIZE,
         "spark.driver.extraJavaOptions": shlex.join(java_options),  # Spark splits them as a shell does
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
@@ -146,22 +149,58 @@ def _settings(folder: Path) -> dict[str, str]:
     }
     if jars := os.environ.get("AFTERSHOCK_SPARK_JARS"):
         settings["spark.jars"] = jars
-    return settings
+    if is_here(master):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings | ({"spark.local.dir": str(folder)} if is_local(master) else executors.settings())
 
 
-def _settings_of(master: str, folder: Path) -> dict[str, str]:
-    """Return the settings that depend on the location of the executors."""
-    if not is_local(master):
-        return executors.settings(is_here(master))
-    return {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(folder),
-    }
+def process_folder() -> Path:
+    """Return the scratch folder of this process, after removing those of processes that have ended.
+
+    A JVM removes its scratch files when it exits. A killed JVM leaves `blockmgr-*`, `spark-*` and `artifacts-*` behind,
+    about 100 kB each time, which would pile up under a schedule of runs.
+    """
+    root = Path(tempfile.gettempdir()) / f"aftershock-spark-{os.getuid()}"
+    folder = root / _folder_name(psutil.Process())
+    folder.mkdir(parents=True, exist_ok=True)
+    for other in root.iterdir():
+        if other != folder and not _is_in_use(other.name):
+            shutil.rmtree(other, ignore_errors=True)
+    return folder
 
 
-def _add_project_to_pythonpath() -> None:
-    """Let Spark's local Python workers import this project, from whichever directory Airflow started this process."""
-    root, path = str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")
-    if root not in path.split(os.pathsep):
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, path]))
+def _folder_name(process: psutil.Process) -> str:
+    # a pid alone may belong to another process later
+    return f"{process.pid}-{round(process.create_time() * 1000)}"
+
+
+def _is_in_use(name: str) -> bool:
+    try:
+        return _folder_name(psutil.Process(int(name.partition("-")[0]))) == name
+    except (ValueError, psutil.NoSuchProcess):
+        return False
+
+
+@contextmanager
+def reported(spark: SparkSession, stage: str, listener: Callable[[Event], None] | None) -> Iterator[None]:
+    """While the context lasts, pass an event `work` with the finished and total tasks to the listener every second."""
+    if listener is None:
+        yield
+        return
+    done = threading.Event()
+    thread = threading.Thread(target=_report, args=(spark, stage, listener, done), daemon=True, name="progress")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join(PROGRESS_S)
+
+
+def _report(spark: SparkSession, stage: str, listener: Callable[[Event], None], done: threading.Event) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    while not done.wait(PROGRESS_S):
+        stages = [info for number in tracker.getActiveStageIds() if (info := tracker.getStageInfo(number))]
+        if stages:
+            finished, total = sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
+            listener({"kind": "work", "stage": stage, "done": finished, "total": total})
