@@ -116,7 +116,7 @@ def _write_page(trends: Trends, path: Path) -> None:
     """Write the trend page. Raises `AftershockError` if that fails."""
     from chaos.processes.python_module import run_module
 
-    done = run_module("checks.report.trend", str(path.absolute()), text_input=trends.model_dump_json())
+    done = run_module("checks.report", "trend", str(path.absolute()), text_input=trends.model_dump_json())
     if done.returncode:
         raise AftershockError((done.stderr.strip() or "the page was not written").splitlines()[-1])
     Console(stderr=True, soft_wrap=True).print(f"page: {path}", highlight=False)

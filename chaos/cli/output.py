@@ -41,7 +41,7 @@ def print_result(run: Run, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(run.result.read_text(encoding="utf-8") + "\n")
     else:
-        run_module("checks.report", str(run.path), capture=False)
+        run_module("checks.report", "run", str(run.path), capture=False)
 
 
 def print_comparison(run: Run, as_json: bool) -> int:

@@ -110,7 +110,7 @@ def judge_gate(judge: GateJudge, folder: GateFolder) -> GateResult:
     """Judge the stored runs, and write gate.json, summary.md, junit.xml and report.html. Raises `AftershockError`."""
     result = _result(judge, folder)
     write_atomically(folder.path / "gate.json", result.model_dump_json(indent=1) + "\n")
-    done = run_module("checks.report.gate", str(folder.path))
+    done = run_module("checks.report", "gate", str(folder.path))
     if done.returncode:
         reason = (done.stderr.strip() or "no reason was given").splitlines()[-1]
         raise AftershockError(f"gate.json is in {folder.path}, but its pages could not be written: {reason}")

@@ -52,7 +52,7 @@ def compare(run: Run, *, show: bool = False) -> Comparison:
 
     Raises `RunDirError` if a variant has no result.
     """
-    run_module("checks.report.compare", str(run.path), capture=not show)
+    run_module("checks.report", "compare", str(run.path), capture=not show)
     return Comparison.read(run)
 
 

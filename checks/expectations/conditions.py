@@ -11,10 +11,9 @@ from chaos.ledger.stream import SUFFIX
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
 from chaos.scenario.resolve import Resolved
-from checks.evidence.faults import fault_outcomes, missing_proof
-from checks.evidence.tables import audit_rows, json_object, ledger_rows
+from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
-from checks.expectations.observation import Observation, listed
+from checks.expectations.judge import Observation, listed
 
 RECORDS = ("sends", "deliveries", "commits", "assignments")
 """Tables of which the audit must read every row."""
@@ -107,57 +106,43 @@ class Conditions:
 
     def _stages(self) -> Observation:
         if not any(e.get("kind") == "stage" and e.get("stage") in DRIVING for e in self._events):
-            return Observation.missing(
-                "not recorded", "events.jsonl has no stage of the drive: copy the complete run directory"
-            )
+            reason = "events.jsonl has no stage of the drive: copy the complete run directory"
+            return Observation.missing("not recorded", reason)
         broken = stages_broken_off(self._events, DRIVING)
         stages = listed([f"{stage}: {reason}" for stage, reason in broken.items()])
-        return Observation(
-            len(broken), f"{len(broken)}", f"the drive ended early ({stages}); fix the cause and run again"
-        )
+        reason = f"the drive ended early ({stages}); fix the cause and run again"
+        return Observation(len(broken), f"{len(broken)}", reason)
 
     def _rows(self) -> Observation:
         read, audited = self._counts.get("rows_read", {}), self._counts.get("rows_audited", {})
         if self._seal is None or not read:
-            return Observation.missing(
-                "not counted", f"the ledger has no seal or the audit counted no rows; {AUDIT_AGAIN}"
-            )
-        expected = dict(read)
-        for table in RECORDS:  # the seal counted the rows before Spark did
-            expected[table] = max(
-                read.get(table, 0), self._seal.tables[table].rows if table in self._seal.tables else 0
-            )
+            reason = f"the ledger has no seal or the audit counted no rows; {AUDIT_AGAIN}"
+            return Observation.missing("not counted", reason)
+        # the seal counted the rows before Spark did
+        sealed = {table: sealed.rows for table, sealed in self._seal.tables.items()}
+        expected = {**read, **{table: max(read.get(table, 0), sealed.get(table, 0)) for table in RECORDS}}
         missing = {t: abs(rows - audited.get(t, 0)) for t, rows in expected.items() if rows != audited.get(t, 0)}
         tables = listed([f"{table}: {rows:,}" for table, rows in missing.items()])
-        total = sum(expected.values())
-        return Observation(
-            sum(missing.values()),
-            f"{sum(missing.values()):,} of {total:,} rows",
-            f"rows not audited ({tables}); {AUDIT_AGAIN}",
-        )
+        count, total = sum(missing.values()), sum(expected.values())
+        return Observation(count, f"{count:,} of {total:,} rows", f"rows not audited ({tables}); {AUDIT_AGAIN}")
 
     def _torn(self) -> Observation:
         if self._seal is None:
             return Observation.missing("not counted", "the ledger was never sealed; run again")
         torn = [(t.file, t.bytes) for table in self._seal.tables.values() for t in table.torn]
-        unexplained = [(file, size) for file, size in torn if not self._killed_on_purpose(file)]
-        size, explained = sum(s for _, s in unexplained), sum(s for _, s in torn) - sum(s for _, s in unexplained)
+        unexplained = [(file, size) for file, size in torn if PurePosixPath(file).name not in self._ended_on_purpose]
+        size = sum(size for _, size in unexplained)
+        explained = sum(size for _, size in torn) - size
         text = f"{size:,} bytes" + (f" (and {explained:,} of clients killed on purpose)" if explained else "")
         files = listed([file for file, _ in unexplained])
         reason = f"torn at the end: {files}; look in logs/ for why the writer died, and check for a full disk"
         return Observation(size, text, reason)
 
-    def _killed_on_purpose(self, file: str) -> bool:
-        return PurePosixPath(file).name in self._ended_on_purpose
-
     def _deaths(self) -> Observation:
         if not self._lifecycle:
             return Observation.missing("not recorded", NO_CLIENTS)
-        dead = [
-            str(r["client"])
-            for r in self._lifecycle
-            if r["event"] == "crashed" and json_object(r["detail"]).get("unexpected")
-        ]
+        crashed = [r for r in self._lifecycle if r["event"] == "crashed"]
+        dead = [str(r["client"]) for r in crashed if json_object(r["detail"]).get("unexpected")]
         reason = f"{listed(dead)} died although no fault killed it; see its file in logs/ and run again"
         return Observation(len(dead), f"{len(dead)}", reason)
 
@@ -175,11 +160,8 @@ class Conditions:
         """Return which rows show a clock that ran backwards, which makes all times unreliable; empty if none do."""
         steps = self._counts.get("clock_backwards", {})
         rows = listed([f"{n:,} rows of {scope}" for scope, n in sorted(steps.items())])
-        return (
-            f"a clock ran backwards ({rows} end before they begin): prevent changes of the clock during a run"
-            if rows
-            else ""
-        )
+        remedy = "prevent changes of the clock during a run"
+        return f"a clock ran backwards ({rows} end before they begin): {remedy}" if rows else ""
 
     def _log(self) -> Observation:
         expected = {(topic, p) for topic, n in self._scenario.partitions_at_end().items() for p in range(n)}

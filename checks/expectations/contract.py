@@ -14,7 +14,6 @@ from chaos.anomalies import METRICS, PHRASES
 from chaos.scenario.expect import Bound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-from checks.expectations.observation import duration
 
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 
@@ -23,7 +22,8 @@ PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentil
 class Term:
     """One value of the contract: its column in the summary row, and its bounds.
 
-    rule: stem of the GX class; check, split, scope: as in `chaos.run.result.Expectation`; expected: the bounds as text.
+    rule: stem of the name of the GX class; check, split, scope: as in `chaos.run.result.Expectation`; expected: the
+    bounds as text.
     """
 
     rule: str
@@ -36,11 +36,6 @@ class Term:
     at_least: int = 0
     at_most: int | None = None
     condition: bool = False
-
-    @property
-    def gx_class(self) -> str:
-        """Name of the GX class."""
-        return f"Expect{self.rule}ToBeBetween"
 
 
 def terms(resolved: Resolved) -> list[Term]:
@@ -118,37 +113,32 @@ def _bounded(bound: Bound, term: Term) -> Iterator[Term]:
 
 def _conditions(s: Scenario) -> Iterator[Term]:
     for i, fault in enumerate(s.faults, start=1):
-        proof = Term("FaultProofs", f"fault_{i}_proofs", f"Fault {fault.name} took effect", "fault_proof", "proven")
-        yield replace(proof, scope=fault.name, at_least=1, condition=True)
-    total, complete, happened = partition_count(s), "ledger_complete", "something_happened"
-    incarnations = Term("DoubledIncarnations", "doubled_incarnations", "Each incarnation is one process", complete)
-    exactly = (
-        (0, Term("StagesBrokenOff", "stages_broken_off", "The drive completed", "drive_completed")),
-        (
-            0,
-            Term("RowsMissingFromAudit", "rows_missing", "Every row of the ledger was audited", complete, split="rows"),
-        ),
-        (0, Term("UnexplainedTornBytes", "torn_bytes", "No ledger file is torn unexpectedly", complete, split="torn")),
-        (0, Term("UnexpectedClientDeaths", "client_deaths", "No client died unexpectedly", "clients_lived")),
-        (0, replace(incarnations, split="incarnations")),
-        (total, Term("PartitionsReadBack", "partitions_read_back", "The final log was read back", "log_read_back")),
+        name = f"Fault {fault.name} took effect"
+        yield Term("FaultProofs", f"fault_{i}_proofs", name, "fault_proof", "proven", "", fault.name, 1, condition=True)
+    whole, read, happened, total = "ledger_complete", "log_read_back", "something_happened", partition_count(s)
+    rows = (
+        ("StagesBrokenOff", "stages_broken_off", "The drive completed", "drive_completed", "", 0, 0),
+        ("RowsMissingFromAudit", "rows_missing", "Every row of the ledger was audited", whole, "rows", 0, 0),
+        ("UnexplainedTornBytes", "torn_bytes", "No ledger file is torn unexpectedly", whole, "torn", 0, 0),
+        ("UnexpectedClientDeaths", "client_deaths", "No client died unexpectedly", "clients_lived", "", 0, 0),
+        ("DoubledIncarnations", "doubled_incarnations", "Each incarnation is one process", whole, "incarnations", 0, 0),
+        ("PartitionsReadBack", "partitions_read_back", "The final log was read back", read, "", total, total),
+        ("RecordsSent", "records_sent", "The producers sent all records", happened, "sent", planned_sends(s), None),
+        ("RecordsAcknowledged", "records_acked", "Every topic has acknowledged records", happened, "acked", 1, None),
+        ("RecordsDelivered", "records_delivered", "Every reader received records", happened, "delivered", 1, None),
     )
-    for value, term in exactly:
-        yield replace(term, expected=f"{value:,}", at_least=value, at_most=value, condition=True)
-    at_least = [
-        (
-            planned_sends(s),
-            Term("RecordsSent", "records_sent", "The producers sent all records", happened, split="sent"),
-        ),
-        (
-            1,
-            Term(
-                "RecordsAcknowledged", "records_acked", "Every topic has acknowledged records", happened, split="acked"
-            ),
-        ),
-    ]
-    if s.consumers:
-        name = "Every reader received records"
-        at_least.append((1, Term("RecordsDelivered", "records_delivered", name, happened, split="delivered")))
-    for value, term in at_least:
-        yield replace(term, expected=f"at least {value:,}", at_least=value, condition=True)
+    for rule, column, name, check, split, least, most in rows if s.consumers else rows[:-1]:
+        expected = f"at least {least:,}" if most is None else f"{most:,}"
+        yield Term(rule, column, name, check, expected, split, "", least, most, condition=True)
+
+
+def duration(us: int) -> str:
+    """Format microseconds, such as `812 ms`, `9.8 s`, `15 s` or `2 min 5 s`."""
+    if us < 1_000:
+        return f"{us} us"
+    if us < 999_500:
+        return f"{us / 1_000:.3g} ms"
+    if us < 119_950_000:
+        return f"{round(us / 1_000_000, 1 if us >= 10_000_000 else 2):g} s"
+    minutes, seconds = divmod(round(us / 1_000_000), 60)
+    return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"

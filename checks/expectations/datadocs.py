@@ -23,14 +23,7 @@ _BACKGROUND = re.compile(r"""url\(\s*["']?https?://[^)]*\)""", re.IGNORECASE)
 _INLINE_SCRIPT = re.compile(r"<script\b(?![^>]*\bsrc=)[^>]*>.*?</script>", re.IGNORECASE | re.DOTALL)
 _FOOTER = re.compile(r"<footer\b.*?</footer>", re.IGNORECASE | re.DOTALL)
 
-STYLE = """<style>
-body { font-family: system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; line-height: 1.4;
-  color-scheme: light dark; }
-table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
-td, th { border: 1px solid #8888; padding: .3rem .6rem; text-align: left; vertical-align: top; }
-.btn, .modal, #ge-cta-footer, .popover, [data-toggle=modal], .cooltip .top { display: none; }
-ul { padding-left: 1.2rem; }
-</style></head>"""
+_STYLE = f"<style>\n{Path(__file__).with_suffix('.css').read_text(encoding='utf-8')}</style></head>"
 
 
 def make_self_contained(project: Path) -> None:
@@ -49,11 +42,11 @@ def _index(site: Path) -> str:
     pages = sorted(page.relative_to(site).as_posix() for page in site.rglob("*.html") if page.parent != site)
     links = "".join(f'<li><a href="{quote(page)}">{html.escape(page)}</a></li>' for page in pages)
     head = '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Data Docs</title>'
-    return f"{head}{STYLE}<body><h1>Data Docs</h1><ul>{links}</ul></body></html>"
+    return f"{head}{_STYLE}<body><h1>Data Docs</h1><ul>{links}</ul></body></html>"
 
 
 def self_contained(page: str) -> str:
     """Return the page without external references, and without inline scripts, which depend on them."""
     for pattern in (_EXTERNAL, _INLINE_SCRIPT, _FOOTER):
         page = pattern.sub("", page)
-    return _BACKGROUND.sub("none", page).replace("</head>", STYLE, 1)
+    return _BACKGROUND.sub("none", page).replace("</head>", _STYLE, 1)

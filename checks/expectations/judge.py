@@ -1,4 +1,4 @@
-"""From the outcome of a GX rule to the verdict of a term; pure functions."""
+"""From the observed value of a term and the outcome of its GX rule to its verdict; pure functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,24 @@ from dataclasses import dataclass
 
 from chaos.run.result import Expectation, Verdict
 from checks.expectations.contract import Term
-from checks.expectations.observation import Observation
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The value that GX compares with the bounds of a term, and its explanation.
+
+    value: None if nothing was observed. text: the value for people. reason: the evidence behind the value, shown if
+    the bounds do not hold; without a value, what is missing and what to change.
+    """
+
+    value: int | None
+    text: str
+    reason: str = ""
+
+    @classmethod
+    def missing(cls, text: str, reason: str) -> Observation:
+        """Return an observation without a value."""
+        return cls(None, text, reason)
 
 
 @dataclass(frozen=True)
@@ -26,21 +43,22 @@ def judge(evaluated: list[tuple[Term, Observation, Outcome]]) -> list[Expectatio
     effect, there was nothing to expect.
     """
     unmet = [term.name for term, _, outcome in evaluated if term.condition and not outcome.success]
-    return [_expectation(*row, unmet) for row in evaluated]
-
-
-def _expectation(term: Term, observation: Observation, outcome: Outcome, unmet: list[str]) -> Expectation:
-    verdict, reason = _verdict(term, observation, outcome, unmet)
-    return Expectation(
-        name=term.name,
-        check=term.check,
-        split=term.split,
-        scope=term.scope,
-        expected=term.expected,
-        seen=observation.text,
-        verdict=verdict,
-        why=reason,
-    )
+    expectations = []
+    for term, observation, outcome in evaluated:
+        verdict, why = _verdict(term, observation, outcome, unmet)
+        expectations.append(
+            Expectation(
+                name=term.name,
+                check=term.check,
+                split=term.split,
+                scope=term.scope,
+                expected=term.expected,
+                seen=observation.text,
+                verdict=verdict,
+                why=why,
+            )
+        )
+    return expectations
 
 
 def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list[str]) -> tuple[Verdict, str]:
@@ -59,3 +77,9 @@ def _verdict(term: Term, observation: Observation, outcome: Outcome, unmet: list
     if value < term.at_least and unmet:
         return "inconclusive", f"{reason}; this is no violation, because a condition does not hold: {unmet[0]}"
     return "fail", reason
+
+
+def listed(items: list[str], most: int = 3) -> str:
+    """Join the first `most` items and add the number of the others."""
+    more = len(items) - most
+    return ", ".join(items[:most]) + (f" and {more} more" if more > 0 else "")

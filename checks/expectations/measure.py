@@ -5,17 +5,18 @@ If there is no value, the observation says why: GX then has nothing to compare, 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
+from chaos.run.events import read_events
 from chaos.scenario.resolve import Resolved
 from checks.audit.rules.registry import NEED_CLOCK, nothing_to_examine
-from checks.evidence.tables import audit_rows
-from checks.expectations.clients import clients_with_error, most_members, rebalances
+from checks.evidence import Row, audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
-from checks.expectations.contract import Term
-from checks.expectations.observation import Observation, count_of, duration, listed
+from checks.expectations.contract import Term, duration
+from checks.expectations.judge import Observation, listed
 
 CLIENT_FAULTS = "consumer."
 
@@ -45,11 +46,11 @@ class Measure:
         if term.condition:
             return self._conditions.observe(term)
         if term.check == "groups" and term.split == "members":
-            return most_members(self._run, term.scope)
+            return _most_members(self._run, term.scope)
         if term.check == "client_errors":
-            return clients_with_error(self._run, term.scope, term.split)
+            return _clients_with_error(self._run, term.scope, term.split)
         if term.check == "groups":
-            return rebalances(self._run, self._resolved, term.scope)
+            return _rebalances(self._run, self._resolved, term.scope)
         return self._count(term) if (term.check, term.split) in PHRASES else self._time(term)
 
     def _count(self, term: Term) -> Observation:
@@ -62,7 +63,7 @@ class Measure:
         if total is None or not (total.examined or total.count or total.undetermined):
             return self._nothing_examined(term)
         phrases = PHRASES[term.check, term.split]
-        text = count_of(total.count, total.examined, phrases.examined)
+        text = f"{total.count:,} of {total.examined:,} {phrases.examined}"
         if total.undetermined and not _settled(term, total):
             reason = (
                 f"{total.undetermined:,} more could not be decided, and they may break the bound or meet it: "
@@ -106,11 +107,8 @@ class Measure:
     def _time(self, term: Term) -> Observation:
         if reason := self._conditions.clock():
             return Observation.missing("not measured", reason)
-        rows = [
-            r
-            for r in self._metrics
-            if (r["metric"], r["stat"]) == (term.check, term.split) and r["value_us"] is not None
-        ]
+        of_term = [r for r in self._metrics if (r["metric"], r["stat"]) == (term.check, term.split)]
+        rows = [r for r in of_term if r["value_us"] is not None]
         if faults := self._unmeasured({r["fault"] for r in rows}, term.check):
             reason = f"none was measured for {listed(faults)}: keep the load running for longer, so that its end shows"
             return Observation.missing("not measured", reason)
@@ -147,3 +145,81 @@ def _settled(term: Term, total: _Total) -> bool:
     if term.at_most is not None and most > term.at_most:
         return least > term.at_most
     return (least >= term.at_least) == (most >= term.at_least)
+
+
+def _most_members(run: Run, group: str) -> Observation:
+    """Return the highest number of members that the observer saw at one time."""
+    rows = ledger_rows(run, "cluster", ["entity", "key", "value"])
+    sizes = [_size(r["value"]) for r in rows if r["entity"] == f"group:{group}" and r["key"] == "members"]
+    answers = [size for size in sizes if size is not None]
+    if not answers:
+        return Observation.missing(
+            "not observed",
+            f"the observer never got an answer about the members of group {group}: look at the rows `observer` and "
+            f"`group:{group}` of ledger/cluster.parquet, and give the coordinator time between faults",
+        )
+    return Observation(max(answers), f"{max(answers):,}", f"over {len(answers):,} observed changes")
+
+
+def _rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
+    """Count the generations between the forming of the group and the order to stop the clients.
+
+    The count uses the numbers of the generations, so it includes generations that no member lived to report. Members
+    report a generation without any reassignment (cooperative members kept their partitions) when they stop.
+    """
+    if all(c.mode == "assign" for c in resolved.scenario.readers if c.group == group):
+        return Observation(0, "0", "assign-mode consumers are in no group, so they never rebalance")
+    columns = ["consumer", "group", "mode", "generation", "event", "at_us"]
+    subscribed = [r for r in ledger_rows(run, "assignments", columns) if r["mode"] == "subscribe"]
+    rows = [r for r in subscribed if r["group"] == group and r["generation"] is not None]
+    if not rows:
+        reason = f"no member of group {group} was assigned a partition: see the consumers' files in logs/"
+        return Observation.missing("not observed", reason)
+    events = [e for e in read_events(run) if e.get("kind") == "stage" and e.get("state") == "begin"]
+    begins = {e["stage"]: e["at_us"] for e in events}
+    began, ended = begins.get("load", 0), begins.get("stop", 2**62)
+    before = [r["generation"] for r in rows if r["at_us"] < began]
+    during = [r["generation"] for r in rows if began <= r["at_us"] <= ended]
+    formed = max(before, default=min(r["generation"] for r in rows))
+    last = max(formed, *during, _generation_at_stop([r for r in rows if r["at_us"] > ended]))
+    count = max(0, last - formed)
+    return Observation(count, f"{count:,}", f"formed as generation {formed}, stopped as generation {last}")
+
+
+def _generation_at_stop(after: list[Row]) -> int:
+    """Return the generation at the order to stop, from the members that revoked their partitions after it; else 0.
+
+    The first member to leave starts a new generation for the others. The result is therefore the lowest generation of
+    the members whose first row after the order is not an assignment.
+    """
+    first: dict[str, Row] = {}
+    for row in sorted(after, key=lambda r: r["at_us"]):
+        first.setdefault(row["consumer"], row)
+    return min((r["generation"] for r in first.values() if r["event"] != "assigned"), default=0)
+
+
+def _size(value: str) -> int | None:
+    """Return the number of members from a JSON list or number; None for anything else."""
+    try:
+        members = json.loads(value)
+    except (TypeError, ValueError):
+        return None
+    if isinstance(members, list):
+        return len(members)
+    return members if isinstance(members, int) else None
+
+
+def _clients_with_error(run: Run, entry: str, text: str) -> Observation:
+    """Count the clients of an entry that reported an error containing the text; repeated errors count once."""
+    rows = ledger_rows(run, "lifecycle", ["client", "event", "detail"])
+    of_entry = [r for r in rows if str(r["client"]).rpartition("/")[0] == entry]
+    if not of_entry:
+        reason = f"the ledger has no client of {entry}: see the stages of the drive in events.jsonl"
+        return Observation.missing("not recorded", reason)
+    reports = [r for r in of_entry if r["event"] == "error"]
+    errors = [(str(r["client"]), str(json_object(r["detail"]).get("error", ""))) for r in reports]
+    clients = sorted({client for client, error in errors if text in error})
+    others = sorted({error for _, error in errors if text not in error})
+    reason = f"reported by {listed(clients)}" if clients else "reported by no client"
+    reason += f"; other errors: {listed(others)}" if others else ""
+    return Observation(len(clients), f"{len(clients)}", reason)

@@ -1,7 +1,8 @@
 """Validation of a run against its contract, with Great Expectations on Spark, and its Data Docs.
 
-All values are columns of one row, so that GX needs one Spark job for all rules. GX returns its results in another order
-than the suite's; the column identifies the term.
+Each GX class bounds one column of a row that has all values: the maximum of a column of one row is its value, and GX
+computes all column aggregates of a batch in one Spark job. The audit holds the logic; GX states, runs and publishes the
+rules. GX returns its results in another order than the suite's; the column identifies the term.
 """
 
 from __future__ import annotations
@@ -16,19 +17,43 @@ from typing import Any
 os.environ["GX_ANALYTICS_ENABLED"] = "False"  # read when the package is imported
 
 import great_expectations as gx
+from great_expectations.expectations.core import ExpectColumnMaxToBeBetween
 
+from chaos.anomalies import ANOMALIES, METRICS, PHRASES
 from chaos.run.directory import Run
 from chaos.run.result import Expectation
 from chaos.scenario.resolve import Resolved
-from checks.expectations.classes import CLASSES
 from checks.expectations.contract import Term, terms
 from checks.expectations.datadocs import make_self_contained
-from checks.expectations.judge import Outcome, judge
+from checks.expectations.judge import Observation, Outcome, judge
 from checks.expectations.measure import Measure
-from checks.expectations.observation import Observation
 from checks.spark.session import tuned
 
 SUITE = "contract"
+_MEANINGS = {
+    **{phrases.rule: f"Number of findings: {ANOMALIES[check].meaning}." for (check, _), phrases in PHRASES.items()},
+    **{metric.rule: f"Time {metric.meaning}." for metric in METRICS.values()},
+    "GroupMembers": "Highest number of members that the coordinator reported at one time.",
+    "Rebalances": "Generations of a group after it had first formed.",
+    "ClientErrors": "Clients of an entry that reported an error with the given text.",
+    "FaultProofs": "A fault took effect: a change was observed from outside the injector.",
+    "StagesBrokenOff": "Stages of the drive that failed or never ended.",
+    "RowsMissingFromAudit": "Rows of the ledger that the audit did not read.",
+    "UnexplainedTornBytes": "Torn bytes in ledger files of clients that were not killed on purpose.",
+    "UnexpectedClientDeaths": "Clients that died although no fault killed them.",
+    "DoubledIncarnations": "Incarnations of a client that were started more than once.",
+    "PartitionsReadBack": "Partitions of the final log that were read back.",
+    "RecordsSent": "Records that the producers sent, whatever their outcome.",
+    "RecordsAcknowledged": "Acknowledged records of the topic with the fewest.",
+    "RecordsDelivered": "Delivered records of the reader with the fewest.",
+}
+
+
+CLASSES: dict[str, Any] = {
+    rule: type(f"Expect{rule}ToBeBetween", (ExpectColumnMaxToBeBetween,), {"__module__": __name__, "__doc__": meaning})
+    for rule, meaning in _MEANINGS.items()
+}
+"""The GX classes by `Term.rule`: one for each kind of term, so that a suite and its Data Docs read as the contract."""
 
 
 def suite_for(resolved: Resolved) -> gx.ExpectationSuite:
@@ -48,7 +73,7 @@ def validate(spark: Any, run: Run, resolved: Resolved) -> list[Expectation]:
 
 
 def _rule(term: Term) -> Any:
-    return CLASSES[term.gx_class](
+    return CLASSES[term.rule](
         column=term.column,
         min_value=term.at_least,
         max_value=term.at_most,

@@ -148,7 +148,10 @@ def _read(part: OffsetRange) -> str:
 
 
 def _write_range(ranges: Ranges, path: Path) -> None:
-    rows = [dict(zip(LOG_RANGE.names, (*partition, *ends), strict=True)) for partition, ends in sorted(ranges.items())]
+    rows = [
+        {"topic": topic, "partition": partition, "start": start, "end": end}
+        for (topic, partition), (start, end) in sorted(ranges.items())
+    ]
     half = path.with_name(f".{path.name}.half")
     pq.write_table(pa.Table.from_pylist(rows, LOG_RANGE), half)
     half.replace(path)

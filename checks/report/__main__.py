@@ -1,4 +1,12 @@
-"""`python -m checks.report RUN_DIR`: print the result of a run."""
+"""`python -m checks.report PAGE PATH`: print or write a page. The command line runs it as a child process.
+
+    run RUN_DIR       print the result of a run
+    compare RUN_DIR   write and print the comparison of the variants of an A/B scenario
+    gate FOLDER       write the files of a gate next to its gate.json
+    trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
+
+Exit codes: that of the verdict for `compare`, else 0; 2 with a message on standard error if the page cannot be written.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +15,46 @@ from pathlib import Path
 
 from rich.console import Console
 
+from chaos.errors import PASS, USAGE, AftershockError
 from chaos.run.directory import Run
-from chaos.run.result import Result
-from checks.report.terminal import render
+from chaos.run.result import EXIT_CODES, Result
 
 
-def main(run_dir: str) -> None:
-    """Print the result."""
-    render(Result.read(Run(Path(run_dir))), Console())
+def main(page: str, target: str) -> int:
+    """Print or write the page and return the exit code."""
+    path = Path(target)
+    try:
+        return _make(page, path)
+    except AftershockError as e:
+        sys.stderr.write(f"{e}\n")
+        return e.exit_code
+    except OSError as e:
+        sys.stderr.write(f"{path} cannot be {'written to' if path.is_dir() else 'written'}: {e.strerror}\n")
+        return USAGE
+
+
+def _make(page: str, path: Path) -> int:
+    # each page imports what it needs: the terminal alone needs no templates
+    if page == "run":
+        from checks.report import terminal
+
+        terminal.render(Result.read(Run(path)), Console())
+    elif page == "compare":
+        from checks.report import compare
+
+        comparison = compare.write(Run(path.absolute()))
+        compare.show(comparison, Console())
+        return EXIT_CODES[comparison.verdict]
+    elif page == "gate":
+        from checks.report import gate
+
+        gate.write(path)
+    else:
+        from checks.report import trend
+
+        trend.write(path, sys.stdin.read())
+    return PASS
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(*sys.argv[1:]))

@@ -8,13 +8,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from markupsafe import Markup
 
 from checks.report.lanes import Axis, Lane
 from checks.report.text import natural, number, short
@@ -32,54 +29,37 @@ HEIGHT = 400
 """Height of a drawing in SVG units; the page stretches it."""
 
 
-@dataclass(frozen=True)
 class Grid:
-    """Slots of `width_us`, aligned to multiples of their width since the epoch like the buckets of the audit."""
+    """Slots of equal width, aligned to multiples of their width since the epoch like the buckets of the audit.
 
-    axis: Axis
-    width_us: int
+    width_us: the narrowest multiple of a bucket that gives at most `most` slots; slots: number of slots that overlap
+    the axis; box: viewBox of a drawing in which a slot is one unit wide; data: width of a slot, and part of the first
+    slot before the axis, both in seconds.
+    """
 
-    @classmethod
-    def over(cls, axis: Axis, bucket_us: int, most: int) -> Grid:
-        """Return the grid with the narrowest multiple of a bucket and at most `most` slots."""
-        buckets = (axis.end_us - axis.begin_us) / bucket_us
-        return cls(axis, bucket_us * max(1, math.ceil(buckets / most)))
+    def __init__(self, axis: Axis, bucket_us: int, most: int) -> None:
+        length_us = axis.end_us - axis.begin_us
+        self.width_us = bucket_us * max(1, math.ceil(length_us / bucket_us / most))
+        self._first = axis.begin_us // self.width_us
+        self.slots = (axis.end_us - 1) // self.width_us - self._first + 1
+        lead_us = axis.begin_us - self._first * self.width_us
+        self.box = f"{lead_us / self.width_us:.4f} 0 {length_us / self.width_us:.4f} {HEIGHT}"
+        self.data = {"step": self.width_us / 1e6, "lead": round(lead_us / 1e6, 6)}
 
-    @cached_property
-    def first(self) -> int:
-        """Number of the first slot of the axis, counted from the epoch."""
-        return self.axis.begin_us // self.width_us
-
-    @cached_property
-    def slots(self) -> int:
-        """Number of slots that overlap the axis."""
-        return (self.axis.end_us - 1) // self.width_us - self.first + 1
-
-    def sums(self, rows: pa.Table, keys: list[str], value: str, how: str) -> list[dict[str, Any]]:
-        """Aggregate rows by keys and `slot` (0 is the first slot of the axis), without rows outside the axis."""
-        slot = pc.subtract(pc.divide(rows["at_us"], self.width_us), self.first)
+    def sums(self, table: pa.Table, series: str, keys: list[str], value: str, how: str) -> list[dict[str, Any]]:
+        """Aggregate a series by keys and `slot` (0 is the first slot of the axis), without rows outside the axis."""
+        rows = table.filter(pc.equal(table["series"], series))
+        slot = pc.subtract(pc.divide(rows["at_us"], self.width_us), self._first)
         rows = rows.append_column("slot", slot)
         rows = rows.filter(pc.and_(pc.greater_equal(slot, 0), pc.less(slot, self.slots)))
         gathered = rows.group_by([*keys, "slot"]).aggregate([(value, how)]).rename_columns([*keys, "slot", "value"])
         slots: list[dict[str, Any]] = gathered.to_pylist()
         return slots
 
-    def data(self) -> dict[str, float]:
-        """Return the width of a slot, and the part of the first slot before the axis, both in seconds."""
-        lead = self.axis.begin_us - self.first * self.width_us
-        return {"step": self.width_us / 1e6, "lead": round(lead / 1e6, 6)}
-
-    def svg(self, paths: str) -> Markup:
-        """Return a drawing in which a slot is one unit wide. paths: trusted markup without foreign text."""
-        begin = self.axis.begin_us / self.width_us - self.first
-        length = (self.axis.end_us - self.axis.begin_us) / self.width_us
-        box = f"{begin:.4f} 0 {length:.4f} {HEIGHT}"
-        return Markup(f'<svg viewBox="{box}" preserveAspectRatio="none" aria-hidden="true">{paths}</svg>')
-
 
 def rate_lanes(table: pa.Table, series: str, label: str, axis: Axis) -> list[Lane]:
     """Return a lane of records per second for each scope of `acked` or `delivered`, with a common scale."""
-    grid = Grid.over(axis, BUCKET_US, MOST_BUCKETS)
+    grid = Grid(axis, BUCKET_US, MOST_BUCKETS)
     rates: dict[str, Values] = {
         scope: [by_slot.get(slot, 0.0) * 1e6 / grid.width_us for slot in range(grid.slots)]
         for scope, by_slot in _bucketed(table, series, grid, "sum").items()
@@ -97,7 +77,7 @@ def ceiling(values: list[float]) -> float:
 
 def lag_lanes(table: pa.Table, axis: Axis) -> list[Lane]:
     """Return a lane of lag for each reader; the last sample holds until the next one."""
-    grid = Grid.over(axis, BUCKET_US, MOST_BUCKETS)
+    grid = Grid(axis, BUCKET_US, MOST_BUCKETS)
     lanes = []
     for scope, by_slot in _bucketed(table, "lag", grid, "max").items():
         values: list[float | None] = []
@@ -110,7 +90,7 @@ def lag_lanes(table: pa.Table, axis: Axis) -> list[Lane]:
 def _bucketed(table: pa.Table, series: str, grid: Grid, how: str) -> dict[str, dict[int, float]]:
     """Return the value of each slot, by scope."""
     by_scope: dict[str, dict[int, float]] = {}
-    for row in grid.sums(table.filter(pc.equal(table["series"], series)), ["scope"], "value", how):
+    for row in grid.sums(table, series, ["scope"], "value", how):
         if row["value"] is not None:
             by_scope.setdefault(row["scope"] or "all", {})[row["slot"]] = row["value"]
     return {scope: by_scope[scope] for scope in sorted(by_scope, key=natural)}
@@ -118,16 +98,16 @@ def _bucketed(table: pa.Table, series: str, grid: Grid, how: str) -> dict[str, d
 
 def _lane(key: str, scope: str, label: str, unit: str, values: Values, top: float, grid: Grid) -> Lane:
     most = max((v for v in values if v is not None), default=0.0)
-    rounded = [None if v is None else round(v) for v in values]
     return Lane(
         key,
         scope,
         sub=label,
         note=f"max {number(most)}{unit}",
         kind="curve",
-        drawing=_drawing(values, top, grid),
+        box=grid.box,
+        paths=_paths(values, top),
         ticks=[(0.0, short(top) + (" ↑" if most > top * 1.01 else "")), (1.0, "0")],
-        numbers={**grid.data(), "unit": unit, "values": rounded},
+        numbers={**grid.data, "unit": unit, "values": [None if v is None else round(v) for v in values]},
     )
 
 
@@ -139,17 +119,17 @@ def nice_ceiling(value: float) -> float:
     return next(step * power for step in (1, 2, 2.5, 5, 10) if step * power >= value * 0.999)
 
 
-def _drawing(values: Values, top: float, grid: Grid) -> Markup:
-    """Return a step line and the area below it."""
-    heights = [None if v is None else HEIGHT - round(min(1.0, v / top) * HEIGHT) for v in values]
-    first = next((slot for slot, h in enumerate(heights) if h is not None), None)
-    if first is None:
-        return Markup()
-    level = heights[first]
-    line = [f"M{first} {level}"]
-    for slot, height in enumerate(heights[first:], start=first):
-        if height != level:
-            line.append(f"H{slot}V{height}")
-            level = height
-    path = "".join(line) + f"H{len(heights)}"
-    return grid.svg(f'<path class="area" d="{path}V{HEIGHT}H{first}Z"/><path class="line" d="{path}"/>')
+def _paths(values: Values, top: float) -> list[tuple[str, str]]:
+    """Return the area below a step line, and the line; neither without values."""
+    line, first, level = "", 0, 0
+    for slot, value in enumerate(values):
+        if value is None:
+            continue
+        height = HEIGHT - round(min(1.0, value / top) * HEIGHT)
+        if not line:
+            line, first = f"M{slot} {height}", slot
+        elif height != level:
+            line += f"H{slot}V{height}"
+        level = height
+    line += f"H{len(values)}"
+    return [("area", f"{line}V{HEIGHT}H{first}Z"), ("line", line)] if line.startswith("M") else []

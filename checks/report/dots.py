@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from chaos.anomalies import ANOMALIES
 from chaos.run.result import Result
+from checks.evidence import Row
 from checks.report.lanes import Axis, Dot, Lane, Shape
 from checks.report.mechanisms import Kind, Mechanism, breaks, broken
 from checks.report.text import Clock, duration
 
-_Row = dict[str, Any]
 SLOTS = 480
 """Number of parts of the axis in which anomalies are counted."""
 DOTS = 40
@@ -24,17 +24,12 @@ MOST_DOTS = 60
 
 
 def place_dots(
-    lanes: Mapping[str, Lane],
-    result: Result,
-    anomalies: pa.Table,
-    groups: Iterable[Mechanism],
-    axis: Axis,
-    clock: Clock,
+    lanes: Mapping[str, Lane], result: Result, anomalies: pa.Table, groups: Sequence[Mechanism], axis: Axis
 ) -> list[Lane]:
     """Add a dot to the lane of each anomaly. Return new lanes for anomalies without one."""
-    groups = list(groups)
-    links, elsewhere, failed, capped = _Links(groups, axis), dict[str, Lane](), broken(result), _capped(groups)
-    gathered: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
+    links, elsewhere, failed, capped = _links(groups, axis), dict[str, Lane](), broken(result), _capped(groups)
+    clock = Clock(result.began_us)
+    gathered: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in _slots(_table(result, anomalies), axis):
         key = next((key for key in _lane_keys(row) if key in lanes), "")
         if not key:
@@ -43,10 +38,17 @@ def place_dots(
         gathered[key, row["check"] or "", row["split"] or ""].append(row)
     reachable = {**lanes, **{lane.key: lane for lane in elsewhere.values()}}
     for (key, check, split), rows in gathered.items():
+        name = f"{check} ({split})" if split else check
+        shape: Shape = ANOMALIES[check].path if check in ANOMALIES else "read"
         broke = breaks((check, split), failed)
-        for cluster in _near(rows, axis)[:MOST_DOTS]:
-            more = (check, split, cluster[0]["scope"]) in capped
-            reachable[key].dots.append(_dot(cluster, check, split, broke, more, links.find(cluster[0]), axis, clock))
+        for near in _near(rows, axis)[:MOST_DOTS]:
+            first, last = near[0]["at_us_min"], max(row["at_us_max"] for row in near)
+            at, reach = axis.at(first), round(axis.at(last) - axis.at(first), 3)
+            n, more = sum(row["count_all"] for row in near), (check, split, near[0]["scope"]) in capped
+            details = f"{n:,}{' or more' * more} {name} at {clock.relative(first)}"
+            details += f", within {duration(last - first)}" if last > first else ""
+            href = _link(near[0], links, axis)
+            reachable[key].dots.append(Dot(at, href, details, n, shape, broke, reach, more))
     for lane in reachable.values():
         if n := sum(dot.count for dot in lane.dots):
             plus = "+" * any(dot.capped for dot in lane.dots)
@@ -55,9 +57,9 @@ def place_dots(
     return list(elsewhere.values())
 
 
-def _near(rows: Iterable[_Row], axis: Axis) -> list[list[_Row]]:
+def _near(rows: Iterable[Row], axis: Axis) -> list[list[Row]]:
     """Group rows whose dots would overlap."""
-    near: list[list[_Row]] = []
+    near: list[list[Row]] = []
     for row in rows:
         if near and row["at_us_max"] - near[-1][0]["at_us_min"] <= _slot_us(axis) * SLOTS // DOTS:
             near[-1].append(row)
@@ -77,32 +79,17 @@ def _capped(groups: Iterable[Mechanism]) -> set[Kind]:
     return {kind for kind, n in counts.items() if n > kept[kind]}
 
 
-def _dot(
-    rows: list[_Row], check: str, split: str, broke: bool, capped: bool, href: str, axis: Axis, clock: Clock
-) -> Dot:
-    first, last, n = rows[0]["at_us_min"], max(row["at_us_max"] for row in rows), sum(row["count_all"] for row in rows)
-    name = f"{check} ({split})" if split else check
-    details = f"{n:,}{' or more' * capped} {name} at {clock.relative(first)}"
-    if last > first:
-        details += f", within {duration(last - first)}"
-    shape: Shape = ANOMALIES[check].path if check in ANOMALIES else "read"
-    return Dot(axis.at(first), href, details, n, shape, broke, round(axis.at(last) - axis.at(first), 3), capped)
-
-
 def _table(result: Result, anomalies: pa.Table) -> pa.Table:
     """Return the rows of the audit, or those of the result if the table is missing."""
     if anomalies.num_rows:
         return anomalies
-    rows = [{name: _plain(getattr(f, name)) for name in anomalies.schema.names} for f in result.findings]
-    return pa.Table.from_pylist(rows, anomalies.schema)
+    columns = {name: [getattr(f, name) for f in result.findings] for name in anomalies.schema.names}
+    for name, values in columns.items():  # an error message may contain lone surrogates, which Arrow rejects
+        columns[name] = [v.encode("utf-8", "replace").decode("utf-8") if isinstance(v, str) else v for v in values]
+    return pa.table(columns, anomalies.schema)
 
 
-def _plain(value: str | int | None) -> str | int | None:
-    """Replace lone surrogates, which an error message may contain and Arrow rejects."""
-    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else value
-
-
-def _slots(table: pa.Table, axis: Axis) -> list[_Row]:
+def _slots(table: pa.Table, axis: Axis) -> list[Row]:
     table = table.filter(pc.is_valid(table["at_us"]))
     slot = pc.divide(pc.subtract(table["at_us"], axis.begin_us), _slot_us(axis))
     names = ["check", "split", "scope", "topic", "partition", "slot"]
@@ -111,7 +98,7 @@ def _slots(table: pa.Table, axis: Axis) -> list[_Row]:
         .group_by(names)
         .aggregate([("at_us", "min"), ("at_us", "max"), ([], "count_all")])
     )
-    rows: list[_Row] = grouped.sort_by("at_us_min").to_pylist()
+    rows: list[Row] = grouped.sort_by("at_us_min").to_pylist()
     return rows
 
 
@@ -129,28 +116,23 @@ def _lane_keys(row: Mapping[str, Any]) -> list[str]:
     return [*on_reader, f"coordinator:{scope}", f"delivered:{scope}", on_partition]
 
 
-class _Links:
-    """Targets of the dots: a row of the same place and time, else of the same kind, else the section."""
+def _links(groups: Iterable[Mechanism], axis: Axis) -> dict[Hashable, str]:
+    """Return the first evidence by kind, by kind and place, and by kind, place and slot."""
+    links: dict[Hashable, str] = {}
+    for group in groups:
+        for kind in group.kinds:
+            links.setdefault((kind.check, kind.split), group.key)
+        for key, f in group.rows:
+            place = (f.check, f.split, f.scope, f.topic, f.partition)
+            links.setdefault(place, key)
+            if f.at_us is not None:
+                links.setdefault((place, (f.at_us - axis.begin_us) // _slot_us(axis)), key)
+    return links
 
-    def __init__(self, groups: Iterable[Mechanism], axis: Axis) -> None:
-        self._axis = axis
-        self._exact: dict[tuple[Any, ...], str] = {}
-        self._coordinates: dict[tuple[Any, ...], str] = {}
-        self._kind: dict[tuple[str, str], str] = {}
-        for group in groups:
-            for kind in group.kinds:
-                self._kind.setdefault((kind.check, kind.split), group.key)
-            for key, f in group.rows:
-                coordinates = (f.check, f.split, f.scope, f.topic, f.partition)
-                self._coordinates.setdefault(coordinates, key)
-                if f.at_us is not None:
-                    self._exact.setdefault((*coordinates, self._slot(f.at_us)), key)
 
-    def _slot(self, at_us: int) -> int:
-        return (at_us - self._axis.begin_us) // _slot_us(self._axis)
-
-    def find(self, row: Mapping[str, Any]) -> str:
-        check, split = row["check"] or "", row["split"] or ""
-        coordinates = (check, split, row["scope"], row["topic"], row["partition"])
-        exact = self._exact.get((*coordinates, self._slot(row["at_us_min"])))
-        return "#" + (exact or self._coordinates.get(coordinates) or self._kind.get((check, split)) or "anomalies")
+def _link(row: Row, links: Mapping[Hashable, str], axis: Axis) -> str:
+    """Return the target of a dot: a row of the same place and time, else of the same kind, else the section."""
+    kind = (row["check"] or "", row["split"] or "")
+    place = (*kind, row["scope"], row["topic"], row["partition"])
+    exact = (place, (row["at_us_min"] - axis.begin_us) // _slot_us(axis))
+    return "#" + next((links[key] for key in (exact, place, kind) if key in links), "anomalies")

@@ -1,83 +1,130 @@
-"""`python -m checks.report.gate DIR`: the files of a gate, from its `gate.json`: report.html, summary.md, junit.xml.
+"""The files of a gate, from its `gate.json`: `report.html`, `junit.xml`, and `summary.md` for a pull request.
 
-The page uses the style and the rules of the reports. Verdicts, statistics and sentences come from `chaos.gate.judge`.
+Verdicts, statistics and sentences come from `chaos.gate.judge`.
 """
 
 from __future__ import annotations
 
-import sys
+import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from chaos.errors import RunDirError
 from chaos.run.directory import read_model, write_atomically
-from chaos.run.gate_result import Cell, GateResult, Mark, TimeComparison
-from chaos.run.result import WORST_FIRST
-from checks.report.gate_summary import junit, markdown, median, share
-from checks.report.pages import render_page
-from checks.report.text import Clock
+from chaos.run.gate_result import Cell, GateResult, Mark
+from chaos.run.result import WORST_FIRST, Verdict
+from checks.report.junit import JunitCase, clean, junit_suite, to_xml
+from checks.report.pages import render_page, render_text
+from checks.report.text import duration
 
+MOST_CHARACTERS = 60_000
+"""GitHub accepts 65,536 characters in a comment."""
+_SUMMARIES = ((800, True), (250, True), (60, True), (60, False))
+"""Maximum characters of the sentence of a cell, and whether the times are listed; the first that fits is used."""
 _ORDER: tuple[Mark, ...] = ("slower", "too few", "undecided", "within")
 SIGNS: dict[Mark, str] = {"slower": "▲", "too few": "…", "undecided": "≈", "within": "="}
-
+_VERDICTS: dict[Verdict, str] = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive"}
 
 Column = tuple[str, str, str]
 """A column of the matrix: release of the brokers, release of the client, settings."""
 
 
-def _column(cell: Cell) -> Column:
-    return cell.key.kafka, cell.key.client, cell.key.settings
-
-
-def matrix(gate: GateResult) -> tuple[list[Column], list[tuple[str, list[Cell | None]]]]:
-    """Return the columns of the matrix, and its rows: a scenario with its cell in each column, or None."""
-    columns = list(dict.fromkeys(map(_column, gate.cells)))
-    by_key = {(cell.key.scenario, _column(cell)): cell for cell in gate.cells}
-    scenarios = dict.fromkeys(cell.key.scenario for cell in gate.cells)
-    return columns, [(name, [by_key.get((name, column)) for column in columns]) for name in scenarios]
+def write(folder: Path) -> None:
+    """Write the files next to `gate.json`. Raises `RunDirError` if that is missing or not valid."""
+    gate = read_model(folder / "gate.json", GateResult, "result of a gate", "run the gate with --judge again")
+    for name, text in (("report.html", page(gate)), ("summary.md", markdown(gate)), ("junit.xml", junit(gate))):
+        write_atomically(folder / name, text)
 
 
 def page(gate: GateResult) -> str:
     """Return the page as text."""
-    columns, lines = matrix(gate)
+    columns, lines = _matrix(gate)
     return render_page(
         "gate.html.j2",
-        Clock(0),
         styles=("report.css", "trend.css", "gate.css"),
         scripts=("page.js", "gate.js"),
-        g=gate,
         columns=columns,
         lines=lines,
-        cells=sorted(gate.cells, key=lambda cell: WORST_FIRST.index(cell.verdict)),
-        share=share,
-        median=median,
         times=lambda cell: sorted(gate.comparisons_of(cell), key=lambda c: _ORDER.index(c.mark)),
-        counts=lambda cell: _counts(gate.comparisons_of(cell)),
+        counts=lambda cell: _marks(gate, cell),
         link=quote,
         SIGNS=SIGNS,
+        **_values(gate),
     )
 
 
-def _counts(comparisons: list[TimeComparison]) -> list[tuple[Mark, int]]:
-    """Return the number of times with each mark, the worst mark first."""
-    return [(mark, n) for mark in _ORDER if (n := sum(c.mark == mark for c in comparisons))]
+def markdown(gate: GateResult) -> str:
+    """Return the summary for a pull request: failed and inconclusive cells first, at most `MOST_CHARACTERS`."""
+    text = ""
+    for limit, with_times in _SUMMARIES:
+        text = render_text(
+            "gate_summary.md.j2",
+            limit=limit,
+            with_times=with_times,
+            plain=_plain,
+            code=_code,
+            open_times=[c for mark in _ORDER[:-1] for c in gate.comparisons if c.mark == mark],
+            VERDICTS=_VERDICTS,
+            **_values(gate),
+        )
+        if len(text) <= MOST_CHARACTERS:
+            break
+    return text[:MOST_CHARACTERS]
 
 
-def main(target: str) -> int:
-    """Write the files next to `gate.json`; return 0, or 2 with a message on standard error."""
-    folder = Path(target)
-    try:
-        gate = read_model(folder / "gate.json", GateResult, "result of a gate", "run the gate with --judge again")
-        for name, text in (("report.html", page(gate)), ("summary.md", markdown(gate)), ("junit.xml", junit(gate))):
-            write_atomically(folder / name, text)
-    except RunDirError as e:
-        sys.stderr.write(f"{e}\n")
-        return e.exit_code
-    except OSError as e:
-        sys.stderr.write(f"{folder} cannot be written to: {e.strerror}\n")
-        return 2
-    return 0
+def junit(gate: GateResult) -> str:
+    """Return a test case for the gate and one for each cell, as XML text."""
+    cases = [JunitCase("gate", gate.title, gate.verdict, gate.sentence)]
+    for cell in gate.cells:
+        seconds = sum(run.seconds for run in cell.runs)
+        cases.append(JunitCase("cells", cell.key.name, cell.verdict, cell.sentence, seconds))
+    properties = {"seed": str(gate.seed), "command": gate.command, "repeat": str(gate.repeat)}
+    return to_xml([junit_suite(f"aftershock.gate.{gate.gate}", sum(c.seconds for c in cases), properties, cases)])
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+def _values(gate: GateResult) -> dict[str, Any]:
+    """Return what the page and the summary show: the gate, its cells with the worst first, and formats."""
+    cells = sorted(gate.cells, key=lambda cell: WORST_FIRST.index(cell.verdict))
+    return {"g": gate, "cells": cells, "share": _share, "median": _median}
+
+
+def _matrix(gate: GateResult) -> tuple[list[Column], list[tuple[str, list[Cell | None]]]]:
+    """Return the columns of the matrix, and its rows: a scenario with its cell in each column, or None."""
+    by_key = {(c.key.scenario, (c.key.kafka, c.key.client, c.key.settings)): c for c in gate.cells}
+    columns = list(dict.fromkeys(column for _, column in by_key))
+    scenarios = dict.fromkeys(scenario for scenario, _ in by_key)
+    return columns, [(name, [by_key.get((name, column)) for column in columns]) for name in scenarios]
+
+
+def _marks(gate: GateResult, cell: Cell) -> list[tuple[Mark, int]]:
+    """Return the number of times of a cell with each mark, the worst mark first."""
+    marks = [c.mark for c in gate.comparisons_of(cell)]
+    return [(mark, marks.count(mark)) for mark in _ORDER if mark in marks]
+
+
+def _share(cell: Cell) -> str:
+    """Return the share of runs that broke the contract: `0 of 50: less than 5.8 %`, or an interval."""
+    if not cell.told:
+        return "not known"
+    low = "less than" if cell.failed == 0 else f"{100 * cell.low:.1f} to"
+    return f"{cell.failed} of {cell.told}: {low} {100 * cell.high:.1f} %"
+
+
+def _median(us: float | None) -> str:
+    return "-" if us is None else duration(round(us))
+
+
+def _one_line(text: str, limit: int) -> str:
+    text = " ".join(clean(text).split())
+    return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _plain(text: str, limit: int = _SUMMARIES[0][0]) -> str:
+    """Return foreign text on one line, without markup, HTML or mentions, cut to the limit."""
+    text = _one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", text).replace("@", "@\u200b")
+
+
+def _code(text: str) -> str:
+    """Return foreign text on one line that fits between backticks."""
+    return _one_line(text, _SUMMARIES[0][0]).replace("`", "'").replace("|", "\\|")

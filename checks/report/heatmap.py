@@ -6,13 +6,12 @@ An average would hide the effect of a fault: most records stay fast while some w
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from markupsafe import Markup
 
 from checks.report.curves import BUCKET_US, HEIGHT, Grid
 from checks.report.lanes import Axis, Lane
@@ -24,16 +23,16 @@ MANY = 6
 LEVELS = 5
 LABELS = {"ack": "ack latency", "end_to_end": "end to end"}
 
-Column = dict[int, int]
+Column = Mapping[int, int]
 """Lower edge of a bin in us -> records in it."""
 
 
 def latency_lanes(table: pa.Table, series: str, axis: Axis) -> list[Lane]:
     """Return a heat map for each scope of `ack` or `end_to_end`."""
     most = MOST_COLUMNS if len(pc.unique(table["scope"])) <= MANY else MOST_COLUMNS // 2
-    grid = Grid.over(axis, column_us(table), most)
-    by_scope: dict[str, dict[int, Column]] = defaultdict(lambda: defaultdict(dict))
-    for row in grid.sums(table.filter(pc.equal(table["series"], series)), ["scope", "bin_us"], "count", "sum"):
+    grid = Grid(axis, column_us(table), most)
+    by_scope: dict[str, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for row in grid.sums(table, series, ["scope", "bin_us"], "count", "sum"):
         if row["value"] and row["bin_us"] is not None:
             by_scope[row["scope"] or "all"][row["slot"]][max(1, row["bin_us"])] = row["value"]
     return [_lane(series, scope, by_scope[scope], grid) for scope in sorted(by_scope, key=natural)]
@@ -46,14 +45,10 @@ def column_us(table: pa.Table) -> int:
 
 
 def _lane(series: str, scope: str, columns: Mapping[int, Column], grid: Grid) -> Lane:
-    bins = sorted({edge for column in columns.values() for edge in column})
-    ratio = bin_ratio(bins)
-    low = math.floor(math.log10(bins[0]))
-    high = max(low + 1, math.ceil(math.log10(bins[-1] * ratio) - 1e-9))
-    total: Column = defaultdict(int)
-    for column in columns.values():
-        for edge, n in column.items():
-            total[edge] += n
+    total = sum(map(Counter, columns.values()), Counter[int]())
+    ratio = bin_ratio(sorted(total))
+    low = math.floor(math.log10(min(total)))
+    high = max(low + 1, math.ceil(math.log10(max(total) * ratio) - 1e-9))
     texts = [_summary(columns[slot], ratio) if slot in columns else None for slot in range(max(columns) + 1)]
     return Lane(
         f"latency:{series}:{scope}",
@@ -61,9 +56,10 @@ def _lane(series: str, scope: str, columns: Mapping[int, Column], grid: Grid) ->
         sub=LABELS[series],
         note=_summary(total, ratio),
         kind="heat",
-        drawing=_drawing(columns, ratio, (low, high), grid),
+        box=grid.box,
+        paths=_paths(columns, ratio, low, high),
         ticks=[(1 - (d - low) / (high - low), decade(d)) for d in range(low, high + 1)],
-        numbers={**grid.data(), "texts": texts},
+        numbers={**grid.data, "texts": texts},
     )
 
 
@@ -95,42 +91,36 @@ def _summary(column: Column, ratio: float) -> str:
     return f"p50 ~{p50} · p99 ~{p99} · {count(sum(column.values()), 'record')}"
 
 
-def _drawing(columns: Mapping[int, Column], ratio: float, decades: tuple[int, int], grid: Grid) -> Markup:
+def _paths(columns: Mapping[int, Column], ratio: float, low: int, high: int) -> list[tuple[str, str]]:
     """Return a path for each colour level, and lines for the median and the 99th percentile."""
-    low, high = decades
     scale = HEIGHT / (high - low)
     tall = max(1, round(math.log10(ratio) * scale))
 
     def y(us: float) -> int:
         return HEIGHT - round((math.log10(us) - low) * scale)
 
-    paths = ""
-    for level, runs in enumerate(_runs(columns)):
-        cells = "".join(f"M{slot} {y(edge) - tall}h{n}v{tall}h-{n}z" for edge, slot, n in runs)
-        paths += f'<path class="heat{level}" d="{cells}"/>'
-    lines = ""
+    paths = [
+        (f"heat{level}", "".join(f"M{slot} {y(edge) - tall}h{n}v{tall}h-{n}z" for edge, slot, n in runs))
+        for level, runs in enumerate(_runs(columns))
+    ]
     for name, share in (("p50", 0.5), ("p99", 0.99)):
-        line = []
+        line = ""
         for slot in sorted(columns):
             at = y(percentile(columns[slot], share, ratio))
-            line.append(f"V{at}h1" if slot - 1 in columns else f"M{slot} {at}h1")
-        lines += f'<path class="{name}" d="{"".join(line)}"/>'
-    return grid.svg(paths + lines)
+            line += f"V{at}h1" if slot - 1 in columns else f"M{slot} {at}h1"
+        paths.append((name, line))
+    return paths
 
 
 def _runs(columns: Mapping[int, Column]) -> list[list[tuple[int, int, int]]]:
     """Return adjacent cells as (bin, first slot, number of slots), by colour level."""
-    deepest = math.log1p(max(n for column in columns.values() for n in column.values()))
-    cells = {
-        (edge, slot): min(LEVELS - 1, int(math.log1p(n) / deepest * LEVELS))
-        for slot, column in columns.items()
-        for edge, n in column.items()
-    }
+    cells = sorted((edge, slot, n) for slot, column in columns.items() for edge, n in column.items())
+    deepest = math.log1p(max(n for _, _, n in cells))
     runs: list[list[tuple[int, int, int]]] = [[] for _ in range(LEVELS)]
-    for (edge, slot), level in sorted(cells.items()):
-        last = runs[level][-1] if runs[level] else (0, 0, 0)
-        if last[0] == edge and last[1] + last[2] == slot:
-            runs[level][-1] = (edge, last[1], last[2] + 1)
+    for edge, slot, n in cells:
+        run = runs[min(LEVELS - 1, int(math.log1p(n) / deepest * LEVELS))]
+        if run and run[-1][0] == edge and run[-1][1] + run[-1][2] == slot:
+            run[-1] = (edge, run[-1][1], run[-1][2] + 1)
         else:
-            runs[level].append((edge, slot, 1))
+            run.append((edge, slot, 1))
     return runs

@@ -8,19 +8,20 @@ print, screen readers and text search use the same picture.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from chaos.anomalies import ANOMALIES, METRICS
 from chaos.run.directory import Run, write_atomically
-from chaos.run.result import Result
+from chaos.run.result import WORST_FIRST, Expectation, Result
 from chaos.scenario.resolve import Resolved
-from checks.report.expectations import advice, evidence_link, gaps, measured, undecided, worst_first
-from checks.report.mechanisms import mechanisms
+from checks.report.mechanisms import Mechanism, mechanisms
 from checks.report.pages import render_page
 from checks.report.settings import settings_that_mattered
 from checks.report.storyline import storyline
 from checks.report.tables import read_tables
-from checks.report.text import Clock
-from checks.report.timeline import draw
+from checks.report.text import Clock, count
+from checks.report.timeline import Picture, draw
 
 
 def write_report(run: Run, result: Result, resolved: Resolved) -> Path:
@@ -35,13 +36,13 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
     groups, more_groups = mechanisms(result, tables.anomalies)
     picture = draw(tables, result, resolved, groups)
     moments, more_moments = storyline(tables, picture)
+    undecided = [e for e in result.expectations if e.verdict == "inconclusive"]
+    mentioned = {e.why for e in undecided}
     return render_page(
         "report.html.j2",
         Clock(result.began_us),
-        styles=("report.css",),
         scripts=("page.js", "timeline.js"),
         result=result,
-        resolved=resolved,
         scenario=resolved.scenario,
         picture=picture,
         moments=moments,
@@ -49,12 +50,11 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         groups=groups,
         more_groups=more_groups,
         settings=settings_that_mattered(result, resolved),
-        expectations=worst_first(result.expectations),
-        times=measured(result.metrics),
-        link=lambda e: evidence_link(e, result, groups, picture),
-        advise=advice,
-        undecided=undecided(result),
-        gaps=gaps(result, tables),
+        expectations=sorted(result.expectations, key=lambda e: WORST_FIRST.index(e.verdict)),
+        times=_times(result),
+        link=lambda e: _evidence_link(e, result, groups, picture),
+        undecided=undecided,
+        gaps=[*(p for p in result.problems if p not in mentioned), *tables.missing],
         missing=tables.missing,
         docs=_data_docs(run),
     )
@@ -62,5 +62,33 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
 
 def _data_docs(run: Run) -> str:
     """Return the path of the Data Docs relative to the report; empty if there are none."""
-    pages = sorted(run.gx.glob("**/index.html"), key=lambda path: len(path.parts)) if run.gx.is_dir() else []
+    pages = sorted(run.gx.glob("**/index.html"), key=lambda path: len(path.parts))
     return str(pages[0].relative_to(run.path)) if pages else ""
+
+
+def _times(result: Result) -> dict[tuple[str, str, str], dict[str, int]]:
+    """Return the statistics in microseconds of each metric, scope and fault."""
+    times: dict[tuple[str, str, str], dict[str, int]] = {}
+    for m in result.metrics:
+        times.setdefault((m.metric, m.scope, m.fault), {})[m.stat] = m.value_us
+    return times
+
+
+def _evidence_link(e: Expectation, result: Result, groups: Sequence[Mechanism], picture: Picture) -> tuple[str, str]:
+    """Return the address and the text of the link from an expectation to its evidence."""
+    if e.check in ANOMALIES:
+        for group in groups:
+            if any(k.check == e.check and (not e.split or k.split == e.split) for k in group.kinds):
+                return f"#{group.key}", "rows"
+        examined = [t.examined for t in result.totals if t.check == e.check and e.split in ("", t.split)]
+        return "#counted", f"{count(sum(examined), 'row')} examined" if examined else "counts"
+    if e.check == "fault_proof":
+        fault = next((i for i, f in enumerate(result.faults) if f.name in (e.scope, e.name)), None)
+        return ("#faults", "faults") if fault is None else (f"#fault-{fault}", "proof")
+    lanes = {"ack_latency": "latency:ack", "end_to_end_latency": "latency:end_to_end", "groups": f"owner:{e.scope}:"}
+    for lane in picture.lanes():
+        if e.check in lanes and lane.key.startswith(lanes[e.check]):
+            return f"#lane-{lane.number}", "lane"
+    if e.check in METRICS:
+        return "#times", "times"
+    return ("#story", "story") if e.check == "groups" else ("#measured", "measurement")

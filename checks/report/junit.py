@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 from chaos.run.result import Result, Verdict
-from checks.evidence.faults import missing_proof
+from checks.evidence import missing_proof
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TAGS: dict[Verdict, str] = {"fail": "failure", "inconclusive": "error"}

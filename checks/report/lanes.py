@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from markupsafe import Markup
-
 SHOWN = 16
 """Lanes of a band that are visible at first."""
 FOLDED = 80
@@ -80,7 +78,11 @@ class Dot:
 
 @dataclass
 class Lane:
-    """One row of the timeline. readout: values under the crosshair; note: the text without a crosshair."""
+    """One row of the timeline.
+
+    note: the text without a crosshair; box, paths: viewBox of a drawing, and look and data of its SVG paths; numbers:
+    values under the crosshair if the lane has no segments; proven: position of the proof of a fault.
+    """
 
     key: str
     label: str
@@ -88,7 +90,8 @@ class Lane:
     note: str = ""
     kind: Literal["strip", "curve", "heat", "fault"] = "strip"
     segments: list[Segment] = field(default_factory=list)
-    drawing: Markup | str = ""
+    box: str = ""
+    paths: list[tuple[str, str]] = field(default_factory=list)
     ticks: list[tuple[float, str]] = field(default_factory=list)
     numbers: dict[str, Any] | None = None
     dots: list[Dot] = field(default_factory=list)
@@ -119,8 +122,8 @@ class Band:
         return [*self.lanes, *self.folded]
 
 
-def fold(lanes: Sequence[Lane], shown: int = SHOWN, folded: int = FOLDED) -> tuple[list[Lane], list[Lane], int]:
-    """Split lanes into visible ones (the most changes), folded ones, and the number of the others; keep the order."""
+def fold(title: str, hint: str, lanes: Sequence[Lane], shown: int = SHOWN, folded: int = FOLDED) -> Band:
+    """Return a band with the lanes in their order, in which those with the most changes are visible."""
     by_changes = sorted(lanes, key=lambda lane: (not lane.dots, -len(lane.segments)))
     room, drawn = MOST_SEGMENTS, 0
     for lane in by_changes[: shown + folded]:
@@ -129,7 +132,8 @@ def fold(lanes: Sequence[Lane], shown: int = SHOWN, folded: int = FOLDED) -> tup
             break
         drawn += 1
     first, second = ({lane.key for lane in part} for part in (by_changes[:shown], by_changes[shown:drawn]))
-    return [ln for ln in lanes if ln.key in first], [ln for ln in lanes if ln.key in second], len(lanes) - drawn
+    visible, hidden = ([lane for lane in lanes if lane.key in keys] for keys in (first, second))
+    return Band(title, hint, visible, hidden, len(lanes) - drawn)
 
 
 COLOURS = 6

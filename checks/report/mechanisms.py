@@ -108,9 +108,9 @@ def mechanisms(result: Result, anomalies: pa.Table) -> tuple[list[Mechanism], in
     """Return the mechanisms, those that break the contract first, and the number of those beyond `MOST_GROUPS`."""
     counted = _counted(result, anomalies)
     known: dict[Kind, int] = {(t.check, t.split, t.scope): t.count for t in result.totals if t.check in ANOMALIES}
-    for kind in known.keys() - {k for kinds in counted.values() for k in kinds}:
-        if known[kind]:
-            counted["No evidence rows were kept"][kind] = 0
+    without_rows = known.keys() - {k for kinds in counted.values() for k in kinds}
+    if unkept := {kind: 0 for kind in without_rows if known[kind]}:
+        counted["No evidence rows were kept"] = Counter(unkept)
     titles = families(counted)
     failed = broken(result)
     rows: dict[str, list[tuple[str, Finding]]] = defaultdict(list)
@@ -156,15 +156,12 @@ def families(sentences: Iterable[str]) -> dict[str, str]:
 
 def _counted(result: Result, anomalies: pa.Table) -> dict[str, Counter[Kind]]:
     """Return by mechanism the rows of evidence of each kind; the table may hold more of them than the result."""
-    counted: dict[str, Counter[Kind]] = defaultdict(Counter)
+    in_table: dict[str, Counter[Kind]] = defaultdict(Counter)
+    in_result: dict[str, Counter[Kind]] = defaultdict(Counter)
     names = ["mechanism", "check", "split", "scope"]
     for row in anomalies.group_by(names).aggregate([([], "count_all")]).to_pylist():
-        sentence = row["mechanism"] or "not determined"
-        counted[sentence][row["check"] or "", row["split"] or "", row["scope"] or ""] = row["count_all"]
-    in_result: dict[str, Counter[Kind]] = defaultdict(Counter)
+        kind = (row["check"] or "", row["split"] or "", row["scope"] or "")
+        in_table[row["mechanism"] or "not determined"][kind] = row["count_all"]
     for f in result.findings:
         in_result[f.mechanism][f.check, f.split, f.scope] += 1
-    for sentence, kinds in in_result.items():
-        for kind, n in kinds.items():
-            counted[sentence][kind] = max(n, counted[sentence][kind])
-    return counted
+    return {sentence: in_table[sentence] | in_result[sentence] for sentence in (in_table | in_result)}

@@ -1,4 +1,4 @@
-"""Rendering of the HTML pages: templates, style and scripts become one file that loads nothing.
+"""Rendering of templates. An HTML page is one file: it contains its style and scripts, and loads nothing.
 
 A content security policy in each page forbids everything that is not in the file.
 """
@@ -10,32 +10,38 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from chaos.anomalies import ANOMALIES, METRICS
 from checks.report import text
 from checks.report.text import Clock
 
+EPOCH = Clock(0)
 _FOLDER = Path(__file__).parent / "page"
 
 
 def render_page(
-    template: str, clock: Clock, *, styles: tuple[str, ...], scripts: tuple[str, ...], **values: Any
+    template: str,
+    clock: Clock = EPOCH,
+    *,
+    styles: tuple[str, ...] = ("report.css",),
+    scripts: tuple[str, ...] = (),
+    **values: Any,
 ) -> str:
-    """Render a template with its style sheets and scripts in one file, and return valid UTF-8 text."""
+    """Render a page with its style sheets and scripts in one file, and return valid UTF-8 text."""
     script = _joined(scripts)
-    page = (
-        _environment(clock)
-        .get_template(template)
-        .render(
-            **values,
-            style=Markup(_joined(styles)),  # our own files, here and below
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        )
-    )
-    return page.encode("utf-8", "replace").decode("utf-8")
+    values |= {
+        "style": Markup(_joined(styles)),  # our own files, here and below
+        "script": Markup(script),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    }
+    return _environment(clock).get_template(template).render(values).encode("utf-8", "replace").decode("utf-8")
+
+
+def render_text(template: str, **values: Any) -> str:
+    """Render a template that is not HTML, without escaping, and return the text."""
+    return _environment(EPOCH).get_template(template).render(values)
 
 
 def _joined(names: tuple[str, ...]) -> str:
@@ -45,21 +51,13 @@ def _joined(names: tuple[str, ...]) -> str:
 def _environment(clock: Clock) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
-        autoescape=True,
+        autoescape=select_autoescape(("html.j2",)),
         finalize=text.visible,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Any] = {
-        "number": text.number,
-        "duration": text.duration,
-        "count": text.count,
-        "cut": text.cut,
-        "relative": clock.relative,
-        "wall": clock.wall,
-        "evidence": clock.evidence,
-    }
-    environment.filters.update(filters)
+    for format_ in (text.number, text.duration, text.count, text.cut, clock.relative, clock.wall, clock.evidence):
+        environment.filters[format_.__name__] = format_
     environment.globals.update(anomalies=ANOMALIES, metrics=METRICS)
     return environment

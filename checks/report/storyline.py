@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from checks.evidence.tables import json_object
+from checks.evidence import json_object
 from checks.report.lanes import Lane
 from checks.report.tables import Tables
 from checks.report.text import count, natural

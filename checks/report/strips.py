@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from checks.evidence import Row
 from checks.report.lanes import Axis, Lane, Segment, look
-from checks.report.tables import Row, grouped
+from checks.report.tables import grouped
 from checks.report.text import count, natural
 
 Partition = tuple[str, int]

@@ -6,7 +6,7 @@ Reading them needs no Spark: the audit aggregates large tables into buckets of t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,44 +16,30 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from chaos.run.directory import Run
+from checks.evidence import Row
 
-Row = dict[str, Any]
 
-_TEXT, _INT, _FLOAT = pa.string(), pa.int64(), pa.float64()
-AUDIT: dict[str, dict[str, pa.DataType]] = {
-    "series": {"at_us": _INT, "series": _TEXT, "scope": _TEXT, "value": _FLOAT},
-    "latency": {"at_us": _INT, "series": _TEXT, "scope": _TEXT, "bin_us": _INT, "count": _INT},
-    "ownership": {
-        "group": _TEXT,
-        "topic": _TEXT,
-        "partition": _INT,
-        "consumer": _TEXT,
-        "incarnation": _INT,
-        "generation": _INT,
-        "begin_us": _INT,
-        "end_us": _INT,
-        "end_reason": _TEXT,
-    },
-    "anomalies": {
-        "check": _TEXT,
-        "split": _TEXT,
-        "scope": _TEXT,
-        "topic": _TEXT,
-        "partition": _INT,
-        "at_us": _INT,
-        "mechanism": _TEXT,
-    },
+def _schema(texts: str, numbers: str) -> pa.Schema:
+    types = {name: pa.string() for name in texts.split()} | {name: pa.int64() for name in numbers.split()}
+    return pa.schema(list(types.items()))
+
+
+AUDIT = {
+    "series": _schema("series scope", "at_us").append(pa.field("value", pa.float64())),
+    "latency": _schema("series scope", "at_us bin_us count"),
+    "ownership": _schema("group topic consumer end_reason", "partition incarnation generation begin_us end_us"),
+    "anomalies": _schema("check split scope topic mechanism", "partition at_us"),
 }
-LEDGER: dict[str, dict[str, pa.DataType]] = {
-    "cluster": {"at_us": _INT, "entity": _TEXT, "key": _TEXT, "value": _TEXT},
-    "faults": {"fault": _TEXT, "phase": _TEXT, "evidence": _TEXT, "at_us": _INT},
-    "lifecycle": {"client": _TEXT, "role": _TEXT, "incarnation": _INT, "event": _TEXT, "detail": _TEXT, "at_us": _INT},
+LEDGER = {
+    "cluster": _schema("entity key value", "at_us"),
+    "faults": _schema("fault phase evidence", "at_us"),
+    "lifecycle": _schema("client role event detail", "incarnation at_us"),
 }
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables with the columns that the report uses. unwritten, unreadable: names and errors of missing tables."""
+    """The tables with the columns that the report uses. missing: which could not be read, and why, as text."""
 
     series: pa.Table
     latency: pa.Table
@@ -62,13 +48,7 @@ class Tables:
     cluster: list[Row]
     faults: list[Row]
     lifecycle: list[Row]
-    unwritten: list[str] = field(default_factory=list)
-    unreadable: list[str] = field(default_factory=list)
-
-    @property
-    def missing(self) -> list[str]:
-        """The missing tables and the reasons, as text."""
-        return [f"Not written: {', '.join(self.unwritten)}"] * bool(self.unwritten) + self.unreadable
+    missing: list[str] = field(default_factory=list)
 
 
 def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
@@ -81,21 +61,19 @@ def grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Ro
 
 def read_tables(run: Run) -> Tables:
     """Read all available tables of a run."""
-    sources = {name: (run.audit / name, f"audit/{name}", columns) for name, columns in AUDIT.items()}
-    sources |= {
-        name: (run.ledger / f"{name}.parquet", f"ledger/{name}.parquet", columns) for name, columns in LEDGER.items()
-    }
+    files = {f"audit/{name}": (name, schema) for name, schema in AUDIT.items()}
+    files |= {f"ledger/{name}.parquet": (name, schema) for name, schema in LEDGER.items()}
     tables: dict[str, pa.Table] = {}
     unwritten, unreadable = [], []
-    for name, (path, title, columns) in sources.items():
-        tables[name] = pa.schema(list(columns.items())).empty_table()
-        if not path.exists():
-            unwritten.append(title)
+    for file, (name, schema) in files.items():
+        tables[name] = schema.empty_table()
+        if not (run.path / file).exists():
+            unwritten.append(file)
             continue
         try:
-            tables[name] = _read(path, columns)
+            tables[name] = _read(run.path / file, schema)
         except (pa.ArrowException, OSError, ValueError) as e:
-            unreadable.append(f"{title} cannot be read: {str(e).splitlines()[0]}")
+            unreadable.append(f"{file} cannot be read: {str(e).splitlines()[0]}")
     return Tables(
         series=tables["series"],
         latency=tables["latency"],
@@ -104,17 +82,16 @@ def read_tables(run: Run) -> Tables:
         cluster=[row | {"value": v} for row in _in_order(tables["cluster"]) if (v := _json(row)) is not _BROKEN],
         faults=_in_order(tables["faults"]),
         lifecycle=_in_order(tables["lifecycle"]),
-        unwritten=unwritten,
-        unreadable=unreadable,
+        missing=[f"Not written: {', '.join(unwritten)}"] * bool(unwritten) + unreadable,
     )
 
 
-def _read(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read a table with exactly these columns."""
+def _read(path: Path, schema: pa.Schema) -> pa.Table:
+    """Read a table with exactly the columns of the schema."""
     data = ds.dataset(path, format="parquet")
-    if absent := [c for c in columns if c not in data.schema.names]:
+    if absent := [c for c in schema.names if c not in data.schema.names]:
         raise ValueError(f"it has no column {', '.join(absent)}")
-    return data.to_table(columns=list(columns)).cast(pa.schema(list(columns.items())))
+    return data.to_table(columns=schema.names).cast(schema)
 
 
 def _in_order(table: pa.Table) -> list[Row]:

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from chaos.run.result import WORST_FIRST, Counts, Expectation, FaultOutcome, Result, Verdict
-from checks.evidence.faults import missing_proof
-from checks.expectations.observation import duration
+from checks.evidence import missing_proof
+from checks.expectations.contract import duration
 
 STYLES: dict[Verdict, str] = {"pass": "bold green", "fail": "bold red", "inconclusive": "bold yellow"}
 SIGNS: dict[Verdict, tuple[str, str]] = {"pass": ("✓", "+"), "fail": ("✗", "x"), "inconclusive": ("?", "?")}
@@ -19,9 +19,9 @@ MOST_READERS = 6
 _PLAIN = {"≤": "<=", "…": "..."}
 
 
-def render(result: Result, console: Console, *, report: bool = True) -> None:
+def render(result: Result, console: Console) -> None:
     """Print the summary of a run."""
-    page = _Page(console)
+    page = Page(console)
     page.line(Text.assemble(page.verdict(result.verdict), "  ", page.text(result.title, "bold")))
     page.line(page.text(result.sentence))
     page.line(page.text(_numbers(result.counts), "dim"))
@@ -35,11 +35,10 @@ def render(result: Result, console: Console, *, report: bool = True) -> None:
     for problem in result.problems:
         page.line(page.text(f"! {problem}"))
     page.line(page.text(f"run again: {result.command}"))
-    if report:
-        page.line(page.text(f"report:    {result.run_dir}/report.html"))
+    page.line(page.text(f"report:    {result.run_dir}/report.html"))
 
 
-class _Page:
+class Page:
     """A console, and the conversion of foreign text for it."""
 
     def __init__(self, console: Console) -> None:
@@ -47,9 +46,11 @@ class _Page:
         self.unicode = console.encoding.lower().startswith("utf")
 
     def line(self, text: Text) -> None:
+        """Print a line without wrapping it."""
         self._console.print(text, soft_wrap=True)
 
     def verdict(self, verdict: Verdict) -> Text:
+        """Return a verdict with its sign and colour."""
         sign = SIGNS[verdict][0 if self.unicode else 1]
         return Text(f"{sign} {verdict.upper()}", STYLES[verdict])
 
@@ -72,40 +73,37 @@ def _numbers(c: Counts) -> str:
     return written + (f"; delivered: {read}" if read else "") + (f" and {more} more readers" if more > 0 else "")
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def table(*columns: str) -> Table:
+    """Return an empty table without lines."""
+    empty = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
+        empty.add_column(column, overflow="fold")
+    return empty
 
 
-def _expectations(page: _Page, expectations: list[Expectation]) -> Table:
+def _expectations(page: Page, expectations: list[Expectation]) -> Table:
     """Return the expectations, the worst first; passed bounds of zero share one row."""
-    table = _table("verdict", "expectation", "expected", "observed")
+    rows = table("verdict", "expectation", "expected", "observed")
     quiet = [e for e in expectations if e.verdict == "pass" and e.expected == "0"]
     for e in sorted((e for e in expectations if e not in quiet), key=lambda e: WORST_FIRST.index(e.verdict)):
         name = page.text(e.name)
         if e.why:
             name.append_text(page.text(f"\n{e.why}", "dim"))
-        table.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
+        rows.add_row(page.verdict(e.verdict), name, page.text(e.expected), page.text(e.seen))
     if quiet:
-        table.add_row(page.verdict("pass"), page.text(f"{len(quiet)} anomalies that must not occur"), "0", "0")
-    return table
+        rows.add_row(page.verdict("pass"), page.text(f"{len(quiet)} anomalies that must not occur"), "0", "0")
+    return rows
 
 
-def _faults(page: _Page, faults: list[FaultOutcome]) -> Table:
-    table = _table("proof", "fault", "target", "evidence", "produce", "consume")
+def _faults(page: Page, faults: list[FaultOutcome]) -> Table:
+    rows = table("proof", "fault", "target", "evidence", "produce", "consume")
     for f in faults:
         missing = missing_proof(f)
         target = f"{f.target} = {f.resolved}" if f.resolved else f.target
-        outage = [
-            duration(us) if us is not None else "" for us in (f.produce_unavailability_us, f.consume_unavailability_us)
-        ]
-        table.add_row(
+        outages = (f.produce_unavailability_us, f.consume_unavailability_us)
+        rows.add_row(
             page.verdict("inconclusive" if missing else "pass"),
-            page.text(f"{f.name} ({f.kind})"),
-            page.text(target),
-            page.text(missing or f.proof),
-            *(page.text(text) for text in outage),
+            *map(page.text, (f"{f.name} ({f.kind})", target, missing or f.proof)),
+            *("" if us is None else duration(us) for us in outages),
         )
-    return table
+    return rows

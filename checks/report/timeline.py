@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from chaos.run.result import FaultOutcome, Result
@@ -23,7 +21,7 @@ from checks.report.lanes import Axis, Band, Lane, Segment, fold
 from checks.report.mechanisms import Mechanism
 from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes
 from checks.report.tables import Tables, grouped
-from checks.report.text import Clock, duration
+from checks.report.text import duration
 
 _STEPS = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800)
 CURVES = 8
@@ -68,25 +66,24 @@ class Picture:
 
 def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Mechanism]) -> Picture:
     """Return the timeline of a run."""
-    axis, clock = find_axis(tables, result), Clock(result.began_us)
+    axis, series, latency = _axis(tables, result), tables.series, tables.latency
     leaders = leader_lanes(tables.cluster, axis, {t.name: t.replication_factor for t in resolved.scenario.topics})
     readers = _readers(tables, axis, resolved)
-    curves = {
-        "Throughput": [
-            *rate_lanes(tables.series, "acked", "acked/s", axis),
-            *rate_lanes(tables.series, "delivered", "delivered/s", axis),
-        ],
-        "Lag": lag_lanes(tables.series, axis),
-        "Latency": [*latency_lanes(tables.latency, "ack", axis), *latency_lanes(tables.latency, "end_to_end", axis)],
-    }
-    everything = [*leaders, *chain(*readers.values()), *chain(*curves.values())]
-    elsewhere = place_dots({lane.key: lane for lane in everything}, result, tables.anomalies, groups, axis, clock)
+    rates = [*rate_lanes(series, "acked", "acked/s", axis), *rate_lanes(series, "delivered", "delivered/s", axis)]
+    cut_off = any(text.endswith("↑") for lane in rates for _, text in lane.ticks)
+    rate_hint = "records per second, by topic and by reader" + " · ↑ bursts exceed the scale" * cut_off
+    lags = lag_lanes(series, axis)
+    latencies = [*latency_lanes(latency, "ack", axis), *latency_lanes(latency, "end_to_end", axis)]
+    everything = [*leaders, *(lane for _, _, lanes in readers for lane in lanes), *rates, *lags, *latencies]
+    elsewhere = place_dots({lane.key: lane for lane in everything}, result, tables.anomalies, groups, axis)
     bands = [
-        _band("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
-        _band("Leaders", "number: the leader · height: in-sync replicas", leaders),
-        *(_band(name, _reader_hint(name, lanes), lanes) for name, lanes in readers.items()),
-        *(_band(name, _curve_hint(name, lanes), lanes, CURVES) for name, lanes in curves.items()),
-        _band("Other anomalies", "anomalies without a lane above", elsewhere),
+        fold("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
+        fold("Leaders", "number: the leader · height: in-sync replicas", leaders),
+        *(fold(*reader) for reader in readers),
+        fold("Throughput", rate_hint, rates, CURVES, CURVES),
+        fold("Lag", "records behind the end of the log, by reader", lags, CURVES, CURVES),
+        fold("Latency", "depth: number of records · lines: median and 99th percentile", latencies, CURVES, CURVES),
+        fold("Other anomalies", "anomalies without a lane above", elsewhere),
     ]
     picture = Picture(
         axis=axis,
@@ -100,44 +97,19 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     return picture
 
 
-_OWNERS = "name: the member that owns the partition · hatched: no owner"
-_ALONE = "independent readers without a group"
-ASSIGN = "Assign-mode readers"
-_CURVES = {
-    "Throughput": "records per second, by topic and by reader",
-    "Lag": "records behind the end of the log, by reader",
-    "Latency": "depth: number of records · lines: median and 99th percentile",
-}
-
-
-def _reader_hint(name: str, lanes: Sequence[Lane]) -> str:
-    owners = any(lane.key.startswith("owner:") for lane in lanes)
-    return _ALONE if name == ASSIGN else _OWNERS if owners else ""
-
-
-def _curve_hint(name: str, lanes: Sequence[Lane]) -> str:
-    cut_off = any(text.endswith("↑") for lane in lanes for _, text in lane.ticks)
-    return _CURVES[name] + " · ↑ bursts exceed the scale" * cut_off
-
-
-def find_axis(tables: Tables, result: Result) -> Axis:
+def _axis(tables: Tables, result: Result) -> Axis:
     """Return the axis from the first to the last event, with a margin; without events, the axis of the run."""
     moments = [row["at_us"] for row in (*tables.lifecycle, *tables.faults)]
     moments += [at for f in result.faults for _, at in _moments(f)]
     moments += [at for row in tables.ownership for at in (row["begin_us"], row["end_us"]) if at is not None]
     for table, width in ((tables.series, BUCKET_US), (tables.latency, BUCKET_US), (tables.anomalies, 0)):
-        low, high = _ends(table)
-        moments += [] if low is None else [low, high + width]
+        ends = pc.min_max(table["at_us"]).as_py()
+        moments += [] if ends["min"] is None else [ends["min"], ends["max"] + width]
     if not tables.series.num_rows:
         moments += [row["at_us"] for row in tables.cluster]
     begin, end = min(moments, default=result.began_us), max(moments, default=result.ended_us)
     room = max((end - begin) // 100, 100_000)
     return Axis(begin - room, end + room)
-
-
-def _ends(table: pa.Table) -> tuple[Any, Any]:
-    ends = pc.min_max(table["at_us"]).as_py()
-    return ends["min"], ends["max"]
 
 
 def _moments(fault: FaultOutcome) -> list[tuple[str, int]]:
@@ -176,21 +148,17 @@ def _fault_lane(fault: FaultOutcome, axis: Axis) -> Lane:
     return lane
 
 
-def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> dict[str, list[Lane]]:
-    """Return the lanes of each group, then of all assign-mode consumers, by title of the band."""
+def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> list[tuple[str, str, list[Lane]]]:
+    """Return title, hint and lanes of the band of each group, then of all assign-mode consumers."""
     assign = {c.name for c in resolved.scenario.readers if c.mode == "assign"}
     groups = grouped(tables.ownership, lambda r: None if r["consumer"].rpartition("/")[0] in assign else r["group"])
-    readers = groups.pop(None, [])
-    lanes = coordinator_lanes(tables.cluster, axis)
-    names = groups.keys() | {name for name, lane in lanes.items() if lane.segments}
-    bands = {
-        f"Group {name}": [*filter(None, [lanes.get(name)]), *owner_lanes(name, groups.get(name, []), axis)]
-        for name in sorted(names)
-    }
-    if readers:
-        bands[ASSIGN] = reader_lanes(readers, axis)
+    alone = groups.pop(None, [])
+    coordinators = coordinator_lanes(tables.cluster, axis)
+    bands = []
+    for name in sorted(groups.keys() | {name for name, lane in coordinators.items() if lane.segments}):
+        owned = owner_lanes(name, groups.get(name, []), axis)
+        hint = "name: the member that owns the partition · hatched: no owner" if owned else ""
+        bands.append((f"Group {name}", hint, [*filter(None, [coordinators.get(name)]), *owned]))
+    if alone:
+        bands.append(("Assign-mode readers", "independent readers without a group", reader_lanes(alone, axis)))
     return bands
-
-
-def _band(title: str, hint: str, lanes: Sequence[Lane], curves: int = 0) -> Band:
-    return Band(title, hint, *(fold(lanes, curves, curves) if curves else fold(lanes)))

@@ -1,24 +1,24 @@
-"""`python -m checks.report.trend FILE`: the trend page, from the output of `python -m chaos history --json` on stdin.
+"""The trend page, from the output of `python -m chaos history --json`. `chaos.history.trends` computes all values.
 
-The page uses the style and the rules of the reports. It needs no database; `chaos.history.trends` computes all values.
+The page needs no database.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from markupsafe import Markup
 from pydantic import ValidationError
 
+from chaos.errors import UsageError
 from chaos.run.directory import write_atomically
 from chaos.run.trend import DEVIATIONS, MARGIN, Mark, TimeTrend, Trend, TrendRun, Trends, VerdictMark, unjudged
 from checks.report.pages import render_page
-from checks.report.text import Clock, duration
+from checks.report.text import duration
 
 WIDTH, HEIGHT, EDGE = 300, 48, 5
 """Size of a drawing in SVG units; the page scales it."""
@@ -38,23 +38,23 @@ SIGNS: dict[Mark | VerdictMark, str] = {
 
 
 @dataclass(frozen=True)
-class Line:
-    """One time of a trend. place: scope and fault as text."""
-
-    time: TimeTrend
-    place: str
-    drawing: Markup
-
-
-@dataclass(frozen=True)
 class Shown:
-    """One trend. runs: each with the link to its report; notable, others: its times."""
+    """One trend. runs: each with the link to its report; notable, others: its times, each with its drawing."""
 
     trend: Trend
     state: str
     runs: list[tuple[TrendRun, str]]
-    notable: list[Line]
-    others: list[Line]
+    notable: list[tuple[TimeTrend, dict[str, Any]]]
+    others: list[tuple[TimeTrend, dict[str, Any]]]
+
+
+def write(path: Path, trends_json: str) -> None:
+    """Write the page. Raises `UsageError` if the text is not the output of `history --json`."""
+    try:
+        trends = Trends.model_validate_json(trends_json)
+    except ValidationError as e:
+        raise UsageError(f"standard input is not the output of `history --json` ({e.error_count()} errors)") from None
+    write_atomically(path, page(trends, path))
 
 
 def page(trends: Trends, path: Path) -> str:
@@ -62,7 +62,6 @@ def page(trends: Trends, path: Path) -> str:
     shown = sorted((_shown(t, path.parent) for t in trends.trends), key=lambda trend: _STATES.index(trend.state))
     return render_page(
         "trend.html.j2",
-        Clock(0),
         styles=("report.css", "trend.css"),
         scripts=("page.js", "trend.js"),
         trends=trends,
@@ -74,21 +73,17 @@ def page(trends: Trends, path: Path) -> str:
         SIGNS=SIGNS,
         margin=MARGIN,
         deviations=DEVIATIONS,
+        WIDTH=WIDTH,
+        HEIGHT=HEIGHT,
     )
 
 
 def _shown(trend: Trend, folder: Path) -> Shown:
     judged = [run.verdict != "inconclusive" for run in trend.runs]
-    lines = [Line(t, _place(t), drawing(t, judged)) for t in sorted(trend.times, key=lambda t: _ORDER.index(t.mark))]
-    notable = [line for line in lines if line.time.mark in NOTABLE]
+    lines = [(t, _drawing(t, judged)) for t in sorted(trend.times, key=lambda t: _ORDER.index(t.mark))]
+    notable = [line for line in lines if line[0].mark in NOTABLE]
     state = "worse" if trend.regressions else "look" if notable or trend.mark != "pass" else "well"
-    runs = [(run, _link(run, folder)) for run in trend.runs]
-    return Shown(trend, state, runs, notable, [line for line in lines if line.time.mark not in NOTABLE])
-
-
-def _place(time: TimeTrend) -> str:
-    after = f", after {time.fault}" if time.fault else ""
-    return f"{time.scope}{after}"
+    return Shown(trend, state, [(run, _link(run, folder)) for run in trend.runs], notable, lines[len(notable) :])
 
 
 def _link(run: TrendRun, folder: Path) -> str:
@@ -97,64 +92,35 @@ def _link(run: TrendRun, folder: Path) -> str:
     return quote(os.path.relpath(report, folder)) if report.is_file() else ""
 
 
-def drawing(time: TimeTrend, judged: Sequence[bool]) -> Markup:
-    """Draw a time over its runs: median and bound as lines, slower runs and the last run as marks.
+def _drawing(time: TimeTrend, judged: Sequence[bool]) -> dict[str, Any]:
+    """Return the parts of the drawing of a time over its runs: levels, curve, marks and the latest values as text.
 
-    The curve leaves out inconclusive runs, which are hollow marks, and has a gap at runs without a measurement.
+    The curve leaves out inconclusive runs, which are hollow marks, and has a gap at runs without a measurement. Slower
+    runs and the last run have marks, too.
     """
-    values = time.values_us
+    values, levels = time.values_us, {"bound": time.bound_us, "usual": time.median_us}
     top = max([v for v in (*values, time.bound_us) if v is not None], default=0) * 1.08 or 1
     step = (WIDTH - 2 * EDGE) / max(1, len(values) - 1)
-    points = [None if v is None else (EDGE + i * step, _height(v, top)) for i, v in enumerate(values)]
-    parts = [_level(time.bound_us, top, "bound"), _level(time.median_us, top, "usual"), _curve(points, judged)]
-    for i, point in enumerate(points):
-        if point is None:
-            continue
-        if not judged[i]:
-            parts.append(f'<circle class="hollow" cx="{point[0]:.1f}" cy="{point[1]:.1f}" r="2.6"/>')
-        elif time.slower[i]:
-            parts.append(f'<path class="beyond" d="M{point[0]:.1f} {point[1] - 4:.1f}l4.2 7h-8.4z"/>')
-        elif i == len(points) - 1:
-            parts.append(f'<circle class="last" cx="{point[0]:.1f}" cy="{point[1]:.1f}" r="2.8"/>')
-    latest = ", ".join("none" if v is None else duration(v) for v in values[-5:])  # numbers and units only
-    return Markup(
-        f'<svg class="trendline" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{len(values)} runs; the last: {latest}">{"".join(parts)}</svg>'
-    )
 
+    def height(us: int) -> float:
+        return HEIGHT - EDGE - us / top * (HEIGHT - 2 * EDGE)
 
-def _height(us: int, top: float) -> float:
-    return HEIGHT - EDGE - us / top * (HEIGHT - 2 * EDGE)
-
-
-def _level(us: int | None, top: float, kind: str) -> str:
-    return "" if us is None else f'<path class="{kind}" d="M0 {_height(us, top):.1f}H{WIDTH}"/>'
-
-
-def _curve(points: list[tuple[float, float] | None], judged: Sequence[bool]) -> str:
-    path, pen = [], "M"
-    for point, counts in zip(points, judged, strict=True):
-        if point is None:
+    curve, marks, pen = "", [], "M"
+    for i, value in enumerate(values):
+        if value is None:
             pen = "M"
-        elif counts:
-            path.append(f"{pen}{point[0]:.1f} {point[1]:.1f}")
+            continue
+        x, y = EDGE + i * step, height(value)
+        if judged[i]:
+            curve += f"{pen}{x:.1f} {y:.1f}"
             pen = "L"
-    return f'<path class="line" d="{"".join(path)}"/>' if path else ""
-
-
-def main(target: str) -> int:
-    """Write the page; return 0, or 2 with a message on standard error."""
-    path = Path(target)
-    try:
-        write_atomically(path, page(Trends.model_validate_json(sys.stdin.read()), path))
-    except ValidationError as e:
-        sys.stderr.write(f"standard input is not the output of `history --json` ({e.error_count()} errors)\n")
-        return 2
-    except OSError as e:
-        sys.stderr.write(f"{path} cannot be written: {e.strerror}\n")
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+        look = "hollow" if not judged[i] else "beyond" if time.slower[i] else "last" if i == len(values) - 1 else ""
+        if look:
+            marks.append((look, x, y))
+    return {
+        "levels": [(name, height(us)) for name, us in levels.items() if us is not None],
+        "curve": curve,
+        "marks": marks,
+        "runs": len(values),
+        "latest": ", ".join("none" if v is None else duration(v) for v in values[-5:]),
+    }

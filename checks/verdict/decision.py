@@ -20,8 +20,7 @@ from chaos.run.result import (
     merge,
 )
 from chaos.scenario.resolve import Resolved
-from checks.evidence.faults import fault_outcomes, missing_proof
-from checks.evidence.tables import audit_rows, json_object
+from checks.evidence import audit_rows, fault_outcomes, json_object, missing_proof
 from checks.expectations.contract import readers
 from checks.verdict.sentence import sentence
 from checks.verdict.tolerated import tolerated

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from chaos.anomalies import ANOMALIES, METRICS, PHRASES
-from checks.expectations.contract import terms
-from checks.expectations.observation import duration, listed
+from checks.expectations.contract import duration, terms
+from checks.expectations.judge import listed
 from tests.support.fake_runs import SCENARIO
 
 
@@ -28,10 +28,10 @@ def test_an_unnamed_kind_is_forbidden(fake):
 def test_terms_have_bounds_and_names(fake):
     by_column = {t.column: t for t in terms(fake().resolved)}
     lost = by_column["lost_write"]
-    assert (lost.name, lost.expected, lost.gx_class) == (
+    assert (lost.name, lost.expected, lost.rule) == (
         "No acknowledged record is lost",
         "0",
-        "ExpectLostWritesToBeBetween",
+        "LostWrites",
     )
     outage = by_column["produce_unavailability_max"]
     assert (outage.at_most, outage.expected) == (15_000_000, "max ≤ 15 s")
@@ -54,13 +54,13 @@ def test_columns_are_plain_and_unique_for_any_group_name(fake):
 
 
 def test_every_term_has_a_gx_class(fake):
-    from checks.expectations.classes import CLASSES
+    from checks.expectations.validate import CLASSES
 
     bounded = "".join(
         f"  {m}: {{p50: 1s, p95: 1s, p99: 1s, max: 1s}}\n" for m in METRICS if m != "produce_unavailability"
     )
     found = terms(fake(SCENARIO + bounded).resolved)
-    assert {t.gx_class for t in found} <= set(CLASSES)
+    assert {t.rule for t in found} <= set(CLASSES)
 
 
 @pytest.mark.parametrize(

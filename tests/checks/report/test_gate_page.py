@@ -11,8 +11,7 @@ import pytest
 
 from chaos.run.gate_result import Cell, CellRun, GateResult, Key, Machine, Mark, TimeComparison
 from chaos.run.result import Verdict
-from checks.report.gate import page
-from checks.report.gate_summary import MOST_CHARACTERS, junit, markdown
+from checks.report.gate import MOST_CHARACTERS, junit, markdown, page
 from tests.checks.report.test_report_page import EVIL, Page
 from tests.support.browser import Browser, assert_opens_and_fits
 
@@ -143,7 +142,7 @@ def test_foreign_text_is_text_everywhere() -> None:
 
 def test_it_needs_only_gate_json_and_an_invalid_one_is_one_line(tmp_path: Path) -> None:
     def make() -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "checks.report.gate", str(tmp_path)]
+        argv = [sys.executable, "-m", "checks.report", "gate", str(tmp_path)]
         return subprocess.run(argv, capture_output=True, text=True, check=False)
 
     missing = make()

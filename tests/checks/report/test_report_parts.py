@@ -40,7 +40,7 @@ def spans(segments: list[Segment]) -> list[tuple[float, float, str]]:
 
 
 def table(name: str, rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, pa.schema(list(AUDIT[name].items())))
+    return pa.Table.from_pylist(rows, AUDIT[name])
 
 
 def test_a_leader_strip_shows_the_gap_and_the_shrunken_isr() -> None:
@@ -138,9 +138,9 @@ def test_lanes_with_changes_stay_visible_in_order() -> None:
     lanes = [Lane(f"leader:t/{i}", f"t/{i}") for i in range(50)]
     lanes[40].dots.append(Dot(1, "#x", "x", 1, "write", True))
     lanes[30].segments += [Segment(0, 1, "1", "", "c0"), Segment(1, 2, "2", "", "c1")]
-    shown, folded, undrawn = fold(lanes, shown=3, folded=10)
-    assert [lane.label for lane in shown] == ["t/0", "t/30", "t/40"]
-    assert (len(folded), undrawn) == (10, 37)
+    band = fold("Leaders", "", lanes, shown=3, folded=10)
+    assert [lane.label for lane in band.lanes] == ["t/0", "t/30", "t/40"]
+    assert (len(band.folded), band.undrawn) == (10, 37)
 
 
 def test_sentences_that_differ_in_numbers_share_a_title_when_they_are_many() -> None:

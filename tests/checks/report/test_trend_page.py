@@ -110,7 +110,7 @@ def test_foreign_text_is_text(tmp_path: Path) -> None:
 
 def test_it_needs_only_the_json_and_invalid_input_is_one_line(tmp_path: Path) -> None:
     def make(given: str, target: Path) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "checks.report.trend", str(target)]
+        argv = [sys.executable, "-m", "checks.report", "trend", str(target)]
         return subprocess.run(argv, input=given, capture_output=True, text=True, check=False)
 
     assert make(WORSE.model_dump_json(), tmp_path / "t.html").returncode == 0

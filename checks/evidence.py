@@ -1,0 +1,110 @@
+"""Rows of a run that need no Spark: tables of the audit, small tables of the ledger, and outcomes of the faults.
+
+A missing table reads as empty, so that a run that broke off early still has a report. Spark reads the large tables of
+the ledger (sends, deliveries, commits, log).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from chaos.run.directory import Run
+from chaos.run.result import FaultOutcome
+from chaos.scenario.resolve import Resolved
+
+Row = dict[str, Any]
+
+
+def audit_rows(run: Run, table: str) -> list[Row]:
+    """Return all rows of a table of the audit."""
+    return _rows(run.audit / table, None)
+
+
+def ledger_rows(run: Run, table: str, columns: Sequence[str]) -> list[Row]:
+    """Return the given columns of a sealed table of the ledger; None for columns that an older version lacks."""
+    return _rows(run.ledger / f"{table}.parquet", columns)
+
+
+def _rows(path: Path, columns: Sequence[str] | None) -> list[Row]:
+    if not path.exists():
+        return []
+    try:
+        stored = ds.dataset(path, format="parquet")
+        absent = dict.fromkeys(c for c in columns or () if c not in stored.schema.names)
+        rows: list[Row] = stored.to_table(columns and [c for c in columns if c not in absent]).to_pylist()
+    except (pa.ArrowException, OSError):
+        return []  # terms that need these rows are then inconclusive: nothing reads as zero
+    return [row | absent for row in rows] if absent else rows
+
+
+def json_object(text: Any) -> dict[str, Any]:
+    """Parse a JSON object from a ledger column; anything else is an empty object."""
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def fault_outcomes(run: Run, resolved: Resolved) -> list[FaultOutcome]:
+    """Return one outcome for each fault of the scenario, including faults that were never injected."""
+    columns = ["fault", "kind", "target", "phase", "evidence", "at_us"]
+    rows = sorted(ledger_rows(run, "faults", columns), key=lambda r: r["at_us"])
+    longest: dict[tuple[str, str], int] = {}
+    for row in audit_rows(run, "metrics"):
+        if row["stat"] == "max" and row["value_us"] is not None:
+            key = row["metric"], row["fault"]
+            longest[key] = max(longest.get(key, 0), row["value_us"])
+    outcomes = []
+    for fault in resolved.scenario.faults:
+        outcome = FaultOutcome(
+            name=fault.name, kind=fault.kind, trigger=fault.when.describe(), target=fault.target.describe()
+        )
+        for row in rows:
+            if row["fault"] == fault.name:
+                _enter(outcome, row)
+        outcome.produce_unavailability_us = longest.get(("produce_unavailability", fault.name))
+        outcome.consume_unavailability_us = longest.get(("consume_unavailability", fault.name))
+        outcomes.append(outcome)
+    return outcomes
+
+
+def missing_proof(fault: FaultOutcome) -> str:
+    """Return why a fault proves nothing and what to change; empty if the fault took effect."""
+    if fault.error:
+        return f"{fault.error}; look at logs/ and at the fault's target"
+    if fault.injected_us is None:
+        return (
+            f"fault {fault.name} was never injected: its trigger ({fault.trigger}) did not come; "
+            "set it earlier or raise limits.drive"
+        )
+    if fault.proven_us is None:
+        hit = f" on {fault.resolved}" if fault.resolved else ""
+        return (
+            f"fault {fault.name} was injected{hit}, but no effect was seen from outside; raise limits.proof, "
+            "keep the load running for longer after it, or aim it at something that the load depends on"
+        )
+    return ""
+
+
+def _enter(outcome: FaultOutcome, row: Row) -> None:
+    """Apply one row to the outcome. The first row of each phase counts; any row may add the error."""
+    evidence = json_object(row["evidence"])
+    outcome.resolved = str(evidence.get("resolved") or outcome.resolved)
+    text, at = str(evidence.get("words") or ""), row["at_us"]
+    match row["phase"]:
+        case "injected":
+            outcome.injected_us = outcome.injected_us or at
+        case "proven":
+            if outcome.proven_us is None:
+                outcome.proven_us, outcome.proof = at, text
+        case "healed":
+            outcome.healed_us = outcome.healed_us or at
+        case "failed":
+            outcome.error = outcome.error or text or "a step of the fault failed without a recorded reason"
