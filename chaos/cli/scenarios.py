@@ -61,7 +61,7 @@ def show(
         return
     sys.stdout.write(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120))
     sys.stdout.write("# timeline:\n")
-    for step in timeline.steps(loaded):
+    for step in timeline.steps(loaded.faults):
         sys.stdout.write(f"#   {step.describe()}\n")
 
 

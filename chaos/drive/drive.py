@@ -144,7 +144,7 @@ class Drive:
 
     def _load(self, fleet: Fleet, faults: Mapping[str, FaultRun], observer: Observer) -> None:
         """Take the steps of the timeline as they are due, until all records are sent and no fault is active."""
-        waiting = steps(self._scenario)
+        waiting = steps(self._scenario.faults)
         deadline = self._started + self._limits.drive
         while True:
             progress = self._progress(fleet, faults)

@@ -10,14 +10,13 @@ three operations:
 
 A run is inconclusive if a fault has no proof: a test that passes although its fault never happened proves nothing.
 
-To add a fault to a family, write its specification in `chaos/scenario/faults/<family>.py` (class, and entry in the
-union) and the fault in `chaos/faults/<family>.py`, such as `class BrokerPause(Fault[S], spec=S)`, where `S` is
-`specs.BrokerPause`.
+To add a fault to a family, write its specification in `chaos/scenario/faults/<family>.py` and the fault in
+`chaos/faults/<family>.py`, such as `class BrokerPause(Fault[S], spec=S)`, where `S` is `specs.BrokerPause`.
 """
 
 from __future__ import annotations
 
-from chaos.faults import broker, consumer, groups, leaders, network, producer, resources, topics, wire  # noqa: F401
+from chaos.faults import admin, brokers, clients, network, resources  # noqa: F401
 from chaos.faults.base import FAULTS
 
 __all__ = ["FAULTS"]

@@ -44,8 +44,9 @@ class World:
 class Fault(ABC, Generic[S]):
     """One fault of one run: its specification, the resolved target, and what the injection changed.
 
-    A subclass implements `inject` and `effect`, and `undo` if the fault can be healed. Its docstring says after the
-    word "Proof" how the fault is proven: the fault reference is generated from it.
+    A subclass implements `_inject` and `_effect`, and `_undo` if the fault can be healed. It declares the attributes
+    that `_inject` sets before `begun`. Its docstring says after the word "Proof" how the fault is proven: the fault
+    reference is generated from it.
     """
 
     lasting: ClassVar[str] = ""
@@ -62,26 +63,35 @@ class Fault(ABC, Generic[S]):
         self.resolved = ""
         """The target that was hit, such as `broker 2`; empty before the injection."""
         self.begun = False
-        """Set by `inject` directly before the first change: from then on there is something to prove and to heal."""
+        """Set by `_inject` directly before the first change: from then on there is something to prove and to heal."""
         self.evidence: dict[str, object] = {}
         """Facts for the audit, recorded with every later phase of the fault."""
 
-    @abstractmethod
     def inject(self, world: World) -> str:
         """Resolve the target, inject the fault and describe it. Raises `FaultError` or `ClusterError`."""
-
-    @abstractmethod
-    def effect(self, world: World) -> str | None:
-        """Describe the observed change that proves the fault; return None while there is none."""
-
-    def undo(self, world: World) -> str:
-        """Undo the injection and describe the result; idempotent. By default nothing is undone."""
-        return f"{self.resolved}: {self.lasting}" if self.lasting else NOTHING_TO_HEAL
+        self._aim(world)
+        return self._inject(world)
 
     def proof(self, world: World) -> str | None:
         """Return the effect of an injection that has begun, else None."""
-        return self.effect(world) if self.begun else None
+        return self._effect(world) if self.begun else None
 
     def heal(self, world: World) -> str:
         """Undo an injection that has begun, even one that failed half-way. Call it at any time, any number of times."""
-        return self.undo(world) if self.begun else NOTHING_TO_HEAL
+        return self._undo(world) if self.begun else NOTHING_TO_HEAL
+
+    def _aim(self, world: World) -> None:
+        """Resolve the target; by default, it is the name that the specification gives."""
+        self.resolved = str(self.spec.target.selector[1])
+
+    @abstractmethod
+    def _inject(self, world: World) -> str:
+        """Do the damage and describe it."""
+
+    @abstractmethod
+    def _effect(self, world: World) -> str | None:
+        """Describe the observed change that proves the fault; return None while there is none."""
+
+    def _undo(self, world: World) -> str:
+        """Undo the injection and describe the result; idempotent. By default nothing is undone."""
+        return f"{self.resolved}: {self.lasting}" if self.lasting else NOTHING_TO_HEAL

@@ -1,59 +1,244 @@
-"""Operations on brokers that several faults share: controlled shutdown, and the start of brokers that are down."""
+"""Faults of broker processes: kill, controlled stop, pause and restart."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from chaos.cluster.api import Start, Stop, able
-from chaos.errors import FaultError, WaitTimeout
-from chaos.faults.base import World
+from chaos.cluster.api import Kill, Pause, Start, able
+from chaos.errors import AftershockError
+from chaos.faults import targets
+from chaos.faults.base import Fault, World
+from chaos.faults.targets import BrokerFault, abbreviate, led_by, start_down, stop_controlled
+from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
-from chaos.wait import wait_until
+from chaos.scenario.faults import brokers as specs
+from chaos.scenario.faults.base import FaultSpec
 
-HANDOVER_TIMEOUT_S = 2.0
-"""Time after its exit until the metadata shows the handover of a stopped broker: far shorter than a broker session."""
-
-
-def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
-    """Return the partitions of the scenario's topics that a broker leads, with their leader epochs."""
-    metadata = world.kafka.metadata()
-    topics = {t.name for t in world.scenario.topics}
-    if metadata is None:
-        raise FaultError("no broker answers, so the partitions that the target leads are unknown")
-    return {
-        name: state.leader_epoch
-        for name, state in sorted(metadata.partitions.items())
-        if state.leader == broker and name.topic in topics
-    }
+MIN_WAIT_SHARE, MIN_WAIT_S = 0.3, 0.1
+"""Minimum wait of a request to a broker with alternate pauses: a share of the pause, and in seconds."""
+IN_SYNC_TIMEOUT_S = 60.0
 
 
-def stop_controlled(broker: int, world: World) -> list[TopicPartition]:
-    """Stop a broker and return the partitions that it handed over.
+class BrokerKill(BrokerFault[FaultSpec], spec=specs.BrokerKill):
+    """SIGKILL. Proof: a partition that the broker led has another leader or a higher leader epoch.
 
-    Raises `FaultError` if it still leads one of them: the shutdown was not controlled, and its session has to expire.
+    If the target led no partition, the proof is that it is no longer in the metadata.
     """
-    led = led_by(broker, world)
-    able(world.cluster, Stop).stop_broker(broker)
 
-    def still_led() -> list[TopicPartition]:
+    damage = "killed"
+    _led: dict[TopicPartition, int]
+
+    def _inject(self, world: World) -> str:
+        """Kill the targets. Keep the partitions that they led, with their epochs, for the proof."""
+        self._led = {name: epoch for broker in self.brokers for name, epoch in led_by(broker, world).items()}
+        self.begun = True
+        self._take_down(world)
+        return f"{self.damage} {self.resolved}, {self._describe_role()}"
+
+    def _take_down(self, world: World) -> None:
+        """Kill the target brokers."""
+        for broker in self.brokers:
+            able(world.cluster, Kill).kill_broker(broker)
+
+    def _describe_role(self) -> str:
+        """Return the role that the target had."""
+        return f"the leader of {abbreviate(list(self._led)) or 'no partition'}"
+
+    def _effect(self, world: World) -> str | None:
+        """Look at the partition that the target names, or else at all that the brokers led."""
+        named = self.spec.target.leader_of
+        for partition in [TopicPartition.parse(named)] if named else list(self._led):
+            before, now = self._led.get(partition), world.observer.partition(partition)
+            if before is None or now is None or now.leader == NO_LEADER or now.leader_epoch <= before:
+                continue
+            epochs = f"leader epoch {before} to {now.leader_epoch}"
+            return f"{partition} went from leader {self.broker} to {now.leader}, {epochs}"
+        metadata = world.observer.metadata
+        if not self._led and metadata and not set(self.brokers) & set(metadata.brokers):
+            return f"{self.resolved} {self._verb()} gone from the metadata"
+        return None
+
+    def _undo(self, world: World) -> str:
+        start_down(self.brokers, world)
+        return f"{self.resolved} {self._verb()} back"
+
+    def _verb(self) -> str:
+        return "is" if len(self.brokers) == 1 else "are"
+
+
+class BrokerStop(BrokerKill, spec=specs.BrokerStop):
+    """Controlled shutdown. Proof: the broker's partitions had other leaders at its exit, before its session expired."""
+
+    damage = "stopped"
+
+    def _take_down(self, world: World) -> None:
+        for broker in self.brokers:
+            stop_controlled(broker, world)
+
+
+class CoordinatorKill(BrokerKill, spec=specs.CoordinatorKill):
+    """SIGKILL the group's coordinator. Proof: FindCoordinator names another broker, or the same one after a refusal."""
+
+    _refused = False
+
+    def _describe_role(self) -> str:
+        return f"the coordinator of group {self.spec.target.coordinator_of}"
+
+    def _effect(self, world: World) -> str | None:
+        """Ask for the coordinator, as a client would."""
+        group = str(self.spec.target.coordinator_of)
+        coordinator = world.kafka.coordinator(group)
+        if coordinator is None:
+            self._refused = True
+            return None
+        if coordinator != self.broker:
+            return f"the coordinator of {group} went from broker {self.broker} to {coordinator}"
+        return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
+
+
+class ControllerKill(BrokerKill, spec=specs.ControllerKill):
+    """SIGKILL the active controller. Proof: another broker is the active controller, or its epoch is higher."""
+
+    _epoch: int
+
+    def _aim(self, world: World) -> None:
+        controller, self._epoch = targets.controller(world)
+        self.brokers, self.resolved = [controller], f"broker {controller}"
+
+    def _describe_role(self) -> str:
+        return f"the active controller in epoch {self._epoch}"
+
+    def _effect(self, world: World) -> str | None:
+        answer = world.kafka.controller()
+        if answer is None:
+            return None
+        controller, epoch = answer
+        if controller == self.broker and epoch <= self._epoch:
+            return None
+        epochs = f", epoch {self._epoch} to {epoch}" if epoch else ""
+        return f"the active controller went from {self.broker} to {controller}{epochs}"
+
+
+class BrokerPause(BrokerFault[specs.BrokerPause], spec=specs.BrokerPause):
+    """SIGSTOP. Proof: brokers that answered before accept a connection and leave a request unanswered.
+
+    With alternate pauses, the broker answers in between: the proof is a request that waited for much of a pause.
+    """
+
+    _answer_s: dict[int, float]
+    _ended: threading.Event
+    _thread: threading.Thread | None = None
+
+    def _inject(self, world: World) -> str:
+        self._answer_s = {broker: targets.answered(broker, world) for broker in self.brokers}
+        self._ended, self.begun = threading.Event(), True
+        for broker in self.brokers:
+            able(world.cluster, Pause).pause_broker(broker)
+        cycle = self.spec.cycle
+        if cycle is None:
+            return f"stopped {self.resolved}"
+        self._thread = threading.Thread(target=self._alternate, args=(world, cycle), daemon=True)
+        self._thread.start()
+        return f"stopped {self.resolved} for {cycle.paused:g} s, then again after every {cycle.running:g} s"
+
+    def _alternate(self, world: World, cycle: specs.Cycle) -> None:
+        cluster = able(world.cluster, Pause)
+        while not self._ended.wait(cycle.paused):
+            self._for_each(cluster.resume_broker)
+            if self._ended.wait(cycle.running):
+                return
+            self._for_each(cluster.pause_broker)
+
+    def _for_each(self, act: Callable[[int], None]) -> None:
+        """Act on each target. Ignore a broker that another fault has killed: the heal of that fault starts it."""
+        for broker in self.brokers:
+            with contextlib.suppress(AftershockError):
+                act(broker)
+
+    def _effect(self, world: World) -> str | None:
+        """Send a request to all targets at once: the silence may be short."""
+        before = f"(before: answered in {max(self._answer_s.values()) * 1000:.0f} ms)"
+        if self.spec.cycle is not None:
+            return self._delay(world, self.spec.cycle, before)
+        with ThreadPoolExecutor(len(self.brokers)) as pool:
+            silent = pool.map(lambda broker: targets.is_silent(broker, world.cluster, world.access), self.brokers)
+            if not all(silent):
+                return None
+        return f"{self.resolved} left a request unanswered for {targets.SILENCE_S:g} s {before}"
+
+    def _delay(self, world: World, cycle: specs.Cycle, before: str) -> str | None:
+        limit = max(MIN_WAIT_S, MIN_WAIT_SHARE * cycle.paused)
+        waits = [
+            (targets.waited_s(broker, cycle.paused + 5.0, world) or 0.0, max(limit, answer_s))
+            for broker, answer_s in self._answer_s.items()
+        ]
+        if any(wait_s < limit_s for wait_s, limit_s in waits):
+            return None
+        return f"a request to {self.resolved} waited {max(waits)[0]:.1f} s {before}"
+
+    def _undo(self, world: World) -> str:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._for_each(able(world.cluster, Pause).resume_broker)
+        return f"{self.resolved} runs again"
+
+
+class RollingRestart(Fault[specs.RollingRestart], spec=specs.RollingRestart):
+    """Stop each broker, start it, wait for full ISRs, then continue with the next one.
+
+    Proof: every broker handed over its leaderships, left the metadata, and is listed and in sync again.
+    """
+
+    _stopped: list[int]
+    _handed_over: dict[int, int]
+    """Number of partitions that each restarted broker handed over."""
+
+    def _inject(self, world: World) -> str:
+        """Restart all brokers. Raises `FaultError` if one does not hand over, or replicas do not get in sync."""
+        self.resolved = f"brokers {', '.join(map(str, world.cluster.broker_ids))}"
+        self._wait_in_sync("before the restart", world)
+        self._stopped, self._handed_over, self.begun = [], {}, True
+        for broker in world.cluster.broker_ids:
+            self._stopped.append(broker)
+            partitions = stop_controlled(broker, world)
+            gone = partial(_is_gone, broker, world)
+            targets.answer(gone, f"broker {broker} is still listed", IN_SYNC_TIMEOUT_S)
+            able(world.cluster, Start).start_broker(broker)
+            self._wait_in_sync(f"after the restart of broker {broker}", world)
+            self._handed_over[broker] = len(partitions)
+        return f"restarted {self.resolved} one after another"
+
+    def _effect(self, world: World) -> str | None:
+        metadata, all_brokers = world.observer.metadata, set(world.cluster.broker_ids)
+        if metadata is None or not set(metadata.brokers) >= all_brokers:
+            return None
+        if set(self._handed_over) != all_brokers or self._out_of_sync(world):
+            return None
+        shares = ", ".join(f"broker {broker} handed over {count}" for broker, count in self._handed_over.items())
+        return f"each broker left the metadata after its handover and came back in sync; {shares} partitions"
+
+    def _undo(self, world: World) -> str:
+        """Start the broker that a failed restart left down."""
+        start_down(self._stopped, world)
+        return f"{self.resolved} are up"
+
+    def _wait_in_sync(self, when: str, world: World) -> None:
+        def why() -> str:
+            return f"{when}: {'; '.join(self._out_of_sync(world)[:4])}"
+
+        targets.answer(lambda: not self._out_of_sync(world), why, IN_SYNC_TIMEOUT_S)
+
+    def _out_of_sync(self, world: World) -> list[str]:
+        """Return the problems of all partitions, also those of internal topics: coordinators move with them."""
         metadata = world.kafka.metadata()
-        states = metadata.partitions if metadata else {}
-        return [name for name, epoch in led.items() if name not in states or states[name].leader_epoch <= epoch]
-
-    try:
-        wait_until(lambda: not still_led(), HANDOVER_TIMEOUT_S, lambda: abbreviate(still_led()))
-    except WaitTimeout as e:
-        raise FaultError(f"broker {broker} ended, but still leads {e}: that was no controlled shutdown") from None
-    return sorted(led)
+        return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
 
 
-def start_down(brokers: Iterable[int], world: World) -> None:
-    """Start those brokers that are down, all at once: one of them alone may be no quorum."""
-    if down := [broker for broker in brokers if not world.cluster.broker_alive(broker)]:
-        able(world.cluster, Start).start_brokers(down)
-
-
-def abbreviate(names: Sequence[TopicPartition], limit: int = 4) -> str:
-    """Return the first names and the number of the others."""
-    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(map(str, names[:limit])) + rest
+def _is_gone(broker: int, world: World) -> bool:
+    metadata = world.kafka.metadata()
+    return metadata is not None and broker not in metadata.brokers

@@ -1,20 +1,35 @@
-"""Resolution of a target to brokers, partitions or clients, at the moment of injection."""
+"""Targets: their resolution at the moment of injection, and operations on brokers that several faults share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import struct
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from chaos.cluster.api import Cluster, Start, Stop, able
 from chaos.errors import FaultError, WaitTimeout
-from chaos.faults.base import World
+from chaos.faults.base import Fault, World
+from chaos.kafka.access import Access
+from chaos.kafka.connection import connect, seconds_left
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.triggers import Target
 from chaos.wait import wait_until
 
+S = TypeVar("S", bound=FaultSpec)
 T = TypeVar("T")
 
-ANSWER_TIMEOUT_S = 20.0
+LOOKUP_TIMEOUT_S = 20.0
+HANDOVER_TIMEOUT_S = 2.0
+"""Time after its exit until the metadata shows the handover of a stopped broker: far shorter than a broker session."""
+SILENCE_S = 1.0
+"""Time without an answer after which a broker that answered before counts as paused."""
+ANSWER_TIMEOUT_S = 5.0
+
+_API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)
+"""ApiVersions v0 with correlation id 1 and no client id: every Kafka since 0.10 answers it (KIP-35)."""
 
 
 def brokers(target: Target, world: World) -> list[int]:
@@ -25,10 +40,10 @@ def brokers(target: Target, world: World) -> list[int]:
     if selector == "random_broker":
         return [world.rng.choice(world.cluster.broker_ids)]
     if selector == "coordinator_of":
-        return [_answer(lambda: world.kafka.coordinator(value), f"no broker names a coordinator of {value}")]
+        return [answer(lambda: world.kafka.coordinator(value), f"no broker names a coordinator of {value}")]
     if selector == "transaction_coordinator_of":
         why = f"no broker names a transaction coordinator of {value}"
-        return [_answer(lambda: world.kafka.transaction_coordinator(value), why)]
+        return [answer(lambda: world.kafka.transaction_coordinator(value), why)]
     if selector == "controller":
         return [controller(world)[0]]
     if selector == "all_brokers":
@@ -44,26 +59,9 @@ def brokers(target: Target, world: World) -> list[int]:
     return followers if selector == "followers_of" else [world.rng.choice(followers)]
 
 
-def broker(target: Target, world: World) -> int:
-    """Return the id of the targeted broker, for a target that means one broker."""
-    (broker_id,) = brokers(target, world)
-    return broker_id
-
-
-def broker_names(broker_ids: Iterable[int]) -> str:
-    """Return `broker 1, broker 2`."""
-    return ", ".join(f"broker {broker_id}" for broker_id in broker_ids)
-
-
-def client(target: Target, world: World) -> str:
-    """Return the targeted client, such as `billing/1`."""
-    selector, value = target.selector
-    return str(value if selector == "member" else world.rng.choice(world.fleet.clients(value)))
-
-
 def controller(world: World) -> tuple[int, int]:
     """Return the active controller and its epoch. Raises `FaultError` if no broker names one."""
-    return _answer(world.kafka.controller, "no broker names an active controller")
+    return answer(world.kafka.controller, "no broker names an active controller")
 
 
 def partition(name: TopicPartition, world: World) -> PartitionState:
@@ -74,7 +72,7 @@ def partition(name: TopicPartition, world: World) -> PartitionState:
         state = metadata.partitions.get(name) if metadata else None
         return state if state and state.leader != NO_LEADER else None
 
-    return _answer(led, f"{name} has no leader")
+    return answer(led, f"{name} has no leader")
 
 
 def partitions(target: Target, world: World) -> list[TopicPartition]:
@@ -96,10 +94,113 @@ def led_partitions(topic: str, world: World) -> list[TopicPartition]:
     return [name for name, state in states.items() if name.topic == topic and state.leader != NO_LEADER]
 
 
-def _answer(question: Callable[[], T | None], why: str) -> T:
+def answer(question: Callable[[], T | None], why: Callable[[], str] | str, timeout_s: float = LOOKUP_TIMEOUT_S) -> T:
+    """Return the first truthy answer. Raises `FaultError`, with `why`, if there is none in time."""
     try:
-        answer = wait_until(question, ANSWER_TIMEOUT_S, why)
+        answer = wait_until(question, timeout_s, why, every_s=0.2)
     except WaitTimeout as e:
         raise FaultError(str(e)) from None
     assert answer is not None  # wait_until returns only truthy values
     return answer
+
+
+class BrokerFault(Fault[S]):
+    """A fault of the brokers that its target means."""
+
+    brokers: list[int]
+
+    @property
+    def broker(self) -> int:
+        """The id of the first target."""
+        return self.brokers[0]
+
+    def _aim(self, world: World) -> None:
+        self.brokers = brokers(self.spec.target, world)
+        self.resolved = ", ".join(f"broker {broker}" for broker in self.brokers)
+
+
+def answer_s(host: str, port: int, timeout_s: float, access: Access | None = None) -> float:
+    """Return the seconds until a broker answers, including a TLS handshake if connections are encrypted.
+
+    The request needs no login. Raises `TimeoutError` without an answer, another `OSError` if the broker is gone.
+    """
+    began = time.monotonic()
+    deadline = began + timeout_s
+    with connect(host, port, deadline, access) as connection:
+        connection.sendall(struct.pack(">i", len(_API_VERSIONS)) + _API_VERSIONS)
+        connection.settimeout(seconds_left(deadline))
+        if not connection.recv(4):
+            raise ConnectionResetError("the broker closed the connection")
+    return time.monotonic() - began
+
+
+def answered(broker: int, world: World) -> float:
+    """Return the seconds until a broker answers before a fault. Raises `FaultError` if it does not answer."""
+    try:
+        return answer_s(*world.cluster.address(broker), ANSWER_TIMEOUT_S, world.access)
+    except OSError as e:
+        raise FaultError(f"broker {broker} did not answer even before the fault: {e or type(e).__name__}") from None
+
+
+def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
+    """Return whether a broker accepts a connection but does not answer. A broker that refuses is gone, not silent."""
+    try:
+        answer_s(*cluster.address(broker), SILENCE_S, access)
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def waited_s(broker: int, timeout_s: float, world: World) -> float | None:
+    """Return the seconds until a broker answers; None if it does not answer."""
+    try:
+        return answer_s(*world.cluster.address(broker), timeout_s, world.access)
+    except OSError:
+        return None
+
+
+def led_by(broker: int, world: World) -> dict[TopicPartition, int]:
+    """Return the partitions of the scenario's topics that a broker leads, with their leader epochs."""
+    metadata = world.kafka.metadata()
+    topics = {t.name for t in world.scenario.topics}
+    if metadata is None:
+        raise FaultError("no broker answers, so the partitions that the target leads are unknown")
+    return {
+        name: state.leader_epoch
+        for name, state in sorted(metadata.partitions.items())
+        if state.leader == broker and name.topic in topics
+    }
+
+
+def stop_controlled(broker: int, world: World) -> list[TopicPartition]:
+    """Stop a broker and return the partitions that it handed over.
+
+    Raises `FaultError` if it still leads one of them: the shutdown was not controlled, and its session has to expire.
+    """
+    led = led_by(broker, world)
+    able(world.cluster, Stop).stop_broker(broker)
+
+    def still_led() -> list[TopicPartition]:
+        metadata = world.kafka.metadata()
+        states = metadata.partitions if metadata else {}
+        return [name for name, epoch in led.items() if name not in states or states[name].leader_epoch <= epoch]
+
+    try:
+        wait_until(lambda: not still_led(), HANDOVER_TIMEOUT_S, lambda: abbreviate(still_led()))
+    except WaitTimeout as e:
+        raise FaultError(f"broker {broker} ended, but still leads {e}: that was no controlled shutdown") from None
+    return sorted(led)
+
+
+def start_down(brokers: Iterable[int], world: World) -> None:
+    """Start those brokers that are down, all at once: one of them alone may be no quorum."""
+    if down := [broker for broker in brokers if not world.cluster.broker_alive(broker)]:
+        able(world.cluster, Start).start_brokers(down)
+
+
+def abbreviate(names: Sequence[TopicPartition], limit: int = 4) -> str:
+    """Return the first names and the number of the others."""
+    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(map(str, names[:limit])) + rest

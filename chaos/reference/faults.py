@@ -13,10 +13,10 @@ from chaos.faults import FAULTS
 from chaos.reference.fields import rows
 from chaos.reference.markdown import anchor, code, sentence, table
 from chaos.reference.shipped import link, scenarios
-from chaos.scenario.faults import specs
+from chaos.scenario.faults import SPECS
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.broker import Cycle
-from chaos.scenario.faults.wire import WireFault
+from chaos.scenario.faults.brokers import Cycle
+from chaos.scenario.faults.network import WireFault
 from chaos.scenario.triggers import Acked, Delivered, Heal, Target, Trigger
 
 ATTACHED = "attached"
@@ -52,9 +52,8 @@ _IN_BRACKETS = "In brackets: the commands of `cluster.verbs` that the capability
 
 def models() -> dict[str, type[FaultSpec]]:
     """Return the specification of each kind of fault, grouped by the first part of the kind."""
-    kinds = specs()
-    groups = list(dict.fromkeys(map(_group, kinds)))
-    return {kind: kinds[kind] for kind in sorted(kinds, key=lambda kind: groups.index(_group(kind)))}
+    groups = list(dict.fromkeys(map(_group, SPECS)))
+    return {kind: SPECS[kind] for kind in sorted(SPECS, key=lambda kind: groups.index(_group(kind)))}
 
 
 def _group(kind: str) -> str:
@@ -127,9 +126,12 @@ def meaning(model: type[FaultSpec]) -> str:
 
 
 def proof(kind: str) -> str:
-    """Return how a kind is proven: the docstring of its fault after the word "Proof"."""
-    _, _, text = " ".join((FAULTS[kind].__dict__.get("__doc__") or "").split()).partition("Proof")
-    return sentence(text.removeprefix(":").strip())
+    """Return how a kind is proven: the docstring of its fault, or of the base, after the word "Proof"."""
+    for fault in FAULTS[kind].__mro__:
+        _, found, text = " ".join((fault.__dict__.get("__doc__") or "").split()).partition("Proof")
+        if found:
+            return sentence(text.removeprefix(":").strip())
+    return ""
 
 
 def _supports(driver: str, model: type[FaultSpec]) -> bool:

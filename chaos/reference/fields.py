@@ -11,7 +11,7 @@ from pydantic_core import PydanticUndefined
 
 from chaos.reference.markdown import anchor, code, table
 from chaos.scenario.expect import Bound, DuplicateDelivery, Expect, GroupBound, TimeBound
-from chaos.scenario.faults import specs
+from chaos.scenario.faults import SPECS
 from chaos.scenario.load import models_of
 from chaos.scenario.model import Scenario
 from chaos.units import Duration, Rate, Size, format_duration, format_size
@@ -24,7 +24,7 @@ chaos show FILE` prints a scenario with every default, `python -m chaos schema` 
 parts with a section below. Values of `faults:`: [faults](../faults/README.md). Values of `expect:`:
 [checks](../../checks/audit/README.md), and the parts below.
 """
-_OTHER_PAGES = {*models_of(Expect), *(name for spec in specs().values() for name in models_of(spec))}
+_OTHER_PAGES = {*models_of(Expect), *(name for spec in SPECS.values() for name in models_of(spec))}
 PARTS = {name: model for name, model in models_of(Scenario).items() if name not in _OTHER_PAGES} | {
     model.__name__: model for model in (Bound, DuplicateDelivery, TimeBound, GroupBound)
 }

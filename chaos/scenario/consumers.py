@@ -49,27 +49,37 @@ class Workers(Strict):
     straggle: Duration = Field(0.0, description="extra processing time of these offsets")
 
 
-class Subscribe(Strict):
+class _Consumer(Strict):
+    """The fields of both kinds of consumers."""
+
+    mode: str
+    name: ClientName
+    group: GroupId | None = None
+    members: int = Field(1, ge=1, le=50)
+    topics: list[TopicName] = []
+    commit: Commit = Commit()
+    max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
+    per_record: Duration = Field(0.0, description="processing time of each record")
+    config: Config = Field({}, description="librdkafka settings")
+
+    def topics_among(self, names: Iterable[str]) -> list[str]:
+        """Return the topics that the consumer reads."""
+        return [name for name in names if name in self.topics]
+
+
+class Subscribe(_Consumer):
     """A consumer group: `members` consumers that subscribe to topics."""
 
     mode: Literal["subscribe"]
-    name: ClientName
     group: GroupId
-    members: int = Field(1, ge=1, le=50)
     threads: int = Field(1, ge=1, le=50, description="members per process, each in a thread; they crash together")
     admitted: int | None = Field(
         None, ge=1, description="number of members that the broker admits (group.max.size); all if left out"
     )
-    topics: list[TopicName] = []
     pattern: TopicPattern | None = Field(
-        None,
-        description="or every topic with a name that matches this regular expression, such as orders-.*",
+        None, description="instead of topics: a regular expression for the names of topics, such as orders-.*"
     )
-    commit: Commit = Commit()
     workers: Workers | None = Field(None, description="process in a pool of threads; in one thread if left out")
-    max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
-    per_record: Duration = Field(0.0, description="processing time of each record")
-    config: Config = Field({}, description="librdkafka settings")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -89,7 +99,7 @@ class Subscribe(Strict):
     def topics_among(self, names: Iterable[str]) -> list[str]:
         """Return the topics that the consumer reads."""
         if self.pattern is None:
-            return [name for name in names if name in self.topics]
+            return super().topics_among(names)
         return [name for name in names if re.fullmatch(self.pattern, name)]
 
 
@@ -103,19 +113,18 @@ class StartAt(OneOf):
     timestamp: Duration | None = Field(None, description="records written from this time after the clients start on")
 
 
-class Assign(Strict):
+class Assign(_Consumer):
     """Consumers in assign mode: `members` processes that **each** read every partition of the topics."""
 
     mode: Literal["assign"]
-    name: ClientName
     group: GroupId | None = Field(None, description="their group id; several entries may share one")
+    topics: list[TopicName] = Field(min_length=1)
+    commit: Commit = Commit(when="never")
     no_group_id: Literal["absent", "empty"] | None = Field(
         None,
         description="first try no group.id at all, or the empty one, and record the error of the client; then continue "
         "with an id without commits, as an entry without group does",
     )
-    members: int = Field(1, ge=1, le=50)
-    topics: list[TopicName] = Field(min_length=1)
     start: Literal["earliest", "latest", "group"] | StartAt = Field(
         "earliest", description="group: the committed offset of the group, or else auto.offset.reset"
     )
@@ -125,10 +134,6 @@ class Assign(Strict):
         gt=0,
         description="interval to look for new partitions, read from their start; never if left out",
     )
-    commit: Commit = Commit(when="never")
-    max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
-    per_record: Duration = Field(0.0, description="processing time of each record")
-    config: Config = Field({}, description="librdkafka settings")
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -137,10 +142,6 @@ class Assign(Strict):
         if self.no_group_id and self.group is not None:
             raise ValueError("no_group_id: does not go with a group")
         return self
-
-    def topics_among(self, names: Iterable[str]) -> list[str]:
-        """Return the topics that the consumer reads."""
-        return [name for name in names if name in self.topics]
 
 
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]

@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from chaos.errors import ScenarioError, UsageError
+from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.faults import SPECS
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import shipped
 
@@ -180,10 +182,9 @@ def _index(items: list[Any], part: str, path: str, override: str) -> int:
 
 def _explain(error: ErrorDetails) -> str:
     """Return one line for one error, such as `producers[0].recrods: unknown key (did you mean records?)`."""
-    where = _where(error["loc"])
-    kind = error["type"]
+    (where, valid_keys), kind = _place(error["loc"]), error["type"]
     if kind == "extra_forbidden":
-        return f"{where}: unknown key{_nearest(str(error['loc'][-1]), _valid_keys(error['loc'][:-1]))}"
+        return f"{where}: unknown key{_nearest(str(error['loc'][-1]), valid_keys)}"
     if kind == "missing":
         return f"{where}: is required"
     if kind.startswith("union_tag"):
@@ -195,17 +196,6 @@ def _explain(error: ErrorDetails) -> str:
         return f"{where}: {key} {tag!r} is unknown{_nearest(tag, valid)} (valid: {', '.join(valid)})"
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
-
-
-def _where(location: tuple[int | str, ...]) -> str:
-    """Return `('producers', 0, 'config')` as `producers[0].config`, without the names of union members."""
-    text = ""
-    for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part not in _UNION_MEMBERS:
-            text += f".{part}" if text else part
-    return text
 
 
 def models_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
@@ -223,29 +213,26 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in get_args(annotation) for model in _models_in(argument)]
 
 
-_MODELS = models_of(Scenario)
-_TAGS = {
-    str(tag): model
-    for model in _MODELS.values()
-    for field in ("kind", "mode")
-    if (f := model.model_fields.get(field)) is not None
-    for tag in get_args(f.annotation)
-}
-_UNION_MEMBERS = set(_TAGS) | set(_MODELS) | {"str", "int", "bool", "float"}
+_UNNAMED_MEMBERS = ("function-after[", "literal[")
+_MEMBERS: dict[str, type[BaseModel]] = {**models_of(Scenario), **SPECS, "subscribe": Subscribe, "assign": Assign}
+"""The members of unions by the names that they have in the location of an error."""
 
 
-def _valid_keys(location: tuple[int | str, ...]) -> list[str]:
-    """Return the keys of the model at a location."""
-    models: list[Any] = [Scenario]
+def _place(location: tuple[int | str, ...]) -> tuple[str, list[str]]:
+    """Return a location as `producers[0].config`, without the names of union members, and the keys that exist there."""
+    text, keys = "", list[str]()
+    models: list[type[BaseModel]] = [Scenario]
     for part in location:
         if isinstance(part, int):
-            continue
-        if part in _TAGS or part in _MODELS:
-            models = [_TAGS.get(str(part)) or _MODELS[str(part)]]
-            continue
-        fields = [m.model_fields[part] for m in models if part in m.model_fields]
-        models = [m for f in fields for m in _models_in(f.annotation)]
-    return [name for m in models for name in m.model_fields]
+            text += f"[{part}]"
+        elif part in _MEMBERS:
+            models = [_MEMBERS[part]]
+        elif not part.startswith(_UNNAMED_MEMBERS) and part not in ("str", "int", "bool", "float"):
+            text += f".{part}" if text else part
+            keys = [name for model in models for name in model.model_fields]
+            fields = [model.model_fields[part] for model in models if part in model.model_fields]
+            models = [m for field in fields for m in _models_in(field.annotation)]
+    return text, keys
 
 
 def _nearest(name: str, names: Iterable[str]) -> str:

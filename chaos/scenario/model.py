@@ -9,9 +9,9 @@ from pydantic import Field, model_validator
 from chaos.scenario import rules
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
-from chaos.scenario.faults.consumer import ConsumerJoin
-from chaos.scenario.faults.topics import AddPartitions
-from chaos.scenario.faults.wire import WireFault
+from chaos.scenario.faults.admin import AddPartitions
+from chaos.scenario.faults.clients import ConsumerJoin
+from chaos.scenario.faults.network import WireFault
 from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration

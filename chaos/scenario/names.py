@@ -1,18 +1,26 @@
-"""Types for names in the cluster: topics, groups and transactional ids.
+"""Types for names in the cluster (topics, groups, transactional ids), and the prefix of a run on an existing cluster.
 
-On an existing cluster, all of these names get the prefix of the run. `chaos.scenario.prefix` finds them by their types,
-so a new field that names a topic or a group only needs the right type.
+On an existing cluster, a run creates, alters and deletes only topics and groups whose names begin with its prefix, and
+removes all of them at the end. The names are changed once, when the scenario is resolved; the rest of the run does not
+depend on the prefix. A new field that names a topic or a group only needs the right type.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BaseModel, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
+from chaos.errors import ScenarioError
 from chaos.ledger.record import PRODUCER_WIDTH
+
+Model = TypeVar("Model", bound=BaseModel)
+
+MAX_RUN_ID = 60
 
 
 @dataclass(frozen=True)
@@ -22,8 +30,28 @@ class InCluster:
     max_length: int
     """Maximum number of characters of such a name."""
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Add the prefix that is the context of a validation, if it has one."""
+        return core_schema.with_info_after_validator_function(self._with_prefix, handler(source))
 
-TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
+    def _with_prefix(self, name: str, validation: core_schema.ValidationInfo) -> str:
+        prefix: str = validation.context or ""
+        if prefix and len(prefix) + len(name) > self.max_length:
+            raise ScenarioError(
+                f"{name!r} is too long a name on an existing cluster: with the prefix {prefix} of the run it has "
+                f"{len(prefix) + len(name)} characters, and {self.max_length} are allowed"
+            )
+        return prefix + name
+
+
+def new_prefix(run_id: str) -> str:
+    """Return a unique prefix. No other run has a prefix that begins with it, even with the same id on another host."""
+    return f"aftershock-{re.sub(r'[^A-Za-z0-9._-]', '-', run_id)[:MAX_RUN_ID]}-{secrets.token_hex(3)}-"
+
+
+def prefixed(scenario: Model, prefix: str) -> Model:
+    """Return the scenario with the prefix before every name in the cluster. Raises `ScenarioError` for long names."""
+    return scenario.model_validate(scenario.model_dump(), context=prefix)
 
 
 def _check_pattern(text: str) -> str:
@@ -34,6 +62,7 @@ def _check_pattern(text: str) -> str:
     return text
 
 
+TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), InCluster(249)]
 TopicPattern = Annotated[
     str, Field(pattern=r"^[A-Za-z0-9._*+?\[\]\\-]{1,249}$"), AfterValidator(_check_pattern), InCluster(249)
 ]

@@ -14,7 +14,7 @@ from chaos import __version__
 from chaos.errors import RunDirError, UsageError
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.model import Scenario
-from chaos.scenario.prefix import new_prefix, prefixed
+from chaos.scenario.names import new_prefix, prefixed
 
 
 class Resolved(BaseModel):

@@ -1,28 +1,35 @@
 """Rules that tie the parts of a scenario together.
 
-Each function yields one message per problem, which begins with the key that is wrong.
+Each function yields one message per problem, which begins with the key that is wrong. Rules that depend on the kind of
+a fault are in its specification (`FaultSpec.problems`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, get_args
 
+from chaos.cluster.drivers import capabilities
+from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.kafka.settings import Config
 from chaos.scenario.consumers import Assign, Subscribe
 from chaos.scenario.expect import Expect
-from chaos.scenario.fault_rules import fault_problems
+from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.topics import CreateTopic
-from chaos.scenario.faults.wire import WireFault
+from chaos.scenario.faults.clients import ConsumerSeek
+from chaos.scenario.faults.network import WireFault
 from chaos.scenario.producers import ApplicationPartitioner, Producer, Transactions
-from chaos.scenario.references import group_problems, partition_problems, topic_problems
-from chaos.scenario.setup import Setup
+from chaos.scenario.setup import Setup, unknown
+from chaos.scenario.timeline import steps
+from chaos.scenario.triggers import Acked, Trigger
 
+BY_AFTERSHOCK = "is set by Aftershock itself"
 JVM_BYTES = 160 * 2**20
 """Memory that a broker's JVM needs besides its heap: classes, code, threads, buffers."""
 
+CONNECTION_KEYS = ("bootstrap.servers", "metadata.broker.list", "client.id")
 CONSUMER_KEYS = ("group.id", "enable.auto.commit", "enable.auto.offset.store")
 TRANSACTION_KEYS = ("transactional.id", "transaction.timeout.ms")
 CLASSIC_GROUP_KEYS = (
@@ -46,19 +53,18 @@ def problems(
     yield from _cluster_problems(setup, faults)
     yield from _topic_problems(setup, faults)
     yield from _client_problems(setup)
-    yield from fault_problems(setup, faults)
+    yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from _variant_problems(variants)
 
 
 def _name_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
-    clients = [entry.name for entry in (*setup.producers, *setup.readers)]
-    for key, names in (
-        ("topics", [t.name for t in setup.topics]),
-        ("producers, consumers and processors", clients),
-        ("faults", [f.name for f in faults]),
+    for key, entries in (
+        ("topics", setup.topics),
+        ("producers, consumers and processors", [*setup.producers, *setup.readers]),
+        ("faults", faults),
     ):
-        for name, count in Counter(names).items():
+        for name, count in Counter(entry.name for entry in entries).items():
             if count > 1:
                 yield f"{key}: the name {name!r} is used {count} times, names must be unique"
 
@@ -113,22 +119,20 @@ def _client_problems(setup: Setup) -> Iterator[str]:
             yield from _subscribe_problems(setup, where, consumer)
         else:
             yield from _assign_problems(setup, where, consumer)
-        yield from topic_problems(setup, f"{where}.topics", consumer.topics)
+        yield from setup.topic_problems(f"{where}.topics", consumer.topics)
         yield from _reserved_problems(f"{where}.config", consumer.config, CONSUMER_KEYS)
     for i, processor in enumerate(setup.processors):
         where = f"processors[{i}]"
-        yield from topic_problems(setup, f"{where}.topics", processor.topics)
-        yield from topic_problems(setup, f"{where}.to", [processor.to])
+        yield from setup.topic_problems(f"{where}.topics", processor.topics)
+        yield from setup.topic_problems(f"{where}.to", [processor.to])
         if processor.to in processor.topics:
             yield f"{where}.to: the processor also reads {processor.to}, so it would never end"
         yield from _transaction_problems(f"{where}.config", processor.config, processor.transactions)
-        for key in CONSUMER_KEYS:
-            if key in processor.consumer_config:
-                yield f"{where}.consumer_config: {key} is set by Aftershock itself"
+        yield from _refused(f"{where}.consumer_config", processor.consumer_config, CONSUMER_KEYS, BY_AFTERSHOCK)
 
 
 def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str]:
-    yield from topic_problems(setup, f"{where}.topic", [producer.topic])
+    yield from setup.topic_problems(f"{where}.topic", [producer.topic])
     yield from _reserved_problems(f"{where}.config", producer.config)
     if producer.outlast_faults and producer.rate is None:
         yield f"{where}.outlast_faults: needs a rate: a load at full speed cannot be prolonged"
@@ -153,12 +157,11 @@ def _subscribe_problems(setup: Setup, where: str, consumer: Subscribe) -> Iterat
         return
     if not setup.attached and int(setup.cluster.kafka.split(".")[0]) < 4:
         yield f"{where}.config: group.protocol=consumer (KIP-848) needs Kafka 4.0, not {setup.cluster.kafka}"
-    for key in CLASSIC_GROUP_KEYS:
-        if key in consumer.config:
-            yield (
-                f"{where}.config: {key} does not go with group.protocol=consumer: the broker decides "
-                "(group.consumer.session.timeout.ms, group.remote.assignor, ... )"
-            )
+    why = (
+        "does not go with group.protocol=consumer: the broker decides "
+        "(group.consumer.session.timeout.ms, group.remote.assignor, ... )"
+    )
+    yield from _refused(f"{where}.config", consumer.config, CLASSIC_GROUP_KEYS, why)
 
 
 def _assign_problems(setup: Setup, where: str, consumer: Assign) -> Iterator[str]:
@@ -166,30 +169,102 @@ def _assign_problems(setup: Setup, where: str, consumer: Assign) -> Iterator[str
         yield f"{where}.group: start: group and commits need a group id"
     if not isinstance(consumer.start, str):
         for partition in consumer.start.offsets or ():
-            yield from partition_problems(setup, f"{where}.start.offsets", partition)
+            yield from setup.partition_problems(f"{where}.start.offsets", partition)
 
 
-def _reserved_problems(where: str, config: Config, reserved: Collection[str] = ()) -> Iterator[str]:
+def _refused(where: str, config: Config, keys: Iterable[str], why: str) -> Iterator[str]:
+    yield from (f"{where}: {key} {why}" for key in keys if key in config)
+
+
+def _reserved_problems(where: str, config: Config, reserved: Sequence[str] = ()) -> Iterator[str]:
     for key in sorted(config):
         if key.startswith(("security.", "sasl.", "ssl.", "enable.ssl.")):
-            yield f"{where}: {key} is set by Aftershock itself; use cluster.security instead"
-        elif key in reserved or key in ("bootstrap.servers", "metadata.broker.list", "client.id"):
-            yield f"{where}: {key} is set by Aftershock itself; use the scenario's own keys instead"
+            yield f"{where}: {key} {BY_AFTERSHOCK}; use cluster.security instead"
+        elif key in (*reserved, *CONNECTION_KEYS):
+            yield f"{where}: {key} {BY_AFTERSHOCK}; use the scenario's own keys instead"
 
 
 def _transaction_problems(where: str, config: Config, transactions: Transactions | None) -> Iterator[str]:
-    for key in TRANSACTION_KEYS:
-        if key in config:
-            yield f"{where}: {key} is set by Aftershock itself; use transactions instead"
+    yield from _refused(where, config, TRANSACTION_KEYS, f"{BY_AFTERSHOCK}; use transactions instead")
     if transactions is not None and str(config.get("enable.idempotence", True)).lower() == "false":
         yield f"{where}: transactions need enable.idempotence"
     if transactions is not None and str(config.get("acks", "all")) not in ("all", "-1"):
         yield f"{where}: transactions need acks=all"
 
 
+def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
+    for i, fault in enumerate(faults):
+        where = f"faults[{i}]"
+        yield from _driver_problems(setup, where, fault)
+        yield from setup.target_problems(f"{where}.target", fault.target)
+        yield from fault.problems(setup, where)
+        yield from _trigger_problems(setup, faults, f"{where}.when", fault.when)
+        if fault.heal and fault.heal.when:
+            yield from _trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
+    targets = Counter((fault.kind, fault.target) for fault in faults if fault.once_per_target)
+    for (kind, target), count in targets.items():
+        if count > 1:
+            yield f"faults: {kind} of {target.describe()} is given {count} times; it can happen only once"
+    yield from _order_problems(faults)
+
+
+def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
+    """Check that the driver has the capabilities of a fault, and that brokers of an existing cluster may be broken."""
+    driver = setup.cluster.driver
+    verbs = setup.cluster.verbs.commands() if setup.attached else None
+    missing = fault.needs - capabilities(driver, verbs)
+    if setup.attached and fault.hits_brokers and not setup.cluster.allow_faults:
+        yield (
+            f"{where}: {fault.kind} breaks brokers of an existing cluster, which takes "
+            "allow_faults: true in cluster, and --i-own-this-cluster on the command line"
+        )
+    elif missing and (verbs is None or missing - CAPABILITY_NEEDS.keys()):
+        yield f"{where}: {fault.kind} needs {', '.join(sorted(missing))}, which the {driver} driver cannot do"
+    elif missing and verbs is not None:
+        needed = {verb for capability in missing for verb in CAPABILITY_NEEDS[capability]} - verbs.keys()
+        commands = ", ".join(f"cluster.verbs.{verb}" for verb in sorted(needed))
+        yield f"{where}: {fault.kind} needs commands that are not given: {commands}"
+
+
+def _trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trigger: Trigger) -> Iterator[str]:
+    sent = {p.name: p.count * p.records for p in setup.producers}
+    total = sum(sent.values())
+    if isinstance(acked := trigger.acked, Acked):
+        yield from unknown(f"{where}.acked.producer", acked.producer, "producers", sent)
+        if acked.records > (own := sent.get(acked.producer, acked.records)):
+            reached = f"is never reached, {acked.producer} sends {own} records in all"
+            yield f"{where}.acked.records: {acked.records} {reached}"
+    elif acked is not None and acked > total:
+        yield f"{where}.acked: {acked} is never reached, the producers send {total} records in all"
+    if delivered := trigger.delivered:
+        readers = {c.name: c.members if isinstance(c, Assign) else 1 for c in setup.readers}
+        yield from unknown(f"{where}.delivered.consumer", delivered.consumer, "consumers", readers)
+        # with a seek, records may be delivered repeatedly, and any number is possible
+        repeated = any(isinstance(fault, ConsumerSeek) for fault in faults) or delivered.consumer not in readers
+        if not repeated and delivered.records > total * readers[delivered.consumer]:
+            yield f"{where}.delivered.records: {delivered.records} is never reached, {total} records are sent in all"
+    if trigger.awaited:
+        yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
+
+
+def _order_problems(faults: Sequence[FaultSpec]) -> Iterator[str]:
+    """Yield steps that wait for each other in a circle, so that none of them would ever fire."""
+    predecessors: dict[tuple[str, str], set[tuple[str, str]]] = {}
+    for fault in faults:
+        injected = (fault.name, "injected")
+        predecessors |= {injected: set(), (fault.name, "proven"): {injected}, (fault.name, "healed"): {injected}}
+    for step in steps(faults):
+        predecessors[step.fault, "injected" if step.action == "inject" else "healed"] |= step.awaits()
+    try:
+        TopologicalSorter(predecessors).prepare()
+    except CycleError as e:
+        circle = " -> ".join(".".join(step) for step in e.args[1])
+        yield f"faults: these steps wait for each other: {circle}"
+
+
 def _expect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
     for group in expect.groups:
-        yield from group_problems(setup, "expect.groups", group)
+        yield from setup.group_problems("expect.groups", group)
     names = {entry.name for entry in (*setup.producers, *setup.consumers, *setup.processors)}
     for name in expect.client_errors:
         if name not in names:

@@ -1,27 +1,69 @@
-"""The setup of a scenario: the cluster, its topics, and the clients that write and read."""
+"""The setup of a scenario: the cluster, its topics, the clients that write and read, and the schedule of its DAG.
+
+The methods `*_problems` of `Setup` check references: a topic, partition, group or broker that a scenario names has to
+exist in it. Each yields one message per problem, which begins with `where`, the key that holds the reference.
+"""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from chaos.cluster.drivers import DriverName
 from chaos.cluster.metadata_mode import Metadata, choose
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
+from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
 from chaos.scenario.consumers import Consumer, Subscribe
 from chaos.scenario.names import TopicName
 from chaos.scenario.producers import Processor, Producer
-from chaos.scenario.schedule import Schedule
-from chaos.scenario.triggers import Strict
+from chaos.scenario.triggers import Strict, Target
 from chaos.units import Size
 
 Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 
 DEFAULT_KAFKA = "4.3.1"
+PARTITION_TARGETS = frozenset({"leader_of", "followers_of", "follower_of", "isr_of", "partition"})
+SCHEDULES = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@quarterly": "0 0 1 */3 *",
+    "@yearly": "0 0 1 1 *",
+}
+"""Airflow's presets of schedules, except `@once` and `@continuous`, which are not schedules."""
+
+
+def _check_schedule(text: str) -> str:
+    from croniter import CroniterError, croniter  # on use: most scenarios have no schedule
+
+    if text in SCHEDULES:
+        return text
+    if text.startswith("@"):
+        raise ValueError(f"{text!r} is no preset; there are {', '.join(SCHEDULES)}")
+    if (fields := len(text.split())) != 5:
+        raise ValueError(
+            f"{text!r} has {fields} fields and a cron expression five (minute, hour, day, month, weekday), "
+            "such as '30 2 * * *'"
+        )
+    if "R" in text or "H" in text:  # croniter draws another time on each call
+        raise ValueError(f"{text!r}: H and R are not supported, because each process would draw another time")
+    try:
+        # from a fixed moment, so that validity does not depend on the current day
+        croniter(text, datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)).get_next()
+    except CroniterError as e:
+        raise ValueError(f"{text!r} is no cron expression, or one that never fires: {e}") from None
+    return text
+
+
+Schedule = Annotated[str, AfterValidator(_check_schedule), Field(examples=["30 2 * * *", "@daily"])]
+"""A cron expression of five fields, or a preset."""
 
 
 class Cluster(Strict):
@@ -125,13 +167,58 @@ class Setup(Strict):
         """Return the topic of that name. Raises `StopIteration` if there is none."""
         return next(t for t in self.topics if t.name == name)
 
+    def topic_problems(self, where: str, topics: Iterable[str]) -> Iterator[str]:
+        """Check that the scenario has these topics."""
+        names = {t.name for t in self.topics}
+        for topic in topics:
+            yield from unknown(where, topic, "topics", names)
 
-def _reading_side(processor: Processor) -> Subscribe:
+    def partition_problems(self, where: str, text: str) -> Iterator[str]:
+        """Check that the scenario has a partition such as `orders/0`."""
+        partition = TopicPartition.parse(text)
+        counts = {t.name: t.partitions for t in self.topics}
+        if partition.topic not in counts:
+            yield f"{where}: there is no topic {partition.topic!r}"
+        elif partition.number >= (count := counts[partition.topic]):
+            yield f"{where}: {partition.topic} has partitions 0 to {count - 1}, not {partition.number}"
+
+    def group_problems(self, where: str, group: str) -> Iterator[str]:
+        """Check that a consumer or processor has this group id."""
+        groups = sorted({c.group for c in self.readers if c.group})
+        if group not in groups:
+            yield f"{where}: no consumer has the group id {group!r} ({', '.join(groups) or 'none given'})"
+
+    def broker_problems(self, where: str, brokers: Iterable[int]) -> Iterator[str]:
+        """Check broker ids. Those of an existing cluster are not known before the run."""
+        for broker in brokers:
+            if not self.attached and not 1 <= broker <= self.cluster.brokers:
+                yield f"{where}: brokers are numbered 1 to {self.cluster.brokers}, not {broker}"
+
+    def target_problems(self, where: str, target: Target) -> Iterator[str]:
+        """Check the partition, topic, group or broker of a target. Faults of clients check clients."""
+        kind, value = target.selector
+        where = f"{where}.{kind}"
+        if kind in PARTITION_TARGETS:
+            yield from (problems := list(self.partition_problems(where, value)))
+            single = not problems and self.topic(TopicPartition.parse(value).topic).replication_factor == 1
+            if single and "follower" in kind:
+                yield f"{where}: {value} has one replica, so it has no follower"
+        elif kind == "topic":
+            yield from self.topic_problems(where, [value])
+        elif kind in ("coordinator_of", "group"):
+            yield from self.group_problems(where, value)
+        elif kind == "broker":
+            yield from self.broker_problems(where, [value])
+
+
+def unknown(where: str, name: str, role: str, names: Collection[str]) -> Iterator[str]:
+    """Check that a role such as `producers` has this name. A set of names is listed in order."""
+    if name not in names:
+        listed = sorted(names) if isinstance(names, set) else names
+        yield f"{where}: {name!r} is not one of the {role} ({', '.join(listed) or 'none given'})"
+
+
+def _reading_side(p: Processor) -> Subscribe:
     return Subscribe(
-        mode="subscribe",
-        name=processor.name,
-        group=processor.group,
-        members=processor.members,
-        topics=processor.topics,
-        config=processor.consumer_config,
+        mode="subscribe", name=p.name, group=p.group, members=p.members, topics=p.topics, config=p.consumer_config
     )

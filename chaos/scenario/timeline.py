@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from chaos.scenario.model import Scenario
-from chaos.scenario.triggers import PHASES, Acked, After, Phase, Trigger, parse_after
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.triggers import PHASES, Acked, After, Phase, Trigger
 from chaos.units import format_duration
 
 
@@ -32,9 +32,7 @@ class Step:
     @property
     def after(self) -> After | None:
         """The phase of a fault that the step waits for, if its trigger names one."""
-        if isinstance(self.trigger, After):
-            return self.trigger
-        return parse_after(self.trigger.after) if self.trigger.after is not None else None
+        return self.trigger if isinstance(self.trigger, After) else self.trigger.awaited
 
     def awaits(self) -> set[tuple[str, Phase]]:
         """Return the phases that must come before the step: those of its trigger, and for a heal its injection."""
@@ -55,10 +53,10 @@ class Progress:
     """Times of the phases that have come, by (fault, phase)."""
 
 
-def steps(scenario: Scenario) -> list[Step]:
-    """Return all steps: injections in the order of the scenario, each followed by its heal if it has a trigger."""
+def steps(faults: Iterable[FaultSpec]) -> list[Step]:
+    """Return all steps: injections in the order of the faults, each followed by its heal if it has a trigger."""
     timeline: list[Step] = []
-    for fault in scenario.faults:
+    for fault in faults:
         timeline.append(Step(fault.name, "inject", fault.when))
         if fault.heal is not None:
             trigger = fault.heal.when or After(fault.name, "injected", fault.heal.after or 0.0)

@@ -6,6 +6,7 @@ Both are data. Targets are resolved as late as possible, at the moment of inject
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -68,9 +69,14 @@ def parse_after(text: str) -> After:
     return After(match[1], phase, parse_duration(match[3]) if match[3] else 0.0)
 
 
-def _check_after(text: str) -> str:
-    parse_after(text)
-    return text
+def parsed_by(parse: Callable[[str], object]) -> AfterValidator:
+    """Return a validator that refuses a text which `parse` cannot read, and keeps the text."""
+
+    def check(text: str) -> str:
+        parse(text)
+        return text
+
+    return AfterValidator(check)
 
 
 class Delivered(Strict):
@@ -95,9 +101,14 @@ class Trigger(OneOf):
         None, description="number of records acknowledged to all producers together, or to one entry"
     )
     delivered: Delivered | None = Field(None, description="number of records processed by a consumer entry")
-    after: Annotated[str, AfterValidator(_check_after)] | None = Field(
+    after: Annotated[str, parsed_by(parse_after)] | None = Field(
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
     )
+
+    @property
+    def awaited(self) -> After | None:
+        """The phase of a fault that the trigger waits for, if it names one."""
+        return parse_after(self.after) if self.after is not None else None
 
     def describe(self) -> str:
         """Return the trigger as text, such as `at 8,000 acknowledged records`."""
@@ -127,18 +138,8 @@ def split_member(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def _check_partition(text: str) -> str:
-    TopicPartition.parse(text)
-    return text
-
-
-def _check_member(text: str) -> str:
-    split_member(text)
-    return text
-
-
-Partition = Annotated[str, AfterValidator(_check_partition), InCluster(260)]
-Member = Annotated[str, AfterValidator(_check_member)]
+Partition = Annotated[str, parsed_by(TopicPartition.parse), InCluster(260)]
+Member = Annotated[str, parsed_by(split_member)]
 
 
 class Target(OneOf):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar, Literal, Self, get_args
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import Field, model_validator
 
-from chaos.scenario.references import target_problems
 from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import Heal, Strict, Target, Trigger, split_member
+from chaos.scenario.triggers import Heal, Strict, Target, Trigger, check_one_of
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 
@@ -20,11 +19,13 @@ ONE_BROKER = frozenset(
     }
 )
 BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers"}
-CLIENT_TARGETS = frozenset({"member", "random_member"})
 Direction = Annotated[
     Literal["both", "in", "out"],
     Field(description="as the broker sees it; in: packets to the broker are lost"),
 ]
+
+SPECS: dict[str, type[FaultSpec]] = {}
+"""The specification of every fault by its `kind`. `chaos.scenario.faults` imports all families, which fills it."""
 
 
 class FaultSpec(Strict):
@@ -34,7 +35,7 @@ class FaultSpec(Strict):
     and how it is healed: the fault reference is generated from it.
     """
 
-    targets: ClassVar[frozenset[str]]
+    targets: ClassVar[frozenset[str]] = ONE_BROKER
     """The keys of `Target` that the fault takes."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """The driver capabilities that the fault needs, by their names in `chaos.cluster.api.CAPABILITIES`."""
@@ -42,6 +43,8 @@ class FaultSpec(Strict):
     """False for a fault that targets a broker but leaves the broker itself alone."""
     once_per_target: ClassVar[bool] = False
     """True for a fault that a scenario may contain only once for the same target."""
+    one_of: ClassVar[tuple[str, ...]] = ()
+    """Parameters of which exactly one is given."""
 
     name: Name
     target: Target
@@ -49,11 +52,19 @@ class FaultSpec(Strict):
     heal: Heal | None = Field(None, description="if left out: healed before the drain")
     kind: str
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Register a specification with a kind; a base of several has none."""
+        if get_origin(cls.model_fields["kind"].annotation) is Literal:
+            SPECS[cls.kind_name()] = cls
+
     @model_validator(mode="after")
     def _check_target(self) -> Self:
         selector, _ = self.target.selector
         if selector not in self.targets:
             raise ValueError(f"target {selector} does not fit this fault; it takes {', '.join(sorted(self.targets))}")
+        if self.one_of:
+            check_one_of(self, *self.one_of)
         return self
 
     @classmethod
@@ -68,24 +79,5 @@ class FaultSpec(Strict):
         return self.breaks_brokers and bool(self.needs or self.target.selector[0] in BROKER_TARGETS)
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Yield one message per problem of this fault in a scenario; `where` is its key, such as `faults[0]`."""
-        yield from target_problems(setup, f"{where}.target", self.target)
-
-
-class ClientFault(FaultSpec):
-    """A fault of one client process."""
-
-    targets = CLIENT_TARGETS
-
-    def client_problems(self, where: str, role: str, members: Mapping[str, int]) -> Iterator[str]:
-        """Check the target against the entries of a role, such as `consumers`, by their number of members."""
-        selector, value = self.target.selector
-        name, number = split_member(value) if selector == "member" else (value, 1)
-        if name not in members:
-            yield f"{where}.{selector}: {name!r} is not one of the {role} ({', '.join(members) or 'none given'})"
-        elif number > members[name]:
-            yield f"{where}.{selector}: {name} has members 1 to {members[name]}, not {number}"
-
-    def client_name(self) -> str:
-        """Return the name of the targeted entry, such as `billing`."""
-        return str(self.target.selector[1]).partition("/")[0]
+        """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""
+        yield from ()

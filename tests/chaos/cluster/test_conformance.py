@@ -30,7 +30,7 @@ from chaos.cluster.api import (
 from chaos.cluster.drivers import capabilities, driver
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError, WaitTimeout
-from chaos.faults import probe
+from chaos.faults import targets
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
@@ -151,14 +151,14 @@ def wait_parted(kafka: Kafka, leader: int, follower: int) -> None:
 
 def answers(cluster: Cluster, broker: int) -> bool:
     try:
-        probe.answer_s(*cluster.address(broker), probe.SILENCE_S, access_of(cluster))
+        targets.answer_s(*cluster.address(broker), targets.SILENCE_S, access_of(cluster))
     except OSError:
         return False
     return True
 
 
 def silent(cluster: Cluster, broker: int) -> bool:
-    return probe.is_silent(broker, cluster, access_of(cluster))
+    return targets.is_silent(broker, cluster, access_of(cluster))
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from chaos.cluster.process import zookeeper
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
-from chaos.faults import probe
+from chaos.faults import targets
 from chaos.kafka.client import Kafka
 from chaos.kafka.metadata_merge import PartitionState
 from chaos.kafka.partition import TopicPartition
@@ -59,7 +59,7 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
 
     cluster.pause_broker(2)
     with pytest.raises(TimeoutError):
-        probe.answer_s(*cluster.address(2), 0.5)
+        targets.answer_s(*cluster.address(2), 0.5)
     wait_until(lambda: listed(cluster) == {1, 3}, 60, "the paused broker is still listed")
     cluster.resume_broker(2)
     wait_until(lambda: listed(cluster) == {1, 2, 3}, 60, "the resumed broker is not back")

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.faults.groups import DeleteOffsets, ResetOffsets, topics_of
+from chaos.faults.admin import DeleteOffsets, ResetOffsets, topics_of
 from chaos.kafka import admin
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import groups as specs
+from chaos.scenario.faults import admin as specs
 from chaos.scenario.model import Scenario
 from chaos.scenario.triggers import Target, Trigger
 

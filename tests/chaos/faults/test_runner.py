@@ -9,7 +9,7 @@ import pytest
 from chaos.errors import FaultError
 from chaos.faults.base import Fault
 from chaos.faults.runner import FaultRun
-from chaos.scenario.faults.broker import BrokerKill
+from chaos.scenario.faults.brokers import BrokerKill
 from chaos.scenario.triggers import Target, Trigger
 from chaos.wait import wait_until
 
@@ -24,16 +24,16 @@ class Scripted(Fault):
         self.breaks_at, self.proofs, self.healed = breaks_at, list(proofs), 0
         self.error = error or FaultError("no such broker")
 
-    def inject(self, world):
+    def _inject(self, world):
         self.resolved, self.begun = "broker 2", True
         if self.breaks_at == "inject":
             raise self.error
         return "killed broker 2"
 
-    def effect(self, world):
+    def _effect(self, world):
         return self.proofs.pop(0) if self.proofs else None
 
-    def undo(self, world):
+    def _undo(self, world):
         self.healed += 1
         if self.breaks_at == "heal":
             raise self.error

@@ -16,7 +16,7 @@ from chaos.reference import PAGES, Page, faults
 from chaos.reference.fields import rows
 from chaos.reference.markdown import anchor, table
 from chaos.reference.shipped import scenarios, shows
-from chaos.scenario.faults.consumer import ConsumerChurn
+from chaos.scenario.faults.clients import ConsumerChurn
 from chaos.scenario.faults.resources import DiskFill
 from chaos.scenario.load import parse
 

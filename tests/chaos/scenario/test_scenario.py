@@ -96,6 +96,11 @@ def test_a_bound_describes_its_range(bound, text, inside, outside):
         ("expect.groups={biling: {members: 2}}", "no consumer has the group id 'biling'"),
         ("topics.ordres.partitions=3", "topics.ordres does not exist (did you mean orders?)"),
         ("cluster.brokers", "write path=value"),
+        ("consumers.billing={mode: assign, name: b, topics: [orders], start: erliest}", "consumers[0].start: Input"),
+        (
+            "consumers.billing={mode: assign, name: b, topics: [orders], start: {ofsets: {}}}",
+            "consumers[0].start.ofsets: unknown key (did you mean offsets?)",
+        ),
     ],
 )
 def test_an_error_names_the_key_and_the_next_step(override, message):

@@ -13,7 +13,7 @@ faults:
   - {name: fifth, kind: broker.kill, target: {broker: 3}, when: {acked: {producer: shop, records: 20}}}
   - {name: fourth, kind: broker.kill, target: {broker: 3}, when: {at: 9s}, heal: {when: {acked: 1}}}
 """
-INJECT_1, HEAL_1, INJECT_2, INJECT_3, INJECT_5, INJECT_4, HEAL_4 = steps(parse(TEXT, "two.yaml"))
+INJECT_1, HEAL_1, INJECT_2, INJECT_3, INJECT_5, INJECT_4, HEAL_4 = steps(parse(TEXT, "two.yaml").faults)
 
 
 def at(elapsed_s, acked=0, billing=0, **phases):
@@ -81,7 +81,7 @@ faults:
 """,
         "chain.yaml",
     )
-    waiting = steps(scenario)
+    waiting = steps(scenario.faults)
     assert unreachable(waiting, set()) == []
     steps_lost = {(step.fault, step.action) for step in unreachable(waiting, {("a", "proven")})}
     assert steps_lost == {("a", "heal"), ("b", "inject"), ("b", "heal")}

@@ -10,8 +10,7 @@ from pydantic import BaseModel
 from chaos.errors import ScenarioError
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
-from chaos.scenario.names import InCluster
-from chaos.scenario.prefix import new_prefix, prefixed
+from chaos.scenario.names import InCluster, new_prefix, prefixed
 from chaos.scenario.resolve import resolve
 
 EVERYWHERE = """

@@ -1,38 +1,57 @@
-"""Faults of consumers: slow processing, crash, pause, leave, join, churn and seek."""
+"""Faults of consumers, and of producers and processors, which also produce."""
 
 from __future__ import annotations
 
 import time
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-from chaos.faults import targets
+from chaos.clients.state import ClientState
+from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.faults import consumer as specs
+from chaos.scenario.faults import clients as specs
+from chaos.wait import wait_until
 
+C = TypeVar("C", bound=specs.ClientFault)
 S = TypeVar("S", bound=specs.ConsumerFault)
 
 IDLE_S = 2.0
 """Time without progress after which a consumer in assign mode counts as paused."""
+UNREPORTED_TIMEOUT_S = 30.0
 
 
-class MemberFault(Fault[S], Generic[S]):
+class ClientFault(Fault[C]):
+    """A fault of one client process."""
+
+    _restarted = False
+
+    def _aim(self, world: World) -> None:
+        selector, value = self.spec.target.selector
+        self.resolved = str(value if selector == "member" else world.rng.choice(world.fleet.clients(value)))
+
+    def _restart(self, world: World) -> str:
+        """Start the next incarnation, once, if the client is gone."""
+        if self._restarted or world.fleet.state(self.resolved).alive:
+            return NOTHING_TO_HEAL
+        world.fleet.restart(self.resolved)
+        self._restarted = True
+        return f"{self.resolved} started again"
+
+
+class MemberFault(ClientFault[S]):
     """A fault of one consumer, with its membership at the injection.
 
-    Proof for a subscribe consumer: its member id left the group, or its partitions belong to another member.
+    Proof: its member id left the group, or its partitions belong to another member.
     """
 
-    def __init__(self, spec: S) -> None:
-        super().__init__(spec)
-        self._group: str | None = None
-        self._member_id = ""
-        self._partitions: frozenset[TopicPartition] = frozenset()
+    _group: str | None
+    _member_id = ""
+    _partitions: frozenset[TopicPartition] = frozenset()
 
-    def begin(self, world: World) -> None:
-        """Resolve the target and read its membership, directly before the first change."""
-        self.resolved = targets.client(self.spec.target, world)
-        name = self.resolved.partition("/")[0]
-        consumer = next(c for c in world.scenario.consumers if c.name == name)
+    def _aim(self, world: World) -> None:
+        """Read the membership, too, directly before the first change."""
+        super()._aim(world)
+        consumer = next(c for c in world.scenario.consumers if c.name == self.spec.client_name())
         self._group = consumer.group if consumer.mode == "subscribe" else None
         state = world.kafka.group(self._group) if self._group else None
         for member in state.members if state else ():
@@ -40,11 +59,10 @@ class MemberFault(Fault[S], Generic[S]):
                 self._member_id, self._partitions = member.member_id, frozenset(member.partitions)
         self.begun = True
 
-    def effect(self, world: World) -> str | None:
-        """Ask the coordinator; in assign mode look at the process."""
-        return self.group_effect(world, self._group) if self._group else self.assign_effect(world)
+    def _effect(self, world: World) -> str | None:
+        return self._group_effect(world, self._group) if self._group else self._assign_effect(world)
 
-    def group_effect(self, world: World, group: str) -> str | None:
+    def _group_effect(self, world: World, group: str) -> str | None:
         """Describe how the group continues without the member; return None before that."""
         state = world.kafka.group(group) if self._member_id else None
         if state is None:
@@ -60,59 +78,42 @@ class MemberFault(Fault[S], Generic[S]):
         receivers = ", ".join(sorted({owners[partition] for partition in moved}))
         return f"{membership}, {', '.join(map(str, moved))} moved to {receivers}"
 
-    def assign_effect(self, world: World) -> str | None:
+    def _assign_effect(self, world: World) -> str | None:
         """Describe the effect on a consumer in assign mode, which has no group that notices."""
         return None
 
 
 class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
-    """A consumer that processes a batch for longer than its poll interval.
+    """A consumer that processes a batch for longer than its poll interval."""
 
-    Proof: its member id left the group, or its partitions belong to another member.
-    """
-
-    def inject(self, world: World) -> str:
-        """Order the consumer to be slow."""
-        self.begin(world)
+    def _inject(self, world: World) -> str:
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": self.spec.per_record})
         return f"{self.resolved} takes {self.spec.per_record:g} s longer for each record"
 
-    def undo(self, world: World) -> str:
-        """Order full speed."""
+    def _undo(self, world: World) -> str:
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": 0.0})
         return f"{self.resolved} works at full speed"
 
 
 class EndFault(MemberFault[S]):
-    """A fault that ends the process of a consumer."""
-
-    _restarted = False
-
-    def assign_effect(self, world: World) -> str | None:
-        """Check that the process is gone."""
-        gone = self._restarted or not world.fleet.state(self.resolved).alive
-        return f"the process of {self.resolved} is gone" if gone else None
-
-    def undo(self, world: World) -> str:
-        """Start the next incarnation."""
-        if self._restarted:
-            return NOTHING_TO_HEAL
-        if not world.fleet.state(self.resolved).alive:
-            world.fleet.restart(self.resolved)
-        self._restarted = True
-        return f"{self.resolved} started again"
-
-
-class ConsumerCrash(EndFault[specs.ConsumerCrash], spec=specs.ConsumerCrash):
-    """A consumer that crashes.
+    """A fault that ends the process of a consumer.
 
     Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
     exit of its process.
     """
 
-    def inject(self, world: World) -> str:
-        """Kill the process."""
-        self.begin(world)
+    def _assign_effect(self, world: World) -> str | None:
+        gone = self._restarted or not world.fleet.state(self.resolved).alive
+        return f"the process of {self.resolved} is gone" if gone else None
+
+    def _undo(self, world: World) -> str:
+        return self._restart(world)
+
+
+class ConsumerCrash(EndFault[specs.ConsumerCrash], spec=specs.ConsumerCrash):
+    """A consumer that crashes."""
+
+    def _inject(self, world: World) -> str:
         world.fleet.crash(self.resolved)
         return f"killed {self.resolved}"
 
@@ -127,36 +128,27 @@ class ConsumerPause(MemberFault[specs.ConsumerPause], spec=specs.ConsumerPause):
     _delivered = 0
     _since = 0.0
 
-    def inject(self, world: World) -> str:
-        """Pause the process."""
-        self.begin(world)
+    def _inject(self, world: World) -> str:
         world.fleet.pause(self.resolved)
         self._delivered, self._since = world.fleet.state(self.resolved).count("delivered"), time.monotonic()
         return f"stopped {self.resolved}"
 
-    def assign_effect(self, world: World) -> str | None:
+    def _assign_effect(self, world: World) -> str | None:
         """Check that it has delivered nothing since the pause."""
         delivered = world.fleet.state(self.resolved).count("delivered")
         if time.monotonic() - self._since < IDLE_S or delivered != self._delivered:
             return None
         return f"{self.resolved} has processed nothing for {IDLE_S:g} s"
 
-    def undo(self, world: World) -> str:
-        """Resume the process."""
+    def _undo(self, world: World) -> str:
         world.fleet.resume(self.resolved)
         return f"{self.resolved} runs again"
 
 
 class ConsumerLeave(EndFault[specs.ConsumerLeave], spec=specs.ConsumerLeave):
-    """A consumer that leaves its group and stops.
+    """A consumer that leaves its group and stops."""
 
-    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
-    exit of its process.
-    """
-
-    def inject(self, world: World) -> str:
-        """Order the consumer to stop."""
-        self.begin(world)
+    def _inject(self, world: World) -> str:
         world.fleet.leave(self.resolved, world.scenario.limits.clients)
         return f"{self.resolved} stopped in a controlled way"
 
@@ -166,14 +158,11 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
 
     lasting = "the member stays"
 
-    def inject(self, world: World) -> str:
-        """Start the member."""
-        self.begin(world)
+    def _inject(self, world: World) -> str:
         world.fleet.join(self.resolved)
         return f"{self.resolved} started"
 
-    def group_effect(self, world: World, group: str) -> str | None:
-        """Find the member in the stable group."""
+    def _group_effect(self, world: World, group: str) -> str | None:
         state = world.kafka.group(group)
         for member in state.members if state and state.state == "Stable" else ():
             if member.client_id == self.resolved:
@@ -181,8 +170,7 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
                 return f"{self.resolved} joined group {group} and has {partitions}"
         return None
 
-    def assign_effect(self, world: World) -> str | None:
-        """Ask the consumer for its assignment."""
+    def _assign_effect(self, world: World) -> str | None:
         assigned = world.fleet.state(self.resolved).assigned()
         return f"{self.resolved} reads {', '.join(sorted(assigned))}" if assigned else None
 
@@ -193,9 +181,7 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
     Proof: the coordinator lists it with another member id. In assign mode the proof is its next incarnation.
     """
 
-    def inject(self, world: World) -> str:
-        """Stop and restart the consumer `times` times."""
-        self.begin(world)
+    def _inject(self, world: World) -> str:
         for _ in range(self.spec.times):
             world.fleet.leave(self.resolved, world.scenario.limits.clients)
             time.sleep(self.spec.every)
@@ -203,50 +189,40 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
             time.sleep(self.spec.every)
         return f"{self.resolved} left and joined {self.spec.times} times"
 
-    def group_effect(self, world: World, group: str) -> str | None:
-        """Find the member with another member id."""
+    def _group_effect(self, world: World, group: str) -> str | None:
         state = world.kafka.group(group)
         for member in state.members if state else ():
             if member.client_id == self.resolved and member.member_id != self._member_id:
                 return f"{self.resolved} is another member of {group} than before ({member.member_id})"
         return None
 
-    def assign_effect(self, world: World) -> str | None:
+    def _assign_effect(self, world: World) -> str | None:
         """Return the effect that the injection itself proves."""
         return f"{self.resolved} runs in another incarnation"
 
-    def undo(self, world: World) -> str:
-        """Start the consumer if it is down."""
+    def _undo(self, world: World) -> str:
         if not world.fleet.state(self.resolved).alive:
             world.fleet.restart(self.resolved)
         return f"{self.resolved} is in its group"
 
 
-class ConsumerSeek(Fault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
+class ConsumerSeek(ClientFault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
     """A consumer that seeks. Proof: the position of a partition changed, and the consumer has delivered from there."""
 
-    def __init__(self, spec: specs.ConsumerSeek) -> None:
-        super().__init__(spec)
-        self._seeks_before = 0
-        self._moves: dict[str, tuple[int, int]] = {}
-        """Positions before and after the seek by partition."""
+    _seeks_before: int
+    _moves: dict[str, tuple[int, int]]
+    """Positions before and after the seek by partition."""
 
-    def inject(self, world: World) -> str:
-        """Order the seek."""
-        self.resolved = targets.client(self.spec.target, world)
+    def _inject(self, world: World) -> str:
         self._seeks_before = len(self._seeks(world))
-        if self.spec.offsets:
-            order: dict[str, object] = {"offsets": self.spec.offsets}
-            destination = f"{self.spec.offsets}"
-        else:
-            order = {"ago_s": self.spec.ago}
-            destination = f"the records written {self.spec.ago:g} s ago"
-        self.begun = True
+        offsets, ago = self.spec.offsets, self.spec.ago
+        order = {"offsets": offsets} if offsets else {"ago_s": ago}
+        destination = f"{offsets}" if offsets else f"the records written {ago:g} s ago"
+        self._moves, self.begun = {}, True
         world.fleet.order(self.resolved, {"do": "seek", **order})
         return f"ordered {self.resolved} to seek to {destination}"
 
-    def effect(self, world: World) -> str | None:
-        """Compare the positions that the consumer reports."""
+    def _effect(self, world: World) -> str | None:
         for partition, before, after in self._seeks(world)[self._seeks_before :]:
             if before is not None and before != after:
                 self._moves[partition] = before, after
@@ -263,3 +239,72 @@ class ConsumerSeek(Fault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
         """Return the seeks that the consumer has reported: partition, position before, position after."""
         seeks: list[tuple[str, int | None, int]] = world.fleet.state(self.resolved).progress().get("sought", [])
         return seeks
+
+
+class ProducerCrash(ClientFault[specs.ProducerCrash], spec=specs.ProducerCrash):
+    """A producer that crashes, on request with records in the log that were not reported to it.
+
+    Proof: its process is gone.
+    """
+
+    _killed: ClientState
+
+    def _inject(self, world: World) -> str:
+        unreported = self._leave_unreported(world, self.spec.unreported) if self.spec.unreported else ""
+        self._killed = world.fleet.state(self.resolved)
+        self.begun = True
+        world.fleet.crash(self.resolved)
+        return f"killed {self.resolved}{unreported}"
+
+    def _leave_unreported(self, world: World, records: int) -> str:
+        """Wait until the log has this many records more than the producer has reports for."""
+        topic = next(p.topic for p in world.scenario.producers if p.name == self.spec.client_name())
+        partitions = [TopicPartition(topic, number) for number in range(world.scenario.topic(topic).partitions)]
+        acked = 0
+
+        def ignores_reports() -> bool:
+            # the producer still reports its progress: it ignores reports once two counts in a row are equal
+            nonlocal acked
+            before, acked = acked, world.fleet.state(self.resolved).count("acked")
+            return before == acked and acked > 0
+
+        def surplus() -> int:
+            ends = world.kafka.end_offsets(partitions)
+            unreported = sum(ends.values()) - acked if len(ends) == len(partitions) else 0
+            return unreported if unreported >= records else 0
+
+        world.fleet.order(self.resolved, {"do": "ignore_reports"})
+        try:
+            wait_until(ignores_reports, UNREPORTED_TIMEOUT_S, "it still processes reports", every_s=0.3)
+            unreported = wait_until(surplus, UNREPORTED_TIMEOUT_S, "nothing is written")
+        except WaitTimeout as e:
+            raise FaultError(f"{self.resolved} does not get {records} records into the log: {e}") from None
+        return f", which had no report of at least {unreported} records in the log"
+
+    def _effect(self, world: World) -> str | None:
+        return None if self._killed.alive else f"the process of {self.resolved} is gone"
+
+    def _undo(self, world: World) -> str:
+        return self._restart(world)
+
+
+class ProducerFence(ClientFault[specs.ProducerFence], spec=specs.ProducerFence):
+    """Two processes with one transactional.id: the broker accepts the later one and fences the earlier one.
+
+    Proof: the earlier one ended with an error that says that it was fenced.
+    """
+
+    _fenced: ClientState
+
+    def _inject(self, world: World) -> str:
+        self._fenced = world.fleet.state(self.resolved)
+        self.begun = True
+        world.fleet.take_over(self.resolved)
+        return f"started the next incarnation of {self.resolved} while it runs"
+
+    def _effect(self, world: World) -> str | None:
+        if self._fenced.alive:
+            return None
+        errors = (e for e in self._fenced.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper())
+        error = next(errors, None)
+        return f"incarnation {self._fenced.incarnation} of {self.resolved} was fenced: {error}" if error else None

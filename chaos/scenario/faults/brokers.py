@@ -19,12 +19,20 @@ class BrokerKill(FaultSpec):
     kind: Literal["broker.kill"]
 
 
-class BrokerStop(FaultSpec):
-    """Shut a broker down in a controlled way: it hands over its leaderships first; healed by a start."""
+class Cycle(Strict):
+    """Alternate pauses and run times."""
 
-    targets = ONE_BROKER | {"followers_of"}
-    needs = frozenset({"stop", "start"})
-    kind: Literal["broker.stop"]
+    paused: Duration = Field(gt=0, description="length of each pause")
+    running: Duration = Field(gt=0, description="time between two pauses")
+
+
+class BrokerPause(FaultSpec):
+    """SIGSTOP a broker: connections stay open, requests get no answer; healed by SIGCONT."""
+
+    targets = BROKER_TARGETS
+    needs = frozenset({"pause"})
+    kind: Literal["broker.pause"]
+    cycle: Cycle | None = Field(None, description="repeat short pauses until healed; one long pause if left out")
 
 
 class CoordinatorKill(FaultSpec):
@@ -43,28 +51,17 @@ class ControllerKill(FaultSpec):
     kind: Literal["controller.kill"]
 
 
+class BrokerStop(FaultSpec):
+    """Shut a broker down in a controlled way: it hands over its leaderships first; healed by a start."""
+
+    targets = ONE_BROKER | {"followers_of"}
+    needs = frozenset({"stop", "start"})
+    kind: Literal["broker.stop"]
+
+
 class RollingRestart(FaultSpec):
     """Restart the brokers one by one, each after all replicas are in sync; healed by a start of those that are down."""
 
     targets = frozenset({"all_brokers"})
     needs = frozenset({"stop", "start"})
     kind: Literal["cluster.rolling_restart"]
-
-
-class Cycle(Strict):
-    """Alternate pauses and run times."""
-
-    paused: Duration = Field(gt=0, description="length of each pause")
-    running: Duration = Field(gt=0, description="time between two pauses")
-
-
-class BrokerPause(FaultSpec):
-    """SIGSTOP a broker: connections stay open, requests get no answer; healed by SIGCONT."""
-
-    targets = BROKER_TARGETS
-    needs = frozenset({"pause"})
-    kind: Literal["broker.pause"]
-    cycle: Cycle | None = Field(None, description="repeat short pauses until healed; one long pause if left out")
-
-
-BrokerFaults = BrokerKill | BrokerPause | CoordinatorKill | ControllerKill | BrokerStop | RollingRestart

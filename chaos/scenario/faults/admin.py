@@ -1,17 +1,16 @@
-"""Faults of topics, their records and their settings: operations of an administrator, which every driver can do."""
+"""Faults by an administrator, which every driver can do: of topics, of groups, and of leaders and replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
-from chaos.scenario.triggers import check_one_of
 
-TOPIC = frozenset({"topic"})
+TOPIC, GROUP = frozenset({"topic"}), frozenset({"group"})
 TOPIC_OR_PARTITION = frozenset({"topic", "partition"})
 
 
@@ -24,7 +23,6 @@ class AddPartitions(FaultSpec):
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the number grows."""
-        yield from super().problems(setup, where)
         topic = next((t for t in setup.topics if t.name == self.target.topic), None)
         if topic and self.to <= topic.partitions:
             yield f"{where}.to: {topic.name} has {topic.partitions} partitions already"
@@ -38,7 +36,6 @@ class CreateTopic(FaultSpec):
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the topic does not exist from the start."""
-        yield from super().problems(setup, where)
         if self.target.topic in {t.name for t in setup.topics if not t.later}:
             yield f"{where}.target.topic: {self.target.topic} exists from the start; mark it later: true in topics"
 
@@ -54,14 +51,10 @@ class DeleteRecords(FaultSpec):
     """Move the log start of partitions forward, as retention does; the records stay deleted."""
 
     targets = TOPIC_OR_PARTITION
+    one_of = ("before", "leave")
     kind: Literal["topic.delete_records"]
     before: int | None = Field(None, gt=0, description="delete the records below this offset")
     leave: int | None = Field(None, ge=0, description="or all but this many offsets at the end of each partition")
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Self:
-        check_one_of(self, "before", "leave")
-        return self
 
 
 class TopicConfig(FaultSpec):
@@ -72,4 +65,53 @@ class TopicConfig(FaultSpec):
     settings: dict[str, bool | int | float | str] = Field(min_length=1, description="by their Kafka names")
 
 
-TopicFaults = AddPartitions | CreateTopic | DeleteTopic | DeleteRecords | TopicConfig
+class DeleteOffsets(FaultSpec):
+    """Delete the committed offsets of a group that is not subscribed to any topic; they stay deleted."""
+
+    targets = GROUP
+    kind: Literal["group.delete_offsets"]
+
+
+class ResetOffsets(FaultSpec):
+    """Commit other offsets for a group without members, as kafka-consumer-groups --reset-offsets does; they stay."""
+
+    targets = GROUP
+    kind: Literal["group.reset_offsets"]
+    to: Literal["earliest", "latest"] | int = Field(description="earliest, latest, or an offset")
+
+
+class DeleteGroup(FaultSpec):
+    """Delete a group without members, with all its offsets; it stays deleted until its members come back."""
+
+    targets = GROUP
+    kind: Literal["group.delete"]
+
+
+class ElectPreferred(FaultSpec):
+    """Elect the preferred replica, the first in the replica list; it stays the leader."""
+
+    targets = TOPIC_OR_PARTITION
+    kind: Literal["election.preferred"]
+
+
+class ElectUnclean(FaultSpec):
+    """Elect a replica outside the ISR if no other is available: records that it lacks are lost; it stays the leader."""
+
+    targets = TOPIC_OR_PARTITION
+    kind: Literal["election.unclean"]
+
+
+class Reassign(FaultSpec):
+    """Move a partition to other brokers while clients write to it; it stays there."""
+
+    targets = frozenset({"partition"})
+    kind: Literal["partition.reassign"]
+    to: list[int] | None = Field(
+        None,
+        min_length=1,
+        description="the replicas, the preferred leader first; if left out: each replica moves to the next broker",
+    )
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check the broker ids."""
+        yield from setup.broker_problems(f"{where}.to", self.to or [])

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from chaos.faults.probe import answer_s
+from chaos.faults.targets import answer_s
 
 
 @pytest.fixture

@@ -1,0 +1,315 @@
+"""Faults by an administrator: of topics and their records, of groups and their offsets, and of leaders and replicas."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TypeVar
+
+from chaos.errors import FaultError, WaitTimeout
+from chaos.faults import targets
+from chaos.faults.base import Fault, World
+from chaos.kafka import admin
+from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
+from chaos.kafka.partition import TopicPartition
+from chaos.kafka.settings import as_text
+from chaos.scenario.faults import admin as specs
+from chaos.scenario.faults.base import FaultSpec
+from chaos.wait import wait_until
+
+S = TypeVar("S", bound=FaultSpec)
+
+LEADERLESS_TIMEOUT_S = 20.0
+
+
+class AddPartitions(Fault[specs.AddPartitions], spec=specs.AddPartitions):
+    """More partitions. Proof: the metadata lists all of them, each with a leader."""
+
+    lasting = "its partitions stay"
+
+    def _inject(self, world: World) -> str:
+        before = len(targets.led_partitions(self.resolved, world))
+        admin.add_partitions(world.kafka, self.resolved, self.spec.to)
+        self.begun = True
+        return f"{self.resolved} goes from {before} to {self.spec.to} partitions"
+
+    def _effect(self, world: World) -> str | None:
+        count = len(targets.led_partitions(self.resolved, world))
+        return f"{self.resolved} has {count} partitions, all with a leader" if count == self.spec.to else None
+
+
+class CreateTopic(Fault[specs.CreateTopic], spec=specs.CreateTopic):
+    """A topic created while clients run. Proof: the metadata lists its partitions, each with a leader."""
+
+    lasting = "the topic stays"
+
+    def _inject(self, world: World) -> str:
+        if targets.led_partitions(self.resolved, world):
+            raise FaultError(f"{self.resolved} exists already")
+        create(self.resolved, world)
+        self.begun = True
+        return f"created {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        count = len(targets.led_partitions(self.resolved, world))
+        expected = world.scenario.topic(self.resolved).partitions
+        return f"{self.resolved} exists with {count} partitions" if count == expected else None
+
+
+class DeleteTopic(Fault[specs.DeleteTopic], spec=specs.DeleteTopic):
+    """A topic deleted while clients run. Proof: the metadata no longer lists it."""
+
+    def _inject(self, world: World) -> str:
+        self.begun = True
+        admin.delete_topics([self.resolved]).apply(world.kafka)
+        return f"deleted {self.resolved}"
+
+    def _effect(self, world: World) -> str | None:
+        if world.observer.metadata is None or targets.led_partitions(self.resolved, world):
+            return None
+        return f"{self.resolved} is gone from the metadata"
+
+    def _undo(self, world: World) -> str:
+        if not targets.led_partitions(self.resolved, world):
+            create(self.resolved, world)
+        return f"{self.resolved} exists again, empty"
+
+
+class DeleteRecords(Fault[specs.DeleteRecords], spec=specs.DeleteRecords):
+    """Records deleted from the start of logs. Proof: leaders report a log start at or above the requested offset."""
+
+    lasting = "the records stay deleted"
+    _starts: dict[TopicPartition, int]
+    """The requested log start by partition."""
+
+    def _inject(self, world: World) -> str:
+        names = targets.partitions(self.spec.target, world)
+        ends, starts = world.kafka.end_offsets(names), world.kafka.start_offsets(names)
+        self.resolved = ", ".join(map(str, names))
+        if set(ends) != set(names) or set(starts) != set(names):
+            raise FaultError(f"not all of {self.resolved} report where their logs start and end")
+        requested = {
+            name: min(end, self.spec.before) if self.spec.before is not None else end - (self.spec.leave or 0)
+            for name, end in ends.items()
+        }
+        self._starts = {name: offset for name, offset in requested.items() if offset > starts[name]}
+        if not self._starts:
+            raise FaultError(f"{self.resolved} have no record below the offset to delete to")
+        self.begun = True
+        admin.delete_records(world.kafka, self._starts)
+        return "; ".join(f"deleted {starts[name]} to {offset - 1} of {name}" for name, offset in self._starts.items())
+
+    def _effect(self, world: World) -> str | None:
+        starts = world.kafka.start_offsets(self._starts)
+        if any(starts.get(name, -1) < offset for name, offset in self._starts.items()):
+            return None
+        return "; ".join(f"{name} begins at offset {start}" for name, start in starts.items())
+
+
+class TopicConfig(Fault[specs.TopicConfig], spec=specs.TopicConfig):
+    """Changed settings of a topic. Proof: a read returns the new values."""
+
+    _settings: dict[str, str]
+    _before: dict[str, str | None]
+    """The former values; None for a setting that had its default."""
+
+    def _inject(self, world: World) -> str:
+        self._settings = {key: as_text(value) for key, value in self.spec.settings.items()}
+        before = admin.settings(world.kafka, self.resolved, self._settings)
+        if missing := self._settings.keys() - before.keys():
+            raise FaultError(f"{self.resolved} has no settings {', '.join(sorted(missing))}")
+        self._before = {key: value if is_set else None for key, (value, is_set) in before.items()}
+        self.begun = True
+        admin.set_settings(world.kafka, self.resolved, self._settings)
+        settings, topic = self._settings.items(), self.resolved
+        return "; ".join(f"{key} of {topic} from {before[key][0]} to {value}" for key, value in settings)
+
+    def _effect(self, world: World) -> str | None:
+        now = admin.settings(world.kafka, self.resolved, self._settings)
+        if any(now.get(key, ("", False))[0] != value for key, value in self._settings.items()):
+            return None
+        return f"{self.resolved} has {', '.join(f'{key}={value}' for key, value in self._settings.items())}"
+
+    def _undo(self, world: World) -> str:
+        admin.set_settings(world.kafka, self.resolved, self._before)
+        return f"{self.resolved} has its former settings"
+
+
+def create(name: str, world: World) -> None:
+    """Create a topic as the scenario describes it."""
+    topic = world.scenario.topic(name)
+    config = {key: as_text(value) for key, value in topic.config.items()}
+    admin.create_topic(world.kafka, name, topic.partitions, topic.replication_factor, config)
+
+
+class GroupFault(Fault[S]):
+    """A fault of the committed offsets of a group."""
+
+    _offsets: dict[TopicPartition, int]
+    """The offsets that were deleted, or that were committed."""
+
+    def _aim(self, world: World) -> None:
+        self._group = str(self.spec.target.group)
+        self.resolved = f"group {self._group}"
+
+    def _partitions(self, world: World) -> list[TopicPartition]:
+        return world.observer.partitions(topics_of(self._group, world))
+
+    def _committed(self, world: World) -> dict[TopicPartition, int]:
+        offsets = world.kafka.committed(self._group, self._partitions(world))
+        if offsets is None:
+            raise FaultError(f"the coordinator of group {self._group} does not return its committed offsets")
+        if not offsets:
+            raise FaultError(f"group {self._group} has no committed offset, so nothing can be deleted")
+        return offsets
+
+
+class DeleteOffsets(GroupFault[specs.DeleteOffsets], spec=specs.DeleteOffsets):
+    """Committed offsets deleted. Proof: the coordinator returns none of them."""
+
+    lasting = "its offsets stay deleted"
+
+    def _inject(self, world: World) -> str:
+        offsets = self._committed(world)
+        admin.delete_offsets(world.kafka, self._group, offsets)
+        self._offsets, self.begun = offsets, True
+        self.evidence["offsets"] = dict.fromkeys(map(str, offsets))
+        return f"deleted {len(offsets)} committed offsets of {self._group}"
+
+    def _effect(self, world: World) -> str | None:
+        gone = world.kafka.committed(self._group, self._offsets) == {}
+        return f"{self.resolved} has no committed offset any more" if gone else None
+
+
+class ResetOffsets(GroupFault[specs.ResetOffsets], spec=specs.ResetOffsets):
+    """Other offsets committed. Proof: the coordinator returns them."""
+
+    lasting = "its offsets stay as they were reset"
+
+    def _inject(self, world: World) -> str:
+        to, names = self.spec.to, self._partitions(world)
+        offsets = world.kafka.start_offsets(names) if to == "earliest" else world.kafka.end_offsets(names)
+        if set(offsets) != set(names):
+            raise FaultError(f"not all of {', '.join(map(str, names))} return their offsets")
+        if isinstance(to, int):
+            offsets = dict.fromkeys(offsets, to)
+        admin.commit(world.kafka, self._group, offsets)
+        self._offsets, self.begun = offsets, True
+        self.evidence["offsets"] = {str(name): offset for name, offset in offsets.items()}
+        return f"reset {self._group} to {', '.join(f'{name}: {offset}' for name, offset in offsets.items())}"
+
+    def _effect(self, world: World) -> str | None:
+        reset = world.kafka.committed(self._group, self._offsets) == self._offsets
+        return f"{self.resolved} has the offsets that it was reset to" if reset else None
+
+
+class DeleteGroup(GroupFault[specs.DeleteGroup], spec=specs.DeleteGroup):
+    """A group deleted. Proof: its coordinator reports no such group, and no offset of it."""
+
+    lasting = "it stays deleted until its members come back"
+
+    def _inject(self, world: World) -> str:
+        offsets = self._committed(world)
+        admin.delete_group(self._group).apply(world.kafka)
+        self._offsets, self.begun = offsets, True
+        return f"deleted {self.resolved} with {len(offsets)} committed offsets"
+
+    def _effect(self, world: World) -> str | None:
+        if world.kafka.committed(self._group, self._offsets) != {}:
+            return None
+        state = world.kafka.group(self._group)
+        return f"{self.resolved} is {state.state} and has no committed offset" if state else None
+
+
+def topics_of(group: str, world: World) -> set[str]:
+    """Return the topics that the consumers and processors of a group read."""
+    names = [topic.name for topic in world.scenario.topics]
+    return {topic for c in world.scenario.readers if c.group == group for topic in c.topics_among(names)}
+
+
+class Election(Fault[S]):
+    """An election of the leaders of some partitions."""
+
+    lasting = "the leaders stay"
+    _before: dict[TopicPartition, PartitionState]
+
+    def _elect(self, partitions: dict[TopicPartition, PartitionState], world: World, unclean: bool) -> None:
+        self.resolved, self._before, self.begun = ", ".join(map(str, partitions)), partitions, True
+        admin.elect(world.kafka, partitions, unclean=unclean)
+
+    def _effect(self, world: World) -> str | None:
+        """Look for a new leader of every partition in a higher leader epoch."""
+        changes = []
+        for name, before in self._before.items():
+            now = world.observer.partition(name)
+            if now is None or now.leader == NO_LEADER or now.leader_epoch <= before.leader_epoch:
+                return None
+            changes.append(self._describe_change(name, before, now))
+        return "; ".join(changes) if all(changes) else None
+
+    @abstractmethod
+    def _describe_change(self, name: TopicPartition, before: PartitionState, now: PartitionState) -> str:
+        """Describe a new leader; return an empty text if it is not the expected one."""
+
+
+class ElectPreferred(Election[specs.ElectPreferred], spec=specs.ElectPreferred):
+    """Election of the preferred replica. Proof: it is the leader, in a higher leader epoch."""
+
+    def _inject(self, world: World) -> str:
+        states = {name: targets.partition(name, world) for name in targets.partitions(self.spec.target, world)}
+        partitions = {name: state for name, state in states.items() if state.leader != state.replicas[0]}
+        if not partitions:
+            raise FaultError(f"the preferred replica leads {', '.join(map(str, states))} already")
+        self._elect(partitions, world, unclean=False)
+        return f"requested the preferred leaders of {self.resolved}"
+
+    def _describe_change(self, name: TopicPartition, before: PartitionState, now: PartitionState) -> str:
+        preferred = now.leader == before.replicas[0]
+        return f"{name} went from leader {before.leader} to {now.leader}, the preferred one" if preferred else ""
+
+
+class ElectUnclean(Election[specs.ElectUnclean], spec=specs.ElectUnclean):
+    """Election of a replica outside the ISR. Proof: a partition without a leader has one, in a higher leader epoch."""
+
+    def _inject(self, world: World) -> str:
+        def leaderless() -> dict[TopicPartition, PartitionState]:
+            metadata = world.kafka.metadata()
+            states = metadata.partitions if metadata else {}
+            hit = {name: state for name, state in states.items() if self.resolved in (str(name), name.topic)}
+            return {name: state for name, state in hit.items() if state.leader == NO_LEADER}
+
+        try:
+            partitions = wait_until(leaderless, LEADERLESS_TIMEOUT_S, f"{self.resolved} has a leader")
+        except WaitTimeout as e:
+            raise FaultError(f"{e}, so there is nothing to elect by force") from None
+        self._elect(partitions, world, unclean=True)
+        return f"requested any leader of {self.resolved}"
+
+    def _describe_change(self, name: TopicPartition, before: PartitionState, now: PartitionState) -> str:
+        return f"{name} is led by {now.leader}, which was not in the ISR {list(before.isr)}"
+
+
+class Reassign(Fault[specs.Reassign], spec=specs.Reassign):
+    """A reassigned partition. Proof: it has the requested replicas, and all of them are in sync."""
+
+    lasting = "its replicas stay where they are"
+    _partition: TopicPartition
+    _to: tuple[int, ...]
+
+    def _inject(self, world: World) -> str:
+        """Start the reassignment; the brokers copy the data while clients write to the partition."""
+        self._partition = TopicPartition.parse(self.resolved)
+        before = targets.partition(self._partition, world).replicas
+        brokers = sorted(world.cluster.broker_ids)
+        next_brokers = [brokers[(brokers.index(broker) + 1) % len(brokers)] for broker in before]
+        self._to = tuple(self.spec.to or next_brokers)
+        if self._to == before:
+            raise FaultError(f"{self._partition} has the replicas {list(before)} already")
+        self.begun = True
+        admin.reassign(world.kafka, self._partition, list(self._to))
+        return f"{self.resolved} moves from brokers {list(before)} to {list(self._to)}"
+
+    def _effect(self, world: World) -> str | None:
+        now = world.observer.partition(self._partition)
+        if now is None or now.replicas != self._to or set(now.isr) != set(self._to):
+            return None
+        return f"{self.resolved} has the replicas {list(now.replicas)}, all in sync"

@@ -1,0 +1,144 @@
+"""Faults of consumers, and of producers and processors, which also produce."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.setup import Setup, unknown
+from chaos.scenario.triggers import Partition, split_member
+from chaos.units import Duration
+
+
+class ClientFault(FaultSpec):
+    """A fault of one client process."""
+
+    targets = frozenset({"member", "random_member"})
+
+    def client_problems(self, where: str, role: str, members: Mapping[str, int]) -> Iterator[str]:
+        """Check the target against the entries of a role, such as `consumers`, by their number of members."""
+        selector, value = self.target.selector
+        name, number = split_member(value) if selector == "member" else (value, 1)
+        yield from unknown(f"{where}.target.{selector}", name, role, members)
+        if number > members.get(name, number):
+            yield f"{where}.target.{selector}: {name} has members 1 to {members[name]}, not {number}"
+
+    def client_name(self) -> str:
+        """Return the name of the targeted entry, such as `billing`."""
+        return str(self.target.selector[1]).partition("/")[0]
+
+
+class ConsumerFault(ClientFault):
+    """A fault of one consumer process."""
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target is a consumer."""
+        selector, _ = self.target.selector
+        name = self.client_name()
+        if name in {p.name for p in setup.producers} | {p.name for p in setup.processors}:
+            yield f"{where}.target.{selector}: {name!r} writes; {self.kind} is for consumers"
+        else:
+            yield from self.client_problems(where, "consumers", {c.name: c.members for c in setup.consumers})
+
+
+class ConsumerSlow(ConsumerFault):
+    """Slow a consumer down per record, so that it exceeds max.poll.interval.ms; healed by full speed."""
+
+    kind: Literal["consumer.slow"]
+    per_record: Duration = Field(description="extra processing time of each record")
+
+
+class ConsumerCrash(ConsumerFault):
+    """SIGKILL a consumer process; healed by a start of its next incarnation."""
+
+    kind: Literal["consumer.crash"]
+
+
+class ConsumerSeek(ConsumerFault):
+    """Make a consumer seek to another position, as its application would; there is nothing to heal."""
+
+    one_of = ("offsets", "ago")
+    kind: Literal["consumer.seek"]
+    offsets: dict[Partition, int] | None = Field(None, description="to these offsets, such as orders/0: 100")
+    ago: Duration | None = Field(
+        None, gt=0, description="or, on each assigned partition, to the records written this long ago"
+    )
+
+
+class ConsumerPause(ConsumerFault):
+    """SIGSTOP a consumer for longer than its session: it becomes a zombie; healed by SIGCONT."""
+
+    kind: Literal["consumer.pause"]
+
+
+class ConsumerLeave(ConsumerFault):
+    """Make a consumer leave its group in a controlled way; healed by a start of its next incarnation."""
+
+    kind: Literal["consumer.leave"]
+
+
+class ConsumerJoin(ConsumerFault):
+    """Start a member that was held back until then; it stays."""
+
+    targets = frozenset({"member"})
+    once_per_target = True
+    kind: Literal["consumer.join"]
+
+
+class ConsumerChurn(ConsumerFault):
+    """Make a consumer leave and rejoin repeatedly; healed by a start if it is down."""
+
+    kind: Literal["consumer.churn"]
+    times: int = Field(5, ge=1, le=100, description="how often it leaves")
+    every: Duration = Field(1.0, description="time that it stays away, and then in the group")
+
+
+class ProducerFault(ClientFault):
+    """A fault of one producer or processor process."""
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target is a producer or a processor."""
+        members = {p.name: p.count for p in setup.producers} | {p.name: p.members for p in setup.processors}
+        yield from self.client_problems(where, "producers", members)
+
+
+class ProducerCrash(ProducerFault):
+    """SIGKILL a producer or a processor; healed by a start of its next incarnation."""
+
+    kind: Literal["producer.crash"]
+    unreported: int = Field(
+        0,
+        ge=0,
+        description="make the application ignore delivery reports first, and kill it once this many more records are "
+        "in the log: it cannot know of them",
+    )
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that unreported records can be counted: the producer is the only writer of its topic."""
+        yield from super().problems(setup, where)
+        if not self.unreported:
+            return
+        producer = next((p for p in setup.producers if p.name == self.client_name()), None)
+        if producer is None or producer.count != 1 or producer.transactions:
+            yield f"{where}.unreported: needs a producer without transactions that is one process"
+        elif sum(1 for p in setup.producers if p.topic == producer.topic) > 1:
+            yield f"{where}.unreported: other producers write to {producer.topic}, so its records cannot be counted"
+
+
+class ProducerFence(ProducerFault):
+    """Start the next incarnation of a transactional client while the current one runs, which fences the current one.
+
+    There is nothing to heal: the next incarnation continues.
+    """
+
+    kind: Literal["producer.fence"]
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target writes in transactions."""
+        yield from super().problems(setup, where)
+        if self.client_name() in {p.name for p in setup.producers if not p.transactions}:
+            selector, _ = self.target.selector
+            yield f"{where}.target.{selector}: {self.client_name()} has no transactions, so nothing can fence it"
