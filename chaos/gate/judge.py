@@ -53,7 +53,7 @@ class GateJudge:
     def result(self, runs: Mapping[int, Sequence[CellRun]]) -> GateResult:
         """Judge the runs of each cell by its number; runs may be missing."""
         without_times = [self._cell(cell, list(runs.get(cell.number, []))) for cell in self.cells]
-        comparisons = _compare_times(self.gate.time, self._sides(without_times))
+        comparisons = self._comparisons({cell.number: cell for cell in without_times})
         cells = [self._with_times(cell, [c for c in comparisons if c.cell == cell.number]) for cell in without_times]
         machine = Machine(platform=platform.platform(), cpus=os.cpu_count() or 1)
         result = GateResult(
@@ -120,14 +120,12 @@ class GateJudge:
             text = f" Not known: no time was measured in {pair.name} to compare with."
         return cell.model_copy(update={"verdict": merge([cell.verdict, verdict]), "sentence": cell.sentence + text})
 
-    def _sides(self, cells: Sequence[Cell]) -> list[_Sides]:
-        by_number = {cell.number: cell for cell in cells}
-        sides: list[_Sides] = []
+    def _comparisons(self, cells: Mapping[int, Cell]) -> list[TimeComparison]:
+        measured: list[TimeComparison] = []
         for pair in self._timed:
-            now = by_number[pair.number]
-            then = self.stored.cell(pair.other) if pair.stored and self.stored else by_number[pair.other]
-            sides += _side_by_side(now, then, pair.name, self.gate.time)
-        return sides
+            then = self.stored.cell(pair.other) if pair.stored and self.stored else cells[pair.other]
+            measured += _measured(cells[pair.number], then, pair.name, self.gate.time)
+        return _decide(measured, cells, self.gate.time)
 
 
 def _integrity(gate: Gate, runs: list[CellRun], high: float) -> tuple[Verdict, str]:
@@ -152,35 +150,35 @@ def _integrity(gate: Gate, runs: list[CellRun], high: float) -> tuple[Verdict, s
     return "pass", f"{summary}{note}."
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The values of one time in a cell and in its partner, in microseconds, with the p-values of both tests.
-
-    conclusive: the number of conclusive runs of the cell.
-    """
-
-    cell: int
-    against: str
-    key: TimeKey
-    now: list[int]
-    then: list[int]
-    conclusive: int
-    slower_p: float
-    within_p: float
-
-
-def _side_by_side(now: Cell, then: Cell, against: str, times: Times) -> Iterator[_Sides]:
-    """Yield every judged time that the partner has in at least half of its runs.
+def _measured(now: Cell, then: Cell, against: str, times: Times) -> Iterator[TimeComparison]:
+    """Yield every judged time that the partner has in at least half of its runs, tested but not decided.
 
     A time that occurs rarely (after a random rebalance, say) is no basis for a comparison.
     """
     values = _values(now, times)
-    for key, earlier in _values(then, times).items():
-        if len(earlier) * 2 >= then.told:
-            metric, own = key[0], values.get(key, [])
-            resolution = RESOLUTION_US.get(metric, SAMPLED_US)
-            tested = ranks.beyond(own, earlier, times.margin_of(metric), resolution) if own and earlier else (1.0, 1.0)
-            yield _Sides(now.number, against, key, own, earlier, now.told, *tested)
+    for (metric, scope, fault, stat), earlier in _values(then, times).items():
+        if len(earlier) * 2 < then.told:
+            continue
+        own, margin = values.get((metric, scope, fault, stat), []), times.margin_of(metric)
+        resolution = RESOLUTION_US.get(metric, SAMPLED_US)
+        slower_p, within_p = ranks.beyond(own, earlier, margin, resolution) if own and earlier else (None, None)
+        yield TimeComparison(
+            cell=now.number,
+            against=against,
+            metric=metric,
+            scope=scope,
+            fault=fault,
+            stat=stat,
+            margin=margin,
+            now=len(own),
+            then=len(earlier),
+            median_us=statistics.median(own) if own else None,
+            was_us=statistics.median(earlier) if earlier else None,
+            slower_p=slower_p,
+            within_p=within_p,
+            mark="undecided",
+            words="",
+        )
 
 
 def _values(cell: Cell, times: Times) -> dict[TimeKey, list[int]]:
@@ -192,44 +190,27 @@ def _values(cell: Cell, times: Times) -> dict[TimeKey, list[int]]:
     return values
 
 
-def _compare_times(times: Times, sides: list[_Sides]) -> list[TimeComparison]:
+def _decide(measured: list[TimeComparison], cells: Mapping[int, Cell], times: Times) -> list[TimeComparison]:
     """Decide on every time, with Holm's correction over all of them."""
     alpha = 1 - times.confidence
-    slower = ranks.holm([one.slower_p for one in sides], alpha)
-    return [_comparison(one, times, is_slower, alpha, len(sides)) for one, is_slower in zip(sides, slower, strict=True)]
+    slower = ranks.holm([1.0 if one.slower_p is None else one.slower_p for one in measured], alpha)
+    return [
+        _decided(one, cells[one.cell].told, is_slower, alpha, len(measured))
+        for one, is_slower in zip(measured, slower, strict=True)
+    ]
 
 
-def _comparison(sides: _Sides, times: Times, slower: bool, alpha: float, tests: int) -> TimeComparison:
-    metric, scope, fault, stat = sides.key
-    now, then, margin = sides.now, sides.then, times.margin_of(metric)
+def _decided(one: TimeComparison, conclusive: int, slower: bool, alpha: float, tests: int) -> TimeComparison:
     # a recovery that never happened has no time: the times of the other runs must not hide that
-    enough = ranks.smallest(len(now), len(then)) <= alpha / tests and len(now) * 2 >= sides.conclusive
-    mark: Mark = (
-        "slower" if slower else "too few" if not enough else "within" if sides.within_p <= alpha else "undecided"
-    )
-    median, was = (statistics.median(values) if values else None for values in (now, then))
-    text = f"{median / was:.2f} times {sides.against}" if median is not None and was else f"beside {sides.against}"
+    enough = ranks.smallest(one.now, one.then) <= alpha / tests and one.now * 2 >= conclusive
+    within = one.within_p is not None and one.within_p <= alpha
+    mark: Mark = "slower" if slower else "too few" if not enough else "within" if within else "undecided"
+    text = f"{one.ratio:.2f} times {one.against}" if one.ratio is not None else f"beside {one.against}"
     if mark == "too few":
-        text += f": measured in {len(now)} of {sides.conclusive} runs, and {len(then)} times there"
+        text += f": measured in {one.now} of {conclusive} runs, and {one.then} times there"
     else:
-        text += f": {MARKS[mark]} of {margin:g}"
-    return TimeComparison(
-        cell=sides.cell,
-        against=sides.against,
-        metric=metric,
-        scope=scope,
-        fault=fault,
-        stat=stat,
-        margin=margin,
-        now=len(now),
-        then=len(then),
-        median_us=median,
-        was_us=was,
-        slower_p=sides.slower_p if now and then else None,
-        within_p=sides.within_p if now and then else None,
-        mark=mark,
-        words=text,
-    )
+        text += f": {MARKS[mark]} of {one.margin:g}"
+    return one.model_copy(update={"mark": mark, "words": text})
 
 
 def _more(items: Sequence[object]) -> str:
