@@ -1,56 +1,97 @@
-"""Runs of catalogue entries, several at once, each worker on a lent cluster."""
+"""The entries of the catalogue, what each must show, and their runs: several at once, each worker on a lent cluster."""
 
 from __future__ import annotations
 
+import fnmatch
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chaos.catalogue.entries import Entry, expected_anomalies
 from chaos.cluster.settings import ClusterSpec
 from chaos.drive import stages
+from chaos.errors import UsageError
 from chaos.history.recording import record
-from chaos.lab.lab import DrivenRun, Lab
+from chaos.lab.lab import DrivenRun, FinishedRun, Lab
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run, new_folder, write_json
-from chaos.run.result import EXIT_CODES, RunOutcome, merge
+from chaos.run.result import EXIT_CODES, anomaly_name, merge
+from chaos.scenario.load import load
+from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import read
+from chaos.scenario.shipped import shipped
+
+NOTHING = "none"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run of a scenario. variant: of an A/B scenario, else empty. repetition: counts from 1."""
+
+    scenario: str
+    variant: str
+    repetition: int
+
+    @property
+    def name(self) -> str:
+        """The name for people: `leader-kill`, `retry-duplicate/idempotent`."""
+        return f"{self.scenario}/{self.variant}" if self.variant else self.scenario
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run directory."""
+        return "-".join(filter(None, [self.scenario, self.variant, str(self.repetition)]))
+
+
+def entries(patterns: Iterable[str] = (), repeat: int = 1) -> list[Entry]:
+    """Return all shipped scenarios and variants, or those that match a pattern, `repeat` times.
+
+    Raises `UsageError` if nothing matches.
+    """
+    globs = list(patterns) or ["*"]
+    names = [
+        (name, variant)
+        for name, path in shipped().items()
+        for variant in load(path).variants or [""]
+        if any(fnmatch.fnmatchcase(text, glob) for glob in globs for text in (name, f"{name}/{variant}"))
+    ]
+    if not names:
+        raise UsageError(f"no shipped scenario is named {' or '.join(globs)}; `python -m chaos list` shows them")
+    return [Entry(name, variant, n) for n in range(1, repeat + 1) for name, variant in names]
+
+
+def expected_anomalies(scenario: Scenario) -> str:
+    """Return the anomalies that the contract demands: `lost_write at least 1`, or `none`."""
+    bounds = scenario.expect.counts().items()
+    demanded = [f"{anomaly_name(kind, split)} {bound.describe()}" for (kind, split), bound in bounds if bound.min > 0]
+    return ", ".join(demanded) or NOTHING
 
 
 @dataclass(frozen=True)
 class EntryResult:
-    """An entry with its outcome. expected: the anomalies that must appear. seconds: until its log was read back."""
+    """An entry with its finished run. expected: the anomalies that must appear."""
 
     entry: Entry
     expected: str
-    outcome: RunOutcome
-    seconds: float
-    run_dir: Path
+    finished: FinishedRun
 
     @property
-    def _has_result(self) -> bool:
-        return (self.run_dir / "result.json").exists()
-
-    @property
-    def shown(self) -> str:
-        """The anomalies that appeared, or why there is no result."""
-        return self.outcome.describe() if self._has_result else self.outcome.sentence
+    def seen(self) -> str:
+        """The anomalies that appeared; empty if there is no result."""
+        return self.finished.outcome.describe() if self.finished.run.result.exists() else ""
 
     def as_json(self) -> dict[str, Any]:
         """Return a row of `catalogue.json`."""
         return {
-            "scenario": self.entry.scenario,
-            "variant": self.entry.variant,
-            "repetition": self.entry.repetition,
+            **asdict(self.entry),
             "expected": self.expected,
-            "seen": self.outcome.describe() if self._has_result else "",
-            "verdict": self.outcome.verdict,
-            "code": self.outcome.exit_code,
-            "seconds": round(self.seconds, 1),
-            "run_dir": str(self.run_dir),
-            "sentence": self.outcome.sentence,
+            "seen": self.seen,
+            "verdict": self.finished.outcome.verdict,
+            "code": self.finished.outcome.exit_code,
+            "seconds": round(self.finished.seconds, 1),
+            "run_dir": str(self.finished.run.path),
+            "sentence": self.finished.outcome.sentence,
         }
 
 
@@ -64,7 +105,7 @@ class CatalogueResult:
     @property
     def exit_code(self) -> int:
         """The exit code of the worst verdict."""
-        return EXIT_CODES[merge(result.outcome.verdict for result in self.results)]
+        return EXIT_CODES[merge(result.finished.outcome.verdict for result in self.results)]
 
 
 def run_catalogue(
@@ -83,7 +124,7 @@ def run_catalogue(
     folder = new_folder(runs_dir, "catalogue")
     listener.say(f"{len(entries)} runs, in {folder}")
     results = _Catalogue(folder, entries, listener, on_result, jobs, seed).run()
-    record((Run(result.run_dir) for result in results), runs_dir, listener.say)
+    record((result.finished.run for result in results), runs_dir, listener.say)
     write_json(folder / "catalogue.json", [r.as_json() for r in results])
     return CatalogueResult(folder, results)
 
@@ -166,8 +207,7 @@ class _Catalogue:
         return thread
 
     def _finish(self, prepared: _Prepared, driven: DrivenRun) -> None:
-        finished = driven.finish()
-        result = EntryResult(prepared.entry, prepared.expected, finished.outcome, finished.seconds, prepared.run.path)
+        result = EntryResult(prepared.entry, prepared.expected, driven.finish())
         with self._lock:
             self._results.append(result)
         self.on_result(result)

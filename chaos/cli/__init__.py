@@ -22,51 +22,40 @@ from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
 if TYPE_CHECKING:
     from rich.console import Console
 
-COMMANDS: dict[str, str] = {
-    "run": "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict.",
-    "audit": "Audit a run directory again, offline: from its ledger to the verdict, without Kafka.",
-    "dag": "Run the DAG of a shipped scenario through Airflow, and watch it.",
-    "ui": "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C.",
-    "catalogue": "Run the shipped scenarios on shared clusters, and print one table.",
-    "gate": "Run a matrix of scenarios, releases and settings, and judge records and times.",
-    "list": "List the shipped scenarios and gates.",
-    "show": "Show a scenario with every default filled in, and its timeline.",
-    "schema": "Print the JSON Schema of a scenario, for editors.",
-    "reference": "Print a reference of faults, checks, shipped scenarios or fields as Markdown.",
-    "bundle": "Pack a run into one file that `replay` runs again.",
-    "unbundle": "Unpack a bundle into a run directory.",
-    "replay": "Run an incident again, and compare its outcome.",
-    "repeat": "Run a scenario or bundle N times, and give the rate of each anomaly.",
-    "ab": "Run it twice with one seed, with and without changed settings, and compare.",
-    "shrink": "Reduce a scenario to the smallest one that still shows the anomaly.",
-    "bisect": "Find the first release with which the outcome changes.",
-    "up": "Start a cluster and leave it running; print its bootstrap servers.",
-    "down": "End the cluster of a run directory.",
-    "ps": "List the processes and containers of Aftershock on this machine.",
-    "gc": "End processes and containers of runs without an owner, and delete their brokers' data.",
-    "java": "Find Java 17 or newer, or install it.",
-    "history": "Show the verdicts and recovery times of all recorded runs, and what got worse.",
-    "incident": "Write a scenario from the logs of an incident.",
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
+    "audit": ("run", "Audit a run directory again, offline: from its ledger to the verdict, without Kafka."),
+    "dag": ("airflow", "Run the DAG of a shipped scenario through Airflow, and watch it."),
+    "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
+    "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
+    "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
+    "list": ("scenarios", "List the shipped scenarios and gates."),
+    "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
+    "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
+    "reference": ("scenarios", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
+    "bundle": ("incident", "Pack a run into one file that `replay` runs again."),
+    "unbundle": ("incident", "Unpack a bundle into a run directory."),
+    "replay": ("incident", "Run an incident again, and compare its outcome."),
+    "repeat": ("incident", "Run a scenario or bundle N times, and give the rate of each anomaly."),
+    "ab": ("incident", "Run it twice with one seed, with and without changed settings, and compare."),
+    "shrink": ("incident", "Reduce a scenario to the smallest one that still shows the anomaly."),
+    "bisect": ("incident", "Find the first release with which the outcome changes."),
+    "up": ("machine", "Start a cluster and leave it running; print its bootstrap servers."),
+    "down": ("machine", "End the cluster of a run directory."),
+    "ps": ("machine", "List the processes and containers of Aftershock on this machine."),
+    "gc": ("machine", "End processes and containers of runs without an owner, and delete their brokers' data."),
+    "java": ("machine", "Find Java 17 or newer, or install it."),
+    "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
+    "incident": ("incident", "Write a scenario from the logs of an incident."),
 }
-"""The commands in the order of the help: name and summary."""
-MODULES = {
-    "airflow": ("dag", "ui"),
-    "catalogue": ("catalogue",),
-    "gate": ("gate",),
-    "history": ("history",),
-    "incident": ("bundle", "unbundle", "replay", "repeat", "ab", "shrink", "bisect", "incident"),
-    "machine": ("up", "down", "ps", "gc", "java"),
-    "run": ("run", "audit"),
-    "scenarios": ("list", "show", "schema", "reference"),
-}
-"""The modules of this package and their commands."""
+"""The commands in the order of the help: name, module of this package, and summary."""
 
 
 class LazyGroup(TyperGroup):
     """The group of all commands. It lists them by their summaries and imports only the command that is called."""
 
     def __init__(self, **options: Any) -> None:
-        placeholders = {name: TyperCommand(name, help=summary) for name, summary in COMMANDS.items()}
+        placeholders = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
         super().__init__(**{**options, "commands": placeholders})
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -77,8 +66,7 @@ class LazyGroup(TyperGroup):
 
 def _load(name: str) -> Any:
     """Import the module of a command; return its function or its group of this name (`list_`, as `list` is taken)."""
-    (file,) = (file for file, names in MODULES.items() if name in names)
-    module = importlib.import_module(f"chaos.cli.{file}")
+    module = importlib.import_module(f"chaos.cli.{COMMANDS[name][0]}")
     command = getattr(module, "list_" if name == "list" else name)
     parent = typer.Typer()
     parent.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,13 +21,13 @@ from chaos.cli.output import print_comparison, print_result
 from chaos.cli.view import View
 from chaos.errors import ClusterError, MachineError, UsageError
 from chaos.install.airflow import airflow_command, airflow_environment, create_database, run_airflow
+from chaos.processes.ports import HOST, is_free
 from chaos.processes.process import ProcessId
 from chaos.run.directory import Run, new_run_id
 from chaos.run.events import read_events
 from chaos.run.result import RunOutcome
 
 EXAMPLES = {"dag": "dag resilience-demo --kafka 3.9.2", "ui": "ui --clusters 2 --scenarios nightly/"}
-HOST = "127.0.0.1"
 POOL = "aftershock_clusters"
 PASSWORDS = "simple_auth_manager_passwords.json.generated"
 READY_S = 300.0
@@ -148,7 +147,8 @@ def ui(
 
     if scenarios is not None:
         scenarios_in(scenarios)
-    _check_port(port)
+    if not is_free(port):
+        raise MachineError(f"port {port} of {HOST} is taken; choose another with --port")
     env = _environment(port, clusters, scenarios, runs_dir)
     home = Path(env["AIRFLOW_HOME"])
     with View() as view:
@@ -196,15 +196,6 @@ def _environment(port: int, clusters: int, scenarios: Path | None, runs_dir: Pat
     if scenarios is not None:
         env["AFTERSHOCK_SCENARIOS"] = str(scenarios.absolute())
     return env
-
-
-def _check_port(port: int) -> None:
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            s.bind((HOST, port))
-        except OSError:
-            raise MachineError(f"port {port} of {HOST} is taken; choose another with --port") from None
 
 
 def _wait_ready(child: subprocess.Popen[bytes], port: int, log: Path) -> None:

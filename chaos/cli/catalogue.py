@@ -37,8 +37,7 @@ def catalogue(
 
     Ends with 1 if a run failed, with 3 if a run was inconclusive. All run directories are in one folder.
     """
-    from chaos.catalogue.entries import entries
-    from chaos.catalogue.runner import run_catalogue
+    from chaos.catalogue.runner import entries, run_catalogue
 
     started = time.monotonic()
     selected = entries(only or (), repeat)
@@ -60,15 +59,15 @@ def _table(results: list[EntryResult]) -> Table:
     for result in results:
         by_name[result.entry.name].append(result)
     for name, runs in by_name.items():
-        texts = list(dict.fromkeys(run.shown for run in runs))
+        texts = list(dict.fromkeys(run.seen or run.finished.outcome.sentence for run in runs))
         more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
-        seconds = f"{sum(run.seconds for run in runs) / len(runs):.0f}"
+        seconds = f"{sum(run.finished.seconds for run in runs) / len(runs):.0f}"
         table.add_row(name, escape(runs[0].expected), escape(texts[0]) + more, _verdicts(runs), seconds)
     return table
 
 
 def _verdicts(runs: list[EntryResult]) -> str:
-    verdicts = [run.outcome.verdict for run in runs]
+    verdicts = [run.finished.outcome.verdict for run in runs]
     return ", ".join(
         SIGNS[verdict] + (f" {verdicts.count(verdict)} of {len(runs)}" if len(runs) > 1 else "")
         for verdict in WORST_FIRST
@@ -86,11 +85,10 @@ class CatalogueView(RunsView):
     def run_finished(self, result: EntryResult) -> None:
         """Print the verdict, the expected and the found anomalies of a run."""
         self._finished += 1
-        outcome = result.outcome
-        passed = outcome.verdict == "pass"
-        shown = result.shown if passed else f"{outcome.sentence} {result.run_dir}"
+        outcome, run = result.finished.outcome, result.finished.run
+        shown = result.seen if outcome.verdict == "pass" else f"{outcome.sentence} {run.path}"
         self.say_markup(
-            f"{SIGNS[outcome.verdict]}  [bold]{escape(result.entry.name)}[/] {result.seconds:.0f} s: "
+            f"{SIGNS[outcome.verdict]}  [bold]{escape(result.entry.name)}[/] {result.finished.seconds:.0f} s: "
             f"expected {escape(result.expected)}, seen {escape(shown)}"
         )
         self._update_status()

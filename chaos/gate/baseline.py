@@ -12,7 +12,7 @@ from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import PlannedCell, axes
 from chaos.gate.model import Gate, Part
 from chaos.run.directory import read_json
-from chaos.run.gate_result import FORMAT, GateResult, Key, Machine
+from chaos.run.gate_result import FORMAT, GateResult, Machine
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -
     """Pair each cell with the one to compare it with. Raises `UsageError` for a baseline of another matrix."""
     result: list[Pair] = []
     missing: list[str] = []
-    partners = {cell.number: _partner(cell.key, gate.against) for cell in cells}
+    changed = gate.against.model_dump(exclude_none=True) if gate.against else {}
+    partners = {cell.number: cell.key.model_copy(update=changed) for cell in cells}
     here = {cell.key: cell for cell in cells}
     for cell in cells:
         other = partners[cell.number]
@@ -79,11 +80,6 @@ def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -
     if gate.against is not None and all(partners[cell.number] == cell.key for cell in cells):
         raise UsageError(f"against {_name(gate.against)}: every cell has this value, so there is nothing to compare")
     return result
-
-
-def _partner(key: Key, against: Part | None) -> Key:
-    """Return the key of the cell that differs only in the value of `against`."""
-    return key if against is None else key.model_copy(update=against.model_dump(exclude_none=True))
 
 
 def _name(against: Part) -> str:

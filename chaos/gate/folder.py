@@ -35,14 +35,24 @@ class GateFolder:
     path: Path
 
     @classmethod
-    def open_or_make(cls, path: Path) -> GateFolder:
-        """Open the folder of an earlier gate or make a new one. Raises `UsageError` if the folder has other content."""
+    def planned(cls, path: Path, name: str, seed: int, repeat: int, cells: Sequence[PlannedCell]) -> GateFolder:
+        """Make a folder, or open that of an earlier gate, and write the plan.
+
+        Raises `UsageError` if the folder has other content, or the plan of another gate or seed.
+        """
         folder = cls(path.absolute())
-        if path.is_dir():
-            if not folder.has_plan and any(path.iterdir()):
-                raise UsageError(f"{path} is not the folder of a gate; name a new one")
-        else:
+        plan = Plan(
+            gate=name, seed=seed, repeat=repeat, cells=[{**c.key.model_dump(), "setup": c.setup} for c in cells]
+        )
+        if not path.is_dir():
             make_folder(folder.path)
+        elif folder.has_plan:
+            if ((before := folder.plan()).cells, before.seed) != (plan.cells, seed):
+                where = f"{folder.path} is of another gate, or of another seed"
+                raise UsageError(f"{where}; name another folder with --into")
+        elif any(path.iterdir()):
+            raise UsageError(f"{path} is not the folder of a gate; name a new one")
+        write_json(folder.path / PLAN, plan.model_dump())
         return folder
 
     @property
@@ -56,13 +66,6 @@ class GateFolder:
             return Plan.model_validate_json((self.path / PLAN).read_bytes())
         except ValidationError:
             raise RunDirError(f"{self.path / PLAN} is damaged; run the gate in a new folder") from None
-
-    def write_plan(self, name: str, seed: int, repeat: int, cells: Sequence[PlannedCell]) -> None:
-        """Write the plan. Raises `UsageError` if the folder has the plan of another gate or seed."""
-        keys = [{**cell.key.model_dump(), "setup": cell.setup} for cell in cells]
-        if self.has_plan and ((before := self.plan()).cells != keys or before.seed != seed):
-            raise UsageError(f"{self.path} is of another gate, or of another seed; name another folder with --into")
-        write_json(self.path / PLAN, Plan(gate=name, seed=seed, repeat=repeat, cells=keys).model_dump())
 
     def runs(self, cell: PlannedCell) -> list[CellRun]:
         """Return the stored runs of a cell by their number. Raises `RunDirError` if they are damaged."""

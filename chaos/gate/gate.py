@@ -63,9 +63,8 @@ def plan_gate(request: GateRequest) -> GateJudge:
 
 def open_folder(judge: GateJudge, request: GateRequest) -> GateFolder:
     """Open or make the folder of a gate and write the plan there. Raises `UsageError` for another gate's folder."""
-    folder = GateFolder.open_or_make(request.into or request.runs_dir / new_run_id(f"gate-{judge.name}"))
-    folder.write_plan(judge.name, judge.seed, judge.gate.repeat, judge.cells)
-    return folder
+    path = request.into or request.runs_dir / new_run_id(f"gate-{judge.name}")
+    return GateFolder.planned(path, judge.name, judge.seed, judge.gate.repeat, judge.cells)
 
 
 def run_gate(

@@ -1,16 +1,4 @@
-"""The run directory: all files of one run, and the only link between driving and auditing.
-
-runs/<run_id>/
-  scenario.yaml    the scenario as the user wrote it
-  resolved.json    every default filled in, seed, versions, timeline   (chaos.scenario.Resolved)
-  cluster.json     driver, brokers with pid and start time, ports, cluster id
-  events.jsonl     events of the run, one JSON object per line
-  logs/            one file per broker and per client
-  ledger/<table>/  written during the drive, append-only; sealed to Parquet at the end of the drive
-  audit/<table>/   Parquet written by Spark
-  gx/              Great Expectations project with Data Docs
-  report.html  junit.xml  result.json
-"""
+"""The run directory: all files of one run (see `Run`), and the only link between driving and auditing."""
 
 from __future__ import annotations
 
@@ -91,12 +79,12 @@ class Run:
         return str(self.path)
 
     scenario = _Entry("scenario.yaml", "The scenario as the user wrote it.")
-    resolved = _Entry("resolved.json", "The scenario with every default, seed, versions and timeline.")
-    cluster = _Entry("cluster.json", "Driver, brokers and their addresses.")
+    resolved = _Entry("resolved.json", "`chaos.scenario.resolve.Resolved`: every default, seed, versions, timeline.")
+    cluster = _Entry("cluster.json", "Driver, cluster id, brokers with pid, start time and ports.")
     events = _Entry("events.jsonl", "Events of the run, one JSON object per line.")
     logs = _Entry("logs", "One log file per broker and per client.")
-    ledger = _Entry("ledger", "The tables written during the drive.")
-    audit = _Entry("audit", "The tables written by Spark.")
+    ledger = _Entry("ledger", "<table>/: append-only during the drive, and sealed to Parquet at its end.")
+    audit = _Entry("audit", "<table>/: Parquet written by Spark.")
     gx = _Entry("gx", "The Great Expectations project with its Data Docs.")
     validation = _Entry("validation.json", "The outcome of each expectation.")
     report = _Entry("report.html", "The report page.")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.catalogue.entries import entries
+from chaos.catalogue.runner import entries
 from tests.support.platform import chaos, left_running
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]

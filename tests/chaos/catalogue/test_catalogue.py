@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from chaos.catalogue.entries import entries, expected_anomalies
+from chaos.catalogue.runner import entries, expected_anomalies
 from chaos.errors import UsageError
 from chaos.lab import judge, lab
 from chaos.lab.lab import DrivenRun
