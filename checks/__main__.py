@@ -98,7 +98,12 @@ def _run(run: Run, stages: list[str], spark_master: str | None, emit: pipeline.L
 def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener) -> int:
     """Judge each run directory that standard input names, until it ends."""
     _import_ahead()
-    _warm_up(spark_master, emit)
+    with contextlib.suppress(AftershockError):  # the first stage meets the error again and records it
+        spark = pipeline.session(spark_master)
+        from checks.spark.parts import warm
+
+        warm(spark)
+    emit({"kind": "ready"})
     for line in sys.stdin:
         code = INCONCLUSIVE
         try:
@@ -109,14 +114,6 @@ def _serve(stages: list[str], spark_master: str | None, emit: pipeline.Listener)
             emit({"kind": "problem", "words": str(e)})
         emit({"kind": "judged", "run_dir": line.strip(), "code": code})
     return PASS
-
-
-def _warm_up(spark_master: str | None, emit: pipeline.Listener) -> None:
-    from checks.spark.parts import warm
-
-    with contextlib.suppress(AftershockError):  # the first stage meets the error again and records it
-        warm(pipeline.session(spark_master))
-    emit({"kind": "ready"})
 
 
 def _options(argv: list[str] | None) -> argparse.Namespace:

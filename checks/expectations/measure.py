@@ -6,7 +6,6 @@ If there is no value, the observation says why: GX then has nothing to compare, 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
@@ -19,16 +18,6 @@ from checks.expectations.contract import Term, duration
 from checks.expectations.judge import Observation, listed
 
 CLIENT_FAULTS = "consumer."
-
-
-@dataclass(frozen=True)
-class _Total:
-    """Counts of a check, summed over its scopes; by_scope has the largest count first."""
-
-    count: int
-    examined: int
-    undetermined: int
-    by_scope: list[tuple[str, int]]
 
 
 class Measure:
@@ -56,23 +45,26 @@ class Measure:
     def _count(self, term: Term) -> Observation:
         if reason := self._uncountable(term.check):
             return Observation.missing("not counted", reason)
-        total = self._total(term)
-        if total is None and not nothing_to_examine(self._scenario, term.check):
+        rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
+        if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"
             return Observation.missing("not checked", reason)
-        if total is None or not (total.examined or total.count or total.undetermined):
+        count, examined = sum(r["count"] for r in rows), sum(r["examined"] for r in rows)
+        undetermined = sum(r.get("undetermined") or 0 for r in rows)
+        if not (examined or count or undetermined):
             return self._nothing_examined(term)
         phrases = PHRASES[term.check, term.split]
-        text = f"{total.count:,} of {total.examined:,} {phrases.examined}"
-        if total.undetermined and not _settled(term, total):
+        text = f"{count:,} of {examined:,} {phrases.examined}"
+        if undetermined and not _settled(term, count, count + undetermined):
             reason = (
-                f"{total.undetermined:,} more could not be decided, and they may break the bound or meet it: "
+                f"{undetermined:,} more could not be decided, and they may break the bound or meet it: "
                 "keep what the rule needs (retention beyond the end of the run, acks other than 0)"
             )
-            return Observation.missing(f"{text}, {total.undetermined:,} undecided", reason)
-        scopes = listed([f"{scope}: {count:,}" for scope, count in total.by_scope if count])
-        reason = f"{phrases.describe(total.count)} ({scopes})" if scopes else ""
-        return Observation(total.count, text, reason or f"none among {total.examined:,} {phrases.examined}")
+            return Observation.missing(f"{text}, {undetermined:,} undecided", reason)
+        by_count = sorted(rows, key=lambda r: (-r["count"], r["scope"]))
+        scopes = listed([f"{r['scope']}: {r['count']:,}" for r in by_count if r["count"]])
+        reason = f"{phrases.describe(count)} ({scopes})" if scopes else f"none among {examined:,} {phrases.examined}"
+        return Observation(count, text, reason)
 
     def _uncountable(self, check: str) -> str:
         """Return why the counts of a check are unreliable; empty if they are reliable."""
@@ -91,17 +83,6 @@ class Measure:
             f"0 of 0 {PHRASES[term.check, term.split].examined}",
             f"the check saw nothing: {reason or 'what it examines did not happen'}; "
             "change the scenario so that it does, or leave this out of `expect`",
-        )
-
-    def _total(self, term: Term) -> _Total | None:
-        rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
-        if not rows:
-            return None
-        return _Total(
-            count=sum(r["count"] for r in rows),
-            examined=sum(r["examined"] for r in rows),
-            undetermined=sum(r.get("undetermined") or 0 for r in rows),
-            by_scope=sorted(((r["scope"], r["count"]) for r in rows), key=lambda pair: (-pair[1], pair[0])),
         )
 
     def _time(self, term: Term) -> Observation:
@@ -139,9 +120,8 @@ class Measure:
         return [f.name for f in self._scenario.faults if f.name not in measured and not f.kind.startswith(exempt)]
 
 
-def _settled(term: Term, total: _Total) -> bool:
-    """Return whether the verdict is the same for every outcome of the undetermined rows."""
-    least, most = total.count, total.count + total.undetermined
+def _settled(term: Term, least: int, most: int) -> bool:
+    """Return whether the verdict is the same for every count between the two."""
     if term.at_most is not None and most > term.at_most:
         return least > term.at_most
     return (least >= term.at_least) == (most >= term.at_least)

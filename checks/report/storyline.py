@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from checks.evidence import json_object
-from checks.report.lanes import Lane
 from checks.report.tables import Tables
 from checks.report.text import count, natural
 from checks.report.timeline import Picture
@@ -47,18 +46,14 @@ def _leaders(picture: Picture) -> Iterator[Moment]:
     for lane in picture.lanes():
         what, _, name = lane.key.partition(":")
         if what in ("leader", "coordinator"):
-            for at, before, after in _changes(lane):
-                changes[picture.axis.begin_us + round(at * 1e6), what, f"{before} → {after}"].append(name)
+            for before, after in pairwise(lane.segments):
+                if before.text != after.text:
+                    at_us = picture.axis.begin_us + round(after.begin * 1e6)
+                    changes[at_us, what, f"{before.text} → {after.text}"].append(name)
     for (at_us, what, change), names in changes.items():
         subject = names[0] if len(names) == 1 else count(len(names), "partition" if what == "leader" else "group")
         members = f" ({', '.join(names[:8])}{', …' if len(names) > 8 else ''})" if len(names) > 1 else ""
         yield Moment(at_us, subject, f"{what} {change}{members}")
-
-
-def _changes(lane: Lane) -> Iterator[tuple[float, str, str]]:
-    for before, after in pairwise(lane.segments):
-        if before.text != after.text:
-            yield after.begin, before.text, after.text
 
 
 def _rebalances(tables: Tables) -> Iterator[Moment]:
@@ -79,7 +74,7 @@ def _clients(tables: Tables) -> Iterator[Moment]:
     for row in tables.lifecycle:
         again = row["event"] == "started" and (row["incarnation"] or 1) > 1
         if row["event"] in _NOTABLE or again:
-            detail = json_object(row["detail"])
-            details = ", ".join(f"{k} {v}" for k, v in detail.items())
-            event = f"started again (incarnation {row['incarnation']})" if again else row["event"]
-            yield Moment(row["at_us"], row["client"], f"{event}: {details}" if details and not again else event)
+            details = ", ".join(f"{k} {v}" for k, v in json_object(row["detail"]).items())
+            event = f"{row['event']}: {details}" if details else row["event"]
+            text = f"started again (incarnation {row['incarnation']})" if again else event
+            yield Moment(row["at_us"], row["client"], text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +12,8 @@ from checks.report.lanes import Axis, Lane, Segment, look
 from checks.report.tables import grouped
 from checks.report.text import count, natural
 
-Partition = tuple[str, int]
 
-
-def partition_of(entity: str) -> Partition | None:
+def _partition(entity: str) -> tuple[str, int] | None:
     """Split `orders/0` into topic and number; None for other entities and for internal topics of Kafka."""
     topic, _, number = entity.rpartition("/")
     is_partition = topic and number.isdigit() and not topic.startswith(("__", "group:"))
@@ -24,16 +23,16 @@ def partition_of(entity: str) -> Partition | None:
 def leader_lanes(rows: Sequence[Row], axis: Axis, replicas: Mapping[str, int]) -> list[Lane]:
     """Return a strip for each partition. Colour: leader; height: ISR. replicas: replication factor by topic."""
     history = grouped(
-        (r for r in rows if r["key"] in ("leader", "isr", "leader_epoch")), lambda r: partition_of(r["entity"])
+        (r for r in rows if r["key"] in ("leader", "isr", "leader_epoch")), lambda r: _partition(r["entity"])
     )
-    brokers = broker_looks(rows)
+    brokers = _broker_looks(rows)
     return [
         _leader_lane(f"{topic}/{n}", history[topic, n], axis, brokers, replicas.get(topic, 1))
         for topic, n in sorted(filter(None, history))
     ]
 
 
-def broker_looks(rows: Iterable[Row]) -> dict[int, str]:
+def _broker_looks(rows: Iterable[Row]) -> dict[int, str]:
     """Return the colour of each broker that was a leader or coordinator."""
     values = [r["value"] for r in rows if r["key"] in ("leader", "coordinator")]
     brokers = {value for value in values if isinstance(value, int) and value >= 0}
@@ -54,31 +53,24 @@ def _leader_lane(name: str, rows: Sequence[Row], axis: Axis, brokers: Mapping[in
             )
         elif "leader" in state:
             segments.append(Segment(begin, end, "none", f"no leader · {in_sync}", "none"))
-    leaders = [s.text for s in segments]
-    changes = sum(a != b for a, b in pairwise(leaders))
+    changes = sum(a.text != b.text for a, b in pairwise(segments))
     return Lane(f"leader:{name}", name, note=count(changes, "change") if changes else "", segments=segments)
 
 
 def _periods(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[str, Any]]]:
     """Convert observed changes to periods without a change: begin, end, values by key."""
-    states: list[tuple[float, dict[str, Any]]] = []
+    states: dict[float, dict[str, Any]] = {}
+    state: dict[str, Any] = {}
     for row in rows:
-        at = axis.at(row["at_us"])
-        before = states[-1][1] if states else {}
-        if before.get(row["key"], ...) == row["value"]:
-            continue
-        state = before | {row["key"]: row["value"]}
-        if states and states[-1][0] == at:
-            states[-1] = (at, state)
-        else:
-            states.append((at, state))
-    ends = [at for at, _ in states[1:]] + [axis.at(axis.end_us)]
-    return [(at, end, state) for (at, state), end in zip(states, ends, strict=True) if end > at]
+        if state.get(row["key"], ...) != row["value"]:
+            state = state | {row["key"]: row["value"]}
+            states[axis.at(row["at_us"])] = state
+    return [(at, end, states[at]) for at, end in pairwise([*states, axis.at(axis.end_us)]) if end > at]
 
 
 def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
     """Return a strip for each group. Colour: its coordinator; text: the state of the group."""
-    brokers = broker_looks(rows)
+    brokers = _broker_looks(rows)
     keys = ("coordinator", "state", "answers")
     of_groups = [r for r in rows if r["entity"].startswith("group:") and r["key"] in keys]
     history = grouped(of_groups, lambda r: r["entity"].removeprefix("group:"))
@@ -101,7 +93,7 @@ def _joined(segments: Iterable[Segment]) -> list[Segment]:
     for s in segments:
         last = joined[-1] if joined else None
         if last and last.end == s.begin and (last.text, last.details, last.look) == (s.text, s.details, s.look):
-            joined[-1] = Segment(last.begin, s.end, s.text, s.details, s.look, s.fill)
+            joined[-1] = replace(last, end=s.end)
         else:
             joined.append(s)
     return joined
@@ -141,8 +133,7 @@ def _owned(rows: Sequence[Row], axis: Axis, members: Mapping[str, str]) -> list[
 
 def _client(row: Row) -> str:
     """Return the client, with its incarnation from the second one on."""
-    again = (row["incarnation"] or 1) > 1
-    return f"{row['consumer']} #{row['incarnation']}" if again else f"{row['consumer']}"
+    return f"{row['consumer']}" + (f" #{row['incarnation']}" if (row["incarnation"] or 1) > 1 else "")
 
 
 def _ownership(row: Row) -> str:

@@ -6,7 +6,8 @@ Reading them needs no Spark: the audit aggregates large tables into buckets of t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def read_tables(run: Run) -> Tables:
         latency=tables["latency"],
         ownership=[r for r in tables["ownership"].to_pylist() if r["begin_us"] is not None and r["topic"] is not None],
         anomalies=tables["anomalies"],
-        cluster=[row | {"value": v} for row in _in_order(tables["cluster"]) if (v := _json(row)) is not _BROKEN],
+        cluster=list(_parsed(_in_order(tables["cluster"]))),
         faults=_in_order(tables["faults"]),
         lifecycle=_in_order(tables["lifecycle"]),
         missing=[f"Not written: {', '.join(unwritten)}"] * bool(unwritten) + unreadable,
@@ -99,11 +100,8 @@ def _in_order(table: pa.Table) -> list[Row]:
     return rows
 
 
-_BROKEN = object()
-
-
-def _json(row: Row) -> Any:
-    try:
-        return json.loads(row["value"])
-    except (TypeError, ValueError):
-        return _BROKEN
+def _parsed(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the rows with their value parsed, without those whose value is not JSON."""
+    for row in rows:
+        with suppress(TypeError, ValueError):
+            yield row | {"value": json.loads(row["value"])}

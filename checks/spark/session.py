@@ -84,17 +84,14 @@ def _start(builder: SparkSession.Builder, master: str) -> SparkSession:
 @contextmanager
 def _utf8_locale() -> Iterator[None]:
     """Start the JVM with a UTF-8 locale: under LANG=C it replaces each letter outside ASCII in a path by `?`."""
-    if locale.getlocale(locale.LC_CTYPE)[1] == "UTF-8" and os.environ.get("LC_ALL") not in ("C", "POSIX"):
-        yield
-        return
     before = os.environ.get("LC_ALL")
-    os.environ["LC_ALL"] = UTF8_LOCALE
+    if locale.getlocale(locale.LC_CTYPE)[1] != "UTF-8" or before in ("C", "POSIX"):
+        os.environ["LC_ALL"] = UTF8_LOCALE
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["LC_ALL"]
-        else:
+        os.environ.pop("LC_ALL", None)
+        if before is not None:
             os.environ["LC_ALL"] = before
 
 
@@ -187,20 +184,19 @@ def reported(spark: SparkSession, stage: str, listener: Callable[[Event], None] 
     if listener is None:
         yield
         return
-    done = threading.Event()
-    thread = threading.Thread(target=_report, args=(spark, stage, listener, done), daemon=True, name="progress")
+    ended, tracker = threading.Event(), spark.sparkContext.statusTracker()
+
+    def report() -> None:
+        while not ended.wait(PROGRESS_S):
+            stages = [info for number in tracker.getActiveStageIds() if (info := tracker.getStageInfo(number))]
+            if stages:
+                done, total = sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
+                listener({"kind": "work", "stage": stage, "done": done, "total": total})
+
+    thread = threading.Thread(target=report, daemon=True, name="progress")
     thread.start()
     try:
         yield
     finally:
-        done.set()
+        ended.set()
         thread.join(PROGRESS_S)
-
-
-def _report(spark: SparkSession, stage: str, listener: Callable[[Event], None], done: threading.Event) -> None:
-    tracker = spark.sparkContext.statusTracker()
-    while not done.wait(PROGRESS_S):
-        stages = [info for number in tracker.getActiveStageIds() if (info := tracker.getStageInfo(number))]
-        if stages:
-            finished, total = sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages)
-            listener({"kind": "work", "stage": stage, "done": finished, "total": total})
