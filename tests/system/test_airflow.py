@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
+from chaos.history.entries import find_runs
 from chaos.history.store import Store, default_url
+from chaos.run.gate_result import GateResult
+from chaos.run.result import RunOutcome
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 from tests.support.platform import ROOT, chaos, left_running
@@ -207,6 +210,51 @@ def test_a_dag_whose_contract_is_broken_is_not_green(airflow, tmp_path):
     done = subprocess.run(argv, cwd=tmp_path, env=airflow, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout[-2000:]
     assert json.loads((tmp_path / "broken" / "result.json").read_text())["verdict"] == "fail"
+    assert left_running(tmp_path) == []
+
+
+SMALL_SCENARIO = """
+title: the shortest run
+cluster: {brokers: 1}
+topics: [{name: orders, replication_factor: 1}]
+producers: [{name: shop, topic: orders, records: 1000}]
+consumers: [{mode: assign, name: replay, topics: [orders], start: earliest}]
+"""
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Return the file of a scenario that passes, with one broker and no fault."""
+    file = tmp_path / "small.yaml"
+    file.write_text(SMALL_SCENARIO)
+    return file
+
+
+def run_dag(name, airflow, **conf):
+    argv = [sys.executable, "-m", "airflow", "dags", "test", name, "--conf", json.dumps(conf, default=str)]
+    return subprocess.run(argv, cwd=conf["runs_dir"], env=airflow, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.kafka
+def test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes(airflow, small, tmp_path):
+    contracts = {"as-is": {}, "broken": {"expect": {"duplicate_write": {"min": 1}}}}
+    gate = {"title": "two cells", "scenarios": ["small.yaml"], "settings": contracts, "repeat": 1}
+    file = tmp_path / "gate.yaml"
+    file.write_text(json.dumps(gate))
+    done = run_dag("release_gate", airflow, gate=file, runs_dir=tmp_path, run_id="gated")
+    assert done.returncode == 1, done.stdout[-2000:]
+    result = GateResult.model_validate_json((tmp_path / "gated" / "gate.json").read_text())
+    assert result.verdict == "fail"
+    assert {cell.key.settings: cell.verdict for cell in result.cells} == {"as-is": "pass", "broken": "fail"}
+    assert left_running(tmp_path) == []
+
+
+@pytest.mark.kafka
+def test_an_incident_is_reproduced_through_airflow(airflow, small, tmp_path):
+    done = run_dag("incident_reproduction", airflow, action="repeat", source=small, runs=1, runs_dir=tmp_path)
+    assert done.returncode == 0, done.stdout[-2000:]
+    (run,) = find_runs(tmp_path)
+    assert RunOutcome.read(run).verdict == "pass"
     assert left_running(tmp_path) == []
 
 
