@@ -55,26 +55,22 @@ def handed_on(ti: Any, first: str) -> str | None:
 def summary(run_dir: str | None) -> dict[str, Any]:
     """Return verdict, sentence, run and report of a run, an A/B comparison or a gate; inconclusive without a result."""
     from chaos.errors import RunDirError
-    from chaos.run.directory import Run, read_json
+    from chaos.run.directory import Run, read_model
+    from chaos.run.gate_result import GateResult
+    from chaos.run.result import Judged
 
-    values: dict[str, Any] = {
-        "verdict": "inconclusive",
-        "sentence": NO_VERDICT,
-        "run_id": "",
-        "run_dir": "",
-        "report": "",
-    }
+    values = {"verdict": "inconclusive", "sentence": NO_VERDICT, "run_id": "", "run_dir": "", "report": ""}
     if not run_dir:
         return values
     run = Run(Path(run_dir))
     values |= {"run_id": run.run_id, "run_dir": str(run.path)}
     gate = run.path / "gate.json"
     try:
-        result = read_json(gate if gate.exists() else run.result, "result")
+        result = read_model(gate, GateResult, "result of a gate", "") if gate.exists() else Judged.read(run)
     except RunDirError:
         return values
-    values |= {name: result[name] for name in ("verdict", "sentence", "seed", "command") if name in result}
-    return values | {"report": str(run.report)}
+    judged = result.model_dump(include={"verdict", "sentence", "seed", "command"})
+    return values | judged | {"report": str(run.report)}
 
 
 class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for mypy here

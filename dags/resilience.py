@@ -46,6 +46,10 @@ from airflow.sdk import DAG, Metadata, Param, TaskGroup, get_parsing_context, ta
 from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 
 from chaos.errors import ScenarioError  # noqa: E402
+from chaos.processes.process import ProcessId  # noqa: E402
+from chaos.run.comparison import Comparison  # noqa: E402
+from chaos.run.directory import Run  # noqa: E402
+from chaos.run.events import EventLog  # noqa: E402
 from chaos.scenario.load import load  # noqa: E402
 from chaos.scenario.model import Scenario  # noqa: E402
 from chaos.scenario.shipped import scenarios_in, shipped  # noqa: E402
@@ -82,8 +86,6 @@ PARAMS = {
 def deploy(scenario: str, params: dict[str, Any], dag_run: Any = None, ti: Any = None) -> str:
     """Resolve the scenario, start its cluster, and return the run directory."""
     from chaos.drive import stages
-    from chaos.processes.process import ProcessId
-    from chaos.run.events import EventLog
 
     given = request_of(scenario, params)
     bind = take_slot(dag_run)
@@ -106,9 +108,6 @@ def prepare(scenario: str, params: dict[str, Any]) -> str:
 def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any = None) -> str:
     """Start the cluster of one variant, and return its run directory."""
     from chaos.drive import stages, variants
-    from chaos.processes.process import ProcessId
-    from chaos.run.directory import Run
-    from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(whole) / variants.variant_run_id(Path(whole).name, variant))
@@ -120,7 +119,6 @@ def deploy_side(whole: str, variant: str, params: dict[str, Any], dag_run: Any =
 @task
 def compare(whole: str) -> None:
     """Put the results of all variants side by side."""
-    from chaos.run.directory import Run
     from checks.report.compare import write
 
     write(Run(Path(whole)))
@@ -130,8 +128,6 @@ def compare(whole: str) -> None:
 def drive(run_dir: str, params: dict[str, Any]) -> None:
     """Run clients, faults and the observer; seal the ledger."""
     from chaos.drive import stages
-    from chaos.run.directory import Run
-    from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
     run = Run.open(Path(run_dir))
@@ -141,7 +137,6 @@ def drive(run_dir: str, params: dict[str, Any]) -> None:
 @task(**POOL)
 def audit(run_dir: str, params: dict[str, Any]) -> None:
     """Read the log back from the healed cluster, then find every anomaly with Spark."""
-    from chaos.run.directory import Run
     from checks import pipeline
 
     existing_cluster(params["kafka_conn_id"])
@@ -153,7 +148,6 @@ def audit(run_dir: str, params: dict[str, Any]) -> None:
 @task
 def validate(run_dir: str) -> None:
     """Check the findings against the contract with Great Expectations; needs no cluster."""
-    from chaos.run.directory import Run
     from checks import pipeline
 
     pipeline.validate(Run.open(Path(run_dir)))
@@ -162,7 +156,6 @@ def validate(run_dir: str) -> None:
 @task
 def report(run_dir: str) -> None:
     """Write report.html, junit.xml and result.json."""
-    from chaos.run.directory import Run
     from checks import pipeline
 
     pipeline.report(Run.open(Path(run_dir)))
@@ -172,7 +165,6 @@ def report(run_dir: str) -> None:
 def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -> Any:
     """Add the run, or all of its variants, to the history, and update the asset of the verdict."""
     from chaos.history.recording import record
-    from chaos.run.directory import Run
 
     if run_dir := handed_on(ti, first):
         sides = [Run(path.parent) for path in sorted(Path(run_dir).glob("*/resolved.json"))]
@@ -183,7 +175,6 @@ def publish(scenario: str, first: str, params: dict[str, Any], ti: Any = None) -
 @task(retries=0)
 def verdict(run_dir: str) -> None:
     """Fail unless the verdict is a pass."""
-    from chaos.run.directory import Run
     from checks import pipeline
 
     result = pipeline.verdict(Run.open(Path(run_dir)))
@@ -194,9 +185,6 @@ def verdict(run_dir: str) -> None:
 @task(task_id="verdict", retries=0)
 def verdict_of_sides(whole: str) -> None:
     """Fail unless every variant keeps its contract."""
-    from chaos.run.comparison import Comparison
-    from chaos.run.directory import Run
-
     found = Comparison.read(Run(Path(whole)))
     if found.verdict != "pass":
         raise AirflowFailException(f"{found.verdict}: {found.sentence} See {whole}/report.html")
@@ -206,8 +194,6 @@ def verdict_of_sides(whole: str) -> None:
 def destroy(run_dir: str, params: dict[str, Any]) -> None:
     """End everything of the run."""
     from chaos.drive import stages
-    from chaos.run.directory import Run
-    from chaos.run.events import EventLog
 
     existing_cluster(params["kafka_conn_id"])
     run = Run(Path(run_dir))

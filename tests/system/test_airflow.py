@@ -10,7 +10,7 @@ import pytest
 from chaos.history.entries import find_runs
 from chaos.history.store import Store, default_url
 from chaos.run.gate_result import GateResult
-from chaos.run.result import RunOutcome
+from chaos.run.result import Judged, RunOutcome
 from chaos.scenario.load import load
 from chaos.scenario.shipped import shipped
 from tests.support.platform import ROOT, chaos, left_running
@@ -143,7 +143,17 @@ def test_each_notifier_gets_the_message_although_another_one_fails(airflow, tmp_
     (tmp_path / "shouting.py").write_text(SHOUT)
     run, notified = tmp_path / "run-1", tmp_path / "notified"
     run.mkdir()
-    (run / "result.json").write_text(json.dumps({"verdict": "inconclusive", "sentence": "No verdict: <b> & more."}))
+    result = Judged(
+        run_id="run-1",
+        run_dir=str(run),
+        scenario="clean-run",
+        title="No fault",
+        verdict="inconclusive",
+        sentence="No verdict: <b> & more.",
+        seed=1,
+        command="",
+    )
+    (run / "result.json").write_text(result.model_dump_json())
     shout = {
         "notifier": "shouting.Shout",
         "text": "{{ headline }}|{{ sentence }}|{{ dag_run.run_id }}",
