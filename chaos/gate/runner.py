@@ -23,7 +23,6 @@ from chaos.incident.trials import TrialLab
 from chaos.incident.versions import recorded_versions
 from chaos.lab.lab import DrivenRun, FinishedRun
 from chaos.run.gate_result import CellRun
-from chaos.run.result import Metric
 from chaos.scenario.resolve import read
 
 
@@ -122,7 +121,7 @@ def cell_run(planned: PlannedRun, finished: FinishedRun, folder: GateFolder) -> 
     report = finished.run.report
     run = run.model_copy(
         update={
-            "times": [Metric(**vars(t)) for t in times if t.stat in TREND_STATS.get(t.metric, ())],
+            "times": [t for t in times if t.stat in TREND_STATS.get(t.metric, ())],
             "kafka": versions.get("kafka", ""),
             "client": versions.get("confluent-kafka", ""),
             "report": os.path.relpath(report, folder.path) if report.exists() else "",

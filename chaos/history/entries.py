@@ -10,23 +10,12 @@ from pathlib import Path
 
 from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
-from chaos.run.result import RunSummary, count_anomalies, describe_anomalies
+from chaos.run.result import Metric, RunSummary, count_anomalies, describe_anomalies
 from chaos.scenario.resolve import Resolved, read
 
 _MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
 _NOT_SETUP = {"title", "description", "expect", "limits", "schedule", "seed", "variants"}
-
-
-@dataclass(frozen=True)
-class Time:
-    """Measured time in microseconds: `p99` of `ack_latency` in topic `orders`, after a fault or in the whole run."""
-
-    metric: str
-    scope: str
-    fault: str
-    stat: str
-    value_us: int
 
 
 @dataclass(frozen=True)
@@ -53,7 +42,7 @@ class Entry:
     ended_us: int
     run_dir: str
     command: str
-    times: tuple[Time, ...] = field(default=(), repr=False)
+    times: tuple[Metric, ...] = field(default=(), repr=False)
 
 
 def read_entry(run: Run) -> Entry | None:
@@ -117,7 +106,7 @@ def _entry(run: Run, resolved: Resolved, summary: RunSummary, digest: str, anoma
         run_dir=_storable(str(run.path)),
         command=_storable(summary.command),
         times=tuple(
-            Time(m.metric, _storable(_without_prefix(m.scope, resolved)), _storable(m.fault), m.stat, m.value_us)
+            m.model_copy(update={"scope": _storable(_without_prefix(m.scope, resolved)), "fault": _storable(m.fault)})
             for m in summary.metrics
             if m.stat != "count"
         ),

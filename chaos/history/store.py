@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -16,8 +15,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, in
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from chaos.errors import HistoryError
-from chaos.history.entries import Entry, Time
+from chaos.history.entries import Entry
 from chaos.history.tables import METRIC, RUN, VERSION_TABLE
+from chaos.run.result import Metric
 
 FILE = "history.sqlite"
 TIMEOUT_S = 10
@@ -58,11 +58,9 @@ class Store:
             if stored_digest is not None:
                 db.execute(delete(METRIC).where(METRIC.c.run_key == entry.key))
                 db.execute(delete(RUN).where(RUN.c.key == entry.key))
-            row = asdict(entry)
-            times = row.pop("times")
-            db.execute(insert(RUN), row)
-            if times:
-                db.execute(insert(METRIC), [{"run_key": entry.key, **time} for time in times])
+            db.execute(insert(RUN), {name: value for name, value in vars(entry).items() if name != "times"})
+            if entry.times:
+                db.execute(insert(METRIC), [{"run_key": entry.key, **time.model_dump()} for time in entry.times])
         return "added" if stored_digest is None else "judged again"
 
     def entries(self, scenario: str | None = None) -> list[Entry]:
@@ -72,11 +70,10 @@ class Store:
         if scenario is not None:
             runs = runs.where(RUN.c.scenario == scenario)
             times = times.join(RUN).where(RUN.c.scenario == scenario)
-        times_by_run: dict[str, list[Time]] = {}
+        times_by_run: dict[str, list[Metric]] = {}
         with self._transaction() as db:
             for row in db.execute(times).mappings():
-                values = {name: row[name] for name in ("metric", "scope", "fault", "stat", "value_us")}
-                times_by_run.setdefault(row["run_key"], []).append(Time(**values))
+                times_by_run.setdefault(row["run_key"], []).append(Metric(**row))
             return [
                 Entry(**row, times=tuple(times_by_run.get(row["key"], ())))
                 for row in map(dict, db.execute(runs).mappings())

@@ -116,7 +116,7 @@ def verdict_mark(verdicts: Sequence[str]) -> tuple[VerdictMark, str]:
 
 
 def _times(entries: list[Entry], limit: int) -> Iterable[TimeTrend]:
-    by_run = [{(t.metric, t.scope, t.fault, t.stat): t.value_us for t in e.times} for e in entries]
+    by_run = [{t.key: t.value_us for t in e.times} for e in entries]
     keys = {key for values in by_run for key in values if key[3] in TREND_STATS.get(key[0], ())}
     order = list(TREND_STATS)
     judged = [e.verdict != "inconclusive" for e in entries]

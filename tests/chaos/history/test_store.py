@@ -19,11 +19,12 @@ from sqlalchemy import create_engine, insert, text
 
 from chaos import history
 from chaos.errors import HistoryError, RunDirError
-from chaos.history.entries import Entry, Time, find_runs, judged_entry
+from chaos.history.entries import Entry, find_runs, judged_entry
 from chaos.history.recording import add_runs, record
 from chaos.history.store import Store
 from chaos.history.tables import METADATA, RUN, VERSION_TABLE
 from chaos.run.directory import Run
+from chaos.run.result import Metric
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve, save
 
@@ -36,7 +37,7 @@ ENTRY = Entry(
     key="k", digest="d", run_id="r-1", scenario="clean-run", variant="", setup="s", title="T", verdict="pass",
     sentence="S", seen="none", seed=2**40, kafka="4.3.1", client="2.16.1", began_us=1_795_292_672_681_705,
     ended_us=1_795_292_718_864_840, run_dir="/runs/r-1", command="c",
-    times=(Time("ack_latency", "orders", "", "p99", 12_345),),
+    times=(Metric(metric="ack_latency", scope="orders", fault="", stat="p99", value_us=12_345),),
 )  # fmt: skip
 
 
@@ -212,7 +213,7 @@ def judged(folder, run_id="r-1", verdict="pass", scenario=SCENARIO, name="clean-
 def test_an_entry_has_the_values_of_result_json(tmp_path):
     entry = judged_entry(judged(tmp_path))
     assert (entry.scenario, entry.verdict, entry.seen, entry.kafka) == ("clean-run", "pass", "lost_write 800", "4.3.1")
-    assert entry.times == (Time("ack_latency", "orders", "", "p99", 5),)
+    assert entry.times == (Metric(metric="ack_latency", scope="orders", fault="", stat="p99", value_us=5),)
     assert entry.run_dir == str(tmp_path / "r-1")
 
 

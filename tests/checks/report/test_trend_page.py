@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.history.entries import Entry, Time
+from chaos.history.entries import Entry
 from chaos.history.trends import trends
+from chaos.run.result import Metric
 from chaos.run.trend import Trends
 from checks.report.trend import page
 from tests.checks.report.test_report_page import EVIL, Page
@@ -29,8 +30,20 @@ def nights(
     for i in range(n):
         slow = 2.2 if i >= slow_from else 1.0
         times = [
-            Time("produce_unavailability", "orders", "kill", "max", round(3e6 * slow * draw.lognormvariate(0, 0.05))),
-            Time("ack_latency", "orders", "", "p99", round(6e4 * draw.lognormvariate(0, 0.05))),
+            Metric(
+                metric="produce_unavailability",
+                scope="orders",
+                fault="kill",
+                stat="max",
+                value_us=round(3e6 * slow * draw.lognormvariate(0, 0.05)),
+            ),
+            Metric(
+                metric="ack_latency",
+                scope="orders",
+                fault="",
+                stat="p99",
+                value_us=round(6e4 * draw.lognormvariate(0, 0.05)),
+            ),
         ]
         found.append(
             Entry(
