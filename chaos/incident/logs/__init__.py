@@ -10,8 +10,7 @@
 - `broker_timeline` puts the events of all brokers on one clock, and corrects clocks that are wrong.
 - `cluster_state`: topics, groups and transactional ids; leaders, coordinators and controllers by time.
 - `broker_failures`: outages and losses of records, with the log lines that show them.
-- `planned_faults`, `client_faults`: faults of the scenario, of brokers and of clients. `fault_plan` puts them in order
-  and sets their triggers.
+- `planned_faults`: faults of the scenario, of brokers and clients. `fault_plan` puts them in order and sets triggers.
 - `client_settings` reads the settings of producers and consumers from a file of the user.
 - `scenario_draft` fills the template `draft.yaml.jinja`, whose filters are in `yaml_text`.
 

@@ -26,7 +26,6 @@ from chaos.incident.logs.broker_failures import (
     find_unclean_leaders,
 )
 from chaos.incident.logs.broker_timeline import Timeline
-from chaos.incident.logs.client_faults import find_member_faults, find_transaction_faults
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import ClusterState, internal
 from chaos.incident.logs.entries import Source
@@ -34,6 +33,8 @@ from chaos.incident.logs.planned_faults import (
     PlannedFault,
     add_disk_loss,
     explained_by_outage,
+    find_member_faults,
+    find_transaction_faults,
     merge_followers,
     outage_fault,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from functools import cached_property
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,16 @@ from chaos.incident.logs.cluster_state import ClusterState, Group, Topic, intern
 from chaos.incident.logs.entries import zone_of
 from chaos.incident.logs.fault_plan import Plan, make_plan
 from chaos.incident.logs.planned_faults import NO_GROUP, PlannedFault
-from chaos.incident.logs.yaml_text import render
+from chaos.incident.logs.yaml_text import clock, render, utc
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 from chaos.scenario.setup import DEFAULT_KAFKA
 
 MAX_BROKERS, MAX_TOPICS, MAX_GROUPS = 9, 5, 5
-MAX_LINES = 120
-"""Number of lines of the explanation below the scenario."""
-DRIVE_S, MARGIN_S = 180, 120
-"""Default of `limits.drive`, and time in addition to the triggers of the faults, in seconds."""
+MARGIN_S = 120
+"""Time of the drive in addition to the triggers of the faults."""
+EXAMPLE = "orders"
+"""Topic of a draft from logs that name none."""
 RECORDS = 8000
 """Default number of records of a producer."""
 TOGETHER_US = 2 * 10**6
@@ -63,14 +63,15 @@ def draft_scenario(
     state = read_state(timeline)
     numbers = {broker: i % MAX_BROKERS + 1 for i, broker in enumerate(state.brokers)}
     draft = _Draft(timeline, state, make_plan(timeline, state, settings, numbers), settings, numbers)
-    text = render("draft.yaml.jinja", folder=folder, timezone=timezone, **draft.values())
+    inputs = {"folder": folder, "timezone": timezone, "timeline": timeline, "settings": settings}
+    text = render("draft.yaml.jinja", **inputs, state=state, plan=draft.plan, draft=draft)
     parse(text, "the draft")
     return text
 
 
 @dataclass
 class _Draft:
-    """The values of the template. `numbers` are the scenario's numbers by broker."""
+    """Values for the template. `numbers` are the scenario's numbers by broker."""
 
     timeline: Timeline
     state: ClusterState
@@ -78,67 +79,79 @@ class _Draft:
     settings: ClientSettings
     numbers: dict[int, int]
 
-    def values(self) -> dict[str, Any]:
-        """Return the values by name."""
-        state, plan = self.state, self.plan
-        is_renumbered = any(number != broker for broker, number in self.numbers.items())
-        topics = self._topics()
-        names: dict[str, str] = {}
-        for topic in topics:
-            names[topic.name] = _unused(re.sub(r"[^A-Za-z0-9._-]", "-", topic.name)[:200] or "topic", names.values())
-        producers = [_producer_name(i) for i in range(len(topics))]
-        entries: dict[str, str] = {}
-        for group in self._groups():
-            name = re.sub(r"[^A-Za-z0-9_-]+", "-", group.name).strip("-_")[:12].strip("-_") or "client"
-            entries[group.name] = _unused(name, {*producers, *entries.values()}, cut=10)
-        return {
-            "timeline": self.timeline,
-            "state": state,
-            "plan": plan,
-            "settings": self.settings,
-            "began": _utc(self.timeline.began_us),
-            "ended": _utc(self.timeline.ended_us),
-            "missing": [broker for broker in state.brokers if broker not in self.timeline.nodes],
-            "title": self._title(),
-            "renumbered": [f"{number} is {broker}" for broker, number in self.numbers.items()] if is_renumbered else [],
-            "max_brokers": MAX_BROKERS,
-            "release": self._release(),
-            "changed_settings": {key: scalar(text) for key, text in state.changed_settings().items()},
-            "topics": [self._topic(topic, names[topic.name]) for topic in topics],
-            "more_topics": sorted(state.topics.keys() - names.keys()),
-            "producers": self._producers(producers),
-            "consumers": [self._consumer(state.groups[group], name) for group, name in entries.items()],
-            "targets": [_target(fault, names, entries) for fault in plan.faults],
-            "expect": self._expect(),
-            "drive_s": sum(_trigger_seconds(f) for f in plan.faults) + MARGIN_S,
-            "default_drive_s": DRIVE_S,
-            "clock": _clock,
-            "explanation": _explanation(self.timeline),
-            "max_lines": MAX_LINES,
-        }
-
-    def _topics(self) -> list[Topic]:
-        """Return the topics of the draft: the targets of faults first, then others up to `MAX_TOPICS`."""
+    @cached_property
+    def topic_names(self) -> dict[str, str]:
+        """The scenario's names of the topics by name: targets of faults first, then others up to `MAX_TOPICS`."""
         targets = {t.topic for f in self.plan.faults for t in f.target.values() if isinstance(t, TopicPartition)}
-        topics = sorted(self.state.topics.values(), key=lambda t: (t.name not in targets, t.name))
-        topics = topics[: max(MAX_TOPICS, sum(t.name in targets for t in topics))]
-        return topics or [Topic("orders", 1, min(3, len(self.state.brokers)))]
+        found = sorted(self.state.topics, key=lambda name: (name not in targets, name)) or [EXAMPLE]
+        names: dict[str, str] = {}
+        for name in found[: max(MAX_TOPICS, sum(name in targets for name in found))]:
+            names[name] = _unused(re.sub(r"[^A-Za-z0-9._-]", "-", name)[:200] or "topic", names.values())
+        return names
 
-    def _groups(self) -> list[Group]:
-        """Return the groups of the draft: the targets of faults first, then others up to `MAX_GROUPS`."""
+    @cached_property
+    def entry_names(self) -> dict[str, str]:
+        """Names of consumer entries by group: the targets of faults first, then others up to `MAX_GROUPS`."""
         faults = self.plan.faults
         targets = {f.target["member"][0] for f in faults if "member" in f.target} - {NO_GROUP}
         targets |= {f.target["coordinator_of"] for f in faults if "coordinator_of" in f.target}
-        ordered = sorted(self.state.groups.values(), key=lambda g: (g.name not in targets, g.name))
-        return ordered[: max(MAX_GROUPS, len(targets))]
+        found = sorted(self.state.groups, key=lambda group: (group not in targets, group))
+        names: dict[str, str] = {}
+        for group in found[: max(MAX_GROUPS, len(targets))]:
+            name = re.sub(r"[^A-Za-z0-9_-]+", "-", group).strip("-_")[:12].strip("-_") or "client"
+            producers = map(_producer_name, range(len(self.topic_names)))
+            names[group] = _unused(name, {*producers, *names.values()}, cut=10)
+        return names
 
-    def _title(self) -> str:
+    def topics(self) -> list[dict[str, Any]]:
+        example = Topic(EXAMPLE, 1, min(3, len(self.state.brokers)))
+        return [self._topic(self.state.topics.get(found, example), name) for found, name in self.topic_names.items()]
+
+    def explanation(self) -> list[str]:
+        """Return the relevant events by time, a line for each group of events of one kind that follow closely."""
+        groups: list[list[e.Event]] = []
+        latest: dict[tuple[type[e.Event], int], list[e.Event]] = {}
+        unclean: set[tuple[TopicPartition | None, int]] = set()
+        coordinating: set[tuple[int, TopicPartition]] = set()
+        for event in self.timeline.events:
+            match event:
+                case e.CoordinatorLoaded():
+                    coordinating.add((event.node, event.partition))
+                case e.CoordinatorUnloaded() if (event.node, event.partition) not in coordinating:
+                    continue  # when a broker starts, it resigns from partitions that it did not coordinate
+                case e.UncleanElection():
+                    if (event.partition, event.leader) in unclean:
+                        continue  # another controller logs it, too
+                    unclean.add((event.partition, event.leader))
+            if not _is_relevant(event):
+                continue
+            group = latest.get((type(event), event.node))
+            if group and event.at_us - group[-1].at_us <= TOGETHER_US and not isinstance(event, _SEPARATE):
+                group.append(event)
+            else:
+                latest[type(event), event.node] = [event]
+                groups.append(latest[type(event), event.node])
+        return [
+            f"{clock(first.at_us)}  {first.describe()}{f' (and {len(others)} more like it)' if others else ''}"
+            f"  {first.source}"
+            for first, *others in groups
+        ]
+
+    def renumbered(self) -> list[str]:
+        """Return the scenario's numbers of brokers as text, if any differs."""
+        pairs = self.numbers.items()
+        return [f"{number} is {broker}" for broker, number in pairs if any(n != b for b, n in pairs)]
+
+    def changed_settings(self) -> dict[str, Any]:
+        return {key: scalar(text) for key, text in self.state.changed_settings().items()}
+
+    def title(self) -> str:
         faults = self.plan.faults
         summary = dict.fromkeys(f.comments[0].split(";")[0] for f in faults if f.name != "freeze" and f.comments)
         title = "; ".join([*summary][:3]) or "no failure was found"
-        return f"Incident of {_utc(faults[0].at_us if faults else self.timeline.began_us)} UTC: {title}"[:200]
+        return f"Incident of {utc(faults[0].at_us if faults else self.timeline.began_us)} UTC: {title}"[:200]
 
-    def _release(self) -> dict[str, Any]:
+    def release(self) -> dict[str, Any]:
         """Return the Kafka release with its source; a default with the problem if the logs name no usable one."""
         found = self.state.version
         try:
@@ -172,19 +185,22 @@ class _Draft:
             "config": config,
         }
 
-    def _producers(self, names: list[str]) -> dict[str, Any]:
+    def producers(self) -> dict[str, Any]:
         """Return the values that all producers share. There is one producer for each topic."""
         faults, ids = self.plan.faults, self.state.transactional_ids
         fenced = any(f.kind == "producer.fence" for f in faults)
         transactional = self.settings.transactional or fenced or bool(ids)
         left_out = ("acks", "enable.idempotence") if transactional else ()
         return {
-            "names": names,
+            "names": [_producer_name(i) for i in range(len(self.topic_names))],
             "records": max([RECORDS, *(2 * f.when["acked"] for f in faults if "acked" in f.when)]),
             "transactional": transactional,
             "source": next(iter(ids.values()), self.settings.file),
             "config": {k: v for k, v in self.settings.producer.items() if k not in left_out},
         }
+
+    def consumers(self) -> list[dict[str, Any]]:
+        return [self._consumer(self.state.groups[group], name) for group, name in self.entry_names.items()]
 
     def _consumer(self, group: Group, name: str) -> dict[str, Any]:
         config: dict[str, Any] = {"auto.offset.reset": "earliest"} | self.settings.consumer
@@ -205,7 +221,7 @@ class _Draft:
             "guessed_poll_interval": is_guess,
         }
 
-    def _expect(self) -> dict[str, Any]:
+    def expect(self) -> dict[str, Any]:
         expect: dict[str, Any] = {}
         if self.plan.loses_records:
             expect |= {"lost_write": {"min": 1}, "offset_reuse": {"min": 0}, "dirty_read": {"min": 0}}
@@ -215,20 +231,25 @@ class _Draft:
             expect["duplicate_delivery"] = {"illegal": 0}
         return expect
 
+    def target(self, fault: PlannedFault) -> dict[str, Any]:
+        """Return the target with the scenario's names."""
+        ((kind, target),) = fault.target.items()
+        if kind == "member":
+            group, number = target
+            return {"member": f"{self.entry_names[group] if group else _producer_name(0)}/{number}"}
+        if isinstance(target, TopicPartition):
+            return {kind: f"{self.topic_names[target.topic]}/{target.number}"}
+        return {kind: _group_id(target) if kind == "coordinator_of" else target}
+
+    def drive_s(self) -> float:
+        """Return the sum of all durations in the triggers of the faults, and a margin."""
+        triggers = " ".join(f"{fault.when} {fault.heal}" for fault in self.plan.faults)
+        durations = re.findall(r"(\d+(?:\.\d+)?)(ms|s)\b", triggers)
+        return sum(float(n) / (1000 if unit == "ms" else 1) for n, unit in durations) + MARGIN_S
+
 
 def _is_member_of(group: Group, fault: PlannedFault) -> bool:
     return "member" in fault.target and fault.target["member"][0] == group.name
-
-
-def _target(fault: PlannedFault, topics: dict[str, str], entries: dict[str, str]) -> dict[str, Any]:
-    """Return the target with the scenario's names. topics, entries: these names by topic and by group."""
-    ((kind, target),) = fault.target.items()
-    if kind == "member":
-        group, number = target
-        return {"member": f"{entries[group] if group else _producer_name(0)}/{number}"}
-    if isinstance(target, TopicPartition):
-        return {kind: f"{topics[target.topic]}/{target.number}"}
-    return {kind: _group_id(target) if kind == "coordinator_of" else target}
 
 
 def _producer_name(i: int) -> str:
@@ -244,52 +265,6 @@ def _group_id(name: str) -> str:
 def _unused(name: str, used: Container[str], cut: int | None = None) -> str:
     """Return the name, or its beginning with the first number that makes it unused."""
     return next(x for x in chain([name], (f"{name[:cut]}-{n}" for n in count(2))) if x not in used)
-
-
-def _trigger_seconds(fault: PlannedFault) -> float:
-    """Return the sum of all durations in the triggers of a fault."""
-    durations = re.findall(r"(\d+(?:\.\d+)?)(ms|s)\b", f"{fault.when} {fault.heal}")
-    return sum(float(n) / (1000 if unit == "ms" else 1) for n, unit in durations)
-
-
-def _utc(at_us: int) -> str:
-    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _clock(at_us: int) -> str:
-    """Return the time of day in UTC, with milliseconds."""
-    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%H:%M:%S.%f}"[:-3]
-
-
-def _explanation(timeline: Timeline) -> list[str]:
-    """Return the relevant events by time, a line for each group of events of one kind that follow closely."""
-    groups: list[list[e.Event]] = []
-    latest: dict[tuple[type[e.Event], int], list[e.Event]] = {}
-    unclean: set[tuple[TopicPartition | None, int]] = set()
-    coordinating: set[tuple[int, TopicPartition]] = set()
-    for event in timeline.events:
-        match event:
-            case e.CoordinatorLoaded():
-                coordinating.add((event.node, event.partition))
-            case e.CoordinatorUnloaded() if (event.node, event.partition) not in coordinating:
-                continue  # when a broker starts, it resigns from partitions that it did not coordinate
-            case e.UncleanElection():
-                if (event.partition, event.leader) in unclean:
-                    continue  # another controller logs it, too
-                unclean.add((event.partition, event.leader))
-        if not _is_relevant(event):
-            continue
-        group = latest.get((type(event), event.node))
-        if group and event.at_us - group[-1].at_us <= TOGETHER_US and not isinstance(event, _SEPARATE):
-            group.append(event)
-        else:
-            latest[type(event), event.node] = [event]
-            groups.append(latest[type(event), event.node])
-    return [
-        f"{_clock(first.at_us)}  {first.describe()}{f' (and {len(others)} more like it)' if others else ''}"
-        f"  {first.source}"
-        for first, *others in groups
-    ]
 
 
 def _is_relevant(event: e.Event) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,16 @@ def plain(text: str) -> str:
     return "".join(c if c.isascii() and c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+def utc(at_us: int) -> str:
+    """Return the date and time in UTC."""
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def clock(at_us: int) -> str:
+    """Return the time of day in UTC, with milliseconds."""
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%H:%M:%S.%f}"[:-3]
+
+
 def render(template: str, **values: Any) -> str:
     """Render a template in this folder."""
     environment = Environment(
@@ -27,6 +38,7 @@ def render(template: str, **values: Any) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {"yaml": _flow, "comment": _comment, "todo": _todo, "source": _source}
+    environment.filters |= {"utc": utc, "clock": clock}
     return environment.get_template(template).render(**values)
 
 

@@ -8,11 +8,11 @@ import pytest
 from chaos.incident.logs import events as e
 from chaos.incident.logs.broker_failures import OutageKind, find_outages, find_shorter_logs
 from chaos.incident.logs.broker_timeline import read_timeline
-from chaos.incident.logs.client_faults import find_member_faults
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import read_state
 from chaos.incident.logs.entries import LAYOUTS, Clock, Entry, entries, layout_of
 from chaos.incident.logs.patterns import PATTERNS, events_of
+from chaos.incident.logs.planned_faults import find_member_faults
 from chaos.incident.logs.scenario_draft import draft_scenario
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
