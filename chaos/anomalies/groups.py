@@ -47,7 +47,7 @@ GROUPS: dict[str, Anomaly] = {
     ),
     "zombie_commit": anomaly(
         "group",
-        "a commit was accepted from a member whose partition another member had taken over",
+        "a commit was accepted from a member after another member had taken over its partition",
         "commit through the group's own member, with its generation; stop workers when partitions are revoked",
         "ZombieCommits",
         "No commit is accepted from a member that lost the partition",

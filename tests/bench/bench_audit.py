@@ -82,9 +82,9 @@ class Watched:
     def _listen(self, lines: Any) -> None:
         """Each line of the process's output is a JSON object that ends a phase."""
         for line in (line for line in lines if line.startswith("{")):
-            told = json.loads(line)
+            reported = json.loads(line)
             cpu, peak, self.peak = _cpu_s(self.root), self.peak, _Peak()
-            self.phases[told.pop("phase")] = told | {"cpu_s": cpu - self.cpu} | peak.told()
+            self.phases[reported.pop("phase")] = reported | {"cpu_s": cpu - self.cpu} | peak.in_mib()
             self.cpu = cpu
 
     def _look(self) -> None:
@@ -116,7 +116,7 @@ class _Peak:
         self.total, self.jvm, self.python = max(self.total, jvm + python), max(self.jvm, jvm), max(self.python, python)
         return jvm + python
 
-    def told(self) -> Result:
+    def in_mib(self) -> Result:
         return {"peak_mib": self.total >> 20, "jvm_mib": self.jvm >> 20, "python_mib": self.python >> 20}
 
 
@@ -152,7 +152,7 @@ def _one(folder: Path, plan: Plan) -> None:
 
     spark = spark_session()
     warm(spark)  # as `run` does while it still drives: the workers belong to the session
-    _tell("session", began)
+    _report("session", began)
     run = Run(folder)
     for phase in ("cold", "warm"):
         began = time.monotonic()
@@ -160,11 +160,11 @@ def _one(folder: Path, plan: Plan) -> None:
         counts = {(r["name"], r["scope"]): r["value"] for r in pq.read_table(run.audit / "counts").to_pylist()}
         rows = sum(counts["rows_audited", table] for table in ("sends", "deliveries", "commits", "log"))
         found = others.found_by_audit(pq.read_table(run.audit / "summary").to_pylist())
-        _tell(phase, began, found=found, sent=counts["sent", histories.TOPIC], rows=rows)
+        _report(phase, began, found=found, sent=counts["sent", histories.TOPIC], rows=rows)
     spark.stop()
 
 
-def _tell(phase: str, began: float, **more: Any) -> None:
+def _report(phase: str, began: float, **more: Any) -> None:
     print(json.dumps({"phase": phase, "seconds": time.monotonic() - began} | more), flush=True)
 
 
@@ -209,16 +209,16 @@ class Bench:
         done = Watched(argv, MOST_AUDIT_S, 1 << 40, "audit").run()
         expected = meant(planted)
         for phase in ("cold", "warm"):
-            told = done.phases.get(phase, {})
-            if done.stopped or told.get("found") != expected or told.get("sent") != plan.records:
-                self.wrong.append(f"{plan.run_id}, {phase}: {done.stopped or told}, planted {expected}")
+            result = done.phases.get(phase, {})
+            if done.stopped or result.get("found") != expected or result.get("sent") != plan.records:
+                self.wrong.append(f"{plan.run_id}, {phase}: {done.stopped or result}, planted {expected}")
         about = {"records": plan.records, "rich": plan.rich, "ledger_mb": round(size), "load": os.getloadavg()[0]}
         self.audits.append(about | {"planted": expected, **done.phases})
 
     def _other(self, method: str, folder: Path, plan: Plan) -> None:
         _say(f"{plan.run_id}: {method}")
         done = Watched(["tests.bench.others", method, str(folder)], MOST_OTHERS_S, MOST_BYTES, method).run()
-        taken = done.phases.get("audit") or done.peak.told()
+        taken = done.phases.get("audit") or done.peak.in_mib()
         stopped = "" if "audit" in done.phases else done.stopped
         about = {"method": method, "records": plan.records, "rich": plan.rich, "stopped": stopped}
         self.others.append(about | taken)
@@ -256,7 +256,7 @@ def targets(audits: list[Result]) -> dict[str, Result]:
         "memory_10M_to_100M": (MOST_SWELL, of("peak_mib", large, small)),
     }
     for n in sorted(n for n, rich in cold if rich):
-        measured[f"rich_{_words(n)}"] = MOST_RICH, of("seconds", (n, True), (n, False))
+        measured[f"rich_{_short(n)}"] = MOST_RICH, of("seconds", (n, True), (n, False))
     return {
         name: {"most": most, "measured": value and round(value, 2), "ok": None if value is None else value <= most}
         for name, (most, value) in measured.items()
@@ -282,7 +282,7 @@ def shown(result: Result) -> list[Table]:
         goal.add_row(name, f"{t['most']:g}", str(t["measured"]), {True: "yes", False: "NO", None: "-"}[t["ok"]])
     sight = Table("what happened", "kafkatest", "Jepsen-style", "Aftershock", title="found, by count")
     for name, by in result["sight"].items():
-        sight.add_row(others.TOLD[name], *(_counts(by[m]) for m in ("kafkatest", "jepsen", "aftershock")))
+        sight.add_row(others.SHOWN[name], *(_counts(by[m]) for m in ("kafkatest", "jepsen", "aftershock")))
     return [size, other, goal, sight]
 
 
@@ -314,24 +314,24 @@ def plotted(result: Result) -> str:
 
 
 def _label(a: Result) -> str:
-    return _words(a["records"]) + (" rich" if a["rich"] else "")
+    return _short(a["records"]) + (" rich" if a["rich"] else "")
 
 
 def _counts(found: dict[str, int] | None) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in (found or {}).items()) or "nothing"
 
 
-def _size(words: str) -> int:
-    if not (match := re.fullmatch(r"(\d+)([kM]?)", words)):
-        raise argparse.ArgumentTypeError(f"{words} is no size; write 500k or 10M")
+def _size(text: str) -> int:
+    if not (match := re.fullmatch(r"(\d+)([kM]?)", text)):
+        raise argparse.ArgumentTypeError(f"{text} is no size; write 500k or 10M")
     return int(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]
 
 
-def _sizes(words: str) -> list[int]:
-    return [_size(word) for word in words.split(",") if word]
+def _sizes(text: str) -> list[int]:
+    return [_size(size) for size in text.split(",") if size]
 
 
-def _words(records: int) -> str:
+def _short(records: int) -> str:
     return f"{records // 1_000_000}M" if records % 1_000_000 == 0 else f"{records // 1000}k"
 
 
@@ -346,7 +346,7 @@ def measure(options: argparse.Namespace) -> tuple[Result, list[str]]:
         bench = Bench(options, options.reuse or (options.out if options.keep else Path(temporary)))
         for plan in sorted(plans, key=lambda p: (p.records, p.rich)):
             bench.history(plan)
-        _say(f"{len(others.TOLD)} small histories, each by every method")
+        _say(f"{len(others.SHOWN)} small histories, each by every method")
         sight = others.compare(Path(temporary) / "sight")
     result = {"cpus": os.cpu_count(), "targets": targets(bench.audits), "audits": bench.audits}
     return result | {"others": bench.others, "sight": sight}, bench.wrong

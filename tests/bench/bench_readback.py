@@ -93,18 +93,18 @@ def _sealed(ledger: Path, rows: int) -> dict[str, Any]:
     """Seal a ledger in a process of its own, so that the memory is the sealing's alone."""
     _write_ledger(ledger, rows)
     spawned = multiprocessing.get_context("spawn")
-    told, tell = spawned.Pipe(duplex=False)
-    process = spawned.Process(target=_seal_and_tell, args=(ledger, rows, tell))
+    receiver, sender = spawned.Pipe(duplex=False)
+    process = spawned.Process(target=_seal_and_report, args=(ledger, rows, sender))
     process.start()
-    taken: dict[str, Any] = told.recv()
+    taken: dict[str, Any] = receiver.recv()
     process.join()
     return taken
 
 
-def _seal_and_tell(ledger: Path, rows: int, tell: Any) -> None:
+def _seal_and_report(ledger: Path, rows: int, sender: Any) -> None:
     taken = _taken(lambda: seal(ledger), rows)
     parts = {path.name: len(list(path.iterdir())) for path in ledger.glob("*.parquet")}
-    tell.send(taken | {"files": sum(parts.values())})
+    sender.send(taken | {"files": sum(parts.values())})
 
 
 def _taken(work: Callable[[], Any], count: int) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def _family(me: psutil.Process) -> list[psutil.Process]:
 
 def _is_broker(process: psutil.Process) -> bool:
     try:
-        return any("kafka.Kafka" in word or "chaos.cluster" in word for word in process.cmdline())
+        return any("kafka.Kafka" in part or "chaos.cluster" in part for part in process.cmdline())
     except psutil.Error:
         return True
 

@@ -3,8 +3,8 @@
 Two producers of keyed records, a group of three members with a rebalance every few seconds, and an assign consumer
 that reads everything. Batches, stretches, acknowledgements and commits lie in the files as real clients leave them: a
 producer's rows by partition within a tick, a member's in stretches of one partition. `Plan.rich` plants loss (1 % of
-the records, by batches whose offsets others have now), duplicates (5 %, a batch written again by a retry) and a
-partition whose log is gone.
+the records, by batches at offsets that others have now), duplicates (5 %, a batch written again by a retry) and a
+partition without its log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.bench.written import BEGIN_US, PARTITIONS, PRODUCERS, TICK_US, TOPIC,
 GROUP, READER = "billing", "replay"
 MEMBERS = 3
 STRETCH = 10
-"""Ticks whose records of a partition are polled together, and committed together."""
+"""Ticks with records of a partition that are polled together, and committed together."""
 REBALANCE_EVERY = 2
 """Slices (of `Plan.ticks` ticks) between rebalances."""
 NAMES = [f"shop/{p + 1}" for p in range(PRODUCERS)]
@@ -246,7 +246,7 @@ def _sealed(streams: list[Parts]) -> SealedTable:
 
 
 def resolved(plan: Plan) -> Resolved:
-    """What the audit has to be told of such a run."""
+    """The scenario of such a run, resolved."""
     shop = {"name": "shop", "topic": TOPIC, "count": PRODUCERS, "config": {"acks": "all"}}
     group = {"mode": "subscribe", "name": GROUP, "group": GROUP, "members": MEMBERS, "topics": [TOPIC]}
     reader = {"mode": "assign", "name": READER, "group": READER, "members": 1, "topics": [TOPIC], "start": "earliest"}

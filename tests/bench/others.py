@@ -142,10 +142,10 @@ class Jepsen:
                 for offset, value in pairs:
                     _put(self.logs[key], offset, value)
         for op in self.sends:
-            kind, _, key, (told, value) = op
+            kind, _, key, (offset, value) = op
             self.writer_of[key][value] = op
-            if told is not None and (kind == "ok" or value in self.reads[key]):
-                _put(self.logs[key], told, value)
+            if offset is not None and (kind == "ok" or value in self.reads[key]):
+                _put(self.logs[key], offset, value)
         for key, log in self.logs.items():
             firsts = (min(v) if isinstance(v, set) else v for v in log if v is not None)
             self.by_value[key] = {value: index for index, value in enumerate(firsts)}
@@ -208,14 +208,14 @@ def jepsen(run: Path) -> Found:
 
 METHODS: dict[str, Callable[[Path], Found]] = {"kafkatest": kafkatest, "jepsen": jepsen}
 
-TOLD = {
+SHOWN = {
     "acked_and_gone": "acked, gone from the log, another record at its offset",
     "acks_0_and_gone": "acked without an offset, gone from the log",
     "acked_and_evicted": "acked, read by nobody, evicted by retention: no anomaly",
     "written_three_times": "one record written three times",
     "acked_elsewhere": "acked at one offset, found at another",
     "out_of_order": "two records in the log in the wrong order",
-    "bits_flipped": "a record whose CRC does not fit",
+    "bits_flipped": "a record with a wrong CRC",
     "of_another_run": "a record in the log that nobody of this run sent",
     "left_out_between_two_owners": "in the log, left out by the group between two owners",
     "skipped_by_one_of_two_readers": "left out by one reader, read by another",
@@ -223,7 +223,7 @@ TOLD = {
     "again_from_the_committed_offset": "redelivered from the committed offset: legal",
     "again_from_below_the_committed_offset": "redelivered from below it: illegal",
     "twice_in_one_assignment": "delivered twice in one assignment: illegal",
-    "another_record_stands_there_now": "delivered, then another record stood there",
+    "another_record_is_there_now": "delivered, then another record was there",
     "not_in_the_log_any_more": "delivered, then gone from the log",
     "committed_ahead": "committed beyond what was processed",
     "committed_back": "a commit that lowers the committed offset",
@@ -234,7 +234,7 @@ TOLD = {
 
 
 def compare(folder: Path) -> dict[str, dict[str, Found]]:
-    """What each method finds in each of `TOLD`, the audit last. Raises if the audit is not exactly right.
+    """What each method finds in each of `SHOWN`, the audit last. Raises if the audit is not exactly right.
 
     A history without a reader gets one that reads the whole log, for the others see nothing else.
     """
@@ -244,10 +244,10 @@ def compare(folder: Path) -> dict[str, dict[str, Found]]:
     from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
 
     spark, result = spark_session(), {}
-    for name in TOLD:
-        tell, expected = STORIES.get(name, (_skipped_by_one, {"skipped_delivery": 1, "poll_skip": 1}))
+    for name in SHOWN:
+        write, expected = STORIES.get(name, (_skipped_by_one, {"skipped_delivery": 1, "poll_skip": 1}))
         story = Story(name, 1)
-        tell(story)
+        write(story)
         if not story.mode:
             _read_all(story)
         run = make_run(folder / name, [story])

@@ -1,4 +1,4 @@
-"""The engine: two passes over the large tables, whose results are mergeable aggregates.
+"""The engine: two passes over the large tables, with mergeable aggregates as results.
 
 `scan` runs the two Spark jobs. The first gives every part to `survey`, which adds sums, curves and the findings that
 one row shows to a `Tally`. From that and the small tables the driver builds `RunFacts`. The second job cuts every part

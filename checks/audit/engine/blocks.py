@@ -36,7 +36,7 @@ KINDS = {
 """The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
 
 `end` is the end of the transaction (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked, `committed` 1, 0
-or NONE if unknown, `polled` 1 for a gap whose records were polled and never done, `reached` the highest offset + 1.
+or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the highest offset + 1.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""

@@ -161,7 +161,7 @@ def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
 
 
 def _ordinals(ordinal: Ints, *keys: tuple[Ints, int]) -> Ints:
-    """Return the ordinals of the rows whose columns have the given values."""
+    """Return the ordinals of the rows with the given values in some columns."""
     chosen: Ints = ordinal[np.logical_and.reduce([column == value for column, value in keys])]
     return chosen
 

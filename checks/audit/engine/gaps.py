@@ -41,7 +41,7 @@ def gaps_of(
 
 
 def _polled(gaps: Columns, ordinal: Ints, offset: Ints, polls: Ints) -> Ints:
-    """Return 1 for gaps whose records were polled and lost with their workers, else 0.
+    """Return 1 for gaps with records that were polled and lost with their workers, else 0.
 
     Ordinals count what an incarnation polled. If at least as many ordinals without a row as the gap has offsets are
     between the deliveries on both sides of the gap, they belong to the gap. A poll that leaves records out leaves no

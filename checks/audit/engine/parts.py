@@ -66,7 +66,7 @@ class Part:
         return indices.to_numpy(zero_copy_only=False), column.dictionary.to_pylist()
 
     def equals(self, name: str, *texts: str) -> Mask:
-        """Return the rows whose text is one of these."""
+        """Return the rows with one of these texts."""
         codes, names = self.codes(name)
         return np.isin(codes, [code for code, text in enumerate(names) if text in texts])
 

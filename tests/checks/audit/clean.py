@@ -13,9 +13,9 @@ NUMBER = 0
 RENAMED = {f"p{NUMBER}": "p", f"c{NUMBER}": "c", f"f{NUMBER}": "f"}
 
 
-def clean(tell: Callable[[Story], None]) -> Callable[[Story], None]:
-    CLEAN[tell.__name__] = tell
-    return tell
+def clean(write: Callable[[Story], None]) -> Callable[[Story], None]:
+    CLEAN[write.__name__] = write
+    return write
 
 
 def history(name: str) -> History:

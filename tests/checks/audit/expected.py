@@ -1,7 +1,7 @@
 """What each single-row change of a clean history means, by hand and without the oracle.
 
 `must` are the checks that have to find something, `a|b` either of them; `may` those that find something too where the
-row stands at an edge (of an epoch, of the log, of a rebalance). A change of which neither is said means no anomaly.
+row is at an edge (of an epoch, of the log, of a rebalance). A change without an entry means no anomaly.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ HANGS = frozenset({"hanging_transaction"})
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a clean history says of a row."""
+class CleanHistory:
+    """A clean history, asked about single rows."""
 
     rows: Rows
 
@@ -138,85 +138,87 @@ def when(condition: object, *checks: str) -> set[str]:
     return set(checks) if condition else set()
 
 
-def _unsent(row: Row, told: Told) -> set[str]:
-    record = told.record(row)
-    return when(record and told.all_on_record(row), "phantom_write")
+def _unsent(row: Row, clean: CleanHistory) -> set[str]:
+    record = clean.record(row)
+    return when(record and clean.all_on_record(row), "phantom_write")
 
 
-def _acked_as_another(row: Row, told: Told) -> set[str]:
-    must = _unsent(row, told) | when(row["outcome"] == "ok" and not told.evicted(row), "lost_write")
-    must |= when(row["outcome"] != "ok" and told.record(row), "unnoticed_failure")
+def _acked_as_another(row: Row, clean: CleanHistory) -> set[str]:
+    must = _unsent(row, clean) | when(row["outcome"] == "ok" and not clean.evicted(row), "lost_write")
+    must |= when(row["outcome"] != "ok" and clean.record(row), "unnoticed_failure")
     return must - when(row.get("txn") is not None, "lost_write")  # sent in a transaction, or in one of nobody's
 
 
-def _acked_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
-    def must(row: Row, told: Told) -> set[str]:
-        found = told.record(row)
-        return when(found, "misplaced_write") | when(not found and not told.evicted(row, by), "lost_write")
+def _acked_elsewhere(by: int) -> Callable[[Row, CleanHistory], set[str]]:
+    def must(row: Row, clean: CleanHistory) -> set[str]:
+        found = clean.record(row)
+        return when(found, "misplaced_write") | when(not found and not clean.evicted(row, by), "lost_write")
 
     return must
 
 
-def _lost(row: Row, told: Told) -> set[str]:
+def _lost(row: Row, clean: CleanHistory) -> set[str]:
     """An acknowledged record, unless its transaction was aborted."""
-    must = when(told.acked(row) and told.end(row) != "aborted", "lost_write")
-    must |= when(told.unsure(row), "unnoticed_failure")
-    return must | when(told.end(row) == "committed", "torn_transaction")
+    must = when(clean.acked(row) and clean.end(row) != "aborted", "lost_write")
+    must |= when(clean.unsure(row), "unnoticed_failure")
+    return must | when(clean.end(row) == "committed", "torn_transaction")
 
 
-def _gone(row: Row, told: Told) -> set[str]:
-    return _lost(row, told) | when(told.delivered(row), "dirty_read")
+def _gone(row: Row, clean: CleanHistory) -> set[str]:
+    return _lost(row, clean) | when(clean.delivered(row), "dirty_read")
 
 
-def _moved(row: Row, told: Told) -> set[str]:
-    return when(told.acked_with_offset(row), "misplaced_write") | when(told.delivered(row), "dirty_read", NOT_DELIVERED)
+def _moved(row: Row, clean: CleanHistory) -> set[str]:
+    return when(clean.acked_with_offset(row), "misplaced_write") | when(
+        clean.delivered(row), "dirty_read", NOT_DELIVERED
+    )
 
 
-def _another_record(row: Row, told: Told) -> set[str]:
-    must = _lost(row, told) | when(told.delivered(row), "dirty_read", NOT_DELIVERED) | {"offset_reuse"}
-    must -= when(not told.acked_with_offset(row) and not told.delivered(row), "offset_reuse")
-    return must | when(told.all_on_record(row), "phantom_write")
+def _another_record(row: Row, clean: CleanHistory) -> set[str]:
+    must = _lost(row, clean) | when(clean.delivered(row), "dirty_read", NOT_DELIVERED) | {"offset_reuse"}
+    must -= when(not clean.acked_with_offset(row) and not clean.delivered(row), "offset_reuse")
+    return must | when(clean.all_on_record(row), "phantom_write")
 
 
-def _stranger(row: Row, told: Told) -> set[str]:
-    return _another_record(row, told) | {"phantom_write"}
+def _stranger(row: Row, clean: CleanHistory) -> set[str]:
+    return _another_record(row, clean) | {"phantom_write"}
 
 
-def _nameless(row: Row, told: Told) -> set[str]:
-    return _stranger(row, told) - {"offset_reuse"}
+def _nameless(row: Row, clean: CleanHistory) -> set[str]:
+    return _stranger(row, clean) - {"offset_reuse"}
 
 
-def _not_delivered(row: Row, told: Told) -> set[str]:
+def _not_delivered(row: Row, clean: CleanHistory) -> set[str]:
     """Left out within the epoch if it went on, and of the reader if nobody else delivered it."""
-    return when(told.went_on(row), "poll_skip") | when(told.only_once(row), NOT_DELIVERED)
+    return when(clean.went_on(row), "poll_skip") | when(clean.only_once(row), NOT_DELIVERED)
 
 
-def _delivered_elsewhere(by: int) -> Callable[[Row, Told], set[str]]:
-    def must(row: Row, told: Told) -> set[str]:
-        return when(not told.evicted(row, by), "dirty_read") | when(told.only_once(row), NOT_DELIVERED)
+def _delivered_elsewhere(by: int) -> Callable[[Row, CleanHistory], set[str]]:
+    def must(row: Row, clean: CleanHistory) -> set[str]:
+        return when(not clean.evicted(row, by), "dirty_read") | when(clean.only_once(row), NOT_DELIVERED)
 
     return must
 
 
-def _another_delivered(row: Row, told: Told) -> set[str]:
-    """Another record than the one that stands there, or stood there."""
-    if told.evicted(row):
+def _another_delivered(row: Row, clean: CleanHistory) -> set[str]:
+    """Another record than the one that is or was at this offset."""
+    if clean.evicted(row):
         return {"offset_reuse"}
-    return {"offset_reuse", "dirty_read"} | when(told.only_once(row), NOT_DELIVERED)
+    return {"offset_reuse", "dirty_read"} | when(clean.only_once(row), NOT_DELIVERED)
 
 
-def _in_another_epoch(row: Row, told: Told) -> set[str]:
-    return when(told.went_on(row), "poll_skip")
+def _in_another_epoch(row: Row, clean: CleanHistory) -> set[str]:
+    return when(clean.went_on(row), "poll_skip")
 
 
-def _committed_further(by: int) -> Callable[[Row, Told], set[str]]:
-    def must(row: Row, told: Told) -> set[str]:
-        beyond = told.in_log(row["partition"], row["offset"], row["offset"] + by - 1)
+def _committed_further(by: int) -> Callable[[Row, CleanHistory], set[str]]:
+    def must(row: Row, clean: CleanHistory) -> set[str]:
+        beyond = clean.in_log(row["partition"], row["offset"], row["offset"] + by - 1)
         back = any(
             row["offset"] < c["offset"] < row["offset"] + by
             and c["requested_us"] >= row["completed_us"]
-            and not told.sought(c)
-            for c in told.commits_beside(row)
+            and not clean.sought(c)
+            for c in clean.commits_beside(row)
         )
         return when(row["outcome"] == "ok" and beyond, "overcommit") | when(
             row["outcome"] == "ok" and back, "commit_rewind"
@@ -225,85 +227,85 @@ def _committed_further(by: int) -> Callable[[Row, Told], set[str]]:
     return must
 
 
-def _committed_zero(row: Row, told: Told) -> set[str]:
+def _committed_zero(row: Row, clean: CleanHistory) -> set[str]:
     moved = [
-        f["at_us"] for f in told.rows.get("faults", []) if f["kind"].startswith("group.") and f["phase"] == "injected"
+        f["at_us"] for f in clean.rows.get("faults", []) if f["kind"].startswith("group.") and f["phase"] == "injected"
     ]
-    in_force = [c for c in told.commits_beside(row) if c["completed_us"] <= row["requested_us"]]
+    in_force = [c for c in clean.commits_beside(row) if c["completed_us"] <= row["requested_us"]]
     in_force = [c for c in in_force if not any(c["completed_us"] < at < row["requested_us"] for at in moved)]
     return when(row["outcome"] == "ok" and in_force, "commit_rewind")
 
 
-def _committed_at_once(row: Row, told: Told) -> set[str]:
-    covered = [d for d in told.epoch(row, "deliveries") if d["offset"] < row["offset"]]
+def _committed_at_once(row: Row, clean: CleanHistory) -> set[str]:
+    covered = [d for d in clean.epoch(row, "deliveries") if d["offset"] < row["offset"]]
     return when(row["outcome"] == "ok" and row["kind"] != "auto" and covered, "overcommit")
 
 
-def _committed_last(row: Row, told: Told) -> set[str]:
-    higher = [c for c in told.commits_beside(row) if c["offset"] > row["offset"]]
+def _committed_last(row: Row, clean: CleanHistory) -> set[str]:
+    higher = [c for c in clean.commits_beside(row) if c["offset"] > row["offset"]]
     return when(row["outcome"] == "ok" and row["kind"] != "auto" and higher, "commit_rewind")
 
 
-def _commit_of_no_epoch(row: Row, told: Told) -> set[str]:
+def _commit_of_no_epoch(row: Row, clean: CleanHistory) -> set[str]:
     return when(row["outcome"] == "ok", UNJUDGED)
 
 
-def _began_lower(row: Row, told: Told) -> set[str]:
+def _began_lower(row: Row, clean: CleanHistory) -> set[str]:
     before = row["position"] - 1
     begins = row["event"] in ("assigned", "seek")
-    left_out = begins and told.epoch(row, "deliveries") and told.in_log(row["partition"], before, before)
-    unread = not told.delivered({"partition": row["partition"], "offset": before})
+    left_out = begins and clean.epoch(row, "deliveries") and clean.in_log(row["partition"], before, before)
+    unread = not clean.delivered({"partition": row["partition"], "offset": before})
     return when(left_out, "poll_skip") | when(left_out and unread, "skipped_delivery")
 
 
-Must = Callable[[Row, Told], set[str]]
+Must = Callable[[Row, CleanHistory], set[str]]
 
 
-def _failed(row: Row, told: Told) -> set[str]:
+def _failed(row: Row, clean: CleanHistory) -> set[str]:
     """Its send is said to have failed, yet its record is there."""
-    record = told.record(row)
+    record = clean.record(row)
     in_doubt = row.get("txn") is not None and record and not record["committed"]
     return when(record and not in_doubt, "resurrected_write")
 
 
-def _hidden(row: Row, told: Told) -> set[str]:
+def _hidden(row: Row, clean: CleanHistory) -> set[str]:
     """A record is made invisible to read_committed readers."""
-    return when(row["committed"] and told.delivered(row), "aborted_read") | when(
-        told.end(row) == "committed", "torn_transaction"
+    return when(row["committed"] and clean.delivered(row), "aborted_read") | when(
+        clean.end(row) == "committed", "torn_transaction"
     )
 
 
-def _shown(row: Row, told: Told) -> set[str]:
-    return when(told.end(row) == "aborted", "torn_transaction") | when(not told.delivered(row), NOT_DELIVERED)
+def _shown(row: Row, clean: CleanHistory) -> set[str]:
+    return when(clean.end(row) == "aborted", "torn_transaction") | when(not clean.delivered(row), NOT_DELIVERED)
 
 
-def _aborted_after_all(row: Row, told: Told) -> set[str]:
-    inside = [r for r in told.rows["log"] if told.number(r) == row["txn"]]
-    return when(inside, "torn_transaction") | when(any(told.delivered(r) for r in inside), "aborted_read")
+def _aborted_after_all(row: Row, clean: CleanHistory) -> set[str]:
+    inside = [r for r in clean.rows["log"] if clean.number(r) == row["txn"]]
+    return when(inside, "torn_transaction") | when(any(clean.delivered(r) for r in inside), "aborted_read")
 
 
-def _polled_early(row: Row, told: Told) -> set[str]:
-    acked = [s for s in told.rows["sends"] if _place(s) == _place(row) and s["outcome"] == "ok"]
+def _polled_early(row: Row, clean: CleanHistory) -> set[str]:
+    acked = [s for s in clean.rows["sends"] if _place(s) == _place(row) and s["outcome"] == "ok"]
     return when(any(s.get("txn") is not None for s in acked), "precommitted_read")
 
 
-def _made_later(row: Row, told: Told) -> set[str]:
+def _made_later(row: Row, clean: CleanHistory) -> set[str]:
     """A partition is seen for the first time when its group has long begun, so all of it is in the group's range."""
-    return when(row["key"] == "leader" and told.not_from_the_start(row["entity"]), NOT_DELIVERED)
+    return when(row["key"] == "leader" and clean.not_from_the_start(row["entity"]), NOT_DELIVERED)
 
 
-def _moved_otherwise(row: Row, told: Told) -> set[str]:
+def _moved_otherwise(row: Row, clean: CleanHistory) -> set[str]:
     """A fault did not put the group's offset where the group began, as far as one knows."""
     return when(row["kind"].startswith("group.") and row["phase"] == "injected", ILLEGAL)
 
 
-def _never_moved(row: Row, told: Told) -> set[str]:
+def _never_moved(row: Row, clean: CleanHistory) -> set[str]:
     """Nor did it take back what the group had committed."""
-    return _moved_otherwise(row, told) | when(_moved_otherwise(row, told), "commit_rewind")
+    return _moved_otherwise(row, clean) | when(_moved_otherwise(row, clean), "commit_rewind")
 
 
 def always(*checks: str) -> Must:
-    return lambda row, told: set(checks)
+    return lambda row, clean: set(checks)
 
 
 NOTHING = always()
@@ -313,19 +315,19 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),
     "sends: offset not recorded": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
     "sends: another partition": (
-        lambda row, told: (
-            when(row["offset"] is not None and told.record(row), "misplaced_write")
-            | when(row["outcome"] == "ok" and told.in_turn(), "misrouted_write")
+        lambda row, clean: (
+            when(row["offset"] is not None and clean.record(row), "misplaced_write")
+            | when(row["outcome"] == "ok" and clean.in_turn(), "misrouted_write")
         ),
         frozenset({"offset_reuse", "evicted_delivery.undetermined"}),
     ),
     "sends: another seq": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
     "sends: another incarnation": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
-    "sends: unknown made ok": (lambda row, told: when(not told.record(row), "lost_write"), frozenset()),
-    "sends: fail made ok": (lambda row, told: when(not told.record(row), "lost_write"), frozenset()),
+    "sends: unknown made ok": (lambda row, clean: when(not clean.record(row), "lost_write"), frozenset()),
+    "sends: fail made ok": (lambda row, clean: when(not clean.record(row), "lost_write"), frozenset()),
     "log: left out": (_gone, frozenset()),
     "log: once more behind the end": (
-        lambda row, told: when(row["committed"], "duplicate_write"),
+        lambda row, clean: when(row["committed"], "duplicate_write"),
         MISSING - {"poll_skip"},
     ),
     "log: moved behind the end": (_moved, MISSING | {"reordered_write"}),
@@ -334,7 +336,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "log: another incarnation": (_stranger, frozenset()),
     "log: without identity": (_nameless, frozenset()),
     "log: of another run": (
-        lambda row, told: {"phantom_write"} | _lost(row, told),
+        lambda row, clean: {"phantom_write"} | _lost(row, clean),
         frozenset(),
     ),
     "sends: ok made fail": (_failed, frozenset()),
@@ -342,7 +344,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "log: not committed": (_hidden, frozenset()),
     "log: made committed": (_shown, MISSING),
     "log: committed or not is not known": (
-        lambda row, told: when(told.end(row), "torn_transaction.undetermined"),
+        lambda row, clean: when(clean.end(row), "torn_transaction.undetermined"),
         frozenset({"poll_skip", "skipped_delivery"}),
     ),
     "transactions: committed made aborted": (_aborted_after_all, frozenset()),
@@ -374,11 +376,11 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
         frozenset(),
     ),
     "deliveries: last in order": (
-        lambda row, told: when(told.overtaken(row), "nonmonotonic_poll"),
+        lambda row, clean: when(clean.overtaken(row), "nonmonotonic_poll"),
         frozenset(),
     ),
     "deliveries: processed late": (
-        lambda row, told: when(told.last_before_a_commit(row) and _not_auto(row, told), "overcommit"),
+        lambda row, clean: when(clean.last_before_a_commit(row) and _not_auto(row, clean), "overcommit"),
         frozenset({"overcommit"}),
     ),
     "deliveries: under another assignment": (_in_another_epoch, frozenset({"overcommit", "double_ownership", ILLEGAL})),
@@ -411,8 +413,8 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
         frozenset({"double_ownership", "stalled_delivery", "foreign_commit"}),
     ),
     "lifecycle: crashed made stopped": (
-        lambda row, told: when(
-            any(not told.acked(r) for r in told.rows["log"]) and row["role"] == "producer", "phantom_write"
+        lambda row, clean: when(
+            any(not clean.acked(r) for r in clean.rows["log"]) and row["role"] == "producer", "phantom_write"
         ),
         frozenset(),
     ),
@@ -420,15 +422,15 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
 }
 
 
-def _not_auto(delivery: Row, told: Told) -> bool:
-    return all(c["kind"] != "auto" for c in told.epoch(delivery, "commits"))
+def _not_auto(delivery: Row, clean: CleanHistory) -> bool:
+    return all(c["kind"] != "auto" for c in clean.epoch(delivery, "commits"))
 
 
 def unexpected(change: str, row: Row, rows: Rows, found: set[str]) -> str:
     """In what the checks that found something are not those that the change means; empty if they are."""
     rule, may = EXPECTED.get(change, (NOTHING, frozenset()))
-    must = rule(row, Told(rows))
+    must = rule(row, CleanHistory(rows))
     lacking = {check for check in must if not found & set(check.split("|"))}
     surplus = found - may - {one for check in must for one in check.split("|")}
-    words = [f"{', '.join(sorted(lacking))} not found"] if lacking else []
-    return "; ".join(words + ([f"{', '.join(sorted(surplus))} found"] if surplus else []))
+    messages = [f"{', '.join(sorted(lacking))} not found"] if lacking else []
+    return "; ".join(messages + ([f"{', '.join(sorted(surplus))} found"] if surplus else []))

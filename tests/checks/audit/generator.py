@@ -227,8 +227,8 @@ def spread(rng: random.Random, rows: dict[str, list[Row]], parts: int) -> None:
 _ASSIGNED = {"none": 0, "pair": 2}
 
 
-def tell(plan: Plan) -> History:
+def carry_out(plan: Plan) -> History:
     return Run(plan).carry_out()
 
 
-histories = plans.map(tell)
+histories = plans.map(carry_out)

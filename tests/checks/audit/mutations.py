@@ -249,7 +249,7 @@ SINGLE = ("log", "deliveries", "assignments", "commits")
 
 
 def unambiguous(rows: Rows) -> Rows:
-    """Without rows that cannot stand in one ledger: two records at one offset, or in one order of processing."""
+    """Without rows that contradict each other: two records at one offset, or in one order of processing."""
     places = {(r["partition"], r["start"]) for r in rows["log_range"]}
     starts = {partition: max(start for p, start in places if p == partition) for partition, _ in places}
     inside = [r for r in rows.get("log", []) if r["offset"] >= starts.get(r["partition"], 0)]

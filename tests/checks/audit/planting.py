@@ -19,8 +19,8 @@ def planted(plant: Plant) -> Plant:
 
 
 def _one(rng: random.Random, rows: Rows, table: str, **columns: object) -> Row | None:
-    told = [r for r in rows.get(table, []) if all(r[name] == value for name, value in columns.items())]
-    return rng.choice(told) if told else None
+    fitting = [r for r in rows.get(table, []) if all(r[name] == value for name, value in columns.items())]
+    return rng.choice(fitting) if fitting else None
 
 
 def _end(rows: Rows, row: Row) -> int:
@@ -210,7 +210,7 @@ def precommitted_read(rng: random.Random, rows: Rows) -> None:
 
 @planted
 def evicted_delivery(rng: random.Random, rows: Rows) -> None:
-    """The log is cut off at some offset, and perhaps a delivery of what stood below is missing."""
+    """The log is cut off at some offset, and perhaps a delivery of a record below it is missing."""
     place = _one(rng, rows, "log_range")
     if place is None:
         return
@@ -266,8 +266,8 @@ def offsets_moved(rng: random.Random, rows: Rows) -> None:
     fault = {"fault": "m", "kind": f"group.{kind}", "target": f"group {row['group']}"}
     phases = rng.choice([("injecting", "injected"), ("injecting", "injected"), ("injecting", "failed"), ("injecting",)])
     for phase in phases:
-        told = json.dumps(evidence if phase != "injecting" else {})
-        rows["faults"].append(fault | {"phase": phase, "evidence": told, "at_us": at_us})
+        recorded = json.dumps(evidence if phase != "injecting" else {})
+        rows["faults"].append(fault | {"phase": phase, "evidence": recorded, "at_us": at_us})
         at_us += rng.choice([0, 1, 400])
     if rng.random() < 0.6 and row["position"] is not None:
         row |= {"position": 0, "source": "reset"} if offset is None else {"position": offset, "source": "committed"}

@@ -28,8 +28,8 @@ def compare(spark: Any, histories: Sequence[History]) -> list[list[str]]:
     try:
         audited = by_audit(spark, histories)
     except Exception as e:  # noqa: BLE001 - whatever breaks the audit has to be traced to a history
-        at, words = _breaking(spark, histories, e)
-        return [[f"{CRASH} {words}"] if n == at else [] for n in range(len(histories))]
+        at, reason = _breaking(spark, histories, e)
+        return [[f"{CRASH} {reason}"] if n == at else [] for n in range(len(histories))]
     return [differences(a, by_oracle(h)) for a, h in zip(audited, histories, strict=True)]
 
 
@@ -69,11 +69,11 @@ def shrink(history: History, judge: Judge) -> History:
 
 
 def _checks(found: list[str]) -> set[str]:
-    """The names of the checks in the words of `differences`."""
+    """The names of the checks in messages of `differences`."""
     if any(line.startswith(CRASH) for line in found):
         return {CRASH}
-    words = " ".join(found).replace("'", " ").replace(".", " ").replace("(", " ").replace(",", " ").split()
-    return {word for word in words if "_" in word}
+    parts = " ".join(found).replace("'", " ").replace(".", " ").replace("(", " ").replace(",", " ").split()
+    return {part for part in parts if "_" in part}
 
 
 def _fewer_rows(history: History, differs: Callable[[Sequence[History]], list[bool]]) -> History:

@@ -16,9 +16,9 @@ STORIES: dict[str, tuple[Callable[[Story], None], Expected]] = {}
 
 
 def story(**expect: int) -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
-    def register(tell: Callable[[Story], None]) -> Callable[[Story], None]:
-        STORIES[tell.__name__] = tell, {name.replace("__", "."): count for name, count in expect.items()}
-        return tell
+    def register(write: Callable[[Story], None]) -> Callable[[Story], None]:
+        STORIES[write.__name__] = write, {name.replace("__", "."): count for name, count in expect.items()}
+        return write
 
     return register
 
@@ -71,7 +71,7 @@ def compacted_away(s: Story) -> None:
 
 
 @story(lost_write=1, offset_reuse=1)
-def another_incarnation_does_not_stand_for_it(s: Story) -> None:
+def another_incarnation_is_no_substitute(s: Story) -> None:
     s.life(s.producer, "started", "crashed")
     s.send(0, 0).log(0, 0, incarnation=2).send(0, 0, incarnation=2).life(
         s.producer, "started", "stopped", incarnation=2
@@ -183,7 +183,7 @@ def not_in_turn_as_far_as_anybody_knows(s: Story) -> None:
 
 
 @story()
-def acked_in_a_partition_that_was_not_told(s: Story) -> None:
+def acked_in_an_unknown_partition(s: Story) -> None:
     _in_turn(s, None, None)
 
 
@@ -339,7 +339,7 @@ def found_before_anything_was_written(s: Story) -> None:
 
 @story()
 def there_before_the_group_began(s: Story) -> None:
-    """As far as the observer can tell: it looks now and then, and a look may take long."""
+    """As far as the observer sees: it looks now and then, and a look may take long."""
     _added(s, 2 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
 
 
@@ -519,7 +519,7 @@ def reset_although_something_was_committed(s: Story) -> None:
 
 
 @story(duplicate_delivery__legal=1)
-def auto_commit_told_late(s: Story) -> None:
+def auto_commit_reported_late(s: Story) -> None:
     s.members = 2
     s.consumer = {"commit": {"kind": "auto"}}
     s.wrote(0, 1, 2)
@@ -530,7 +530,7 @@ def auto_commit_told_late(s: Story) -> None:
 
 
 @story(duplicate_delivery__legal=1)
-def auto_commit_never_told_before_the_crash(s: Story) -> None:
+def auto_commit_not_reported_before_the_crash(s: Story) -> None:
     s.members = 2
     s.consumer = {"commit": {"kind": "auto"}}
     s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1, 2).died()
@@ -615,7 +615,7 @@ def without_identity_and_not_in_the_log(s: Story) -> None:
 
 
 @story(dirty_read=1, skipped_delivery=1, offset_reuse=1)
-def another_record_stands_there_now(s: Story) -> None:
+def another_record_is_there_now(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 77).got(2).commit(3)
 
 
@@ -816,7 +816,7 @@ def failed_in_a_transaction_and_seen(s: Story) -> None:
 
 
 @story(offset_reuse=1, lost_write=1)
-def acked_where_another_record_stands(s: Story) -> None:
+def acked_where_another_record_is(s: Story) -> None:
     s.observed("leader", 2).observed("leader_epoch", 3)
     s.wrote(0).send(1, 1)
     s.fault("injected").observed("leader", 1).observed("leader_epoch", 4)
@@ -824,7 +824,7 @@ def acked_where_another_record_stands(s: Story) -> None:
 
 
 @story(offset_reuse=1, dirty_read=1, skipped_delivery=1)
-def delivered_where_another_record_stands(s: Story) -> None:
+def delivered_where_another_record_is(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0).got(1, seq=lambda _: 7).got(2).commit(3)
 
 

@@ -26,8 +26,8 @@ from tests.checks.audit.histories import History, by_audit, by_oracle, differenc
 from tests.checks.audit.mutations import CHANGES, Change, mutants
 from tests.checks.audit.oracle import Judgement, Row
 
-WORD = 7
-"""Letters to a word at the head of the table."""
+HEAD_WIDTH = 7
+"""Most letters in a line of a column head."""
 LEGAL = "duplicate_delivery.legal"
 """The one finding that a clean history may have."""
 
@@ -111,8 +111,8 @@ def table_of(made: list[Mutant], found: list[set[str]], meant: list[set[str]]) -
     for name in ("mutants", "none meant", "false alarms"):
         table.add_column(name.replace(" ", "\n"), justify="right", no_wrap=True)
     for check in ANOMALIES:
-        words = (word if len(word) <= WORD else f"{word[: WORD - 1]}." for word in check.split("_"))
-        table.add_column("\n".join(words), justify="right", no_wrap=True)
+        lines = (part if len(part) <= HEAD_WIDTH else f"{part[: HEAD_WIDTH - 1]}." for part in check.split("_"))
+        table.add_column("\n".join(lines), justify="right", no_wrap=True)
     totals: Counter[str] = Counter()
     for change in CHANGES:
         mine = [n for n, m in enumerate(made) if m.change is change]
@@ -122,7 +122,7 @@ def table_of(made: list[Mutant], found: list[set[str]], meant: list[set[str]]) -
     table.add_row("all", str(totals["mutants"]), str(totals["none"]), str(totals["false"]), *last)
     paper = io.StringIO()
     Console(width=240, file=paper).print(table)
-    hit, needed = (sum(totals[f"{word} {c}"] for c in ANOMALIES) for word in ("found", "meant"))
+    hit, needed = (sum(totals[f"{side} {c}"] for c in ANOMALIES) for side in ("found", "meant"))
     return paper.getvalue() + f"found {hit} of {needed} meant; {totals['false']} false alarms\n"
 
 

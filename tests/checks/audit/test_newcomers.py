@@ -1,4 +1,4 @@
-"""Unit: which partitions came when a group had begun to read their topic, where no story can tell: several topics."""
+"""Unit: which partitions came when a group had begun to read their topic, with several topics, which no story has."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from chaos.anomalies import ANOMALIES
-from tests.checks.audit.generator import Plan, plans, tell
+from tests.checks.audit.generator import Plan, carry_out, plans
 from tests.checks.audit.histories import by_oracle, meant_by
 from tests.checks.audit.oracle import judge
 from tests.checks.audit.shrinking import compare, shrink, written
@@ -43,16 +43,16 @@ def planned(number: int) -> list[Plan]:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_the_oracle_agrees_with_every_story(name: str) -> None:
-    tell_it, expected = STORIES[name]
+    write, expected = STORIES[name]
     story = Story(name, 1)
-    tell_it(story)
+    write(story)
     assert meant_by(judge(rows_of([story]), scenario_of([story]), TOKEN)) == expected
 
 
 def test_generated_histories_break_every_rule() -> None:
     meant: Counter[str] = Counter()
     for plan in planned(600):
-        meant.update(set(meant_by(by_oracle(tell(plan)))) or {"clean"})
+        meant.update(set(meant_by(by_oracle(carry_out(plan)))) or {"clean"})
     checks = {
         f"{check}.{split}" if split else check for check in ANOMALIES for split in ANOMALIES[check].splits or [""]
     }
@@ -64,7 +64,7 @@ def test_generated_histories_break_every_rule() -> None:
 def test_the_audit_counts_what_the_oracle_counts(spark: Any) -> None:
     plans = planned(HISTORIES)
     for first in range(0, len(plans), AN_AUDIT):
-        histories = [tell(plan) for plan in plans[first : first + AN_AUDIT]]
+        histories = [carry_out(plan) for plan in plans[first : first + AN_AUDIT]]
         differing = [h for h, found in zip(histories, compare(spark, histories), strict=True) if found]
         if differing:
             smallest = shrink(min(differing, key=lambda h: h.size()), lambda some: compare(spark, some))

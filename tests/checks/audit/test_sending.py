@@ -101,7 +101,7 @@ def test_a_failure_that_nobody_looks_at_is_unnoticed() -> None:
     assert unnoticed("forgetful/1", [OK, FAIL, UNKNOWN], [0]) == (2, [1, 2])
 
 
-def test_a_failure_that_a_callback_tells_of_is_noticed() -> None:
+def test_a_failure_that_a_callback_reports_is_noticed() -> None:
     assert unnoticed("callback/1", [OK, FAIL, UNKNOWN], [0]) == (0, [])
 
 

@@ -17,9 +17,9 @@ Audited = dict[str, list[dict[str, Any]]]
 @pytest.fixture(scope="module")
 def stories() -> dict[str, Story]:
     by_name = {}
-    for number, (name, (tell, _)) in enumerate(STORIES.items(), start=1):
+    for number, (name, (write, _)) in enumerate(STORIES.items(), start=1):
         by_name[name] = Story(name, number, now=1_000_000 * number)
-        tell(by_name[name])
+        write(by_name[name])
     return by_name
 
 

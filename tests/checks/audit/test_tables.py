@@ -89,9 +89,9 @@ NARRATED: list[Callable[[Story], None]] = [
 @pytest.fixture(scope="module")
 def by_name() -> dict[str, Story]:
     found = {}
-    for number, tell in enumerate(NARRATED, start=1):
-        found[tell.__name__] = Story(tell.__name__, number, now=10_000_000 * number)
-        tell(found[tell.__name__])
+    for number, write in enumerate(NARRATED, start=1):
+        found[write.__name__] = Story(write.__name__, number, now=10_000_000 * number)
+        write(found[write.__name__])
     return found
 
 
@@ -140,7 +140,7 @@ def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, by_nam
 
 
 @pytest.mark.parametrize(
-    ("scope", "check", "words"),
+    ("scope", "check", "text"),
     [
         (
             "committed_then_died",
@@ -156,8 +156,8 @@ def test_a_lost_write_names_leaders_epochs_acks_and_fault(tables: Tables, by_nam
         ("written_again_after_a_restart", "duplicate_write", "again by incarnation 2 after the restart"),
     ],
 )
-def test_a_mechanism_is_a_sentence(tables: Tables, scope: str, check: str, words: str) -> None:
-    assert words in finding(tables, scope, check)["mechanism"]
+def test_a_mechanism_is_a_sentence(tables: Tables, scope: str, check: str, text: str) -> None:
+    assert text in finding(tables, scope, check)["mechanism"]
 
 
 def test_a_redelivery_states_its_bound(tables: Tables, by_name: dict[str, Story]) -> None:

@@ -1,6 +1,6 @@
 """A second audit, in plain Python over the rows of one small history: slow, and plain enough to be read as the rules.
 
-It is written from DESIGN ("What the words of the checks mean exactly") and shares no code with `checks.audit`. `facts`
+It is written from DESIGN ("exact meanings of the checks") and shares no code with `checks.audit`. `facts`
 is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
 `groups`, `places` and `watching` the checks.
 """

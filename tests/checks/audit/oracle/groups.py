@@ -87,7 +87,7 @@ def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, v
     for later in turns[turns.index(epoch) + 1 :]:
         if later.holder == epoch.holder or later.begin_us >= commit.from_us:
             continue
-        if epoch.generation is not None and later.generation is not None and not _anew(case, epoch, later):
+        if epoch.generation is not None and later.generation is not None and not _group_recreated(case, epoch, later):
             taken = later.generation > epoch.generation
         else:
             taken = epoch.end in ("revoked", "lost") and epoch.end_us <= later.begin_us
@@ -99,11 +99,11 @@ def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, v
 def _owners(case: Case, reader: str, turns: list[Epoch], verdict: Judgement) -> None:
     """double_ownership: each pair of members that held the partition in one generation."""
     for a, b in combinations(turns, 2):
-        if a.holder != b.holder and _both_held(a, b, _anew(case, a, b)):
+        if a.holder != b.holder and _both_held(a, b, _group_recreated(case, a, b)):
             verdict.findings[Finding("double_ownership", "", reader, b.topic, b.partition, consumer=b.consumer)] += 1
 
 
-def _anew(case: Case, a: Epoch, b: Epoch) -> bool:
+def _group_recreated(case: Case, a: Epoch, b: Epoch) -> bool:
     """Whether a fault may have deleted the group between the begins of two epochs: its generations begin again then."""
     moves = moves_of(case, a.group, a.topic, a.partition)
     return any(m.whole and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)

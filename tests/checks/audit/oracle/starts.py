@@ -36,7 +36,7 @@ class Commit:
 BY_FAULT = "", "fault"
 """Who put an offset there that a fault set."""
 SEEN_LATE_US = 2_000_000
-"""So long the observer may still tell of what was there before a fault."""
+"""Time after a fault in which the observer may still report the former offset."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ Set = Commit | Moved
 @dataclass
 class Committed:
     """What may have been committed when an epoch began: by offset those who put it there, none if only the observer
-    tells of it. surely_something: it cannot be that nothing was. own: the last that the epoch's own consumer put there.
+    reports it. surely_something: it cannot be that nothing was. own: the last that the epoch's own consumer put there.
     moved: it may be of a fault's making.
     """
 
@@ -75,13 +75,13 @@ def commits_of(case: Case, reading: Reading) -> list[Commit]:
     for row in accepted:
         from_us = row["requested_us"]
         if row["kind"] == "auto":
-            told_before = [
+            reported_before = [
                 other["completed_us"]
                 for other in accepted
                 if key_of(other) == key_of(row) and other is not row and other["completed_us"] <= row["completed_us"]
             ]
             began = begins.get(key_of(row))
-            from_us = max(told_before, default=0 if began is None else began + 1)
+            from_us = max(reported_before, default=0 if began is None else began + 1)
         found.append(Commit(row, from_us, row["completed_us"]))
     return found
 

@@ -37,7 +37,7 @@ def _acknowledged(case: Case, verdict: Judgement) -> None:
                 verdict.findings[_finding("lost_write", send)] += 1
             elif fate == "undetermined":
                 verdict.undetermined["lost_write", send["topic"]] += 1
-        elif send["offset"] is not None and not any(_stands_where_acknowledged(r, send) for r in found):
+        elif send["offset"] is not None and not any(_is_where_acknowledged(r, send) for r in found):
             verdict.findings[_finding("misplaced_write", send)] += 1
 
 
@@ -45,7 +45,7 @@ def _identity(row: Row) -> tuple[str, int, int]:
     return row["producer"], row["incarnation"], row["seq"]
 
 
-def _stands_where_acknowledged(record: Row, send: Row) -> bool:
+def _is_where_acknowledged(record: Row, send: Row) -> bool:
     if (record["topic"], record["offset"]) != (send["topic"], send["offset"]):
         return False
     return send["partition"] is None or record["partition"] == send["partition"]
