@@ -76,17 +76,18 @@ class ProducerBlock:
         for (number,), section in sections(side["topic"][rows]):
             yield self.topic(number), section.ints(rows)
 
+    def record(self, side: Columns, i: int, **columns: Any) -> dict[str, Any]:
+        """Return the record of a row of sends or copies as the arguments of a finding, with other columns."""
+        numbers = {n: nullable(side[n][i]) for n in ("partition", "offset", "incarnation", "seq")}
+        return numbers | {"topic": self.topic(int(side["topic"][i])), "producer": self.producer} | columns
+
     def send(self, i: int, **evidence: Any) -> dict[str, Any]:
         """Return a send as the arguments of a finding."""
-        return self._record(self.sends, i) | {"at_us": int(self.sends["completed_us"][i]), "evidence": evidence}
+        return self.record(self.sends, i, at_us=int(self.sends["completed_us"][i]), evidence=evidence)
 
     def copy(self, i: int, **evidence: Any) -> dict[str, Any]:
         """Return a copy in the log as the arguments of a finding."""
-        return self._record(self.copies, i) | {"at_us": nullable(self.copies["timestamp"][i]), "evidence": evidence}
-
-    def _record(self, side: Columns, i: int) -> dict[str, Any]:
-        numbers = {n: nullable(side[n][i]) for n in ("partition", "offset", "incarnation", "seq")}
-        return numbers | {"topic": self.topic(int(side["topic"][i])), "producer": self.producer}
+        return self.record(self.copies, i, at_us=nullable(self.copies["timestamp"][i]), evidence=evidence)
 
     def report(
         self, check: str, side: Columns, rows: Ints, shown: Callable[[int], dict[str, Any]], tally: Tally
