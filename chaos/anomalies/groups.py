@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from chaos.anomalies.model import Anomaly, anomaly
 
+_group = partial(anomaly, "group")
+
 GROUPS: dict[str, Anomaly] = {
-    "overcommit": anomaly(
-        "group",
+    "overcommit": _group(
         "an offset was committed beyond what its member had processed",
         "commit only after processing (enable.auto.offset.store=false)",
         "Overcommits",
@@ -15,8 +18,7 @@ GROUPS: dict[str, Anomaly] = {
         "commits",
         "{n} {commits} {were} beyond what was processed",
     ),
-    "commit_rewind": anomaly(
-        "group",
+    "commit_rewind": _group(
         "a commit lowered the committed offset, with no seek to explain it",
         "commit from one place, in order; refuse late commits of a member that lost its partition",
         "CommitRewinds",
@@ -25,8 +27,7 @@ GROUPS: dict[str, Anomaly] = {
         "commits",
         "{n} {commits} lowered the committed offset",
     ),
-    "double_ownership": anomaly(
-        "group",
+    "double_ownership": _group(
         "two members owned one partition in the same generation",
         "nothing a setting can do: report it as a bug of the assignor or the coordinator",
         "DoubleOwnerships",
@@ -35,8 +36,7 @@ GROUPS: dict[str, Anomaly] = {
         "assignments",
         "{n} {times} a partition had two owners at once",
     ),
-    "foreign_commit": anomaly(
-        "group",
+    "foreign_commit": _group(
         "a reader resumed at an offset that another job had committed",
         "one group id per job",
         "ForeignCommits",
@@ -45,8 +45,7 @@ GROUPS: dict[str, Anomaly] = {
         "assignments",
         "{n} {times} a reader resumed where another job had committed",
     ),
-    "zombie_commit": anomaly(
-        "group",
+    "zombie_commit": _group(
         "a commit was accepted from a member after another member had taken over its partition",
         "commit through the group's own member, with its generation; stop workers when partitions are revoked",
         "ZombieCommits",
@@ -55,8 +54,7 @@ GROUPS: dict[str, Anomaly] = {
         "commits",
         "{n} {commits} {were} accepted from a member that had lost the partition",
     ),
-    "unbalanced_assignment": anomaly(
-        "group",
+    "unbalanced_assignment": _group(
         "a settled group's partitions are not spread as its assignor promises",
         "the same partition.assignment.strategy in all members",
         "UnbalancedAssignments",
@@ -65,8 +63,7 @@ GROUPS: dict[str, Anomaly] = {
         "settled assignments",
         "{n} {times} a settled group's partitions were not spread as its assignor promises",
     ),
-    "misplaced_coordinator": anomaly(
-        "group",
+    "misplaced_coordinator": _group(
         "the group's coordinator is not the leader of its partition of __consumer_offsets",
         "nothing a setting can do: report it as a bug of the broker",
         "MisplacedCoordinators",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from chaos.anomalies.model import Anomaly, Phrases, anomaly
 
+_read = partial(anomaly, "read")
+
 READ_PATH: dict[str, Anomaly] = {
-    "skipped_delivery": anomaly(
-        "read",
+    "skipped_delivery": _read(
         "in the log within the reader's range, never delivered, though a later record was delivered or committed past",
         "commit after processing; auto.offset.reset=earliest where partitions may appear",
         "SkippedDeliveries",
@@ -15,8 +18,7 @@ READ_PATH: dict[str, Anomaly] = {
         "records to deliver",
         "{n} {records} {were} skipped",
     ),
-    "stalled_delivery": anomaly(
-        "read",
+    "stalled_delivery": _read(
         "the tail of a partition was not delivered when the drain ended",
         "a longer drain if the consumer was only slow; otherwise find what blocked it",
         "StalledDeliveries",
@@ -25,8 +27,7 @@ READ_PATH: dict[str, Anomaly] = {
         "records to deliver",
         "{n} {records} {were} not delivered when the drain ended",
     ),
-    "lost_processing": anomaly(
-        "read",
+    "lost_processing": _read(
         "polled and committed past, but never processed by any member",
         "commit only after processing (enable.auto.offset.store=false)",
         "LostProcessing",
@@ -56,8 +57,7 @@ READ_PATH: dict[str, Anomaly] = {
             ),
         },
     ),
-    "nonmonotonic_poll": anomaly(
-        "read",
+    "nonmonotonic_poll": _read(
         "inside one assignment an offset was delivered that is not above the one before",
         "nothing a setting can do: report it as a bug of the client",
         "NonmonotonicPolls",
@@ -66,8 +66,7 @@ READ_PATH: dict[str, Anomaly] = {
         "deliveries",
         "{n} {records} {were} delivered below an earlier offset of the same assignment",
     ),
-    "poll_skip": anomaly(
-        "read",
+    "poll_skip": _read(
         "inside one assignment an offset that exists in the log was left out",
         "nothing a setting can do: report it as a bug of the client or broker",
         "PollSkips",
@@ -76,8 +75,7 @@ READ_PATH: dict[str, Anomaly] = {
         "deliveries",
         "{n} {records} {were} left out within an assignment",
     ),
-    "dirty_read": anomaly(
-        "read",
+    "dirty_read": _read(
         "delivered, yet not in the final log",
         "unclean.leader.election.enable=false, min.insync.replicas=2 or more",
         "DirtyReads",
@@ -86,8 +84,7 @@ READ_PATH: dict[str, Anomaly] = {
         "deliveries",
         "{n} delivered {records} {were} not in the final log",
     ),
-    "evicted_delivery": anomaly(
-        "read",
+    "evicted_delivery": _read(
         "acknowledged and owed to the reader, but removed from the log before it was delivered",
         "retention.ms and retention.bytes above the longest lag; no delete-records before all groups have read",
         "EvictedDeliveries",
@@ -96,8 +93,7 @@ READ_PATH: dict[str, Anomaly] = {
         "records to deliver",
         "{n} {records} {were} evicted before any member read them",
     ),
-    "aborted_read": anomaly(
-        "read",
+    "aborted_read": _read(
         "a record of an aborted transaction was delivered to a read_committed reader",
         "nothing a setting can do: report it as a bug of the client or the broker",
         "AbortedReads",
@@ -106,8 +102,7 @@ READ_PATH: dict[str, Anomaly] = {
         "delivered records of transactions",
         "{n} {records} of aborted transactions {were} delivered",
     ),
-    "precommitted_read": anomaly(
-        "read",
+    "precommitted_read": _read(
         "a record was delivered to a read_committed reader before its transaction can have been committed",
         "nothing a setting can do: report it as a bug of the client or the broker",
         "PrecommittedReads",

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from chaos.anomalies.model import Anomaly, anomaly
 
+_write = partial(anomaly, "write")
+
 WRITE_PATH: dict[str, Anomaly] = {
-    "lost_write": anomaly(
-        "write",
+    "lost_write": _write(
         "acknowledged to the producer, yet not in the log",
         "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
         "LostWrites",
@@ -15,8 +18,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "acknowledged records",
         "{n} acknowledged {records} {were} lost",
     ),
-    "duplicate_write": anomaly(
-        "write",
+    "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",
         "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",
         "DuplicateWrites",
@@ -25,8 +27,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} written more than once",
     ),
-    "reordered_write": anomaly(
-        "write",
+    "reordered_write": _write(
         "in a partition, records of one producer incarnation are in another order than they were sent",
         "enable.idempotence=true (one request in flight is not enough with librdkafka when the leader changes)",
         "ReorderedWrites",
@@ -35,8 +36,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} written out of order",
     ),
-    "misplaced_write": anomaly(
-        "write",
+    "misplaced_write": _write(
         "acknowledged at one partition and offset, found at another",
         "nothing a setting can do: report it as a bug of the broker or the client",
         "MisplacedWrites",
@@ -45,8 +45,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "acknowledged records",
         "{n} acknowledged {records} {were} found at another offset",
     ),
-    "phantom_write": anomaly(
-        "write",
+    "phantom_write": _write(
         "in the log, though no producer of this run sent it",
         "a topic that only this run writes to",
         "PhantomWrites",
@@ -55,8 +54,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} in the log {were} sent by no producer of this run",
     ),
-    "corrupt_record": anomaly(
-        "write",
+    "corrupt_record": _write(
         "key and value do not match the CRC that the producer put into the record",
         "check.crcs=true on consumers; look at the disk and the network",
         "CorruptRecords",
@@ -65,8 +63,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} corrupt",
     ),
-    "misrouted_write": anomaly(
-        "write",
+    "misrouted_write": _write(
         "acknowledged in another partition than the producer's partitioner promises for its key or number",
         "one partitioner for all producers of a topic, and no change of its number of partitions",
         "MisroutedWrites",
@@ -75,8 +72,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "acknowledged records of such partitioners",
         "{n} {records} {were} acknowledged in another partition than promised",
     ),
-    "unnoticed_failure": anomaly(
-        "write",
+    "unnoticed_failure": _write(
         "failed, or never confirmed, and not in the log, of a producer that does not look at delivery reports",
         "look at every delivery report, by a callback or by waiting for it",
         "UnnoticedFailures",
@@ -85,8 +81,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records of producers that look at no delivery report",
         "{n} {records} failed without their producer noticing",
     ),
-    "resurrected_write": anomaly(
-        "write",
+    "resurrected_write": _write(
         "reported to the producer as definitely failed, yet in the log",
         "nothing a setting can do: report it as a bug of the client or the broker",
         "ResurrectedWrites",
@@ -95,8 +90,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} in the log although their send definitely failed",
     ),
-    "offset_reuse": anomaly(
-        "write",
+    "offset_reuse": _write(
         "two different records were seen at one offset: acknowledged, delivered or in the log",
         "unclean.leader.election.enable=false, acks=all with min.insync.replicas=2 or more",
         "OffsetReuses",
@@ -105,8 +99,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "acknowledgements and deliveries",
         "{n} {times} one offset was given to two records",
     ),
-    "torn_transaction": anomaly(
-        "write",
+    "torn_transaction": _write(
         "an acknowledged record of a committed transaction is not visible, or a record of an aborted one is",
         "nothing a setting can do: report it as a bug of the transaction coordinator or the broker",
         "TornTransactions",
@@ -115,8 +108,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records of transactions",
         "{n} {records} {were} on the wrong side of a transaction's end",
     ),
-    "hanging_transaction": anomaly(
-        "write",
+    "hanging_transaction": _write(
         "the last stable offset stayed below the end of the partition, and no live transaction explains it",
         "a shorter transaction.timeout.ms; the same transactional.id after a restart, which aborts open transactions",
         "HangingTransactions",

@@ -30,9 +30,8 @@ from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets, LogRange
 from checks.audit.load import Ledger, load, settle
 from checks.audit.output import curves, metrics, totals
-from checks.audit.output.recovery import recoveries
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
-from checks.audit.rules.judge import ROW_RULES, judge_block, judge_fetches, judge_run
+from checks.audit.rules.registry import ROW_RULES, judge_block, judge_fetches, judge_run
 from checks.audit.rules.rule import RunData
 from checks.spark.session import tuned
 
@@ -159,7 +158,7 @@ class _Audit:
         topics = sorted({t.name for t in self.scenario.topics} | tally.members(counters.TOPICS))
         measurements = metrics.unavailability(tally, self.read_ranges, self.end_us, injected)
         measurements += metrics.rebalances(self.readers, self.epochs, self.partitions)
-        measurements += recoveries(self.observed, self.tables["faults"])
+        measurements += metrics.recoveries(self.observed, self.tables["faults"])
         times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally))
         rows: dict[str, list[dict[str, Any]]] = {
             "summary": totals.summary_rows(topics, self.readers, tally),

@@ -22,8 +22,7 @@ from chaos.run.result import (
 from chaos.scenario.resolve import Resolved
 from checks.evidence import audit_rows, fault_outcomes, json_object, missing_proof
 from checks.expectations.contract import readers
-from checks.verdict.sentence import sentence
-from checks.verdict.tolerated import tolerated
+from checks.verdict.sentence import sentence, tolerated
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,23 @@
-"""The sentence beside the verdict: violations and missing evidence first, then what the run proved."""
+"""The sentence beside the verdict: violations and missing evidence first, then what the run proved; and the findings
+that break nothing, each with its reason. No other module tolerates a finding.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from chaos.anomalies import PHRASES
-from chaos.run.result import Count, Expectation, FaultOutcome, Finding, Verdict
+from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding, Verdict
+from chaos.scenario.model import Scenario
 
 MOST = 3
+REASONS = {
+    ("duplicate_delivery", "legal"): "a group resumes at its committed offset, so later records are delivered "
+    "again (at least once)",
+}
+"""Findings that the guarantees of Kafka allow; the scenario alone allows all others."""
+
+UNKNOWN = "the producer got no response, so their presence in the log is no anomaly, nor is their absence"
 
 
 def sentence(
@@ -76,3 +86,17 @@ def _cause(kind: str, split: str, findings: list[Finding]) -> str:
     causes = {f.mechanism.rstrip(". ") for f in findings if (f.check, f.split) == (kind, split)}
     causes.discard("not determined")
     return f" ({causes.pop()})" if len(causes) == 1 else ""
+
+
+def tolerated(scenario: Scenario, totals: Sequence[Count], counts: Counts) -> list[str]:
+    """Return a line for each kind that was found and is optional, and one for writes of unknown outcome."""
+    lines = []
+    for (kind, split), bound in scenario.expect.counts().items():
+        count = sum(t.count for t in totals if (t.check, t.split) == (kind, split))
+        if count and not bound.min and bound.holds(count):
+            name = f"{kind}: {split}" if split else kind
+            reason = REASONS.get((kind, split), "the scenario may cause it")
+            lines.append(f"{name}, {count:,} ({bound.describe()} allowed by `expect`): {reason}.")
+    if counts.unknown:
+        lines.append(f"Writes of unknown outcome, {counts.unknown:,}: {UNKNOWN}.")
+    return lines

@@ -13,5 +13,5 @@
 | `groups` | double_ownership, foreign_commit, unbalanced_assignment, misplaced_coordinator |
 
 `producer_block` and `partition_block` hold the rows of one block as rules see them (for commits: `engine.commits`);
-`judge` applies the rules to a block and to the run.
+`registry` applies the rules to a block and to the run.
 """

@@ -1,9 +1,25 @@
-"""The registry of rules, one per anomaly."""
+"""The registry of rules, one per anomaly, and their application to rows, to blocks on executors and to a whole run."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
 from chaos.anomalies import ANOMALIES
 from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE
+from checks.audit.engine.blocks import unpack_block
+from checks.audit.engine.commits import CommitBlock, commits_at_begin
+from checks.audit.engine.counters import CONSUMED, IN_RANGE, LATENCIES
+from checks.audit.engine.group import runs
+from checks.audit.engine.sparse import histogram
+from checks.audit.engine.survey import RowRule
+from checks.audit.engine.tally import Tally
+from checks.audit.engine.time_buckets import add_heat, add_successes
+from checks.audit.facts.run_facts import RunFacts
 from checks.audit.rules import (
     commits,
     deliveries,
@@ -15,20 +31,12 @@ from checks.audit.rules import (
     write_outcomes,
     write_positions,
 )
-from checks.audit.rules.rule import Rule
+from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
+from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.rule import Rule, RunData
 
-_FAMILIES = (
-    write_outcomes,
-    records,
-    write_positions,
-    transactions,
-    undelivered,
-    deliveries,
-    isolation,
-    commits,
-    groups,
-)
-RULES: dict[str, Rule] = {check: rule for family in _FAMILIES for check, rule in family.RULES.items()}
+FAMILIES = (commits, deliveries, groups, isolation, records, transactions, undelivered, write_outcomes, write_positions)
+RULES: dict[str, Rule] = {check: rule for family in FAMILIES for check, rule in family.RULES.items()}
 """The rules by the name of their anomaly in `chaos.anomalies`."""
 
 NEED_CLOCK = frozenset(check for check, rule in RULES.items() if rule.needs_clock)
@@ -43,3 +51,85 @@ def nothing_to_examine(scenario: Scenario, check: str) -> str:
     if ANOMALIES[check].path != "write" and not scenario.readers:
         return "the scenario has no consumers"
     return RULES[check].inapplicable(scenario)
+
+
+Packed = dict[str, list[bytes]]
+"""The packed rows of a block, by kind."""
+T = TypeVar("T")
+
+
+def _distinct(rules: Iterable[T | None]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
+
+
+ROW_RULES: tuple[RowRule, ...] = _distinct(rule.rows for rule in RULES.values())
+_OF_WRITES = _distinct(rule.writes for rule in RULES.values())
+_OF_READERS = _distinct(rule.reader for rule in RULES.values())
+_OF_READS = _distinct(rule.reads for rule in RULES.values())
+_OF_COMMITS = _distinct(rule.commits for rule in RULES.values())
+_OF_RUN = _distinct(rule.run for rule in RULES.values())
+
+
+def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    """Apply the rules to one block. name: see `blocks.block_name`."""
+    path, *key = json.loads(name)
+    rows = unpack_block(packed)
+    if path == "write":
+        producer, number = key
+        judge_writes(ProducerBlock(producer, number, facts, rows), tally)
+    elif path == "read":
+        topic, partition, _ = key
+        _judge_reads(PartitionBlock(topic, partition, facts, rows), tally)
+    elif len(rows["commits"]["offset"]):
+        topic, partition = key
+        commits = CommitBlock(topic, partition, facts, rows)
+        for rule in _OF_COMMITS:
+            rule(commits, tally)
+
+
+def judge_fetches(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> None:
+    """Add what the commits of one block say about the begins of epochs."""
+    _, topic, partition = json.loads(name)
+    commits_at_begin(topic, partition, unpack_block(packed)["commits"], facts, tally)
+
+
+def judge_run(run: RunData, tally: Tally) -> None:
+    """Apply the rules that judge the whole run."""
+    for rule in _OF_RUN:
+        rule(run, tally)
+
+
+def judge_writes(block: ProducerBlock, tally: Tally) -> None:
+    """Apply the rules of the write path to one block."""
+    for rule in _OF_WRITES:
+        rule(block, tally)
+
+
+def _judge_reads(block: PartitionBlock, tally: Tally) -> None:
+    for reader in block.readers():
+        tally.add(IN_RANGE, reader.name, value=reader.in_range())
+        for rule in _OF_READERS:
+            rule(reader, tally)
+        _add_times(reader, tally)
+    for rule_of_reads in _OF_READS:
+        rule_of_reads(block, tally)
+
+
+def _add_times(r: ReaderBlock, tally: Tally) -> None:
+    """Add the latency of the first processing of each record, and the successes around faults."""
+    first: Any = r.named & (r.rows["sent_us"] != NONE)
+    repeated = r.repeated()
+    if len(repeated):
+        order = repeated[np.lexsort((r.rows["processed_us"][repeated], r.rows["offset"][repeated]))]
+        first[order[1:][r.at[order][1:] == r.at[order][:-1]]] = False
+    done, sent = r.rows["processed_us"][first], r.rows["sent_us"][first]
+    if not len(done):
+        return
+    starts = runs(done, sent)
+    done, sent, counts = done[starts], sent[starts], np.diff(starts, append=len(done))
+    took = np.maximum(done - sent, 0)
+    tally.add(LATENCIES["end_to_end_latency"], r.name, value=histogram(took, counts))
+    add_heat(tally, "end_to_end", r.name, done, took, counts, r.facts.cell_us)
+    partitions = np.full(len(done), r.block.partition, np.int64)
+    scope = f"{r.name} {r.block.topic}"
+    add_successes(tally, CONSUMED, scope, partitions, done, sent, counts, r.facts.injected)

@@ -17,8 +17,8 @@ from checks.audit.engine.survey import SurveyPlan
 from checks.audit.engine.tally import FINDINGS, Tally
 from checks.audit.facts.epochs import Epochs
 from checks.audit.facts.run_facts import NO_TXN, RunFacts
-from checks.audit.rules.judge import ROW_RULES, judge_writes
 from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.registry import ROW_RULES, judge_writes
 
 PLAN = SurveyPlan("x", routes={"turns": ("seq", 3), "java": ("murmur2", 3)}, row_rules=ROW_RULES)
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from chaos.run.result import Count, Counts
 from chaos.scenario.model import Scenario
-from checks.verdict.tolerated import tolerated
+from checks.verdict.sentence import tolerated
 
 
 def scenario(**expect: object) -> Scenario:
