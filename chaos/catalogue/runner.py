@@ -184,7 +184,7 @@ class _Catalogue:
     def _work(self, lab: Lab, worker: int) -> None:
         judging: list[threading.Thread] = []
         try:
-            while (prepared := self._next(lab.cluster_of(worker))) is not None:
+            while (prepared := self._next(lab.lenders[worker].spec)) is not None:
                 judging.append(self._drive(lab, worker, prepared))
             for thread in judging:
                 thread.join()

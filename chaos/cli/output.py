@@ -46,7 +46,7 @@ def print_result(run: Run, as_json: bool) -> None:
 
 def print_comparison(run: Run, as_json: bool) -> int:
     """Compare the variants of an A/B run, print the comparison, and return the exit code of its verdict."""
-    from chaos.lab.single import compare
+    from chaos.lab.lab import compare
     from chaos.run.result import EXIT_CODES
 
     comparison = compare(run, show=not as_json)

@@ -39,7 +39,7 @@ def run(
     """
     from chaos.drive import stages, variants
     from chaos.lab.judge import check_master
-    from chaos.lab.single import drive_and_judge, recorded, run_variants
+    from chaos.lab.lab import drive_and_judge, recorded, run_variants
 
     check_master(spark_master)
     request = stages.ScenarioRequest(

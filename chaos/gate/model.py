@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from chaos.errors import ScenarioError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
@@ -43,9 +44,7 @@ class Part(Strict):
 class Integrity(Strict):
     """Demands on the evidence for the records, beside that no run fails."""
 
-    below: float | None = Field(
-        None, gt=0, lt=1, description="share of failing runs that must be excluded at 95 %, such as 0.06"
-    )
+    below: float | None = Field(None, gt=0, lt=1, description="share of failing runs to exclude at 95 %, as 0.06")
     inconclusive: int = Field(0, ge=0, description="number of runs of a cell that may be inconclusive")
 
 
@@ -54,14 +53,10 @@ class Times(Strict):
 
     margin: Margin = Field(1.25, description="largest ratio of a time to the one it is compared with")
     margins: dict[str, Margin] = Field({}, description="margins by metric, where they differ")
-    confidence: float = Field(
-        0.95, ge=0.5, lt=1, description="probability that no time of the gate is called slower by chance"
-    )
+    confidence: float = Field(0.95, ge=0.5, lt=1, description="probability that no time is called slower by chance")
     only: list[str] = Field(list(TREND_STATS), description="the judged metrics")
     scenarios: list[str] | None = Field(None, description="scenarios with judged times; all when left out")
-    undecided: Literal["pass", "inconclusive"] = Field(
-        "pass", description="verdict for a time that is shown neither slower nor within the margin"
-    )
+    undecided: Literal["pass", "inconclusive"] = Field("pass", description="verdict for a time that is undecided")
 
     @model_validator(mode="after")
     def _check_metrics(self) -> Self:
@@ -84,13 +79,10 @@ class Gate(Strict):
     title: str = Field(min_length=1, max_length=200)
     description: str = ""
     scenarios: list[str] = Field(description="names or files; one variant of an A/B scenario as name/variant")
-    kafka: list[Release] | None = Field(None, description="Kafka releases; those of the scenarios when left out")
-    clients: list[Release] | None = Field(
-        None, description="confluent-kafka releases; those of the scenarios when left out"
-    )
-    settings: dict[VariantName, Variant] = Field(
-        DEFAULT_SETTINGS, description="named sets of overrides (as with --set), each with an optional contract"
-    )
+    kafka: list[Release] | None = Field(None, description="Kafka releases; those of the scenarios if None")
+    clients: list[Release] | None = Field(None, description="confluent-kafka releases; those of the scenarios if None")
+    settings: dict[VariantName, Variant] = DEFAULT_SETTINGS
+    """Named sets of overrides (as with --set), each with an optional contract."""
     exclude: list[Part] = Field([], description="cells to leave out")
     repeat: int = Field(5, ge=1, le=1000, description="runs of each cell")
     seed: int | None = Field(None, ge=0, description="seed of all cells; drawn and recorded when left out")
@@ -150,17 +142,12 @@ def parse(text: str, where: str, **changes: Any) -> Gate:
     try:
         return Gate.model_validate(raw)
     except ValidationError as e:
-        problems = "\n  ".join(
-            dict.fromkeys(_describe(error["loc"], error["type"], error["msg"]) for error in e.errors())
-        )
+        problems = "\n  ".join(dict.fromkeys(map(_describe, e.errors())))
         raise ScenarioError(f"{where} is not a valid gate:\n  {problems}") from None
 
 
-def _describe(location: tuple[int | str, ...], kind: str, message: str) -> str:
-    key = ".".join(str(part) for part in location)
-    if kind == "extra_forbidden":
-        return f"{key}: unknown key"
-    if kind == "missing":
-        return f"{key}: is required"
-    message = message.removeprefix("Value error, ")
+def _describe(error: ErrorDetails) -> str:
+    key = ".".join(str(part) for part in error["loc"])
+    known = {"extra_forbidden": "unknown key", "missing": "is required"}
+    message = known.get(error["type"]) or error["msg"].removeprefix("Value error, ")
     return f"{key}: {message}" if key else message

@@ -1,9 +1,8 @@
 """Statistics of times: a one-sided rank test of whether times exceed earlier times by more than a margin.
 
-Let x be the times of the runs now, y those of the runs before, and y' = margin · y + resolution (below which a
-difference is not significant). The statistic is Mann and Whitney's U, the number of pairs with x > y', with its exact
-distribution. The test uses ranks because times are skewed and one bad run moves a mean; the distribution is exact
-because there are few runs. A tie counts against the claim.
+Let x be the times of the runs now, y those before, and y' = margin · y + resolution (below which a difference is not
+significant). The statistic is Mann and Whitney's U, the number of pairs with x > y'. It uses ranks because times are
+skewed and one bad run moves a mean; its distribution is exact because runs are few. A tie counts against the claim.
 
 - *slower*: a time within the margin gives such a U with a probability below alpha = 1 - confidence. Holm's correction
   over all times of the gate (S. Holm, Scand. J. Statist. 6, 1979) keeps the probability of any false alarm below alpha.

@@ -18,9 +18,9 @@ from chaos.gate.matrix import PlannedCell
 from chaos.gate.model import Gate
 from chaos.history.entries import judged_entry
 from chaos.history.trends import TREND_STATS
+from chaos.incident.bundle import recorded_versions
 from chaos.incident.repeat import seeds
 from chaos.incident.trials import TrialLab
-from chaos.incident.versions import recorded_versions
 from chaos.lab.lab import DrivenRun, FinishedRun
 from chaos.run.gate_result import CellRun
 from chaos.scenario.resolve import read
@@ -106,29 +106,19 @@ def _store(planned: PlannedRun, pending: DrivenRun, folder: GateFolder) -> CellR
 
 def cell_run(planned: PlannedRun, finished: FinishedRun, folder: GateFolder) -> CellRun:
     """Return what is stored of a run. A run with other releases than those of its cell is inconclusive."""
-    outcome = finished.outcome
-    run = CellRun(
-        n=planned.n,
-        seed=finished.seed,
-        verdict=outcome.verdict,
-        sentence=outcome.sentence,
-        anomalies=outcome.anomalies,
-        seconds=round(finished.seconds, 1),
-    )
-    if not finished.run.result.exists():
-        return run
-    times, versions = judged_entry(finished.run).times, recorded_versions(finished.run, read(finished.run))
-    report = finished.run.report
-    run = run.model_copy(
-        update={
-            "times": [t for t in times if t.stat in TREND_STATS.get(t.metric, ())],
-            "kafka": versions.get("kafka", ""),
-            "client": versions.get("confluent-kafka", ""),
-            "report": os.path.relpath(report, folder.path) if report.exists() else "",
-        }
-    )
-    key = planned.cell.key
-    if (run.kafka, run.client) != (key.kafka, key.client) and run.conclusive:
-        reason = f"It ran with Kafka {run.kafka} and clients {run.client}, which is not its cell: {run.sentence}"
-        return run.model_copy(update={"verdict": "inconclusive", "sentence": reason})
-    return run
+    outcome, run, key = finished.outcome, finished.run, planned.cell.key
+    stored = CellRun(**outcome.model_dump(), n=planned.n, seed=finished.seed, seconds=round(finished.seconds, 1))
+    if not run.result.exists():
+        return stored
+    versions = recorded_versions(run, read(run))
+    kafka, client = versions.get("kafka", ""), versions.get("confluent-kafka", "")
+    update = {
+        "times": [t for t in judged_entry(run).times if t.stat in TREND_STATS.get(t.metric, ())],
+        "kafka": kafka,
+        "client": client,
+        "report": os.path.relpath(run.report, folder.path) if run.report.exists() else "",
+    }
+    if (kafka, client) != (key.kafka, key.client) and stored.conclusive:
+        reason = f"It ran with Kafka {kafka} and clients {client}, which is not its cell: {stored.sentence}"
+        update |= {"verdict": "inconclusive", "sentence": reason}
+    return stored.model_copy(update=update)

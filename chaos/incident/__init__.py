@@ -1,6 +1,6 @@
 """Incidents: an incident is packed, run again, reduced to its cause, and compared with a fix.
 
-- `bundle` packs a run into one file, detects changes to that file, and unpacks it safely;
+- `bundle` packs a run with its versions into one file, detects changes to that file, and unpacks it safely;
 - `logs` writes a draft of a scenario from the logs of brokers;
 - `subject` is the input of all commands: the request, and the scenario of a bundle, a run directory or a file;
 - `trials` runs subjects one after another in the lab (`chaos.lab`);

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from chaos.drive import stages, variants
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.subject import Raw, Request, Subject, dump, load_subject, raw_of
+from chaos.lab.lab import run_variants
 from chaos.lab.progress import ProgressListener
-from chaos.lab.single import run_variants
 from chaos.run.directory import Run, new_folder, write_atomically
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario

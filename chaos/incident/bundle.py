@@ -4,9 +4,6 @@ A bundle is a gzipped tar file. Its first member is `manifest.json` with the SHA
 the others follow in alphabetical order, without times, owners or modes, so that a run always gives the same bytes. The
 brokers' data and the pages of Great Expectations are left out; `audit` writes the latter again.
 
-    scenario.yaml resolved.json cluster.json clients/ logs/ ledger/ audit/ validation.json result.json junit.xml
-    report.html events.jsonl
-
 A bundle is used only if every byte matches the manifest. This detects accidents and careless edits. A bundle is not
 signed: it does not protect against an attacker who writes a new manifest.
 """
@@ -25,10 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.errors import RunDirError, UsageError
-from chaos.incident.versions import recorded_versions
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd, read_stream
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
@@ -38,6 +38,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 _CHUNK = 2**20
 _MAX_MANIFEST_BYTES = 64 * 2**20
+_CLIENT_KEYS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}
 _EXCLUDED = {"brokers", "gx"}
 _NAME = re.compile(r"[A-Za-z0-9._@+=-]+(/[A-Za-z0-9._@+=-]+)*")
 
@@ -110,6 +111,27 @@ def pack(run: Run, out: Path) -> Manifest:
     finally:
         partial.unlink(missing_ok=True)
     return manifest
+
+
+def recorded_versions(run: Run, resolved: Resolved) -> dict[str, str]:
+    """Return versions by name: those resolved before the run, overridden by those that the clients reported."""
+    reported: dict[str, set[str]] = {}
+    started = (row["detail"] for rows in _lifecycle(run) for row in rows.to_pylist() if row["event"] == "started")
+    for detail in map(json.loads, started):
+        for key, name in _CLIENT_KEYS.items():
+            if isinstance(version := detail.get(key), str):
+                reported.setdefault(name, set()).add(version)
+    return {**resolved.versions, **{name: ", ".join(sorted(versions)) for name, versions in reported.items()}}
+
+
+def _lifecycle(run: Run) -> Iterator[pa.Table | pa.RecordBatch]:
+    """Yield the sealed lifecycle table, or the streams of its writers if the drive broke off before sealing."""
+    sealed = sorted((run.ledger / "lifecycle.parquet").glob("*.parquet"))
+    for path in sealed:
+        yield pq.read_table(path, columns=["event", "detail"])
+    if not sealed:
+        for path in sorted((run.ledger / "lifecycle").glob("*.arrows")):
+            yield from read_stream(path, TABLES["lifecycle"], StreamEnd())
 
 
 def _files(run: Run) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -55,12 +56,11 @@ def merge(outcomes: Iterable[RunOutcome]) -> RunOutcome:
     conclusive = [outcome for outcome in every if outcome.conclusive]
     if not conclusive:
         return every[0]
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for outcome in conclusive:
-        for name, count in outcome.anomalies.items():
-            counts[name] = max(count, counts.get(name, 0))
+        counts |= Counter(outcome.anomalies)  # the larger count of each
     worst = next((outcome for outcome in conclusive if outcome.verdict == "fail"), conclusive[0])
-    return worst.model_copy(update={"anomalies": counts})
+    return worst.model_copy(update={"anomalies": dict(counts)})
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def rates(outcomes: Sequence[RunOutcome]) -> list[Rate]:
     def rate(name: str, count: int) -> Rate:
         return Rate(name, count, len(conclusive), *interval(count, len(conclusive)))
 
-    names = dict.fromkeys(name for outcome in conclusive for name in outcome.anomalies)
-    anomalies = [rate(name, sum(name in outcome.anomalies for outcome in conclusive)) for name in names]
+    shown = Counter(name for outcome in conclusive for name in outcome.anomalies)
+    anomalies = [rate(name, count) for name, count in shown.items()]
     failed = rate("a broken contract", sum(outcome.verdict == "fail" for outcome in conclusive))
     return [failed, *sorted(anomalies, key=lambda r: (-r.count, r.name))]

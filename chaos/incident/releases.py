@@ -16,12 +16,11 @@ Software = Literal["kafka", "client"]
 NAMES: dict[Software, str] = {"kafka": "Kafka", "client": "confluent-kafka"}
 SETTINGS: dict[Software, str] = {"kafka": "cluster.kafka", "client": "clients.confluent_kafka"}
 """The path in a scenario that selects a release."""
-_KEYS: dict[Software, str] = {"kafka": "kafka", "client": "confluent-kafka"}
 
 
 def known_releases(software: Software) -> list[str]:
     """Return all known releases, oldest first."""
-    releases: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[_KEYS[software]]
+    releases: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[NAMES[software].lower()]
     return releases
 
 

@@ -60,7 +60,7 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
     """Run an action. Raises `UsageError` for values that do not fit together, and as the action's command."""
     # imported on use: Airflow imports this module each time it reads the DAG
     from chaos.incident import ab, bisect, from_logs, repeat, replay, shrink
-    from chaos.lab import single
+    from chaos.lab import lab
 
     request.check()
     request.runs_dir.mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ def reproduce(request: Reproduction, listener: ProgressListener) -> Answer:
             sentence = f"{unsure} of {len(repeated.runs)} runs are inconclusive"
             return Answer(not unsure, sentence, _text(repeated.as_json()))
         case "ab":
-            compared = single.compare(ab.ab(request, listener))
+            compared = lab.compare(ab.ab(request, listener))
             text = f"{compared.verdict}: {compared.sentence}"
             return Answer(compared.verdict != "inconclusive", compared.sentence, text)
         case "shrink":

@@ -230,8 +230,6 @@ def size(whole: Raw, best: Raw) -> str:
     def counts(raw: Raw) -> tuple[int, int, int]:
         return len(reduce.entries(raw)), reduce.records(raw), len(reduce.settings(raw))
 
-    (parts, records, settings), (parts_, records_, settings_) = counts(whole), counts(best)
-    return (
-        f"{parts_} of {parts} faults and clients, {records_:,} of {records:,} records, "
-        f"{settings_} of {settings} settings are left"
-    )
+    labels = ("faults and clients", "records", "settings")
+    sizes = zip(counts(best), counts(whole), labels, strict=True)
+    return ", ".join(f"{left:,} of {before:,} {label}" for left, before, label in sizes) + " are left"

@@ -14,8 +14,7 @@ import yaml
 from chaos.clients.runtime import runtime
 from chaos.cluster.metadata_mode import choose
 from chaos.errors import ScenarioError, UsageError
-from chaos.incident.bundle import SUFFIX, open_bundle
-from chaos.incident.versions import recorded_versions
+from chaos.incident.bundle import SUFFIX, open_bundle, recorded_versions
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.load import find, load, parse

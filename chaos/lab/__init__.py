@@ -1,8 +1,8 @@
 """The lab: the machinery that drives runs and has them judged.
 
 - `judge` starts `python -m checks`: one process judges many runs with one Spark session;
-- `lab` drives many runs on clusters that it lends to run after run, for the catalogue, gates and incidents;
-- `single` drives and judges runs on clusters of their own: one run, or the variants of an A/B scenario;
+- `lab` drives many runs on clusters that it lends to run after run, for the catalogue, gates and incidents, and single
+  runs, such as the variants of an A/B scenario, on clusters of their own;
 - `child_call` calls a function in a child process that its caller can kill;
 - `progress` is the receiver to which all of them report progress.
 """

@@ -1,13 +1,15 @@
-"""The lab: drives many runs, each worker on a cluster that it lends to run after run; one judge judges them all.
+"""The driving and judging of runs: many on lent clusters, or one on a cluster of its own.
 
-While the judge works on a run, the worker may already drive the next one.
+In a `Lab`, each worker lends its cluster to run after run, and one judge judges them all: while it works on a run, the
+worker may already drive the next one. A single run (`drive_and_judge`) has its own cluster and its own judge.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -17,13 +19,16 @@ from chaos.cluster.drivers import driver as driver_of
 from chaos.cluster.lifecycle import lending
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.settings import ClusterSpec
-from chaos.drive import stages
-from chaos.errors import USAGE, AftershockError, ClusterError
+from chaos.drive import stages, variants
+from chaos.errors import INCONCLUSIVE, USAGE, AftershockError, ClusterError
+from chaos.history.recording import record
 from chaos.lab.judge import Judge, Judgement
 from chaos.lab.progress import ProgressListener
 from chaos.processes.process import ProcessId
+from chaos.processes.python_module import run_module
+from chaos.run.comparison import Comparison
 from chaos.run.directory import Run
-from chaos.run.events import EventLog
+from chaos.run.events import Event, EventLog
 from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
 
@@ -120,7 +125,7 @@ class Lab:
     def __init__(self, folder: Path, listener: ProgressListener, workers: int = 1) -> None:
         """folder: an existing folder for the directories of judge, clusters and runs."""
         self.folder, self.listener = folder, listener
-        self._lenders = [Lender(folder, number) for number in range(1, workers + 1)]
+        self.lenders = [Lender(folder, number) for number in range(1, workers + 1)]
         self._driving: dict[int, Run] = {}
         self._judge: Judge | None = None
         self._lock = threading.Lock()
@@ -129,20 +134,16 @@ class Lab:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        for worker, lender in enumerate(self._lenders):
+        for worker, lender in enumerate(self.lenders):
             if run := self._driving.get(worker):
                 end_all(run.path)
             lender.end()
         if self._judge is not None:
             self._judge.__exit__(kind, error, tb)
 
-    def cluster_of(self, worker: int) -> ClusterSpec | None:
-        """Return the specification of the cluster that a worker lends; None without one."""
-        return self._lenders[worker].spec
-
     def renew(self, worker: int = 0) -> None:
         """End the lent cluster, so that the next run starts on a new one."""
-        self._lenders[worker].end()
+        self.lenders[worker].end()
 
     def drive(self, run: Run, name: str, worker: int = 0) -> DrivenRun:
         """Drive a prepared run until its log was read back. A run that broke off is judged by what it recorded.
@@ -150,7 +151,7 @@ class Lab:
         name: the run's name for the listener. Raises an `AftershockError` with exit code 2 if input or machine do not
         allow the run at all.
         """
-        judge, resolved, lender = self._ready_judge(), read(run), self._lenders[worker]
+        judge, resolved, lender = self._ready_judge(), read(run), self.lenders[worker]
         self.listener.run_started(name)
         events = EventLog(run, lambda event: self.listener.run_event(name, event))
         self._driving[worker] = run
@@ -187,3 +188,54 @@ class Lab:
         except AftershockError as e:
             return str(e)
         return ""
+
+
+def drive_and_judge(run: Run, listener: Callable[[Event], None], spark_master: str | None = None) -> int:
+    """Drive and judge a prepared run, and return the exit code of its verdict. Raises `AftershockError`."""
+    events = EventLog(run, listener)
+    try:
+        stages.deploy(run, events, ProcessId.current())
+        with Judge(run, listener, spark_master) as judge:
+            # a drive that broke off is judged too: what it recorded may show a loss, and is never a pass
+            with contextlib.suppress(AftershockError):
+                stages.drive(run, events, before_load=judge.wait_ready)
+            judgement = judge.submit(run)
+            judgement.log_read.wait()
+            if judgement.read_back:
+                stages.end_brokers(run, events)
+            return judge.wait(judgement)
+    finally:
+        stages.destroy(run, events)
+
+
+def run_variants(
+    whole: variants.VariantRuns,
+    listener: Callable[[Event], None],
+    on_variant: Callable[[str], None],
+    spark_master: str | None = None,
+) -> None:
+    """Drive and judge each prepared variant, one after another. Raises `AftershockError`."""
+    for name, side in whole.by_variant.items():
+        on_variant(name)
+        drive_and_judge(side, listener, spark_master)
+
+
+def compare(run: Run, *, show: bool = False) -> Comparison:
+    """Write the comparison of all variants and return it. show: print it as a table, too.
+
+    Raises `RunDirError` if a variant has no result.
+    """
+    run_module("checks.report", "compare", str(run.path), capture=not show)
+    return Comparison.read(run)
+
+
+@contextlib.contextmanager
+def recorded(runs: Iterable[Run], runs_dir: Path, on_problem: Callable[[str], None]) -> Iterator[None]:
+    """Add runs to the history when the block ends, also if a run broke off; not if it could not start (exit code 2)."""
+    try:
+        yield
+    except AftershockError as e:
+        if e.exit_code == INCONCLUSIVE:
+            record(runs, runs_dir, on_problem)
+        raise
+    record(runs, runs_dir, on_problem)

@@ -6,6 +6,7 @@ replays read; they also accept the `result.json` of earlier versions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Self
 
@@ -56,10 +57,9 @@ class AnomalyCount(BaseModel):
 
 def count_anomalies(totals: Iterable[AnomalyCount]) -> dict[str, int]:
     """Return the anomalies that occurred, by name, summed over all scopes."""
-    sums: dict[str, int] = {}
+    sums: Counter[str] = Counter()
     for total in totals:
-        name = anomaly_name(total.check, total.split)
-        sums[name] = sums.get(name, 0) + total.count
+        sums[anomaly_name(total.check, total.split)] += total.count
     return {name: count for name, count in sums.items() if count}
 
 

@@ -17,7 +17,7 @@ from chaos.incident.bundle import pack
 from chaos.incident.reproduction import Reproduction
 from chaos.incident.subject import load_subject
 from chaos.incident.trials import TrialLab
-from chaos.lab import single
+from chaos.lab import lab
 from chaos.lab.child_call import call
 from chaos.lab.lab import FinishedRun
 from chaos.lab.progress import ProgressListener
@@ -552,7 +552,7 @@ def shrunk(text, sentence=""):
 def test_a_result_answers_the_question_or_not(monkeypatch, tmp_path, action, result, sentence):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(f"chaos.incident.{action}.{action}", lambda *_, **__: result)
-    monkeypatch.setattr(single, "compare", lambda run: run)
+    monkeypatch.setattr(lab, "compare", lambda run: run)
     request = requested(action=action, anomaly="lost_write", overrides=["a=b"])
     answer = reproduction.reproduce(request, ProgressListener())
     assert answer.answered == (sentence is None)
