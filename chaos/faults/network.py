@@ -223,8 +223,13 @@ class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
     """Slow link. Proof: a round trip through the proxy takes longer by at least 80 % of the added delay."""
 
     _before_s: float
+    _names: tuple[str, ...] = ()
+    """The topic names in a probe: enough bytes to fill a link of limited bandwidth in both directions."""
 
     def _inject(self, world: World) -> str:
+        if self.spec.bandwidth:
+            count = max(1, round(self.spec.bandwidth * PROBE_S / 2 / len(PROBE_NAME)))
+            self._names = tuple(f"{PROBE_NAME}{number}" for number in range(min(MAX_NAMES, count)))
         try:
             self._before_s = max(self._round_trip_s(world) for _ in range(3))
         except OSError as e:
@@ -241,27 +246,18 @@ class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
             now_s = PROBE_TIMEOUT_S
         except OSError:
             return None
-        if now_s < self._before_s + MIN_RISE_SHARE * (self.spec.latency + self._transfer_s()):
+        transfer_s = 2 * len(self._names) * len(PROBE_NAME) / self.spec.bandwidth if self.spec.bandwidth else 0.0
+        if now_s < self._before_s + MIN_RISE_SHARE * (self.spec.latency + transfer_s):
             return None
         return f"a round trip with {self.resolved} rose from {self._before_s * 1000:.0f} to {now_s * 1000:.0f} ms"
 
-    def _name_count(self) -> int:
-        """Return the number of topic names in a probe: enough bytes to fill a limited link in both directions."""
-        bandwidth = self.spec.bandwidth
-        return min(MAX_NAMES, max(1, round(bandwidth * PROBE_S / 2 / len(PROBE_NAME)))) if bandwidth else 0
-
-    def _transfer_s(self) -> float:
-        """Return the minimum time that the names of a probe take in both directions."""
-        return 2 * self._name_count() * len(PROBE_NAME) / self.spec.bandwidth if self.spec.bandwidth else 0.0
-
     def _round_trip_s(self, world: World) -> float:
         """Return the seconds of a request for topics that do not exist. Raises `OSError`."""
-        names = [f"{PROBE_NAME}{number}" for number in range(self._name_count())]
         link = BrokerConnection(*proxy_of(world).address(self.broker), world.access)
         try:
             link.ask(messages.metadata(), PROBE_TIMEOUT_S)
             began = time.monotonic()
-            link.ask(messages.metadata(names), PROBE_TIMEOUT_S)
+            link.ask(messages.metadata(self._names), PROBE_TIMEOUT_S)
             return time.monotonic() - began
         finally:
             link.close()

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.errors import AftershockError
@@ -17,6 +18,7 @@ from chaos.scenario.triggers import PHASES, Phase
 PROOF_INTERVAL_S = 0.1
 
 
+@dataclass(eq=False)
 class FaultRun:
     """One fault of a run. `inject` and `heal` return at once; `phases` holds the phases that have come, and when.
 
@@ -24,22 +26,16 @@ class FaultRun:
     is found, the time-out passes, or the run ends. A heal does not stop the search.
     """
 
-    def __init__(
-        self,
-        fault: Fault[Any],
-        world: World,
-        writer: TableWriter,
-        events: EventLog,
-        proof_timeout_s: float,
-    ) -> None:
-        self.phases: dict[str, float] = {}
-        self.errors: list[str] = []
-        self._fault, self._spec, self._world = fault, fault.spec, world
-        self._writer, self._events = writer, events
-        self._proof_timeout_s = proof_timeout_s
-        self._acting = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._ending = threading.Event()
+    fault: Fault[Any]
+    world: World
+    writer: TableWriter
+    events: EventLog
+    proof_timeout_s: float
+    phases: dict[str, float] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    _acting: threading.Lock = field(default_factory=threading.Lock)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _ending: threading.Event = field(default_factory=threading.Event)
 
     @property
     def busy(self) -> bool:
@@ -52,7 +48,7 @@ class FaultRun:
         if self.busy or "injecting" not in self.phases:
             return set()
         attempted = PHASES if "healing" in self.phases else PHASES[:2]
-        return {(self._spec.name, phase) for phase in attempted if phase not in self.phases}
+        return {(self.fault.spec.name, phase) for phase in attempted if phase not in self.phases}
 
     def inject(self) -> None:
         """Start the injection."""
@@ -65,7 +61,9 @@ class FaultRun:
     def finish(self, timeout_s: float) -> None:
         """Heal the fault if it is not healed, and wait for it. Call it before the drain and whenever a run ends."""
         self._ending.set()
-        self._join(timeout_s)
+        deadline = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
         if "injecting" in self.phases and "healed" not in self.phases:
             self._heal()
 
@@ -76,30 +74,21 @@ class FaultRun:
             except Exception as e:  # noqa: BLE001 - a bug in a fault must appear in its row
                 self._fail(act.__name__.strip("_"), e)
 
-        thread = threading.Thread(target=guarded, daemon=True, name=f"fault-{self._spec.name}-{act.__name__}")
+        thread = threading.Thread(target=guarded, daemon=True, name=f"fault-{self.fault.spec.name}-{act.__name__}")
         self._threads.append(thread)
         thread.start()
 
-    def _join(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
-
     def _inject(self) -> None:
-        self._act("injection", self._fault.inject, ("injecting", "injected"), self._spec.target.describe())
-        if "injected" in self.phases:
-            self._search_proof()
-
-    def _search_proof(self) -> None:
-        deadline = time.monotonic() + self._proof_timeout_s
-        while time.monotonic() < deadline and not self._ending.is_set():
-            if proof := self._fault.proof(self._world):
+        self._act("injection", self.fault.inject, ("injecting", "injected"), self.fault.spec.target.describe())
+        deadline = time.monotonic() + self.proof_timeout_s
+        while "injected" in self.phases and time.monotonic() < deadline and not self._ending.is_set():
+            if proof := self.fault.proof(self.world):
                 self._enter("proven", proof)
                 return
             time.sleep(PROOF_INTERVAL_S)
 
     def _heal(self) -> None:
-        self._act("heal", self._fault.heal, ("healing", "healed"), "")
+        self._act("heal", self.fault.heal, ("healing", "healed"), "")
 
     def _act(self, name: str, act: Callable[[World], str], phases: tuple[str, str], intent: str) -> None:
         """Record the intent, act, and record the outcome or the error, unless the last phase has come already."""
@@ -109,29 +98,29 @@ class FaultRun:
                 return
             self._enter(before, intent)
             try:
-                outcome = act(self._world)
+                outcome = act(self.world)
             except AftershockError as e:
                 self._fail(name, e)
             else:
                 self._enter(after, outcome)
 
     def _fail(self, act: str, error: Exception) -> None:
-        self.errors.append(f"{act} of {self._spec.name} failed: {error or type(error).__name__}")
+        self.errors.append(f"{act} of {self.fault.spec.name} failed: {error or type(error).__name__}")
         self._enter("failed", self.errors[-1])
 
     def _enter(self, phase: str, outcome: str) -> None:
         self.phases[phase] = time.monotonic()
-        evidence = {"words": outcome, "resolved": self._fault.resolved, **self._fault.evidence}
+        evidence = {"words": outcome, "resolved": self.fault.resolved, **self.fault.evidence}
         row = {
-            "fault": self._spec.name,
-            "kind": self._spec.kind,
-            "target": self._spec.target.describe(),
+            "fault": self.fault.spec.name,
+            "kind": self.fault.spec.kind,
+            "target": self.fault.spec.target.describe(),
             "phase": phase,
             "evidence": json.dumps(evidence),
             "at_us": now_us(),
         }
         try:
-            self._writer.append_rows([row])
+            self.writer.append_rows([row])
         except OSError as e:  # a full disk must not prevent the heal; without its row the fault has no proof
-            self.errors.append(f"{phase} of {self._spec.name} was not recorded: {e}")
-        self._events.emit("fault", fault=self._spec.name, phase=phase, words=outcome)
+            self.errors.append(f"{phase} of {self.fault.spec.name} was not recorded: {e}")
+        self.events.emit("fault", fault=self.fault.spec.name, phase=phase, words=outcome)

@@ -146,10 +146,8 @@ def is_silent(broker: int, cluster: Cluster, access: Access | None) -> bool:
     """Return whether a broker accepts a connection but does not answer. A broker that refuses is gone, not silent."""
     try:
         answer_s(*cluster.address(broker), SILENCE_S, access)
-    except TimeoutError:
-        return True
-    except OSError:
-        return False
+    except OSError as e:
+        return isinstance(e, TimeoutError)
     return False
 
 

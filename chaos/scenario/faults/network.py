@@ -12,27 +12,11 @@ from chaos.scenario.setup import Setup
 from chaos.scenario.triggers import Target
 from chaos.units import Duration, Size
 
-Api = Literal[
-    "Produce",
-    "Fetch",
-    "ListOffsets",
-    "Metadata",
-    "OffsetCommit",
-    "OffsetFetch",
-    "FindCoordinator",
-    "JoinGroup",
-    "Heartbeat",
-    "LeaveGroup",
-    "SyncGroup",
-    "ApiVersions",
-    "InitProducerId",
-    "OffsetForLeaderEpoch",
-    "AddPartitionsToTxn",
-    "AddOffsetsToTxn",
-    "EndTxn",
-    "TxnOffsetCommit",
-    "ConsumerGroupHeartbeat",
-]
+RecordApi = Literal["Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "OffsetForLeaderEpoch"]
+OffsetApi = Literal["OffsetCommit", "OffsetFetch", "FindCoordinator"]
+MemberApi = Literal["JoinGroup", "Heartbeat", "LeaveGroup", "SyncGroup", "ConsumerGroupHeartbeat"]
+TransactionApi = Literal["InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"]
+Api = Literal[RecordApi, OffsetApi, MemberApi, TransactionApi]
 ClientPattern = Annotated[str, Field(min_length=1, max_length=200)]
 
 
