@@ -52,7 +52,7 @@ class ClientSpec(_Spec):
 
 
 class TransactionSpec(_Spec):
-    """The division of records into transactions; see `chaos.scenario.producers.Transactions`."""
+    """The division of records into transactions; see `chaos.scenario.clients.Transactions`."""
 
     id: str = Field(description="transactional.id: the same in every incarnation")
     records: int = Field(ge=1)
@@ -99,7 +99,7 @@ class ProcessorSpec(WriterSpec):
 
 
 class CommitSpec(_Spec):
-    """The time and kind of offset commits; see `chaos.scenario.consumers.Commit`."""
+    """The time and kind of offset commits; see `chaos.scenario.clients.Commit`."""
 
     when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"]
     kind: Literal["sync", "async", "auto"]
@@ -108,7 +108,7 @@ class CommitSpec(_Spec):
 
 
 class WorkersSpec(_Spec):
-    """Processing in a pool of threads; see `chaos.scenario.consumers.Workers`."""
+    """Processing in a pool of threads; see `chaos.scenario.clients.Workers`."""
 
     count: int = Field(ge=1)
     tracking: Literal["window", "naive"]

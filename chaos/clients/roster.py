@@ -8,9 +8,8 @@ from chaos.clients.specs import Entry
 from chaos.clients.state import ClientState
 from chaos.errors import ClientError
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.consumers import Assign, StartAt
+from chaos.scenario.clients import Assign, Producer, StartAt
 from chaos.scenario.model import Scenario
-from chaos.scenario.producers import Producer
 from chaos.wait import wait_until
 
 

@@ -21,8 +21,7 @@ from chaos.clients.protocol import (
 from chaos.clients.runtime import runtime
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.scenario.consumers import Assign, Subscribe
-from chaos.scenario.producers import ApplicationPartitioner, Processor, Producer
+from chaos.scenario.clients import ApplicationPartitioner, Assign, Processor, Producer, Subscribe
 from chaos.scenario.resolve import Resolved
 
 Entry = Producer | Processor | Subscribe | Assign

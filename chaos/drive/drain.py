@@ -13,7 +13,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends
 from chaos.run.events import EventLog
-from chaos.scenario.consumers import Consumer, reads_committed
+from chaos.scenario.clients import Consumer, reads_committed
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
 

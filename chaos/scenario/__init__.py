@@ -1,7 +1,7 @@
 """The scenario: one YAML file that says what to deploy, which clients run, which faults occur, and what must hold.
 
-- `model`: the whole scenario. `setup` is its part without faults: cluster, topics, `producers`, `consumers`, and checks
-  of references to them.
+- `model`: the whole scenario. `setup` is its part without faults: cluster, topics, `clients`, and
+  checks of references to them.
 - `faults`: the specification of each kind of fault. `triggers`: when a fault occurs, and what it hits.
 - `expect`: the contract.
 - `rules`: what ties the parts together.

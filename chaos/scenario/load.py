@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from chaos.errors import ScenarioError, UsageError
-from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults import SPECS
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import shipped

@@ -14,13 +14,12 @@ from typing import Any, get_args
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.kafka.settings import Config
-from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.clients import ApplicationPartitioner, Assign, Producer, Subscribe, Transactions
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerSeek
 from chaos.scenario.faults.network import WireFault
-from chaos.scenario.producers import ApplicationPartitioner, Producer, Transactions
 from chaos.scenario.setup import Setup, unknown
 from chaos.scenario.timeline import steps
 from chaos.scenario.triggers import Acked, Trigger

@@ -19,9 +19,8 @@ from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
-from chaos.scenario.consumers import Consumer, Subscribe
+from chaos.scenario.clients import Consumer, Processor, Producer, Subscribe
 from chaos.scenario.names import TopicName
-from chaos.scenario.producers import Processor, Producer
 from chaos.scenario.triggers import Strict, Target
 from chaos.units import Size
 

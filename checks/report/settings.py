@@ -11,7 +11,7 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
-from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 

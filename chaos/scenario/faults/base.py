@@ -20,8 +20,7 @@ ONE_BROKER = frozenset(
 )
 BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers"}
 Direction = Annotated[
-    Literal["both", "in", "out"],
-    Field(description="as the broker sees it; in: packets to the broker are lost"),
+    Literal["both", "in", "out"], Field(description="as the broker sees it; in: packets to the broker are lost")
 ]
 
 SPECS: dict[str, type[FaultSpec]] = {}
@@ -39,6 +38,8 @@ class FaultSpec(Strict):
     """The keys of `Target` that the fault takes."""
     needs: ClassVar[frozenset[str]] = frozenset()
     """The driver capabilities that the fault needs, by their names in `chaos.cluster.api.CAPABILITIES`."""
+    limit: ClassVar[tuple[str, str] | None] = None
+    """The key of `cluster` without which there is nothing to use up, and its meaning."""
     breaks_brokers: ClassVar[bool] = True
     """False for a fault that targets a broker but leaves the broker itself alone."""
     once_per_target: ClassVar[bool] = False
@@ -80,4 +81,5 @@ class FaultSpec(Strict):
 
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Yield one message per problem that this kind of fault may have; `where` is its key, such as `faults[0]`."""
-        yield from ()
+        if self.limit and dict(setup.cluster)[self.limit[0]] is None:
+            yield f"{where}: {self.kind} needs cluster.{self.limit[0]}, {self.limit[1]}"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import Field
 
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup
 from chaos.units import Size
 
 
@@ -52,22 +50,14 @@ class BrokerOom(FaultSpec):
     """Use up a broker's memory until the kernel kills it (set cluster.memory); healed by a start."""
 
     needs = frozenset({"exhaust_memory", "start"})
+    limit = ("memory", "the memory that is used up")
     kind: Literal["broker.oom"]
-
-    def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Check that the cluster has a memory limit."""
-        if setup.cluster.memory is None:
-            yield f"{where}: broker.oom needs cluster.memory, the memory that is used up"
 
 
 class DiskFill(FaultSpec):
     """Fill a broker's disk (set cluster.disk); healed by freeing space, and by a start if the broker went down."""
 
     needs = frozenset({"fill_disk", "start"})
+    limit = ("disk", "the size of the disk that is filled")
     kind: Literal["disk.fill"]
     free: Size = Field(0, description="bytes that are left")
-
-    def problems(self, setup: Setup, where: str) -> Iterator[str]:
-        """Check that the disk has a size."""
-        if setup.cluster.disk is None:
-            yield f"{where}: disk.fill needs cluster.disk, the size of the disk that is filled"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from chaos.scenario.consumers import Assign, Subscribe, reads_committed
+from chaos.scenario.clients import Assign, Subscribe, reads_committed
 from chaos.scenario.model import Scenario
 
 LATEST = "latest"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from chaos.scenario.clients import Producer
 from chaos.scenario.model import Scenario
-from chaos.scenario.producers import Producer
 from checks.audit.arrays import Ints
 
 Routes = dict[str, tuple[str, int]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.model import Scenario
 from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from chaos.scenario.consumers import reads_committed
+from chaos.scenario.clients import reads_committed
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.tally import Tally, total

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.kafka.settings import as_text
-from chaos.scenario.consumers import Assign, Subscribe
+from chaos.scenario.clients import Assign, Producer, Subscribe
 from chaos.scenario.model import Scenario
-from chaos.scenario.producers import Producer
 from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
