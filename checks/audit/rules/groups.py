@@ -127,7 +127,9 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
 
     range: per topic every member has neighbouring partitions, and at most one more than the others. roundrobin, sticky,
     cooperative-sticky and group.protocol=consumer: every member has at most one partition more than the others.
-    Undetermined for other assignors and for members with different topics.
+    A member has a share only of the topics that it subscribed to in this generation: a member with a pattern may not
+    have found a new topic yet. Undetermined for other assignors, and for those other than range if members subscribe
+    to different topics.
     """
     for reader in run.readers:
         if reader.mode != "subscribe":
@@ -136,7 +138,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
         tally.add(SETTLED, reader.name, value=len(spans))
         for span in spans:
             members: list[dict[str, Any]] = span.values["members"]
-            if why := _unbalanced(reader.assignor, [m["partitions"] for m in members]):
+            if why := _unbalanced(reader.assignor, members):
                 split = UNDETERMINED if why == UNDETERMINED else ""
                 held = {str(m.get("client_id") or m.get("member_id")): m["partitions"] for m in members}
                 evidence = {"why": why, "assignor": reader.assignor, "members": held, "until_us": span.end_us}
@@ -157,16 +159,25 @@ def _settled(observed: Observed, reader: Reader) -> list[Span]:
     return found
 
 
-def _unbalanced(assignor: str, held: list[list[str]]) -> str:
-    """Return how the partitions of the members break the promise of an assignor, empty if they do not."""
+def _unbalanced(assignor: str, members: list[dict[str, Any]]) -> str:
+    """Return how the partitions of the members break the promise of an assignor, empty if they do not.
+
+    members: as the observer records them. A member without `topics`, as older ledgers have it, subscribes to all.
+    """
     if assignor in ("roundrobin", "sticky", "cooperative-sticky", "uniform"):
-        counts = sorted(map(len, held))
+        if len({tuple(m["topics"]) for m in members if m.get("topics") is not None}) > 1:
+            return UNDETERMINED
+        counts = sorted(len(m["partitions"]) for m in members)
         return f"members hold {counts[0]} to {counts[-1]} partitions" if counts[-1] - counts[0] > 1 else ""
     if assignor != "range":
         return UNDETERMINED
-    by_topic = [_by_topic(partitions) for partitions in held]
-    for topic in sorted({t for topics in by_topic for t in topics}):
-        numbers = [sorted(topics.get(topic, ())) for topics in by_topic]
+    held = [(m.get("topics"), _by_topic(m["partitions"])) for m in members]
+    for topic in sorted({t for _, topics in held for t in topics}):
+        numbers = [
+            sorted(topics.get(topic, ()))
+            for subscribed, topics in held
+            if subscribed is None or topic in subscribed or topic in topics
+        ]
         counts = sorted(map(len, numbers))
         if counts[-1] - counts[0] > 1:
             return f"members hold {counts[0]} to {counts[-1]} partitions of {topic}"

@@ -49,12 +49,15 @@ def test_metadata_and_end_offsets_are_those_of_the_cluster(cluster, kafka):
 
 def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
     config = {"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "billing/1"}
+    config["group.instance.id"] = "one"
     consumer = Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.subscribe(["orders"])
     message = wait_until(lambda: consumer.poll(0.2), 60, "nothing is delivered")
     consumer.commit(message, asynchronous=False)
     group = kafka.group("billing")
-    assert [(m.client_id, m.partitions) for m in group.members] == [("billing/1", (FIRST, SECOND))]
+    (member,) = group.members
+    assert (member.client_id, member.instance_id, member.topics) == ("billing/1", "one", ("orders",))
+    assert member.partitions == (FIRST, SECOND)
     assert group.coordinator == kafka.coordinator("billing")
     assert kafka.committed("billing", PARTITIONS) == {SECOND: message.offset() + 1}
     consumer.close()

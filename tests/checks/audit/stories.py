@@ -1051,17 +1051,18 @@ def refused_after_another_had_begun(s: Story) -> None:
     old.commit(0, "fail").lost(generation=1)
 
 
-def _members(s: Story, *held: str) -> list[dict[str, object]]:
-    return [
+def _members(s: Story, held: tuple[str, ...], topics: tuple[list[str], ...]) -> list[dict[str, object]]:
+    members = [
         {"member_id": f"m{n}", "client_id": s.reader(n), "partitions": [f"{s.name}/{p}" for p in partitions]}
         for n, partitions in enumerate(held, 1)
     ]
+    return [m | {"topics": t} for m, t in zip(members, topics, strict=True)] if topics else members
 
 
-def _settled(s: Story, *held: str, us: int = 3_000_000) -> None:
+def _settled(s: Story, *held: str, us: int = 3_000_000, topics: tuple[list[str], ...] = ()) -> None:
     s.partitions, s.members = 4, 2
     s.wrote(0).assigned().got(0).commit(1).revoked()
-    s.group_seen(state="Stable", members=_members(s, *held)).tick(us)
+    s.group_seen(state="Stable", members=_members(s, held, topics)).tick(us)
     s.group_seen(state="PreparingRebalance")
 
 
@@ -1089,6 +1090,22 @@ def partitions_that_need_not_be_neighbours(s: Story) -> None:
 @story()
 def three_partitions_against_one_for_a_moment(s: Story) -> None:
     _settled(s, "012", "3", us=200_000)
+
+
+@story()
+def everything_to_the_only_member_that_found_the_topic(s: Story) -> None:
+    _settled(s, "0123", "", topics=([s.name], []))
+
+
+@story(unbalanced_assignment=1)
+def three_partitions_against_one_of_members_that_found_the_topic(s: Story) -> None:
+    _settled(s, "012", "3", topics=([s.name], [s.name]))
+
+
+@story(unbalanced_assignment__undetermined=1)
+def spread_over_members_with_different_topics(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "roundrobin"}
+    _settled(s, "0123", "", topics=([s.name], []))
 
 
 @story(unbalanced_assignment__undetermined=1)

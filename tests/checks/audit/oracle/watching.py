@@ -118,11 +118,18 @@ def _members(case: Case, group: str, assignor: str, end_us: int, verdict: Judgem
         if not members or not quiet or until - at <= long:
             continue
         verdict.looked_at.append(("unbalanced_assignment", group))
-        held = [sorted(int(p.rpartition("/")[2]) for p in m["partitions"]) for m in members]  # of the one topic
+        topic = "".join({p.rpartition("/")[0] for m in members for p in m["partitions"]})
+        wanted = [m.get("topics", [topic]) for m in members]
+        held = [
+            sorted(int(p.rpartition("/")[2]) for p in m["partitions"])  # of the one topic
+            for m, topics in zip(members, wanted, strict=True)
+            if assignor != "range" or topic in topics or m["partitions"]
+        ]
+        mixed = assignor != "range" and len({tuple(topics) for topics in wanted}) > 1
         sizes = [len(numbers) for numbers in held]
         known = sorted(n for numbers in held for n in numbers)
         torn = any(n and known.index(n[-1]) - known.index(n[0]) + 1 != len(n) for n in held)
-        if assignor not in ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform"):
+        if mixed or assignor not in ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform"):
             verdict.undetermined["unbalanced_assignment", group] += 1
         elif max(sizes) - min(sizes) > 1 or (assignor == "range" and torn):
             verdict.findings[Finding("unbalanced_assignment", "", group, None, None)] += 1
