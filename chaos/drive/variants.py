@@ -47,13 +47,19 @@ def variant_run_id(run_id: str, variant: str) -> str:
 
 def _write_comparison(run: Run, title: str, request: stages.ScenarioRequest, folders: dict[str, str]) -> None:
     """Write `comparison.json`: the command that repeats the runs, and the run directory of each variant."""
-    kafka = f" --kafka {request.kafka}" if request.kafka else ""
-    client = f" --client {request.client}" if request.client else ""
-    sets = "".join(f" --set {shlex.quote(text)}" for text in request.sets)
+    given = {
+        "kafka": request.kafka,
+        "driver": request.driver,
+        "bootstrap": request.bootstrap,
+        "client": request.client,
+    }
+    options = "".join(f" --{name} {value}" for name, value in given.items() if value)
+    options += "".join(f" --set {shlex.quote(text)}" for text in request.sets)
+    options += " --i-own-this-cluster" if request.i_own_this_cluster else ""
     data = {
         "scenario": request.scenario,
         "title": title,
-        "command": f"python -m chaos run {request.scenario} --seed {request.seed}{kafka}{client}{sets}",
+        "command": f"python -m chaos run {request.scenario} --seed {request.seed}{options}",
         "variants": folders,
     }
     write_json(run.comparison, data)

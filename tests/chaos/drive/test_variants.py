@@ -80,3 +80,10 @@ def test_variant_runs_share_a_seed_and_are_below_the_ab_run(file, tmp_path):
     index = json.loads(runs.run.comparison.read_text())
     assert index["variants"] == {"weak": "ab-1-weak", "safe": "ab-1-safe"}
     assert index["command"] == f"python -m chaos run {file} --seed {seeds.pop()}"
+
+
+def test_the_command_of_a_comparison_repeats_the_options_of_the_run(file, tmp_path):
+    request = stages.ScenarioRequest(str(file), seed=3, driver="docker", client="2.5.0", sets=("cluster.brokers=5",))
+    runs = variants.prepare(request, tmp_path / "runs", "ab-1")
+    command = json.loads(runs.run.comparison.read_text())["command"]
+    assert command == (f"python -m chaos run {file} --seed 3 --driver docker --client 2.5.0 --set cluster.brokers=5")
