@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from chaos.clients.protocol import lifecycle_row
-from chaos.clients.roster import Roster
+from chaos.clients.roster import ClientState, Roster
 from chaos.clients.runtime import runtime
 from chaos.clients.specs import Entry, SpecBuilder, process_mates
-from chaos.clients.state import ClientState
 from chaos.errors import ClientError
 from chaos.install.cache import silent
 from chaos.ledger.stream import TableWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TypeVar
 
-from chaos.clients.state import ClientState
+from chaos.clients.roster import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.kafka.partition import TopicPartition

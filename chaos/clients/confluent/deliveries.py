@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 
 from chaos.clients.assignments import ReaderKey
-from chaos.clients.confluent.columns import Columns, joined, recurring
+from chaos.clients.confluent.columns import Columns, joined, nullable
 from chaos.clients.protocol import Partition
 from chaos.ledger.record_columns import Identities, Ints
+from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import TableWriter, runs, same
 from chaos.run.events import now_us
 
@@ -27,12 +29,7 @@ class DeliveryLog:
     def __init__(self, writer: TableWriter, key: ReaderKey, topics: Sequence[str]) -> None:
         self._writer = writer
         self._only_topic = topics[0] if len(topics) == 1 and not topics[0].startswith("^") else None
-        self._key_columns = [
-            same(key.consumer, pa.string()),
-            same(key.incarnation, pa.int32()),
-            same(key.group, pa.string()),
-            same(key.mode, pa.string()),
-        ]
+        self._key_columns = [same(value, TABLES["deliveries"].field(name).type) for name, value in asdict(key).items()]
         self._topic = same(self._only_topic, pa.string())
         self._added: list[Columns] = []
         self._polled_us: list[int] = []
@@ -75,6 +72,7 @@ class DeliveryLog:
         if not self._added:
             return {}
         records, n = joined(self._added), self.waiting
+        assert records.epochs is not None  # they are of consumed records
         index = PartitionIndex(records, self._only_topic)
         ends = index.ends(records.offsets)
         identities = Identities(records.headers)
@@ -82,12 +80,12 @@ class DeliveryLog:
         self._writer.append(
             [
                 *(column.slice(0, n) for column in self._key_columns),
-                index.numbers(ends, assignments),
+                index.numbers(assignments),
                 pa.array(np.arange(self._first_ordinal, self._first_ordinal + n)),
                 self._topic.slice(0, n) if records.topics is None else pa.array(records.topics, pa.string()),
                 pa.array(records.partitions.astype(np.int32)),
                 pa.array(records.offsets),
-                recurring(records.epochs),
+                nullable(records.epochs, np.int32),
                 *identities.producers(),
                 identities.seq,
                 identities.sent_us,
@@ -124,10 +122,7 @@ class PartitionIndex:
         ends[self._index] = offsets + 1  # numpy keeps the last value of a repeated index
         return {self.partition(index): int(ends[index]) for index in np.flatnonzero(ends >= 0).tolist()}
 
-    def numbers(self, ends: Mapping[Partition, int], numbers: Mapping[Partition, int]) -> pa.Array:
+    def numbers(self, numbers: Mapping[Partition, int]) -> pa.Array:
         """Return the number of each record's partition as an int32 column; null for a partition without one."""
-        distinct = {numbers.get(partition) for partition in ends}
-        if len(distinct) == 1:
-            return same(distinct.pop(), pa.int32()).slice(0, len(self._index))
         each = [numbers.get(self.partition(index)) for index in range(self._width * len(self._topics))]
         return pa.array(each, pa.int32()).take(pa.array(self._index))

@@ -18,20 +18,14 @@ NEVER, REFUSED = "never appended", "not by this attempt"
 
 # older releases lack these names, and report a whole batch as invalid if one record of it is
 _DIFFERENT_RECORD: int = getattr(KafkaError, "_INVALID_DIFFERENT_RECORD", -138)
-_REPORTS_SINGLE_RECORDS = hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD")
+_OF_ONE_RECORD = NEVER if hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD") else REFUSED
 _FENCED_MEMBER_EPOCH: int = getattr(KafkaError, "FENCED_MEMBER_EPOCH", 110)
 _STALE_MEMBER_EPOCH: int = getattr(KafkaError, "STALE_MEMBER_EPOCH", 113)
 
 SENDS: dict[int, tuple[str, str]] = {
-    KafkaError.INVALID_RECORD: (
-        NEVER if _REPORTS_SINGLE_RECORDS else REFUSED,
-        "the broker refuses any batch with this record in it",
-    ),
+    KafkaError.INVALID_RECORD: (_OF_ONE_RECORD, "the broker refuses any batch with this record in it"),
     _DIFFERENT_RECORD: (REFUSED, "refused because of another record of this batch; an earlier batch may differ"),
-    KafkaError.MSG_SIZE_TOO_LARGE: (
-        REFUSED,
-        "this batch was too large; an earlier one may have been smaller",
-    ),
+    KafkaError.MSG_SIZE_TOO_LARGE: (REFUSED, "this batch was too large; an earlier one may have been smaller"),
     KafkaError.RECORD_LIST_TOO_LARGE: (REFUSED, "as MSG_SIZE_TOO_LARGE, against the segment size"),
     KafkaError.INVALID_MSG: (REFUSED, "this batch arrived damaged and was dropped before the append"),
     KafkaError.INVALID_TIMESTAMP: (NEVER, "the broker refuses any batch with this timestamp in it"),

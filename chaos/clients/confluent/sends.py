@@ -11,7 +11,8 @@ from confluent_kafka import KafkaError, Message
 from chaos.clients.confluent.columns import Columns, joined, nullable, sent
 from chaos.clients.confluent.outcomes import send_outcome
 from chaos.clients.protocol import WriterSpec
-from chaos.ledger.record_columns import Identities, Ints, headers_of
+from chaos.ledger.record import parse
+from chaos.ledger.record_columns import Identities, Ints
 from chaos.ledger.stream import TableWriter, runs, same
 from chaos.run.events import now_us
 
@@ -103,12 +104,12 @@ class SendLog:
         self._refused.append(self._row(seq, invoked_us, "fail", error.name(), None))
 
     def _failed(self, error: KafkaError, message: Message) -> None:
-        identity = Identities(headers_of([message.value()]))
+        identity = parse(message.value())
+        assert identity is not None  # this process made the value
         outcome = send_outcome(error, self._single_attempt)
         self.failed += outcome == "fail"
         self.unknown += outcome == "unknown"
-        partition = message.partition()
-        row = self._row(identity.seq[0].as_py(), identity.sent_us[0].as_py(), outcome, error.name(), partition)
+        row = self._row(identity.seq, identity.sent_us, outcome, error.name(), message.partition())
         self._refused.append(row)
 
     def _row(self, seq: int, invoked_us: int, outcome: str, error: str, partition: int | None) -> dict[str, object]:
@@ -140,19 +141,20 @@ class SendLog:
     def _write_acked(self) -> None:
         records, n = joined(self._read), self._waiting
         identities = Identities(records.headers)
-        seqs = identities.seq
         self._writer.append(
             [
                 self._client.slice(0, n),
                 self._incarnation.slice(0, n),
-                seqs,
+                identities.seq,
                 self._topic.slice(0, n),
                 pa.array(records.partitions.astype(np.int32)),
                 # an idempotent producer has none if the answer to a later batch implied this one
                 nullable(records.offsets, np.int64) if self._has_offsets else pa.nulls(n, pa.int64()),
                 _OK.slice(0, n),
                 _NULL.slice(0, n),
-                pa.nulls(n, pa.string()) if self._keys is None else self._keys.column(self._keys.of(seqs.to_numpy())),
+                pa.nulls(n, pa.string())
+                if self._keys is None
+                else self._keys.column(self._keys.of(identities.seq.to_numpy())),
                 same(self.txn, pa.int64()).slice(0, n),
                 identities.sent_us,
                 runs(np.cumsum([len(part) for part in self._read]), pa.array(self._read_us)),
