@@ -151,9 +151,12 @@ def _rebalances(run: Run, resolved: Resolved, group: str) -> Observation:
         return Observation(0, "0", "assign-mode consumers are in no group, so they never rebalance")
     columns = ["consumer", "group", "mode", "generation", "event", "at_us"]
     subscribed = [r for r in ledger_rows(run, "assignments", columns) if r["mode"] == "subscribe"]
-    rows = [r for r in subscribed if r["group"] == group and r["generation"] is not None]
+    assigned = [r for r in subscribed if r["group"] == group]
+    rows = [r for r in assigned if r["generation"] is not None]
     if not rows:
         reason = f"no member of group {group} was assigned a partition: see the consumers' files in logs/"
+        if assigned:
+            reason = f"the members of group {group} report no generation: their client library does not give it"
         return Observation.missing("not observed", reason)
     events = [e for e in read_events(run) if e.get("kind") == "stage" and e.get("state") == "begin"]
     begins = {e["stage"]: e["at_us"] for e in events}

@@ -364,6 +364,14 @@ def test_an_assignment_after_the_stop_says_nothing_about_the_generation_before(f
     assert rebalances(fake(), [assigned(1, T0 - SECOND), *at_stop]) == "0"
 
 
+@pytest.mark.parametrize(("rows", "why"), [([], "was assigned a partition"), ([None], "report no generation")])
+def test_rebalances_without_a_generation_are_inconclusive_with_the_reason(fake, rows, why):
+    run = fake()
+    assert rebalances(run, [assigned(generation, T0) for generation in rows]) == "not observed"
+    found = judged(run)["groups", "rebalances", "billing"]
+    assert found.verdict == "inconclusive" and why in found.why
+
+
 def rebalances(run, rows):
     """Return the rebalances in these rows, for a load from 0 to 80 s."""
     run.ledger["assignments"] = rows
