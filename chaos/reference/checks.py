@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chaos.anomalies import ANOMALIES, METRICS, Path
 from chaos.reference.markdown import code, sentence, table
-from chaos.reference.shipped import link, shows
+from chaos.reference.scenarios import link, shows
 
 _CATALOGUE = "../../chaos/scenarios/CATALOGUE.md"
 _HEAD = """# Checks

@@ -10,10 +10,9 @@ from chaos.cluster.api import CAPABILITIES
 from chaos.cluster.drivers import DRIVERS, capabilities
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.faults import FAULTS
-from chaos.reference.fields import rows
+from chaos.reference.fields import group_of, models, rows
 from chaos.reference.markdown import anchor, code, sentence, table
-from chaos.reference.shipped import link, scenarios
-from chaos.scenario.faults import SPECS
+from chaos.reference.scenarios import link, scenarios
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.brokers import Cycle
 from chaos.scenario.faults.network import WireFault
@@ -50,24 +49,14 @@ _HEAL = "\n`heal` takes one of these. If left out, the fault is healed before th
 _IN_BRACKETS = "In brackets: the commands of `cluster.verbs` that the capability needs.\n"
 
 
-def models() -> dict[str, type[FaultSpec]]:
-    """Return the specification of each kind of fault, grouped by the first part of the kind."""
-    groups = list(dict.fromkeys(map(_group, SPECS)))
-    return {kind: SPECS[kind] for kind in sorted(SPECS, key=lambda kind: groups.index(_group(kind)))}
-
-
-def _group(kind: str) -> str:
-    return kind.partition(".")[0]
-
-
 def page() -> str:
     """Return the page in Markdown."""
     kinds = models()
     parts = [_HEAD, "\n## All faults\n", _overview(kinds), "\n## Targets\n", _TARGETS, _targets(kinds), "\n## When\n"]
     parts += [_WHEN, _settings(Trigger), _HEAL, _settings(Heal), "\n## Capabilities of the drivers\n", _drivers()]
-    for group in dict.fromkeys(map(_group, kinds)):
+    for group in dict.fromkeys(map(group_of, kinds)):
         parts += [f"\n## {group}\n"]
-        parts += [_section(kind, model) for kind, model in kinds.items() if _group(kind) == group]
+        parts += [_section(kind, model) for kind, model in kinds.items() if group_of(kind) == group]
     return "\n".join(parts)
 
 

@@ -12,6 +12,7 @@ from pydantic_core import PydanticUndefined
 from chaos.reference.markdown import anchor, code, table
 from chaos.scenario.expect import Bound, DuplicateDelivery, Expect, GroupBound, TimeBound
 from chaos.scenario.faults import SPECS
+from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.load import models_of
 from chaos.scenario.model import Scenario
 from chaos.units import Duration, Rate, Size, format_duration, format_size
@@ -74,6 +75,17 @@ def rows(model: type[BaseModel], leave_out: Iterable[str] = ()) -> list[tuple[st
         for name, part in schema["properties"].items()
         if name not in set(leave_out)
     ]
+
+
+def models() -> dict[str, type[FaultSpec]]:
+    """Return the specification of each kind of fault, grouped by the first part of the kind."""
+    groups = list(dict.fromkeys(map(group_of, SPECS)))
+    return {kind: SPECS[kind] for kind in sorted(SPECS, key=lambda kind: groups.index(group_of(kind)))}
+
+
+def group_of(kind: str) -> str:
+    """Return the first part of a kind of fault."""
+    return kind.partition(".")[0]
 
 
 def _takes(part: dict[str, Any], definitions: dict[str, Any]) -> str:

@@ -13,9 +13,9 @@ from chaos.cli.scenarios import PageName, reference
 from chaos.errors import UsageError
 from chaos.faults import FAULTS
 from chaos.reference import PAGES, Page, faults
-from chaos.reference.fields import rows
+from chaos.reference.fields import models, rows
 from chaos.reference.markdown import anchor, table
-from chaos.reference.shipped import scenarios, shows
+from chaos.reference.scenarios import scenarios, shows
 from chaos.scenario.faults.clients import ConsumerChurn
 from chaos.scenario.faults.resources import DiskFill
 from chaos.scenario.load import parse
@@ -33,9 +33,9 @@ def test_a_page_matches_the_code(name):
 
 
 def test_every_fault_documents_its_heal_and_its_proof():
-    models = faults.models()
-    assert models.keys() == FAULTS.keys()
-    for kind, model in models.items():
+    found = models()
+    assert found.keys() == FAULTS.keys()
+    for kind, model in found.items():
         assert "__doc__" in vars(model) and re.search(r"[Hh]eal|stay", faults.meaning(model)), kind
         assert len(faults.proof(kind)) > 10, f"the docstring of {FAULTS[kind].__name__} has no Proof"
 
