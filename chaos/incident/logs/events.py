@@ -198,7 +198,6 @@ class UncleanElection(Event, summary="UNCLEAN election: {leader}, which is not i
     partition: TopicPartition | None = None
     topic_id: str = ""
     number: int = -1
-    previous_leader: int = -1
 
 
 class LogLoaded(PartitionEvent, summary="broker {node} has {partition} up to offset {end_offset}"):

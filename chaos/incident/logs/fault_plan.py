@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from chaos.cluster.drivers import capabilities
 from chaos.incident.logs import events as e
 from chaos.incident.logs.broker_failures import (
     Loss,
@@ -46,8 +45,6 @@ MAX_PAUSE_S = 20.0
 MAX_RECORDS = 20_000
 """Largest number of records that a replay writes before the first fault."""
 DEFAULT_RECORDS = 4000
-ONLY_PROCESSES = ("disk.limit", "broker.wipe", "log.truncate")
-"""Faults that the Docker driver does not support."""
 
 
 @dataclass
@@ -55,14 +52,12 @@ class Plan:
     """The faults by time, and the number of records before the first one if it is known.
 
     `loses_records`: the incident lost acknowledged records. `left_out`: number of faults beyond `MAX_FAULTS`.
-    `containers`: the faults need the Docker driver.
     """
 
     faults: list[PlannedFault]
     loses_records: bool
     records_sources: list[Source]
     left_out: int
-    containers: bool
 
 
 def make_plan(timeline: Timeline, state: ClusterState, settings: ClientSettings, numbers: Mapping[int, int]) -> Plan:
@@ -90,7 +85,8 @@ def make_plan(timeline: Timeline, state: ClusterState, settings: ClientSettings,
     if loses_by_acks:
         faults = _add_lagging_followers(faults, lost, state)
     loses_records = loses_by_acks or bool(unclean_leaders)
-    return Plan(faults, loses_records, sources, left_out, _isolate(faults, state))
+    _isolate(faults, state)
+    return Plan(faults, loses_records, sources, left_out)
 
 
 def _was_leader(truncation: Truncation, outages: list[Outage], state: ClusterState) -> bool:
@@ -102,22 +98,18 @@ def _was_leader(truncation: Truncation, outages: list[Outage], state: ClusterSta
     return any(truncation.partition in state.led_by(o.broker, o.at_us) for o in earlier)
 
 
-def _isolate(faults: list[PlannedFault], state: ClusterState) -> bool:
-    """Isolate brokers that were cut off if a driver can; else keep a pause. Return whether that needs containers."""
-    cut_off = [f for f in faults if f.outage and f.outage.kind is OutageKind.CUT_OFF]
-    with_processes = "isolate" in capabilities("process")
-    is_possible = not state.zookeeper and (with_processes or not any(f.kind in ONLY_PROCESSES for f in faults))
-    for fault in cut_off:
-        if is_possible:
+def _isolate(faults: list[PlannedFault], state: ClusterState) -> None:
+    """Isolate brokers that were cut off; keep a pause where the driver cannot, which is with ZooKeeper."""
+    for fault in faults:
+        if not (fault.outage and fault.outage.kind is OutageKind.CUT_OFF):
+            continue
+        if state.zookeeper:
+            fault.todos.append("a pause replaces the cut: brokers with ZooKeeper cannot be isolated")
+        else:
             fault.kind = "broker.isolate"
             fault.todos.append(
                 "was it cut off from its peers only, or from clients too, and both ways? see `cut` and `direction`"
             )
-        else:
-            fault.todos.append(
-                "a pause replaces the cut: containers do not support disk.limit, broker.wipe, log.truncate or ZooKeeper"
-            )
-    return bool(cut_off) and is_possible and not with_processes
 
 
 def _make_names_unique(faults: list[PlannedFault]) -> None:

@@ -77,7 +77,7 @@ PATTERNS = (
     _p(e.IsrShrunk, rf"\[Partition {_P} broker=\d+\] Shrinking ISR from (?P<before>[\d,]*) to (?P<isr>[\d,]*)\. Leader: \(highWatermark: \d+, endOffset: (?P<end_offset>\d+)\)", "Partition"),  # noqa: E501
     _p(e.IsrUpdated, rf"\[Partition {_P} broker=\d+\] ISR updated to \[?(?P<isr>[\d,]+)\]?", "Partition"),
     _p(e.UncleanElection, r"topicId (?P<topic_id>\S+), partition (?P<number>\d+) to (?P<leader>\d+) using an unclean election", "PartitionChangeBuilder", "3.0 to 4.3, KRaft"),  # noqa: E501
-    _p(e.UncleanElection, rf"UNCLEAN partition change for {_P} with topic ID .*?leader: (?P<previous_leader>-?\d+) -> (?P<leader>\d+)", "ReplicationControlManager", "3.0 to 4.3, KRaft"),  # noqa: E501
+    _p(e.UncleanElection, rf"UNCLEAN partition change for {_P} with topic ID .*?leader: -?\d+ -> (?P<leader>\d+)", "ReplicationControlManager", "3.0 to 4.3, KRaft"),  # noqa: E501
     _p(e.LogLoaded, r"Completed load of Log\(dir=.*?/(?P<partition>[^/,]+-\d+), .*?logEndOffset=(?P<end_offset>\d+)\)", "LogManager"),  # noqa: E501
     _p(e.Truncated, rf"(?:Unified)?Log partition={_P}, dir=.*\] Truncating to offset (?P<offset>\d+)", "Log UnifiedLog"),  # noqa: E501
     _p(e.BelowMinIsr, rf"The size of the current ISR .*insufficient to satisfy the min\.isr requirement of \d+ for partition {_P}", "ReplicaManager Partition"),  # noqa: E501

@@ -151,8 +151,9 @@ class _Draft:
         title = "; ".join([*summary][:3]) or "no failure was found"
         return f"Incident of {utc(faults[0].at_us if faults else self.timeline.began_us)} UTC: {title}"[:200]
 
+    @cached_property
     def release(self) -> dict[str, Any]:
-        """Return the Kafka release with its source; a default with the problem if the logs name no usable one."""
+        """The Kafka release with its source; a default with the problem if the logs name no usable one."""
         found = self.state.version
         try:
             if found is None:
@@ -204,20 +205,27 @@ class _Draft:
 
     def _consumer(self, group: Group, name: str) -> dict[str, Any]:
         config: dict[str, Any] = {"auto.offset.reset": "earliest"} | self.settings.consumer
-        if group.consumer_protocol:
+        is_new_protocol = group.consumer_protocol or config.get("group.protocol") == "consumer"
+        is_preview = is_new_protocol and int(self.release["version"].split(".")[0]) < 4
+        if is_preview:
+            config.pop("group.protocol", None)
+        elif is_new_protocol:
             config["group.protocol"] = "consumer"
             for key in ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"):
                 config.pop(key, None)
         members = [(f.kind, int(f.target["member"][1])) for f in self.plan.faults if _is_member_of(group, f)]
         is_guess = "consumer.slow" in dict(members) and "max.poll.interval.ms" not in self.settings.consumer
         if is_guess:
-            config |= {"max.poll.interval.ms": 6000} | ({} if group.consumer_protocol else {"session.timeout.ms": 6000})
+            config |= {"max.poll.interval.ms": 6000} | (
+                {} if "group.protocol" in config else {"session.timeout.ms": 6000}
+            )
         return {
             "name": name,
             "group": _group_id(group.name),
             "source": group.source,
             "members": min(50, max([group.members, *(number for _, number in members)])),
             "config": config,
+            "is_preview": is_preview,
             "guessed_poll_interval": is_guess,
         }
 

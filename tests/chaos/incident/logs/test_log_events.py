@@ -43,7 +43,7 @@ MESSAGES = [
      {"partition": TopicPartition.parse("a-b.c/12"), "before": (1, 2, 3), "isr": (1,), "end_offset": 15}),
     (RCM, "[QuorumController id=3] UNCLEAN partition change for orders-0 with topic ID t2z: isr: [1] -> [2], leader: 1 -> "
      "2, leaderRecoveryState: RECOVERED -> RECOVERING", e.UncleanElection,
-     {"partition": TopicPartition.parse("orders/0"), "leader": 2, "previous_leader": 1}),
+     {"partition": TopicPartition.parse("orders/0"), "leader": 2}),
     ("org.apache.kafka.controller.PartitionChangeBuilder", "Setting new leader for topicId t2z, partition 0 to 2 using an "
      "unclean election. Previous partition: x", e.UncleanElection, {"topic_id": "t2z", "number": 0, "leader": 2}),
     ("kafka.log.Log", "[Log partition=orders-0, dir=/data] Truncating to offset 3123", e.Truncated,
@@ -275,6 +275,16 @@ def test_members_without_client_ids_are_paired_in_order(tmp_path):
     assert fault.comments == ["member a of group g: its session timed out"]
     assert (fault.kind, (fault.back_us - fault.at_us) / 1e6) == ("consumer.crash", 10)
     assert state.groups["g"].members == 2 and state.groups["g"].consumer_protocol
+
+
+def test_a_group_of_the_preview_of_kip_848_becomes_a_classic_group(tmp_path):
+    """Kafka 3.7 to 3.9 had a preview of the protocol, which scenarios allow from 4.0 on."""
+    joined = f"{GC4}[GroupId g] Member a joins the consumer group using the consumer protocol. ({GC})"
+    version = "Kafka version: 3.9.2 (org.apache.kafka.common.utils.AppInfoParser)"
+    read(tmp_path, kafka_1=[(0, START), (1, version), (2, joined), *busy((3, 9))])
+    scenario = parse(text := draft_scenario(tmp_path), "draft")
+    assert (scenario.cluster.kafka, scenario.consumers[0].config) == ("3.9.2", {"auto.offset.reset": "earliest"})
+    assert "TODO: this group had group.protocol=consumer (KIP-848), which needs Kafka 4.0" in text
 
 
 LEADS = "Leader orders-0 with topic id Some(x) starts at leader epoch {e} from offset {o} with partition epoch 0, high watermark 0, ISR [1,2], adding replicas [] and removing replicas [] . Previous leader {p} (state.change.logger)"
