@@ -11,16 +11,12 @@ import errno
 import importlib
 import signal
 import sys
-from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from chaos.errors import INCONCLUSIVE, INTERRUPTED, AftershockError
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a scenario: deploy a cluster, break it under load, audit every record, give the verdict."),
@@ -96,36 +92,26 @@ def _options() -> None:
 
 def main() -> None:
     """Run the command line. A user's mistake, or a run that cannot continue, is one line and never a traceback."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C
     try:
         app()
     except AftershockError as e:
-        _stderr().print(f"[bold red]error:[/] {_plain(str(e))}")
-        sys.exit(e.exit_code)
+        _end(str(e), e.exit_code)
     except OSError as e:
         if e.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
             raise
         where = f" ({e.filename})" if e.filename else ""
-        _stderr().print(
-            f"[bold red]error:[/] {_plain(str(e.strerror))}{_plain(where)}; everything of the run was ended, "
-            "make room or choose another --runs-dir and run again"
-        )
-        sys.exit(INCONCLUSIVE)
+        advice = "everything of the run was ended, make room or choose another --runs-dir and run again"
+        _end(f"{e.strerror}{where}; {advice}", INCONCLUSIVE)
     except KeyboardInterrupt:
-        _stderr().print("interrupted; everything of the run was ended")
-        sys.exit(INTERRUPTED)
+        _end("interrupted; everything of the run was ended", INTERRUPTED)
 
 
-def _stderr() -> Console:
+def _end(message: str, exit_code: int) -> NoReturn:
+    """Print one line on standard error, and end."""
     from rich.console import Console
+    from rich.markup import escape
 
-    return Console(stderr=True, soft_wrap=True, highlight=False)
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """Clean up after SIGTERM as after Ctrl-C."""
-    raise KeyboardInterrupt
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", "\\[")
+    label = "" if exit_code == INTERRUPTED else "[bold red]error:[/] "
+    Console(stderr=True, soft_wrap=True, highlight=False).print(label + escape(message))
+    sys.exit(exit_code)

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from chaos.cli.options import RUNS_DIR, RunsDir
 from chaos.errors import AftershockError, HistoryError, RunDirError
+from chaos.processes.python_module import run_module
 from chaos.run.trend import TimeTrend, Trend, Trends, unjudged
 
 _VERDICTS = {"pass": "[green]✓[/]", "fail": "[bold red]✗[/]", "inconclusive": "[bold yellow]?[/]"}
@@ -60,7 +61,10 @@ def _show(
         return
     trends = _read(scenario, limit, url, runs_dir)
     if html is not None:
-        _write_page(trends, html)
+        done = run_module("checks.report", "trend", str(html.absolute()), text_input=trends.model_dump_json())
+        if done.returncode:
+            raise AftershockError((done.stderr.strip() or "the page was not written").splitlines()[-1])
+        Console(stderr=True, soft_wrap=True).print(f"page: {html}", highlight=False)
     if as_json:
         sys.stdout.write(trends.model_dump_json(indent=1) + "\n")
     else:
@@ -110,16 +114,6 @@ def _read(scenario: str | None, limit: int, url: str | None, runs_dir: Path) -> 
         which = f" of {scenario!r}" if scenario else ""
         raise HistoryError(f"{store.name} holds no run{which}; run a scenario, or `history import RUNS_DIR`")
     return Trends(database=store.name, made_us=now_us(), trends=trends(entries, limit))
-
-
-def _write_page(trends: Trends, path: Path) -> None:
-    """Write the trend page. Raises `AftershockError` if that fails."""
-    from chaos.processes.python_module import run_module
-
-    done = run_module("checks.report", "trend", str(path.absolute()), text_input=trends.model_dump_json())
-    if done.returncode:
-        raise AftershockError((done.stderr.strip() or "the page was not written").splitlines()[-1])
-    Console(stderr=True, soft_wrap=True).print(f"page: {path}", highlight=False)
 
 
 def _print_trends(trends: Trends) -> None:

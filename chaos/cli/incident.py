@@ -233,7 +233,7 @@ def _print_releases(rows: list[ReleaseRow], console: Console) -> None:
     console.print(table)
 
 
-incident = typer.Typer(no_args_is_help=True, help="Write a scenario from the logs of an incident.")
+incident = typer.Typer(no_args_is_help=True)
 
 
 @incident.callback()

@@ -55,13 +55,9 @@ def prepare(subject: Subject, changes: Sequence[str], folder: Path) -> variants.
 
 def _with_sides(subject: Subject, changes: Sequence[str]) -> Raw:
     raw = raw_of(subject.scenario)
-    raw["variants"] = {UNCHANGED: {}, CHANGED: {"set": dict(_split(text) for text in changes)}}
+    values = {path.strip(): yaml.safe_load(text) for path, _, text in (change.partition("=") for change in changes)}
+    raw["variants"] = {UNCHANGED: {}, CHANGED: {"set": values}}
     return raw
-
-
-def _split(override: str) -> tuple[str, Any]:
-    path, _, text = override.partition("=")
-    return path.strip(), yaml.safe_load(text)
 
 
 def unknown_settings(scenario: Scenario) -> Iterator[str]:

@@ -84,7 +84,11 @@ def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), 
     if path.is_dir() or source.endswith((SUFFIX, ".tar.gz", ".tgz")):
         if variant:
             raise UsageError(f"--variant selects a side of a scenario; {source} is a single run, so leave it out")
-        subject = _of_run(source, path) if path.is_dir() else _of_bundle(source, path)
+        if path.is_dir():
+            subject = _of_run(source, path)
+        else:
+            bundle = open_bundle(path)
+            subject = _of_resolved(source, bundle.resolved, bundle.manifest.seen, bundle.manifest.versions)
         subject = subject.set(*overrides) if overrides else subject
         return subject if seed is None else replace(subject, seed=seed)
     file = find(source)
@@ -94,11 +98,6 @@ def load_subject(source: str, variant: str = "", overrides: Sequence[str] = (), 
     if seed is None:
         seed = new_seed() if scenario.seed is None else scenario.seed
     return Subject("-".join(filter(None, [file.stem, variant])), source, scenario, seed)
-
-
-def _of_bundle(source: str, path: Path) -> Subject:
-    bundle = open_bundle(path)
-    return _of_resolved(source, bundle.resolved, bundle.manifest.seen, bundle.manifest.versions)
 
 
 def _of_run(source: str, path: Path) -> Subject:

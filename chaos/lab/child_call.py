@@ -43,7 +43,7 @@ def call(function: str, request: object, result_type: type[R]) -> R:
 
 def main(function: str, file: str) -> None:
     """Run the function of a request on standard input, and write its result or its error to a file."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the work of this process as Ctrl-C does
     module, _, name = function.partition(":")
     target = getattr(importlib.import_module(module), name)
     hints = get_type_hints(target)
@@ -55,11 +55,6 @@ def main(function: str, file: str) -> None:
     except AftershockError as e:
         reply = {"error": str(e)}
     write_atomically(Path(file), json.dumps(reply))
-
-
-def _interrupt(signum: int, frame: object) -> None:
-    """End the work of this process after SIGTERM as after Ctrl-C."""
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":
