@@ -10,7 +10,17 @@ from tests.lanes import NIGHTLY, is_nightly, matches
 settings.register_profile("aftershock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("aftershock")
 
-LONGEST = ("test_scenarios.py", "test_compose.py")
+LONGEST = (
+    "test_scenarios.py",
+    "test_compose.py",
+    "test_conformance.py",
+    "test_airflow.py",
+    "test_docker.py",
+    "test_spark_cluster.py",
+    "test_incident.py",
+    "test_ui.py",
+)
+"""The files that take longest, longest first."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -19,7 +29,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_nightly(item.nodeid):
             item.add_marker(pytest.mark.nightly)
-    items.sort(key=lambda item: item.path.name not in LONGEST)
+    rank = {name: n for n, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
     if config.getoption("collectonly", default=False) and len(config.args) == 1 and config.args[0].endswith("tests"):
         _check_lanes([item.nodeid for item in items])
 
