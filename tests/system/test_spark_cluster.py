@@ -131,7 +131,7 @@ def test_ctrl_c_ends_the_application(cluster, run, tmp_path):
     wait_until(lambda: running(cluster) == [], 30, lambda: f"still there: {running(cluster)}")
 
 
-def test_executors_that_never_come_are_told_in_one_line(cluster, run, tmp_path):
+def test_executors_that_never_come_are_reported_in_one_line(cluster, run, tmp_path):
     env = {**os.environ, "AFTERSHOCK_SPARK_EXECUTOR_MEMORY": "900g", "AFTERSHOCK_SPARK_TIMEOUT_S": "5"}
     there = copied(run, tmp_path / "rich").path
     ended = chaos("audit", there, "--spark-master", cluster.url, "--json", env=env)
@@ -141,7 +141,7 @@ def test_executors_that_never_come_are_told_in_one_line(cluster, run, tmp_path):
     assert "Traceback" not in ended.err
 
 
-def test_executors_without_our_requirements_are_told_in_one_line(cluster, run, tmp_path):
+def test_executors_without_our_requirements_are_reported_in_one_line(cluster, run, tmp_path):
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -163,7 +163,7 @@ def test_a_wrong_master_is_refused_before_anything_starts(run, tmp_path, master,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_uri_that_leads_nowhere_is_told_in_one_line():
+def test_a_uri_that_leads_nowhere_is_reported_in_one_line():
     for uri, said in (("file:///no/such/run", "has no resolved.json"), ("gs://bucket/run", "AFTERSHOCK_SPARK_JARS")):
         ended = chaos("audit", uri)
         assert (ended.code, said in " ".join(ended.err.split())) == (2, True), ended.err

@@ -145,7 +145,7 @@ def test_repeat_shows_what_was_done_when_it_is_interrupted(shows, tmp_path):
     assert json.loads(done.stdout)["runs"] == 2, "the third was driven, and its verdict was pending"
 
 
-def test_a_run_that_cannot_tell_makes_a_repetition_inconclusive(shows, chaos):
+def test_an_inconclusive_run_makes_a_repetition_inconclusive(shows, chaos):
     shows(lambda scenario, seed, run: seen("inconclusive" if run == 1 else "pass"))
     done = chaos("repeat", 2, "leader-kill")
     assert done.exit_code == 3

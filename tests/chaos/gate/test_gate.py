@@ -58,17 +58,17 @@ def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 
 
 
 def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, **changes: Any) -> GateResult:
-    given = gate(**changes)
-    found = matrix.cells(given, Path())
-    pairs = baseline.pairs(given, found, stored)
-    return GateJudge(given, "g", "command", 7, found, pairs, stored).result(by_cell)
+    model = gate(**changes)
+    planned = matrix.cells(model, Path())
+    pairs = baseline.pairs(model, planned, stored)
+    return GateJudge(model, "g", "command", 7, planned, pairs, stored).result(by_cell)
 
 
 # what makes no sense
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"scenarios": []}, "the gate has no cells: scenarios is empty"),
         ({"kafka": []}, "the gate has no cells: kafka is empty"),
@@ -109,14 +109,14 @@ def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, 
         ({"colour": "red"}, "colour: unknown key"),
     ],
 )
-def test_a_gate_that_makes_no_sense_is_one_line_before_anything_runs(changes, said):
-    with pytest.raises((UsageError, ScenarioError), match=said) as refused:
+def test_a_gate_that_makes_no_sense_is_one_line_before_anything_runs(changes, message):
+    with pytest.raises((UsageError, ScenarioError), match=message) as refused:
         cells(**changes)
     assert refused.value.exit_code == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[]", "is not a gate: it must be a mapping"),
         ("title: [", "is not valid YAML"),
@@ -124,31 +124,31 @@ def test_a_gate_that_makes_no_sense_is_one_line_before_anything_runs(changes, sa
         ("title: a", "scenarios: is required"),
     ],
 )
-def test_a_file_that_is_no_gate_is_told(text, said):
-    with pytest.raises(ScenarioError, match=said):
+def test_a_file_that_is_no_gate_is_refused(text, message):
+    with pytest.raises(ScenarioError, match=message):
         parse(text, "GATE.yaml")
 
 
-def test_a_gate_that_is_not_there_is_told_with_those_that_are(tmp_path):
+def test_an_unknown_gate_is_refused_with_the_known_names(tmp_path):
     with pytest.raises(ScenarioError, match=r"upgrade-3\.9-to-4\.3"):
         find(str(tmp_path / "none.yaml"))
 
 
 @pytest.mark.parametrize("name", shipped())
 def test_every_shipped_gate_has_cells_and_something_to_hold_them_against(name):
-    given = load(shipped()[name])
-    found = matrix.cells(given, shipped()[name].parent)
-    pairs = baseline.pairs(given, found, None)
-    assert len(pairs) == len(found) / 2
+    model = load(shipped()[name])
+    planned = matrix.cells(model, shipped()[name].parent)
+    pairs = baseline.pairs(model, planned, None)
+    assert len(pairs) == len(planned) / 2
     tests = 12 * len(pairs)  # about as many times as a cell has
-    assert given.repeat >= ranks.needed(1 - given.time.confidence, tests), "else it could never show a slower time"
+    assert model.repeat >= ranks.needed(1 - model.time.confidence, tests), "else it could never show a slower time"
 
 
 # the matrix
 
 
 def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_really_runs():
-    found = cells(
+    planned = cells(
         clients=["2.5.0", runtime().installed_release()],
         settings={
             "acks-1": {"set": {"producers.shop.config.acks": 1}, "expect": {"lost_write": {"min": 0}}},
@@ -156,7 +156,7 @@ def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_real
         },
         exclude=[{"kafka": "3.9.2", "settings": "acks-1"}],
     )
-    assert [(c.number, c.key.kafka, c.key.client, c.key.settings) for c in found] == [
+    assert [(c.number, c.key.kafka, c.key.client, c.key.settings) for c in planned] == [
         (1, "3.9.2", "2.5.0", "as-is"),
         (2, "3.9.2", runtime().installed_release(), "as-is"),
         (3, "4.3.1", "2.5.0", "acks-1"),
@@ -164,20 +164,20 @@ def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_real
         (5, "4.3.1", runtime().installed_release(), "acks-1"),
         (6, "4.3.1", runtime().installed_release(), "as-is"),
     ]
-    three = found[2].subject.scenario
+    three = planned[2].subject.scenario
     assert (three.cluster.kafka, three.clients.confluent_kafka) == ("4.3.1", "2.5.0")
     assert three.producers[0].config["acks"] == 1
     assert three.expect.lost_write.describe() == "any number"
-    assert found[3].subject.scenario.expect.lost_write.describe() == "0"
-    setups = [one.setup for one in found]
+    assert planned[3].subject.scenario.expect.lost_write.describe() == "0"
+    setups = [cell.setup for cell in planned]
     assert setups[2] == setups[4] != setups[0] == setups[1] == setups[3] == setups[5], "releases are no part of it"
 
 
 def test_two_files_of_one_name_would_be_one_cell(tmp_path):
     text = (Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text()
-    for folder, words in (("a", text), ("b", text + "seed: 7\n")):
+    for folder, content in (("a", text), ("b", text + "seed: 7\n")):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "mine.yaml").write_text(words)
+        (tmp_path / folder / "mine.yaml").write_text(content)
     with pytest.raises(UsageError, match="two scenario files are called mine"):
         matrix.cells(gate(scenarios=["a/mine.yaml", "b/mine.yaml"], kafka=["4.3.1"]), tmp_path)
 
@@ -228,8 +228,8 @@ def test_false_alarms_are_as_rare_as_stated_and_twice_the_time_is_found():
         return [round(1e6 * scale * draw.lognormvariate(0, 0.2)) for _ in range(8)]
 
     def shown(now: float, margin: float, alpha: float, times: int) -> float:
-        found = [ranks.greater(sample(now), [margin * y for y in sample(1)]) <= alpha for _ in range(times)]
-        return statistics.mean(found)
+        slower = [ranks.greater(sample(now), [margin * y for y in sample(1)]) <= alpha for _ in range(times)]
+        return statistics.mean(slower)
 
     assert shown(1.25, 1.25, 0.05, 200) < 0.09
     assert shown(1, 1.25, 0.005, 100) == 0
@@ -239,26 +239,26 @@ def test_false_alarms_are_as_rare_as_stated_and_twice_the_time_is_found():
 # the decision
 
 
-def test_clean_cells_pass_and_say_what_that_is_worth():
-    found = judged({1: runs(), 2: runs(salt="b")}, **AGAINST)
-    assert found.verdict == "pass"
-    assert "0 of 8 runs broke the contract, so fewer than 31.2 % do, at 95 %" in found.cells[1].sentence
-    assert [(c.cell, c.against, c.mark) for c in found.comparisons] == [(2, "Kafka 3.9.2", "within")]
-    assert [cell.reference for cell in found.cells] == [True, False]
+def test_clean_cells_pass_with_the_share_that_they_exclude():
+    result = judged({1: runs(), 2: runs(salt="b")}, **AGAINST)
+    assert result.verdict == "pass"
+    assert "0 of 8 runs broke the contract, so fewer than 31.2 % do, at 95 %" in result.cells[1].sentence
+    assert [(c.cell, c.against, c.mark) for c in result.comparisons] == [(2, "Kafka 3.9.2", "within")]
+    assert [cell.reference for cell in result.cells] == [True, False]
 
 
 def test_fifty_passes_are_worth_5_8_percent():
-    found = judged({1: runs(50), 2: runs(50)}, repeat=50, integrity={"below": 0.06})
-    assert "0 of 50 runs broke the contract, so fewer than 5.8 % do" in found.cells[0].sentence
-    assert found.verdict == "pass" and "Times were not judged" in found.sentence
+    result = judged({1: runs(50), 2: runs(50)}, repeat=50, integrity={"below": 0.06})
+    assert "0 of 50 runs broke the contract, so fewer than 5.8 % do" in result.cells[0].sentence
+    assert result.verdict == "pass" and "Times were not judged" in result.sentence
     assert passes_for(0.06) == 49
 
 
 def test_one_broken_contract_fails_the_gate_however_many_held():
-    found = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="fail")]}, **AGAINST)
-    assert (found.verdict, [cell.verdict for cell in found.cells]) == ("fail", ["pass", "fail"])
-    assert "1 of 8 runs broke the contract: it is fail" in found.cells[1].sentence
-    assert "1 failed: leader-kill, Kafka 4.3.1" in found.sentence
+    result = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="fail")]}, **AGAINST)
+    assert (result.verdict, [cell.verdict for cell in result.cells]) == ("fail", ["pass", "fail"])
+    assert "1 of 8 runs broke the contract: it is fail" in result.cells[1].sentence
+    assert "1 failed: leader-kill, Kafka 4.3.1" in result.sentence
 
 
 def test_a_slower_time_fails_and_a_near_miss_does_not():
@@ -276,8 +276,8 @@ def test_times_of_a_scenario_that_are_not_asked_for_neither_fail_nor_are_missed(
     numbers = {(c.key.scenario, c.key.kafka): c.number for c in cells(**two)}
     slow = {n: runs(us=20e6 if name == ("clean-run", "4.3.1") else 5e6) for name, n in numbers.items()}
     assert judged(slow, **two).verdict == "fail"
-    found = judged(slow, **two, time={"scenarios": ["leader-kill"]})
-    assert found.verdict == "pass" and {c.cell for c in found.comparisons} == {numbers["leader-kill", "4.3.1"]}
+    result = judged(slow, **two, time={"scenarios": ["leader-kill"]})
+    assert result.verdict == "pass" and {c.cell for c in result.comparisons} == {numbers["leader-kill", "4.3.1"]}
     assert judged(slow, **two, time={"scenarios": ["clean-run"]}).verdict == "fail"
 
 
@@ -286,51 +286,51 @@ def test_a_time_that_scatters_across_the_margin_is_named_and_open_or_not_known_a
     times = {
         n: [r.model_copy(update={"times": [*r.times, time(5e6 + r.n, "isr_recovery")]}) for r in wide[n]] for n in wide
     }
-    found = judged(times, **AGAINST)
-    assert (found.verdict, [c.mark for c in found.comparisons]) == ("pass", ["undecided", "within"])
-    assert "1 within the margin, 1 open" in found.sentence
+    result = judged(times, **AGAINST)
+    assert (result.verdict, [c.mark for c in result.comparisons]) == ("pass", ["undecided", "within"])
+    assert "1 within the margin, 1 open" in result.sentence
     strict = judged(times, time={"undecided": "inconclusive"}, **AGAINST)
     assert strict.verdict == "inconclusive" and "Not known: produce unavailability" in strict.cells[1].sentence
 
 
 def test_a_cell_of_which_no_time_at_all_could_be_shown_is_not_green():
-    found = judged({1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}, **AGAINST)
-    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "undecided")
-    assert "of 1 times none is shown to be within its margin, nor beyond it" in found.cells[1].sentence
+    result = judged({1: runs(us=5e6, sigma=0.4), 2: runs(us=6.2e6, sigma=0.4)}, **AGAINST)
+    assert (result.verdict, result.comparisons[0].mark) == ("inconclusive", "undecided")
+    assert "of 1 times none is shown to be within its margin, nor beyond it" in result.cells[1].sentence
 
 
-def test_too_few_repeats_are_said_and_never_green():
-    found = judged({1: runs(2, us=5e6), 2: runs(2, us=50e6)}, repeat=2, **AGAINST)
-    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "too few")
-    assert found.notes == [
+def test_too_few_repeats_are_noted_and_never_green():
+    result = judged({1: runs(2, us=5e6), 2: runs(2, us=50e6)}, repeat=2, **AGAINST)
+    assert (result.verdict, result.comparisons[0].mark) == ("inconclusive", "too few")
+    assert result.notes == [
         "Too few repeats: 1 of 1 times were measured too rarely to show anything. This number of times takes 3 values "
         "on each side, and repeat is 2."
     ]
 
 
 def test_a_recovery_that_mostly_never_came_is_not_within_its_margin():
-    gone = [run.model_copy(update={"times": []}) for run in runs(8)]
-    found = judged({1: runs(), 2: [*runs(8)[:3], *gone[3:]]}, **AGAINST)
-    assert (found.verdict, found.comparisons[0].mark) == ("inconclusive", "too few")
-    assert "measured in 3 of 8 runs" in found.comparisons[0].words
-    nothing = judged({1: runs(), 2: gone}, **AGAINST)
-    assert (nothing.verdict, nothing.comparisons[0].mark) == ("inconclusive", "too few")
+    without_times = [run.model_copy(update={"times": []}) for run in runs(8)]
+    result = judged({1: runs(), 2: [*runs(8)[:3], *without_times[3:]]}, **AGAINST)
+    assert (result.verdict, result.comparisons[0].mark) == ("inconclusive", "too few")
+    assert "measured in 3 of 8 runs" in result.comparisons[0].words
+    never = judged({1: runs(), 2: without_times}, **AGAINST)
+    assert (never.verdict, never.comparisons[0].mark) == ("inconclusive", "too few")
 
 
 def test_what_happens_now_and_then_is_no_time_to_judge():
     rare = [r.model_copy(update={"times": [*r.times, time(1e6, "rebalance_duration")]}) for r in runs(3)]
-    found = judged({1: [*rare, *runs(8)[3:]], 2: runs()}, **AGAINST)
-    assert [c.metric for c in found.comparisons] == ["produce_unavailability"] and found.verdict == "pass"
+    result = judged({1: [*rare, *runs(8)[3:]], 2: runs()}, **AGAINST)
+    assert [c.metric for c in result.comparisons] == ["produce_unavailability"] and result.verdict == "pass"
 
 
 def test_a_comparison_with_nothing_to_compare_is_not_green():
-    found = judged({1: runs(us=0), 2: runs(us=0)}, **AGAINST)
-    assert found.verdict == "inconclusive"
-    assert "no time was measured in Kafka 3.9.2" in found.cells[1].sentence
+    result = judged({1: runs(us=0), 2: runs(us=0)}, **AGAINST)
+    assert result.verdict == "inconclusive"
+    assert "no time was measured in Kafka 3.9.2" in result.cells[1].sentence
 
 
 @pytest.mark.parametrize(
-    ("some", "said"),
+    ("cell_runs", "message"),
     [
         ([], "The cell did not run."),
         (runs(5), "3 of 8 runs are missing"),
@@ -338,39 +338,39 @@ def test_a_comparison_with_nothing_to_compare_is_not_green():
         (runs(8, verdict="inconclusive"), "No run is conclusive."),
     ],
 )
-def test_what_is_not_known_is_named_and_inconclusive(some, said):
-    found = judged({1: runs(), 2: some})
-    assert found.verdict == "inconclusive"
-    assert said in found.cells[1].sentence
-    assert "1 inconclusive: leader-kill, Kafka 4.3.1" in found.sentence
+def test_what_is_not_known_is_named_and_inconclusive(cell_runs, message):
+    result = judged({1: runs(), 2: cell_runs})
+    assert result.verdict == "inconclusive"
+    assert message in result.cells[1].sentence
+    assert "1 inconclusive: leader-kill, Kafka 4.3.1" in result.sentence
 
 
 def test_runs_beyond_what_is_asked_for_now_count_all_the_same():
-    found = judged({1: runs(10), 2: [*runs(9), *runs(1, verdict="fail")]})
-    assert [cell.verdict for cell in found.cells] == ["pass", "fail"]
+    result = judged({1: runs(10), 2: [*runs(9), *runs(1, verdict="fail")]})
+    assert [cell.verdict for cell in result.cells] == ["pass", "fail"]
 
 
-def test_a_run_that_could_not_tell_may_be_allowed_but_never_counts():
-    found = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="inconclusive")]}, integrity={"inconclusive": 1})
-    assert found.verdict == "pass"
+def test_an_inconclusive_run_may_be_allowed_but_never_counts():
+    result = judged({1: runs(), 2: [*runs(7), *runs(1, verdict="inconclusive")]}, integrity={"inconclusive": 1})
+    assert result.verdict == "pass"
     assert (
-        "0 of 7 runs broke the contract, so fewer than 34.8 % do, at 95 % (1 inconclusive)" in found.cells[1].sentence
+        "0 of 7 runs broke the contract, so fewer than 34.8 % do, at 95 % (1 inconclusive)" in result.cells[1].sentence
     )
 
 
-def test_the_times_of_a_run_that_could_not_tell_say_nothing():
-    lame = [run.model_copy(update={"verdict": "inconclusive"}) for run in runs(8, us=50e6)]
-    found = judged({1: runs(), 2: [*runs(6), *lame[6:]]}, integrity={"inconclusive": 2}, **AGAINST)
-    assert (found.verdict, found.comparisons[0].now, found.comparisons[0].mark) == ("pass", 6, "within")
+def test_the_times_of_inconclusive_runs_do_not_count():
+    inconclusive = [run.model_copy(update={"verdict": "inconclusive"}) for run in runs(8, us=50e6)]
+    result = judged({1: runs(), 2: [*runs(6), *inconclusive[6:]]}, integrity={"inconclusive": 2}, **AGAINST)
+    assert (result.verdict, result.comparisons[0].now, result.comparisons[0].mark) == ("pass", 6, "within")
 
 
-def test_a_share_that_was_asked_for_has_to_be_excluded_by_the_runs_that_could_tell():
-    some = [*runs(7), *runs(1, verdict="inconclusive")]
+def test_a_requested_share_has_to_be_excluded_by_conclusive_runs():
+    cell_runs = [*runs(7), *runs(1, verdict="inconclusive")]
     asked = {"inconclusive": 1, "below": 0.32}
-    found = judged({1: runs(), 2: some}, integrity=asked)
-    assert [cell.verdict for cell in found.cells] == ["pass", "inconclusive"]
+    result = judged({1: runs(), 2: cell_runs}, integrity=asked)
+    assert [cell.verdict for cell in result.cells] == ["pass", "inconclusive"]
     assert (
-        "Too few runs are conclusive: 0 of 7 runs broke the contract, so fewer than 34.8 %" in found.cells[1].sentence
+        "Too few runs are conclusive: 0 of 7 runs broke the contract, so fewer than 34.8 %" in result.cells[1].sentence
     )
 
 
@@ -382,8 +382,8 @@ def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_pa
     (tmp_path / "gate.json").write_text(then.model_dump_json())
     stored = baseline.read(tmp_path)
     assert judged({1: runs(salt="c"), 2: runs(salt="d")}, stored).verdict == "pass"
-    found = judged({1: runs(), 2: runs(us=9e6)}, stored)
-    assert [(c.cell, c.against, c.mark) for c in found.comparisons] == [
+    result = judged({1: runs(), 2: runs(us=9e6)}, stored)
+    assert [(c.cell, c.against, c.mark) for c in result.comparisons] == [
         (1, "the baseline", "within"),
         (2, "the baseline", "slower"),
     ]
@@ -391,39 +391,39 @@ def test_a_stored_result_is_a_baseline_and_a_slower_gate_fails_against_it(tmp_pa
 
 def test_cells_that_are_left_out_of_the_matrix_may_come_from_the_baseline():
     stored = judged({1: runs()}, kafka=["3.9.2"])
-    found = judged({1: runs(us=9e6)}, stored, kafka=["4.3.1"], **AGAINST)
-    assert (found.verdict, found.comparisons[0].against) == ("fail", "the baseline")
+    result = judged({1: runs(us=9e6)}, stored, kafka=["4.3.1"], **AGAINST)
+    assert (result.verdict, result.comparisons[0].against) == ("fail", "the baseline")
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "said"),
+    ("then", "now", "message"),
     [
         ({"kafka": ["3.9.2"]}, {}, "of another matrix: it has no cell leader-kill, Kafka 4.3.1"),
         ({"scenarios": ["clean-run"]}, {}, "of another matrix: it has no cell leader-kill, Kafka 3.9.2.* and 1 more"),
         ({}, {"settings": {"default": {"set": {"cluster.brokers": 5}}}}, "of another matrix: .* was another scenario"),
     ],
 )
-def test_a_baseline_of_another_matrix_is_refused(then, now, said):
+def test_a_baseline_of_another_matrix_is_refused(then, now, message):
     stored = judged({}, **then)
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         judged({}, stored, **now)
 
 
 def test_what_is_no_baseline_is_refused(tmp_path):
     with pytest.raises(UsageError, match="there is no baseline"):
         baseline.read(tmp_path)
-    for text, said in (
+    for text, message in (
         ("{}", "is not the result of a gate"),
         ("{", "not readable JSON"),
         ('{"format": 9}', "format 9"),
     ):
         (tmp_path / "gate.json").write_text(text)
-        with pytest.raises(RunDirError, match=said):
+        with pytest.raises(RunDirError, match=message):
             baseline.read(tmp_path / "gate.json")
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"against": {"kafka": "3.8.1"}},
@@ -433,12 +433,12 @@ def test_what_is_no_baseline_is_refused(tmp_path):
         ({"against": {"settings": "acks-1"}}, "against settings acks-1: neither the matrix nor"),
     ],
 )
-def test_a_reference_that_is_not_there_is_refused(changes, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_reference_that_is_not_there_is_refused(changes, message):
+    with pytest.raises(UsageError, match=message):
         judged({}, **changes)
 
 
-def test_another_machine_and_a_baseline_that_failed_are_said():
+def test_another_machine_and_a_failed_baseline_are_noted():
     bad = judged({1: [*runs(7), *runs(1, verdict="fail")], 2: runs()})
     elsewhere = bad.model_copy(update={"machine": bad.machine.model_copy(update={"cpus": 999})})
     notes = " ".join(judged({1: runs(), 2: runs()}, elsewhere).notes)
@@ -480,8 +480,8 @@ class Fake:
         return Done()
 
 
-def go(lab: Fake, given, found, folder):
-    return list(runner.run_all(lab, runner.remaining(found, given, 7, folder), folder))
+def run_cells(lab: Fake, model, planned, folder):
+    return list(runner.run_all(lab, runner.remaining(planned, model, 7, folder), folder))
 
 
 def lab(tmp_path, answers=None, breaks=None) -> Fake:
@@ -489,8 +489,8 @@ def lab(tmp_path, answers=None, breaks=None) -> Fake:
 
 
 def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_them(tmp_path):
-    given, found, fake = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"]), lab(tmp_path)
-    go(fake, given, found, GateFolder(tmp_path))
+    model, planned, fake = gate(repeat=3), cells(scenarios=["leader-kill", "rolling-restart"]), lab(tmp_path)
+    run_cells(fake, model, planned, GateFolder(tmp_path))
     assert [run_id for run_id, _ in fake.asked] == [
         *("cell-01-1", "cell-03-1", "cell-02-1", "cell-04-1"),  # 3.9.2, then 4.3.1, leader-kill on the cold cluster
         *("cell-04-2", "cell-02-2", "cell-03-2", "cell-01-2"),  # 4.3.1, then 3.9.2, rolling-restart on the cold one
@@ -500,64 +500,64 @@ def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_the
     by_round: dict[str, set[int | None]] = {}
     for run_id, seed in fake.asked:
         by_round.setdefault(run_id[-1], set()).add(seed)
-    assert all(len(one) == 1 for one in by_round.values()) and len(set.union(*by_round.values())) == 3
+    assert all(len(seeds) == 1 for seeds in by_round.values()) and len(set.union(*by_round.values())) == 3
 
 
 def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path):
     changes = {"kafka": ["4.3.1"], "settings": {"a": {}, "b": {"set": {"producers.shop.config.acks": 1}}}}
-    given, found, fake = gate(repeat=2, **changes), cells(**changes), lab(tmp_path)
-    go(fake, given, found, GateFolder(tmp_path))
+    model, planned, fake = gate(repeat=2, **changes), cells(**changes), lab(tmp_path)
+    run_cells(fake, model, planned, GateFolder(tmp_path))
     assert [run_id for run_id, _ in fake.asked] == ["cell-01-1", "cell-02-1", "cell-02-2", "cell-01-2"]
     assert fake.renewed == []
 
 
 def test_an_interrupted_gate_keeps_what_is_finished_and_goes_on_from_there(tmp_path):
-    given, found, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
+    model, planned, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
     broken = lab(tmp_path, breaks={"cell-02-2": KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
-        go(broken, given, found, folder)
-    assert [[run.n for run in folder.runs(cell)] for cell in found] == [[1], [1]]
-    left = tmp_path / "cell-02-2"
-    left.mkdir()
+        run_cells(broken, model, planned, folder)
+    assert [[run.n for run in folder.runs(cell)] for cell in planned] == [[1], [1]]
+    leftover = tmp_path / "cell-02-2"
+    leftover.mkdir()
     fake = lab(tmp_path)
-    go(fake, given, found, folder)
+    run_cells(fake, model, planned, folder)
     assert [run_id for run_id, _ in fake.asked] == ["cell-02-2", "cell-01-2", "cell-01-3", "cell-02-3"]
-    assert not left.exists(), "what an interrupted run left is run again"
-    assert [[run.n for run in folder.runs(cell)] for cell in found] == [[1, 2, 3]] * 2
+    assert not leftover.exists(), "what an interrupted run left is run again"
+    assert [[run.n for run in folder.runs(cell)] for cell in planned] == [[1, 2, 3]] * 2
 
 
 def test_a_cell_that_cannot_be_run_is_inconclusive_with_the_reason_and_the_others_go_on(tmp_path):
-    given, found, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
-    go(lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")}), given, found, folder)
-    assert [len(folder.runs(cell)) for cell in found] == [3, 1]
-    (run,) = folder.runs(found[1])
+    model, planned, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
+    run_cells(lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")}), model, planned, folder)
+    assert [len(folder.runs(cell)) for cell in planned] == [3, 1]
+    (run,) = folder.runs(planned[1])
     assert (run.verdict, run.sentence) == ("inconclusive", "It cannot be run: no such release")
-    result = GateJudge(given, "g", "c", 7, found, []).result({c.number: folder.runs(c) for c in found})
+    result = GateJudge(model, "g", "c", 7, planned, []).result({c.number: folder.runs(c) for c in planned})
     assert result.verdict == "inconclusive" and "no such release" in result.cells[1].sentence
     fake = lab(tmp_path)
-    go(fake, given, found, folder)
+    run_cells(fake, model, planned, folder)
     assert [run_id for run_id, _ in fake.asked] == ["cell-02-1", "cell-02-2", "cell-02-3"], "its reason may be gone now"
-    assert [(run.n, run.ran) for run in folder.runs(found[1])] == [(1, True), (2, True), (3, True)]
+    assert [(run.n, run.ran) for run in folder.runs(planned[1])] == [(1, True), (2, True), (3, True)]
 
 
 def test_what_breaks_the_laboratory_itself_is_passed_on(tmp_path):
     folder = GateFolder(tmp_path)
     with pytest.raises(ClusterError):
-        go(lab(tmp_path, breaks={"cell-02-1": ClusterError("gone")}), gate(repeat=1), cells(), folder)
+        run_cells(lab(tmp_path, breaks={"cell-02-1": ClusterError("gone")}), gate(repeat=1), cells(), folder)
     assert len(folder.runs(cells()[0])) == 1
 
 
 def test_the_first_failed_run_of_a_cell_leaves_its_bundle(tmp_path, monkeypatch):
     packed: list[str] = []
     monkeypatch.setattr(GateFolder, "pack_run", lambda folder, run_id: packed.append(run_id) or f"bundles/{run_id}")
-    given, found, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
-    go(lab(tmp_path, answers={2: "fail"}), given, found, folder)
+    model, planned, folder = gate(repeat=3), cells(), GateFolder(tmp_path)
+    run_cells(lab(tmp_path, answers={2: "fail"}), model, planned, folder)
     assert packed == ["cell-02-1"]
-    assert [run.bundle for run in folder.runs(found[1])] == ["bundles/cell-02-1", "", ""]
+    assert [run.bundle for run in folder.runs(planned[1])] == ["bundles/cell-02-1", "", ""]
 
 
-@pytest.mark.parametrize(("asked", "verdict"), [("2.5.0", "pass"), ("2.6.0", "inconclusive")])
-def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp_path, asked, verdict):
+@pytest.mark.parametrize(("release", "verdict"), [("2.5.0", "pass"), ("2.6.0", "inconclusive")])
+def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp_path, release, verdict):
     """The clients of this run directory say that they are 2.5.0."""
     run = a_run(tmp_path, variant="acks-all")
     counted = {"check": "duplicate_delivery", "split": "legal", "count": 3}
@@ -565,15 +565,15 @@ def test_a_run_whose_clients_were_not_those_of_its_cell_proves_nothing_of_it(tmp
         {"metric": "ack_latency", "scope": "orders", "fault": "", "stat": stat, "value_us": 5}
         for stat in ("p99", "p95")
     ]
-    words = {"run_id": "r", "scenario": "s", "title": "t", "sentence": "It held.", "command": "c"}
-    result = {**words, "verdict": "pass", "seed": 7, "versions": {}, "began_us": 1, "ended_us": 2}
+    header = {"run_id": "r", "scenario": "s", "title": "t", "sentence": "It held.", "command": "c"}
+    result = {**header, "verdict": "pass", "seed": 7, "versions": {}, "began_us": 1, "ended_us": 2}
     run.result.write_text(json.dumps({**result, "totals": [counted], "metrics": times}))
-    given = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[asked])
+    planned = cells(scenarios=["acks1-leader-kill/acks-all"], kafka=["4.3.1"], clients=[release])
     finished = FinishedRun(run, 7, RunOutcome.read(run), 1.0)
-    found = runner.cell_run(runner.PlannedRun(given[0], 1, 7), finished, GateFolder(tmp_path))
-    assert (found.verdict, found.client, found.kafka) == (verdict, "2.5.0", "4.3.1")
-    assert [t.stat for t in found.times] == ["p99"] and found.anomalies == {"duplicate_delivery legal": 3}
-    assert ("is not its cell" in found.sentence) == (verdict == "inconclusive")
+    result = runner.cell_run(runner.PlannedRun(planned[0], 1, 7), finished, GateFolder(tmp_path))
+    assert (result.verdict, result.client, result.kafka) == (verdict, "2.5.0", "4.3.1")
+    assert [t.stat for t in result.times] == ["p99"] and result.anomalies == {"duplicate_delivery legal": 3}
+    assert ("is not its cell" in result.sentence) == (verdict == "inconclusive")
 
 
 def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_path):
@@ -583,7 +583,7 @@ def test_a_bundle_is_packed_from_a_real_run_directory_and_none_is_no_error(tmp_p
     assert GateFolder(tmp_path).pack_run("none") == ""
 
 
-def test_kept_runs_that_are_damaged_are_told(tmp_path):
+def test_damaged_runs_of_a_cell_are_reported(tmp_path):
     folder, (cell, _) = GateFolder(tmp_path), cells()
     folder.store(cell, runs(1)[0])
     path = tmp_path / RUNS / "cell-01.jsonl"
@@ -600,5 +600,5 @@ def test_every_error_of_a_users_input_is_one_with_exit_code_2():
 
 
 def test_a_result_is_read_as_it_was_written():
-    found = judged({1: runs(), 2: runs(us=8e6)}, **AGAINST)
-    assert GateResult.model_validate(json.loads(found.model_dump_json())) == found
+    result = judged({1: runs(), 2: runs(us=8e6)}, **AGAINST)
+    assert GateResult.model_validate(json.loads(result.model_dump_json())) == result

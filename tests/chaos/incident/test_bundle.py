@@ -194,7 +194,7 @@ def test_a_run_id_that_is_a_path_is_refused(bundle, run_id):
         open_bundle(bundle)
 
 
-def test_what_is_no_bundle_is_told_as_such(tmp_path, bundle):
+def test_a_file_that_is_no_bundle_is_refused(tmp_path, bundle):
     text = tmp_path / "x.tar.gz"
     text.write_text("hello")
     with pytest.raises(RunDirError, match="not a bundle"):
@@ -218,7 +218,7 @@ def test_brokers_that_were_lent_have_their_logs_elsewhere(run, tmp_path):
     assert [words.partition(":")[0] for words in missing] == ["logs/broker-N.log"]
 
 
-def test_no_room_for_a_bundle_is_told_and_leaves_nothing(run, tmp_path):
+def test_no_room_for_a_bundle_is_reported_and_leaves_nothing(run, tmp_path):
     with pytest.raises(UsageError, match="cannot be written"):
         pack(run, tmp_path / "nowhere" / "b.tar.gz")
     assert list(tmp_path.glob("**/.*partial")) == []

@@ -30,7 +30,7 @@ from chaos.scenario.shipped import shipped
 from tests.chaos.incident.test_bundle import RESULT, a_run
 
 
-def seen(verdict="fail", **anomalies):
+def outcome(verdict="fail", **anomalies):
     named = {name.replace("__", " "): n for name, n in anomalies.items()}
     return RunOutcome(verdict=verdict, sentence=f"it is {verdict}.", anomalies=named)
 
@@ -62,7 +62,7 @@ def test_a_run_on_a_cluster_that_exists_loses_its_prefix_before_it_gets_another(
 
 
 @pytest.mark.parametrize(
-    ("given", "variant", "said"),
+    ("given", "variant", "message"),
     [
         ("acks1-leader-kill", "", "has variants; choose one with --variant acks-1, acks-all"),
         ("none.tar.gz", "", "there is no bundle"),
@@ -70,12 +70,12 @@ def test_a_run_on_a_cluster_that_exists_loses_its_prefix_before_it_gets_another(
         ("acks1-leader-kill", "acks-2", "no variant 'acks-2'"),
     ],
 )
-def test_what_cannot_be_run_again_is_told(given, variant, said):
-    with pytest.raises((UsageError, ScenarioError, RunDirError), match=said):
+def test_a_subject_that_cannot_be_run_again_is_refused(given, variant, message):
+    with pytest.raises((UsageError, ScenarioError, RunDirError), match=message):
         load_subject(given, variant)
 
 
-def test_directories_that_are_no_run_are_told(tmp_path):
+def test_directories_that_are_no_run_are_refused(tmp_path):
     with pytest.raises(RunDirError, match=r"no resolved\.json"):
         load_subject(str(tmp_path))
     (tmp_path / "comparison.json").write_text("{}")
@@ -107,41 +107,41 @@ EXPECT = Expect.model_validate({"lost_write": {"min": 1}, "duplicate_delivery": 
 
 
 def test_the_same_kinds_and_the_same_verdict_are_the_same_outcome_whatever_the_counts():
-    assert outcomes.differences(seen(lost_write=3), seen(lost_write=3000), EXPECT) == []
+    assert outcomes.differences(outcome(lost_write=3), outcome(lost_write=3000), EXPECT) == []
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "said"),
+    ("before", "after", "message"),
     [
-        (seen(lost_write=3), seen(), "lost_write is gone (3 then)"),
-        (seen(), seen(duplicate_delivery__illegal=2), "duplicate_delivery illegal is new (2)"),
-        (seen("pass", lost_write=3), seen("fail", lost_write=3), "the verdict was pass and is fail"),
+        (outcome(lost_write=3), outcome(), "lost_write is gone (3 then)"),
+        (outcome(), outcome(duplicate_delivery__illegal=2), "duplicate_delivery illegal is new (2)"),
+        (outcome("pass", lost_write=3), outcome("fail", lost_write=3), "the verdict was pass and is fail"),
     ],
 )
-def test_what_differs_is_named(before, after, said):
-    assert outcomes.differences(before, after, EXPECT) == [said]
+def test_what_differs_is_named(before, after, message):
+    assert outcomes.differences(before, after, EXPECT) == [message]
 
 
 def test_what_the_contract_leaves_open_is_chance_and_not_a_difference():
-    assert outcomes.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), EXPECT) == []
+    assert outcomes.differences(outcome(lost_write=3, duplicate_delivery__legal=7), outcome(lost_write=3), EXPECT) == []
     strict = Expect.model_validate({"lost_write": {"min": 1}})
-    assert outcomes.differences(seen(lost_write=3, duplicate_delivery__legal=7), seen(lost_write=3), strict)
+    assert outcomes.differences(outcome(lost_write=3, duplicate_delivery__legal=7), outcome(lost_write=3), strict)
 
 
 def test_an_inconclusive_replay_is_neither_the_same_nor_different():
     def compared(now, before):
         return replay.compare(now, SimpleNamespace(scenario=SimpleNamespace(expect=EXPECT), outcome=before))[0]
 
-    assert compared(seen("inconclusive", lost_write=3), seen(lost_write=3)) is None
-    assert compared(seen(lost_write=9), None) is None
-    assert compared(seen(lost_write=9), seen(lost_write=3)) is True
-    assert compared(seen(), seen(lost_write=3)) is False
+    assert compared(outcome("inconclusive", lost_write=3), outcome(lost_write=3)) is None
+    assert compared(outcome(lost_write=9), None) is None
+    assert compared(outcome(lost_write=9), outcome(lost_write=3)) is True
+    assert compared(outcome(), outcome(lost_write=3)) is False
 
 
 def test_a_replay_says_which_versions_differ(tmp_path):
     run = a_run(tmp_path)
-    said = " ".join(replay.version_notes(load_subject(str(run.path))))
-    assert "confluent-kafka 2.5.0 as then" in said
+    message = " ".join(replay.version_notes(load_subject(str(run.path))))
+    assert "confluent-kafka 2.5.0 as then" in message
     raw = json.loads(run.resolved.read_text())
     raw["versions"]["python"] = "3.9.1"
     run.resolved.write_text(json.dumps(raw))
@@ -159,16 +159,16 @@ def test_an_anomaly_is_named_as_the_contract_does():
 
 
 def test_counts_of_a_kind_with_parts():
-    one = seen(duplicate_delivery__legal=2, duplicate_delivery__illegal=3)
+    one = outcome(duplicate_delivery__legal=2, duplicate_delivery__illegal=3)
     assert one.count("duplicate_delivery") == 5
     assert one.count("duplicate_delivery illegal") == 3
     assert one.count("lost_write") == 0
 
 
-def test_several_runs_as_one_show_what_any_showed_and_leave_out_those_that_cannot_tell():
-    both = outcomes.merge([seen("inconclusive", corrupt_record=1), seen("pass"), seen("fail", lost_write=2)])
+def test_merged_runs_show_what_any_showed_without_inconclusive_runs():
+    both = outcomes.merge([outcome("inconclusive", corrupt_record=1), outcome("pass"), outcome("fail", lost_write=2)])
     assert (both.verdict, both.anomalies) == ("fail", {"lost_write": 2})
-    assert not outcomes.merge([seen("inconclusive"), seen("inconclusive")]).conclusive
+    assert not outcomes.merge([outcome("inconclusive"), outcome("inconclusive")]).conclusive
 
 
 # rates
@@ -189,7 +189,7 @@ def test_the_interval_of_a_rate(count, of, low, high):
 
 
 def test_rates_count_only_conclusive_runs():
-    every = [seen(lost_write=3), seen("pass"), seen("inconclusive", corrupt_record=1), seen(lost_write=1)]
+    every = [outcome(lost_write=3), outcome("pass"), outcome("inconclusive", corrupt_record=1), outcome(lost_write=1)]
     found = {r.name: r for r in outcomes.rates(every)}
     assert (found["lost_write"].count, found["lost_write"].of) == (2, 3)
     assert found["a broken contract"].count == 2
@@ -219,7 +219,7 @@ def test_a_span_has_both_its_ends():
 
 
 @pytest.mark.parametrize(
-    ("span", "said"),
+    ("span", "message"),
     [
         ("3.9.1", "is not understood"),
         ("3.9.1..", "is not understood"),
@@ -228,8 +228,8 @@ def test_a_span_has_both_its_ends():
         ("4.0.0..4.0.0", "must be the older one"),
     ],
 )
-def test_a_span_that_is_none_is_refused(span, said):
-    with pytest.raises(UsageError, match=said):
+def test_a_span_that_is_none_is_refused(span, message):
+    with pytest.raises(UsageError, match=message):
         releases.parse_range("kafka", span)
 
 
@@ -252,12 +252,14 @@ def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="u
 
 
 def since(first):
-    return lambda release: seen("pass", lost_write=5) if runtime.release_number(release) >= first else seen("fail")
+    return lambda release: (
+        outcome("pass", lost_write=5) if runtime.release_number(release) >= first else outcome("fail")
+    )
 
 
 def test_the_first_release_with_the_change_is_named():
-    found, lab = bisection(since((3, 9, 0)))
-    answer = found.run()
+    search, lab = bisection(since((3, 9, 0)))
+    answer = search.run()
     assert (answer.first_new, answer.exit_code) == ("3.9.0", 0)
     assert "3.9.0 is the first with the change: no lost_write with 3.8.1, lost_write 5 with 3.9.0" in answer.sentence
     assert lab.asked[:2] == ["3.7.2", "4.0.0"], "both ends first"
@@ -265,22 +267,22 @@ def test_the_first_release_with_the_change_is_named():
 
 
 def test_without_an_anomaly_the_verdict_and_the_kinds_are_compared():
-    found, _ = bisection(since((3, 8, 1)), anomaly=None)
-    assert found.run().first_new == "3.8.1"
+    search, _ = bisection(since((3, 8, 1)), anomaly=None)
+    assert search.run().first_new == "3.8.1"
 
 
 def test_what_the_contract_leaves_open_does_not_make_a_release_another_one():
     def shows(release):
         chance = {"duplicate_delivery__legal": 4} if release in ("3.7.2", "3.9.0") else {}
-        return seen("pass", **chance, **({"lost_write": 2} if release == "4.0.0" else {}))
+        return outcome("pass", **chance, **({"lost_write": 2} if release == "4.0.0" else {}))
 
-    found, _ = bisection(shows, anomaly=None, name="leader-kill")
-    assert found.run().first_new == "4.0.0"
+    search, _ = bisection(shows, anomaly=None, name="leader-kill")
+    assert search.run().first_new == "4.0.0"
 
 
-def test_releases_that_cannot_tell_are_skipped_and_named_where_they_matter():
+def test_inconclusive_releases_are_skipped_and_named_where_they_matter():
     def shows(release):
-        return seen("inconclusive") if release in ("3.8.1", "3.9.0") else since((3, 9, 1))(release)
+        return outcome("inconclusive") if release in ("3.8.1", "3.9.0") else since((3, 9, 1))(release)
 
     answer = bisection(shows)[0].run()
     assert answer.exit_code == 3
@@ -298,16 +300,16 @@ def test_a_release_that_cannot_be_had_is_skipped_too():
 
 
 def test_ends_that_show_the_same_leave_nothing_to_find():
-    found, lab = bisection(lambda release: seen("fail", lost_write=4))
-    answer = found.run()
+    search, lab = bisection(lambda release: outcome("fail", lost_write=4))
+    answer = search.run()
     assert answer.exit_code == 1
     assert "show the same" in answer.sentence
     assert len(lab.asked) == 2
 
 
-def test_an_end_that_cannot_tell_or_cannot_be_had_ends_the_search():
+def test_an_end_that_is_inconclusive_or_missing_ends_the_search():
     with pytest.raises(Exception, match=r"Kafka 4\.0\.0 is inconclusive, and both ends must be"):
-        bisection(lambda r: seen("inconclusive") if r == "4.0.0" else seen())[0].run()
+        bisection(lambda r: outcome("inconclusive") if r == "4.0.0" else outcome())[0].run()
 
     def unreachable(release):
         raise ResolveError("cannot resolve it")
@@ -323,15 +325,15 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
     subject = load_subject("acks1-leader-kill", "acks-1")
     ab.check_changes(subject, ["producers.shop.config.acks=all"])
     whole = ab.prepare(subject, ["producers.shop.config.acks=all"], tmp_path)
-    was, changed = (read(whole.by_variant[name]) for name in (ab.UNCHANGED, ab.CHANGED))
-    assert was.seed == changed.seed
-    assert (was.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
-    assert was.scenario.faults == changed.scenario.faults
-    assert was.scenario.expect == changed.scenario.expect
+    unchanged, changed = (read(whole.by_variant[name]) for name in (ab.UNCHANGED, ab.CHANGED))
+    assert unchanged.seed == changed.seed
+    assert (unchanged.scenario.producers[0].config["acks"], changed.scenario.producers[0].config["acks"]) == (1, "all")
+    assert unchanged.scenario.faults == changed.scenario.faults
+    assert unchanged.scenario.expect == changed.scenario.expect
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ("producers.shop.config.ackz=all", r"producers\.shop\.config\.ackz: .*No such configuration property"),
         ("producers.shop.config.acks=many", r"config\.acks: .*Invalid value"),
@@ -342,8 +344,8 @@ def test_two_sides_share_everything_but_the_change(tmp_path):
         ("producers.shop", "write path=value"),
     ],
 )
-def test_a_setting_that_is_none_or_changes_nothing_is_refused(change, said):
-    with pytest.raises((ScenarioError, UsageError), match=said):
+def test_a_setting_that_is_none_or_changes_nothing_is_refused(change, message):
+    with pytest.raises((ScenarioError, UsageError), match=message):
         ab.check_changes(load_subject("acks1-leader-kill", "acks-1"), [change])
 
 
@@ -361,7 +363,7 @@ def test_a_budget_is_runs_or_time_or_both():
 
 def test_shrinking_asks_for_so_many_tries_and_no_more_than_the_budget_allows():
     shown = iter([0, 0, 0, 3])
-    lab = FakeLab(lambda release: seen("pass", **({"lost_write": n} if (n := next(shown)) else {})))
+    lab = FakeLab(lambda release: outcome("pass", **({"lost_write": n} if (n := next(shown)) else {})))
     oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 2, shrink.Budget(runs=4))
     candidate = shrink.starting_point(oracle.subject)
     assert oracle.remains(candidate) is False
@@ -372,7 +374,7 @@ def test_shrinking_asks_for_so_many_tries_and_no_more_than_the_budget_allows():
 
 
 def test_what_an_inconclusive_run_shows_does_not_count():
-    lab = FakeLab(lambda release: seen("inconclusive", lost_write=3))
+    lab = FakeLab(lambda release: outcome("inconclusive", lost_write=3))
     oracle = shrink.Oracle(lab, load_subject("unclean-election"), "lost_write", 1, shrink.Budget(runs=4))
     assert oracle.remains(shrink.starting_point(oracle.subject)) is False
 
@@ -398,11 +400,11 @@ def pip(monkeypatch, tmp_path):
             return subprocess.run(argv, env={**env, "PATH": ""}, capture_output=True, text=True, check=False)
         target, release = argv[argv.index("--target") + 1], argv[-1].rpartition("==")[2]
         if release == "2.99.0":
-            said = "WARNING: x\nERROR: No matching distribution found for confluent-kafka==2.99.0\n"
-            return subprocess.CompletedProcess(argv, 1, "", said)
-        told = "2.4.0" if release == "2.98.0" else release
+            message = "WARNING: x\nERROR: No matching distribution found for confluent-kafka==2.99.0\n"
+            return subprocess.CompletedProcess(argv, 1, "", message)
+        installed = "2.4.0" if release == "2.98.0" else release
         with open(f"{target}/confluent_kafka.py", "w") as f:  # noqa: PTH123 - the directory is a string here
-            f.write(f"__version__ = {told!r}\n\ndef libversion():\n    return (__version__, 0)\n")
+            f.write(f"__version__ = {installed!r}\n\ndef libversion():\n    return (__version__, 0)\n")
         return subprocess.CompletedProcess(argv, 0, "", "")
 
     monkeypatch.setattr(runtime, "_run", run)
@@ -412,16 +414,18 @@ def pip(monkeypatch, tmp_path):
 def test_another_release_is_installed_once_and_found_before_everything_else(pip):
     env = runtime.prepare("2.5.0")
     asked = "import confluent_kafka, chaos; print(confluent_kafka.__version__)"
-    said = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True).stdout
-    assert said.strip() == "2.5.0"
+    message = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True).stdout
+    assert message.strip() == "2.5.0"
     before = len(pip)
     assert runtime.prepare("2.5.0") == env
     assert len(pip) == before
 
 
-@pytest.mark.parametrize(("release", "said"), [("2.99.0", "No matching distribution"), ("2.98.0", "does not run here")])
-def test_a_release_that_cannot_be_had_or_is_another_is_told_and_not_kept(pip, tmp_path, release, said):
-    with pytest.raises(ResolveError, match=said):
+@pytest.mark.parametrize(
+    ("release", "message"), [("2.99.0", "No matching distribution"), ("2.98.0", "does not run here")]
+)
+def test_a_release_that_is_missing_or_another_is_refused_and_not_kept(pip, tmp_path, release, message):
+    with pytest.raises(ResolveError, match=message):
         runtime.prepare(release)
     assert not list((tmp_path / "clients").glob("confluent-kafka*"))
 
@@ -499,7 +503,7 @@ def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_
 
 
 @pytest.mark.parametrize(
-    ("params", "said"),
+    ("params", "message"),
     [
         ({"action": "explode"}, "there is no action"),
         ({"source": ""}, "source is what to reproduce"),
@@ -507,13 +511,13 @@ def test_params_become_the_request_of_the_command_that_answers(monkeypatch, tmp_
         ({"action": "ab"}, "needs overrides"),
     ],
 )
-def test_params_that_do_not_fit_together_are_refused(params, said):
-    with pytest.raises(UsageError, match=said):
+def test_params_that_do_not_fit_together_are_refused(params, message):
+    with pytest.raises(UsageError, match=message):
         requested(**params).check()
 
 
 def finished(verdict="pass"):
-    return FinishedRun(Run(Path("run-1")), 1, seen(verdict), 1.0)
+    return FinishedRun(Run(Path("run-1")), 1, outcome(verdict), 1.0)
 
 
 def replayed(same, sentence="It is so."):

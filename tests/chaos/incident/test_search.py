@@ -23,10 +23,10 @@ def test_ddmin_ends_with_what_is_needed_and_nothing_that_can_be_left_out(needs, 
         asked.append(tuple(kept))
         return any(need & set(range(size)) <= set(kept) for need in needs)
 
-    left = ddmin(range(size), remains)
-    assert remains(left)
-    assert not any(remains([x for x in left if x != gone]) for gone in left), "1-minimal"
-    searched = asked[: -1 - len(left)]
+    minimal = ddmin(range(size), remains)
+    assert remains(minimal)
+    assert not any(remains([x for x in minimal if x != item]) for item in minimal), "1-minimal"
+    searched = asked[: -1 - len(minimal)]
     assert len(searched) == len(set(searched)), "no question is asked twice"
 
 
@@ -53,34 +53,34 @@ def test_what_breaks_the_search_off_is_passed_on():
 @given(st.integers(1, 10_000), st.integers(1, 10_000), st.integers(1, 100))
 def test_the_smallest_number_is_one_that_was_seen_and_near_the_least(first, threshold, low):
     first = max(first, threshold, low)
-    seen = {first}
+    accepted = {first}
 
     def remains(n):
         assert low <= n < first
         if n >= threshold:
-            seen.add(n)
+            accepted.add(n)
         return n >= threshold
 
-    found = smallest(first, low, remains)
-    assert found in seen
+    result = smallest(first, low, remains)
+    assert result in accepted
     least = max(threshold, low)
-    assert found - least <= max(1, found // 8)
+    assert result - least <= max(1, result // 8)
 
 
 @given(st.integers(2, 30), st.data())
-def test_the_first_change_is_found_and_what_cannot_tell_is_named(count, data):
+def test_the_first_change_is_found_and_undecided_places_are_named(count, data):
     change = data.draw(st.integers(1, count - 1))
-    mute = data.draw(st.sets(st.integers(1, max(1, count - 2)))) - {0, count - 1}
+    undecided = data.draw(st.sets(st.integers(1, max(1, count - 2)))) - {0, count - 1}
     asked = []
 
     def state(place):
         asked.append(place)
-        return "skip" if place in mute else "new" if place >= change else "old"
+        return "skip" if place in undecided else "new" if place >= change else "old"
 
-    found = first_change(count, state)
-    assert found.last_old < change <= found.first_new
-    assert found.between == list(range(found.last_old + 1, found.first_new))
-    assert set(found.between) <= mute
+    result = first_change(count, state)
+    assert result.last_old < change <= result.first_new
+    assert result.between == list(range(result.last_old + 1, result.first_new))
+    assert set(result.between) <= undecided
     assert len(asked) == len(set(asked))
     assert not {0, count - 1} & set(asked), "the ends are known"
 
@@ -109,8 +109,8 @@ def test_a_fault_that_waited_for_one_that_is_gone_takes_its_place():
     whole = raw("resilience-demo")
     parts = reduce.entries(whole)
     kept = [p for p in parts if p.name in ("slow-consumer", "billing", "shop")]
-    left = reduce.keep_entries(whole, kept)
-    scenario = scenario_of(left, "left")
+    reduced = reduce.keep_entries(whole, kept)
+    scenario = scenario_of(reduced, "left")
     assert [f.name for f in scenario.faults] == ["slow-consumer"]
     assert scenario.faults[0].when.acked == 4000, "where the first of them would have begun"
     assert [c.name for c in scenario.consumers] == ["billing"]
@@ -122,8 +122,8 @@ def test_a_trigger_on_a_consumer_that_is_gone_counts_what_was_acknowledged():
     fault = whole["faults"][0]
     assert "delivered" in fault["when"]
     fault |= {"kind": "broker.kill", "target": {"broker": 1}}
-    left = reduce.keep_entries(whole, [p for p in reduce.entries(whole) if p.section != "consumers"])
-    assert scenario_of(left, "left").faults[0].when.acked == fault["when"]["delivered"]["records"]
+    reduced = reduce.keep_entries(whole, [p for p in reduce.entries(whole) if p.section != "consumers"])
+    assert scenario_of(reduced, "left").faults[0].when.acked == fault["when"]["delivered"]["records"]
 
 
 def test_topics_that_nobody_uses_any_more_go_too():
@@ -133,10 +133,10 @@ def test_topics_that_nobody_uses_any_more_go_too():
 
 
 def test_records_shrink_together_with_the_triggers_that_count_them():
-    left = reduce.with_records(raw("acks1-leader-kill", "acks-1"), 80)
-    assert left["producers"][0]["records"] == 80
-    assert left["faults"][0]["when"]["acked"] == 40
-    assert left["faults"][1]["when"] == {"after": "freeze.proven + 500ms"}
+    reduced = reduce.with_records(raw("acks1-leader-kill", "acks-1"), 80)
+    assert reduced["producers"][0]["records"] == 80
+    assert reduced["faults"][0]["when"]["acked"] == 40
+    assert reduced["faults"][1]["when"] == {"after": "freeze.proven + 500ms"}
 
 
 def test_settings_are_taken_away_one_by_one_and_an_empty_config_goes():
@@ -145,8 +145,8 @@ def test_settings_are_taken_away_one_by_one_and_an_empty_config_goes():
     assert {"producers.shop.config.acks", "producers.shop.rate", "consumers.billing.config.auto.offset.reset"} <= names
     assert not any(".name" in n or ".target" in n or "records" in n for n in names)
     dropped = [p for p in reduce.settings(whole) if p.section == "consumers"]
-    left = reduce.without_settings(whole, dropped)
-    assert "config" not in left["consumers"][0]
+    reduced = reduce.without_settings(whole, dropped)
+    assert "config" not in reduced["consumers"][0]
     assert whole["consumers"][0]["config"], "what it was made from is left alone"
 
 
@@ -172,43 +172,43 @@ def loses(scenario):
 
 
 def test_shrinking_keeps_what_the_anomaly_needs_and_leaves_out_everything_else():
-    found, asked, kept = search(load_subject("acks1-leader-kill", "acks-1"), loses)
-    assert found.begin()
-    found.run()
-    small = scenario_of(found.best, "smallest")
+    search_run, asked, kept = search(load_subject("acks1-leader-kill", "acks-1"), loses)
+    assert search_run.begin()
+    search_run.run()
+    small = scenario_of(search_run.best, "smallest")
     assert loses(small)
-    assert found.complete
+    assert search_run.complete
     assert small.consumers == []
     assert small.producers[0].config == {"acks": 1}
     assert (small.cluster.brokers, small.topics[0].replication_factor) == (2, 2)
     assert small.producers[0].records < 200
-    assert kept[-1] == found.best, "each smaller one was put somewhere safe"
+    assert kept[-1] == search_run.best, "each smaller one was put somewhere safe"
     assert len(asked) <= 45
-    text = shrink.final_text(Subject("x", "x", small, 7), found.best, "lost_write")
+    text = shrink.final_text(Subject("x", "x", small, 7), search_run.best, "lost_write")
     assert "seed: 7" in text
     assert "a run of exactly this scenario showed lost_write" in text
 
 
 def test_a_search_that_is_broken_off_keeps_the_smallest_so_far():
     subject = load_subject("acks1-leader-kill", "acks-1")
-    left = itertools.count(1)
+    calls = itertools.count(1)
 
     def needed(scenario):
-        if next(left) > 12:
+        if next(calls) > 12:
             raise KeyboardInterrupt
         return loses(scenario)
 
-    found, _, kept = search(subject, needed)
-    found.begin()
+    search_run, _, kept = search(subject, needed)
+    search_run.begin()
     with pytest.raises(KeyboardInterrupt):
-        found.run()
-    assert not found.complete
-    assert kept[-1] == found.best
-    assert scenario_of(found.best, "so far").consumers == []
+        search_run.run()
+    assert not search_run.complete
+    assert kept[-1] == search_run.best
+    assert scenario_of(search_run.best, "so far").consumers == []
 
 
 def test_a_candidate_that_makes_no_sense_is_never_run():
-    found, asked, _ = search(load_subject("acks1-leader-kill", "acks-1"), lambda s: True)
-    found.run()
+    search_run, asked, _ = search(load_subject("acks1-leader-kill", "acks-1"), lambda s: True)
+    search_run.run()
     assert all(scenario_of(one, "x") is not None for one in asked)
-    assert scenario_of(found.best, "x").producers, "a scenario needs one"
+    assert scenario_of(search_run.best, "x").producers, "a scenario needs one"
