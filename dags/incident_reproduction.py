@@ -4,7 +4,8 @@ Its task `reproduce` calls `chaos.incident.reproduction` in a child process. `so
 scenario; for `from-logs` a folder of broker logs. The task holds a slot of the pool for clusters. The run succeeds
 if the question was answered: the replay shows the same, all runs of the repetition are conclusive, both sides of the
 comparison are conclusive, the smallest scenario or the first release was found, or the draft was written. The result is
-in the log of the task and below `runs_dir`, whose path is the XCom. If Airflow ends the task, all its processes end.
+in the log of the task and below `runs_dir`; the XCom is the path of `runs_dir`. If Airflow ends the task, all its
+processes end.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ a second try would hide the result of the first. `verdict` is a leaf and fails u
 only proven runs succeed. XCom carries only the path of the run directory.
 
 The audit runs on the Spark master of the Airflow connection `spark_conn_id` (`aftershock_spark` by default), or on
-local[*] if that connection does not exist. Do not install Airflow's Spark provider: it brings pyspark-client, whose
-files overwrite those of pyspark.
+local[*] if that connection does not exist. Do not install Airflow's Spark provider: the files of
+its pyspark-client overwrite those of pyspark.
 
 With `kafka_conn_id`, the run uses the existing cluster of that connection (of the Kafka provider). Its secrets stay in
 Airflow's store: each task that connects reads them into its environment, and the run directory has only the names of

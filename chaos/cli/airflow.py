@@ -112,7 +112,7 @@ def _test_dag(dag_id: str, params: dict[str, Any], env: dict[str, str], log: Pat
 
 
 def _start_airflow(env: dict[str, str], log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start an Airflow command in a session of its own. log: the file for its output."""
+    """Start an Airflow command in a separate session. log: the file for its output."""
     with log.open("wb") as sink:
         return subprocess.Popen(
             airflow_command(*arguments),

@@ -1,4 +1,4 @@
-"""The driving and judging of runs: many on lent clusters, or one on a cluster of its own.
+"""The driving and judging of runs: many on lent clusters, or one on a separate cluster.
 
 In a `Lab`, each worker lends its cluster to run after run, and one judge judges them all: while it works on a run, the
 worker may already drive the next one. A single run (`drive_and_judge`) has its own cluster and its own judge.

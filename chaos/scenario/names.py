@@ -1,6 +1,6 @@
 """Types for names in the cluster (topics, groups, transactional ids), and the prefix of a run on an existing cluster.
 
-On an existing cluster, a run creates, alters and deletes only topics and groups whose names begin with its prefix, and
+On an existing cluster, a run creates, alters and deletes only topics and groups with its prefix in their names, and
 removes all of them at the end. The names are changed once, when the scenario is resolved; the rest of the run does not
 depend on the prefix. A new field that names a topic or a group only needs the right type.
 """

@@ -84,7 +84,7 @@ class Conditions:
         """Return the offsets without a record, by topic, in topics where every offset has a record.
 
         Topics with transactions are left out: each transaction writes a marker, which takes an offset, to each of its
-        partitions, and the ledger cannot tell how many markers there are. A coordinator that is loaded again, or that
+        partitions, and the ledger does not contain the number of markers. A coordinator that is loaded again, or that
         loses a response, writes a marker twice (KAFKA-19999); a transaction may include a partition without records;
         and rows of a killed producer are missing. In these topics, an acknowledged record that was not read back
         counts as lost by its identity.

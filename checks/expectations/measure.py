@@ -173,7 +173,7 @@ def _generation_at_stop(after: list[Row]) -> int:
     """Return the generation at the order to stop, from the members that revoked their partitions after it; else 0.
 
     The first member to leave starts a new generation for the others. The result is therefore the lowest generation of
-    the members whose first row after the order is not an assignment.
+    the members that have no assignment as their first row after the order.
     """
     first: dict[str, Row] = {}
     for row in sorted(after, key=lambda r: r["at_us"]):

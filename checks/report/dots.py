@@ -58,7 +58,7 @@ def place_dots(
 
 
 def _near(rows: Iterable[Row], axis: Axis) -> list[list[Row]]:
-    """Group rows whose dots would overlap."""
+    """Group rows that would have overlapping dots."""
     near: list[list[Row]] = []
     for row in rows:
         if near and row["at_us_max"] - near[-1][0]["at_us_min"] <= _slot_us(axis) * SLOTS // DOTS:

@@ -101,7 +101,7 @@ def _in_order(table: pa.Table) -> list[Row]:
 
 
 def _parsed(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows with their value parsed, without those whose value is not JSON."""
+    """Yield the rows with their value parsed. Leave out rows without a JSON value."""
     for row in rows:
         with suppress(TypeError, ValueError):
             yield row | {"value": json.loads(row["value"])}

@@ -8,7 +8,7 @@ from chaos.clients.protocol import ClientSpec
 from chaos.kafka.access import librdkafka
 
 VERSIONS = {"confluent_kafka": confluent_kafka.__version__, "librdkafka": confluent_kafka.libversion()[0]}
-"""What runs, for the event started: a scenario may ask for less."""
+"""The installed releases, which the event `started` reports."""
 
 
 def connection(spec: ClientSpec) -> dict[str, str]:

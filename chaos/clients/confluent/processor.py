@@ -35,7 +35,7 @@ COMMIT_OUTCOMES: dict[End, Outcome] = {"committed": "ok", "aborted": "fail", "un
 
 
 class Source(GroupConsumer):
-    """The reading side of one incarnation of a processor: a group member without commits of its own.
+    """The reading side of one incarnation of a processor: a group member that commits no offsets.
 
     before_release: called before partitions are given up, with whether the other partitions stay assigned.
     read_ends: offset after the last record read of each partition, since the last end of a transaction.

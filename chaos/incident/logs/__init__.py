@@ -12,7 +12,7 @@
 - `broker_failures`: outages and losses of records, with the log lines that show them.
 - `planned_faults`: faults of the scenario, of brokers and clients. `fault_plan` puts them in order and sets triggers.
 - `client_settings` reads the settings of producers and consumers from a file of the user.
-- `scenario_draft` fills the template `draft.yaml.jinja`, whose filters are in `yaml_text`.
+- `scenario_draft` fills the template `draft.yaml.jinja`, with filters of `yaml_text`.
 
 Every value names its file and line. An inference names its reasons. An open question is a TODO, never a guess that
 looks like a fact.

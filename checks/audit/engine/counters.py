@@ -1,4 +1,4 @@
-"""The aggregates of the two passes. A rule that examines rows of its own kind declares its counter beside the rule."""
+"""The aggregates of the two passes. A rule that examines another kind of rows declares a counter beside the rule."""
 
 from __future__ import annotations
 

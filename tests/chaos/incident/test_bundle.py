@@ -42,7 +42,7 @@ def a_run(folder, run_id="orders-lost-1", variant="acks-1", name="acks1-leader-k
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run that went to its end, as far as a bundle can tell."""
+    """A run directory with all files that a bundle contains."""
     run = a_run(tmp_path_factory.mktemp("bundle"))
     seal(run.ledger)
     (run.ledger / "log_range.parquet").write_bytes(b"rows")

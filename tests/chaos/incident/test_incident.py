@@ -390,7 +390,7 @@ def test_a_client_that_is_too_old_is_refused_before_anything_is_asked_for():
 
 @pytest.fixture
 def pip(monkeypatch, tmp_path):
-    """A package index that installs whatever it is told to, without a network."""
+    """A package index that installs every release except two, without a network."""
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path))
     calls = []
 
