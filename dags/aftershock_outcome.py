@@ -25,8 +25,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from airflow.sdk import Asset, BaseNotifier, Variable
@@ -88,12 +88,14 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
         errors = []
         for notifier in self._notifiers():
             try:
-                _call(dict(notifier), {**context, **ours})
+                arguments = dict(notifier)
+                resolve_name(arguments.pop("notifier"))(**arguments)({**context, **ours})
             except Exception as e:
                 name = notifier.get("notifier") if isinstance(notifier, dict) else notifier
                 errors.append(f"{name}: {type(e).__name__}: {e}")
                 self.log.exception("a notifier failed")
-        folder = Path(_params(context).get("runs_dir") or self.runs_dir)
+        params = getattr(context.get("dag_run"), "conf", None) or {}  # a callback may get none
+        folder = Path(params.get("runs_dir") or self.runs_dir)
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / LOG).open("a", encoding="utf-8") as f:
             f.write(json.dumps({**line, "failed_notifiers": errors} if errors else line) + "\n")
@@ -128,21 +130,9 @@ class Notifier(BaseNotifier):  # type: ignore[misc] # Airflow is not typed for m
             return []
 
 
-def _call(arguments: dict[str, Any], context: Any) -> None:
-    """Make a notifier from its dotted path (`notifier`) and its other arguments, and call it."""
-    module, _, name = str(arguments.pop("notifier")).rpartition(".")
-    getattr(import_module(module), name)(**arguments)(context)
-
-
 _VARIABLES = ("headline", "message", "verdict", "sentence", "report", "run_dir")
 """Variables for the arguments of notifiers, beside those of Airflow (`dag_run`, `ti`, ...). Their values are escaped:
 names of topics may contain markup, which mails and chats render."""
-
-
-def _params(context: Any) -> dict[str, Any]:
-    """Return the params of the DAG run that were set; a callback may get none."""
-    run = context.get("dag_run")
-    return dict(getattr(run, "conf", None) or {})
 
 
 @contextmanager

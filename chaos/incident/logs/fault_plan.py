@@ -20,7 +20,6 @@ from chaos.incident.logs.broker_failures import (
     OutageKind,
     Truncation,
     find_outages,
-    find_shorter_logs,
     find_truncations,
     find_unclean_leaders,
 )
@@ -28,15 +27,7 @@ from chaos.incident.logs.broker_timeline import Timeline
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import ClusterState, internal
 from chaos.incident.logs.entries import Source
-from chaos.incident.logs.planned_faults import (
-    PlannedFault,
-    add_disk_loss,
-    explained_by_outage,
-    find_member_faults,
-    find_transaction_faults,
-    merge_followers,
-    outage_fault,
-)
+from chaos.incident.logs.planned_faults import PlannedFault, find_faults
 from chaos.kafka.partition import TopicPartition
 from chaos.units import format_duration
 
@@ -65,14 +56,7 @@ def make_plan(timeline: Timeline, state: ClusterState, settings: ClientSettings,
     outages = find_outages(timeline)
     truncations = find_truncations(timeline)
     unclean_leaders = find_unclean_leaders(timeline)
-    faults = [outage_fault(outage, state, truncations, numbers) for outage in outages]
-    for shorter in find_shorter_logs(timeline, outages):
-        add_disk_loss(shorter, faults)
-    faults = merge_followers(faults)
-    members = find_member_faults(timeline, state, settings)
-    faults += [member for member in members if not explained_by_outage(member, outages, state, faults)]
-    faults += find_transaction_faults(timeline)
-    faults.sort(key=lambda fault: fault.at_us)
+    faults = find_faults(timeline, state, settings, outages, truncations, numbers)
     left_out = max(0, len(faults) - MAX_FAULTS)
     faults = faults[:MAX_FAULTS]
     _make_names_unique(faults)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.incident.logs import events as e
-from chaos.incident.logs.broker_failures import Outage, OutageKind, ShorterLog, Truncation
+from chaos.incident.logs.broker_failures import Outage, OutageKind, ShorterLog, Truncation, find_shorter_logs
 from chaos.incident.logs.broker_timeline import Timeline
 from chaos.incident.logs.client_settings import ClientSettings
 from chaos.incident.logs.cluster_state import ClusterState, client_of
@@ -54,10 +54,28 @@ class PlannedFault:
     outage: Outage | None = None
 
 
-def outage_fault(
+def find_faults(
+    timeline: Timeline,
+    state: ClusterState,
+    settings: ClientSettings,
+    outages: list[Outage],
+    truncations: list[Truncation],
+    numbers: Mapping[int, int],
+) -> list[PlannedFault]:
+    """Return all faults by time. `numbers` are broker numbers of the scenario by broker."""
+    faults = [_outage_fault(outage, state, truncations, numbers) for outage in outages]
+    for shorter in find_shorter_logs(timeline, outages):
+        _add_disk_loss(shorter, faults)
+    faults = _merge_followers(faults)
+    members = find_member_faults(timeline, state, settings)
+    faults += [member for member in members if not _explained_by_outage(member, outages, state, faults)]
+    return sorted(faults + _transaction_faults(timeline), key=lambda fault: fault.at_us)
+
+
+def _outage_fault(
     outage: Outage, state: ClusterState, truncations: list[Truncation], numbers: Mapping[int, int]
 ) -> PlannedFault:
-    """Return the fault for an outage, with a role of the broker as its target. `numbers`: broker numbers by broker."""
+    """Return the fault for an outage, with a role of the broker as its target."""
     predicate, kind, name, question = outage.kind.value
     broker, at_us = outage.broker, outage.at_us
     led, coordinated = state.led_by(broker, at_us), state.coordinated_by(broker, at_us)
@@ -91,7 +109,7 @@ def outage_fault(
     )
 
 
-def add_disk_loss(shorter: ShorterLog, faults: list[PlannedFault]) -> None:
+def _add_disk_loss(shorter: ShorterLog, faults: list[PlannedFault]) -> None:
     """Change the kill of a broker that returned with a shorter log to a fault that removes records from its disk."""
     earlier = [f for f in faults if f.outage and f.outage.broker == shorter.broker and f.at_us < shorter.at_us]
     if not earlier or earlier[-1].kind != "broker.kill":
@@ -106,7 +124,7 @@ def add_disk_loss(shorter: ShorterLog, faults: list[PlannedFault]) -> None:
         fault.comments.append(f"it returned with a shorter log of {shorter.partition}, as after a power failure")
 
 
-def merge_followers(faults: list[PlannedFault]) -> list[PlannedFault]:
+def _merge_followers(faults: list[PlannedFault]) -> list[PlannedFault]:
     """Return the faults, with simultaneous outages of followers of one partition as a single fault.
 
     Two faults with one follower each might select the same broker.
@@ -134,7 +152,7 @@ def merge_followers(faults: list[PlannedFault]) -> list[PlannedFault]:
     return merged
 
 
-def explained_by_outage(
+def _explained_by_outage(
     member: PlannedFault, outages: list[Outage], state: ClusterState, faults: list[PlannedFault]
 ) -> bool:
     """Return whether a member timed out only because its coordinator was away; add a comment to that outage's fault."""
@@ -233,7 +251,7 @@ def _is_new(x: e.MemberJoined, previous: list[e.GroupEvent], formed_us: int) -> 
     return client_of(x.member) not in earlier and x.at_us > formed_us + NEAR_US
 
 
-def find_transaction_faults(timeline: Timeline) -> list[PlannedFault]:
+def _transaction_faults(timeline: Timeline) -> list[PlannedFault]:
     """Return a fault for the first transaction that timed out, and one for the first producer that was fenced."""
     target = {"member": (NO_GROUP, 1)}
     faults: list[PlannedFault] = []
