@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,9 +15,6 @@ from rich.console import Console
 from chaos.cli.options import RUNS_DIR, RunsDir
 from chaos.errors import MachineError, UsageError
 from chaos.scenario.setup import DEFAULT_KAFKA
-
-if TYPE_CHECKING:
-    from chaos.processes.process import ProcessId
 
 EXAMPLES = {
     "up": "up --brokers 3 --kafka 3.9.2 --for 2h",
@@ -97,7 +94,7 @@ def ps(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 
 
 def _row(found: Any, pid: int | None, role: str, rss_bytes: int) -> dict[str, Any]:
-    owner: ProcessId | None = found.owner
+    owner = found.owner
     return {
         "pid": pid,
         "role": role,

@@ -214,7 +214,9 @@ def _members(path: Path, names: set[str]) -> Iterator[tuple[str, bytes, Manifest
                 if data is not None:
                     yield name, data, manifest
             if manifest is None or left:
-                raise RunDirError(f"{path} is cut short: {_some(left) or MANIFEST} is missing; copy the bundle again")
+                more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+                missing = ", ".join(sorted(left)[:3]) or MANIFEST
+                raise RunDirError(f"{path} is cut short: {missing}{more} is missing; copy the bundle again")
             while unpacked.read(_CHUNK):
                 pass
     except FileNotFoundError:
@@ -270,8 +272,3 @@ def _checked(path: Path, tar: tarfile.TarFile, member: tarfile.TarInfo, file: Fi
 
 def _altered(path: Path, what: str) -> RunDirError:
     return RunDirError(f"{path} was altered: {what}; make the bundle again from its run directory")
-
-
-def _some(names: dict[str, File]) -> str:
-    first = sorted(names)[:3]
-    return ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

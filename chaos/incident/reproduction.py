@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from chaos.errors import PASS, UsageError
 from chaos.incident.subject import Request
@@ -30,10 +32,7 @@ class Reproduction(Request):
     @classmethod
     def from_params(cls, params: Mapping[str, Any]) -> Reproduction:
         """Return the request of a DAG's params; params that are not of a reproduction are ignored."""
-        names = {one.name for one in fields(cls)}
-        values = {name: value for name, value in params.items() if name in names}
-        overrides = tuple(params.get("overrides") or ())
-        return cls(**{**values, "runs_dir": Path(params["runs_dir"]), "overrides": overrides})
+        return TypeAdapter(cls).validate_python(dict(params))
 
     def check(self) -> None:
         """Raise `UsageError` for values that do not fit together."""
