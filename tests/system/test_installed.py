@@ -93,6 +93,8 @@ def test_the_wheel_holds_scenarios_gates_dags_pages_and_no_tests(installed: Inst
         "chaos/scenarios/leader-kill.yaml",
         "chaos/gates/acks-1-to-all.yaml",
         "dags/resilience.py",
+        "checks/expectations/datadocs.css",
+        "checks/report/defaults.yaml",
         "checks/report/page/report.html.j2",
         "checks/spark/log4j2.properties",
         "chaos/kafka/schemas/ConsumerGroupDescribeRequest.json",
