@@ -12,6 +12,7 @@ import pyarrow as pa
 from confluent_kafka import Message
 
 from chaos.ledger.record_columns import Headers, Ints, headers_of, own_headers
+from chaos.ledger.stream import same
 
 MISSING = -1
 """The number for a value that librdkafka does not give."""
@@ -83,6 +84,15 @@ def nullable(numbers: Ints, kind: type[np.signedinteger[Any]]) -> pa.Array:
     """Return an Arrow column with null for `MISSING`."""
     missing = numbers == MISSING
     return pa.array(numbers.astype(kind, copy=False), mask=missing if missing.any() else None)
+
+
+def recurring(numbers: Ints | None) -> pa.Array:
+    """Return an int32 column with null for `MISSING`, run-end encoded if all numbers are the same."""
+    assert numbers is not None  # the caller read them
+    first = int(numbers[0])
+    if (numbers == first).all():
+        return same(None if first == MISSING else first, pa.int32()).slice(0, len(numbers))
+    return nullable(numbers, np.int32)
 
 
 Getter = Callable[[Message], int | None]

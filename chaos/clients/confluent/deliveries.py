@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from chaos.clients.assignments import ReaderKey
-from chaos.clients.confluent.columns import Columns, joined, nullable
+from chaos.clients.confluent.columns import Columns, joined, recurring
 from chaos.clients.protocol import Partition
 from chaos.ledger.record_columns import Identities, Ints
 from chaos.ledger.schemas import TABLES
@@ -72,7 +72,6 @@ class DeliveryLog:
         if not self._added:
             return {}
         records, n = joined(self._added), self.waiting
-        assert records.epochs is not None  # they are of consumed records
         index = PartitionIndex(records, self._only_topic)
         ends = index.ends(records.offsets)
         identities = Identities(records.headers)
@@ -80,12 +79,12 @@ class DeliveryLog:
         self._writer.append(
             [
                 *(column.slice(0, n) for column in self._key_columns),
-                index.numbers(assignments),
+                index.numbers(ends, assignments),
                 pa.array(np.arange(self._first_ordinal, self._first_ordinal + n)),
                 self._topic.slice(0, n) if records.topics is None else pa.array(records.topics, pa.string()),
                 pa.array(records.partitions.astype(np.int32)),
                 pa.array(records.offsets),
-                nullable(records.epochs, np.int32),
+                recurring(records.epochs),
                 *identities.producers(),
                 identities.seq,
                 identities.sent_us,
@@ -122,7 +121,10 @@ class PartitionIndex:
         ends[self._index] = offsets + 1  # numpy keeps the last value of a repeated index
         return {self.partition(index): int(ends[index]) for index in np.flatnonzero(ends >= 0).tolist()}
 
-    def numbers(self, numbers: Mapping[Partition, int]) -> pa.Array:
+    def numbers(self, ends: Mapping[Partition, int], numbers: Mapping[Partition, int]) -> pa.Array:
         """Return the number of each record's partition as an int32 column; null for a partition without one."""
+        distinct = {numbers.get(partition) for partition in ends}
+        if len(distinct) == 1:
+            return same(distinct.pop(), pa.int32()).slice(0, len(self._index))
         each = [numbers.get(self.partition(index)) for index in range(self._width * len(self._topics))]
         return pa.array(each, pa.int32()).take(pa.array(self._index))
