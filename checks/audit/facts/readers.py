@@ -63,7 +63,7 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
         members=1,
         reset=reset,
         default_start=EARLIEST if reset == EARLIEST else "",
-        commits=c.commit.when != "never" or c.commit.on_revoke,
+        commits=commits_offsets(c),
         auto=c.commit.kind == "auto",
         committed_only=reads_committed(c),
     )
@@ -75,6 +75,11 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     from_earliest = c.start == EARLIEST or (c.start == "group" and reset == EARLIEST)
     assigned = replace(reader, default_start=EARLIEST if from_earliest else "", fresh_start=not c.checkpoint)
     return [replace(assigned, name=f"{c.name}/{i}") for i in range(1, c.members + 1)]
+
+
+def commits_offsets(consumer: Subscribe | Assign) -> bool:
+    """Return whether a scenario's consumer commits offsets."""
+    return consumer.commit.when != "never" or consumer.commit.on_revoke
 
 
 def _merged(a: Reader, b: Reader) -> Reader:

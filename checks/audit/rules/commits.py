@@ -15,18 +15,10 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.moves import group_recreated
+from checks.audit.facts.readers import commits_offsets
 from checks.audit.facts.run_facts import Committer
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.rule import (
-    Evidence,
-    Rule,
-    RunData,
-    commits_offsets,
-    no_commits,
-    no_members,
-    present,
-    readers_with,
-)
+from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, no_members, present, readers_with
 
 
 def overcommit(b: CommitBlock, tally: Tally) -> None:

@@ -14,19 +14,9 @@ from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
-from checks.audit.facts.readers import Reader
+from checks.audit.facts.readers import Reader, commits_offsets
 from checks.audit.findings import UNDETERMINED, Finding
-from checks.audit.rules.rule import (
-    Evidence,
-    Rule,
-    RunData,
-    commits_offsets,
-    groups,
-    no_members,
-    present,
-    readers_with,
-    unless,
-)
+from checks.audit.rules.rule import Evidence, Rule, RunData, groups, no_members, present, readers_with, unless
 
 ELECTION_US = 2_000_000
 """Maximum time for which coordinator and leader may differ: one of them was sampled before an election, one after."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from chaos.kafka.settings import as_text
-from chaos.scenario.clients import Assign, Producer, Subscribe
+from chaos.scenario.clients import Producer
 from chaos.scenario.model import Scenario
 from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.facts.epochs import Row
 from checks.audit.facts.observed import Observed
-from checks.audit.facts.readers import Reader
+from checks.audit.facts.readers import Reader, commits_offsets
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets
 from checks.audit.findings import Finding
@@ -81,11 +81,6 @@ def unless(condition: Callable[[Scenario], bool], reason: str) -> Inapplicable:
 
 
 _applies = unless(lambda scenario: True, "")
-
-
-def commits_offsets(consumer: Subscribe | Assign) -> bool:
-    """Return whether a scenario's consumer commits offsets."""
-    return consumer.commit.when != "never" or consumer.commit.on_revoke
 
 
 no_members = unless(lambda s: any(c.mode == "subscribe" for c in s.readers), "no consumer subscribes")
