@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from chaos.errors import RunDirError, UsageError
-from chaos.gate.matrix import PlannedCell, axes
+from chaos.gate.matrix import PlannedCell
 from chaos.gate.model import Gate, Part
 from chaos.run.directory import read_json
 from chaos.run.gate_result import FORMAT, GateResult, Machine
@@ -56,7 +56,7 @@ def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -
                 continue
             if stored is None:
                 ((axis, value),) = gate.against.values().items()
-                known = ", ".join(axes(cells)[axis])
+                known = ", ".join(dict.fromkeys(getattr(cell.key, axis) for cell in cells))
                 raise UsageError(
                     f"against {axis} {value}: neither the matrix nor a baseline has such a cell; the matrix has {known}"
                 )

@@ -149,8 +149,3 @@ def fetch_releases(planned: Sequence[PlannedCell], say: Callable[[str], None]) -
     for client in dict.fromkeys(cell.key.client for cell in planned):
         say(f"checking confluent-kafka {client}")
         runtime().prepare(client, silent)
-
-
-def axes(planned: Sequence[PlannedCell]) -> dict[str, list[str]]:
-    """Return the values of the cells on each axis."""
-    return {axis: list(dict.fromkeys(getattr(cell.key, axis) for cell in planned)) for axis in AXES}

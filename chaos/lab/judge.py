@@ -102,7 +102,7 @@ class Judgement:
     """The exit code of the verdict; None if the judge died first."""
 
     def finish(self) -> None:
-        """Let everybody go on who waits for this run."""
+        """Release all who wait for this run."""
         self.log_read.set()
         self.done.set()
 
