@@ -12,7 +12,7 @@ from pathlib import Path
 from chaos.clients.runtime import runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
-from chaos.gate.model import AXES, Gate
+from chaos.gate.model import Gate
 from chaos.history.entries import setup_digest
 from chaos.incident.ab import unknown_settings
 from chaos.incident.releases import check_release
