@@ -139,7 +139,7 @@ Spec = TypeVar("Spec", bound=ClientSpec)
 
 
 def run_clients(specs: Sequence[Spec], build: Callable[[Spec, Channel, Lifecycle], Client], **started: object) -> int:
-    """Run one incarnation of each client, in a thread each. Returns the exit code of the program.
+    """Run one incarnation of each client, the first in this thread. Returns the exit code of the program.
 
     `started` is the detail of that event. An exception is recorded as an error of the client that it ends.
     """
@@ -159,12 +159,12 @@ def run_clients(specs: Sequence[Spec], build: Callable[[Spec, Channel, Lifecycle
             raise
 
     gc.disable()  # cycle detection took a third of the time; the many messages form no cycles
-    threads = [
-        threading.Thread(target=run, args=args, name=args[0].client) for args in zip(specs, channels, strict=True)
-    ]
+    listen_for(channels)
+    pairs = list(zip(specs, channels, strict=True))
+    threads = [threading.Thread(target=run, args=pair, name=pair[0].client) for pair in pairs[1:]]
     for thread in threads:
         thread.start()
-    listen_for(channels)
+    run(*pairs[0])
     for thread in threads:
         thread.join()
     if any(channel.orphaned for channel in channels):
