@@ -53,6 +53,7 @@ class Observer:
         self._partitions = list(partitions)
         self._topics = {partition.topic for partition in partitions} | set(later)
         self._group_ids = list(groups)
+        self._ids: dict[str, str | None] = {}
         self._writer = TableWriter(run.ledger, "cluster", "observer")
         self._recorded: dict[tuple[str, str], str] = {}
         self._lock = threading.Lock()
@@ -110,6 +111,7 @@ class Observer:
             ("cluster", "answers", True),
             ("cluster", "brokers", list(metadata.brokers)),
         ]
+        observations += self._sample_topics(metadata)
         present = set(self._partitions)
         new = [p for p in metadata.partitions if p not in present and p.topic in self._topics]
         self._partitions = [*self._partitions, *new]  # a new list, because other threads iterate over the old one
@@ -125,6 +127,23 @@ class Observer:
             observations += _offsets_topic(metadata)
         self._record(observations)
         self.metadata = metadata
+
+    def _sample_topics(self, metadata: Metadata) -> list[Observation]:
+        """Return the ids of the topics, and forget the partitions of a topic that was deleted.
+
+        A topic that the brokers list without an id has the empty id, one that they do not list has none.
+        """
+        listed = {partition.topic for partition in metadata.partitions}
+        ids = {t: metadata.topic_ids.get(t, "") if t in listed else None for t in sorted(self._topics)}
+        ended = {t for t, topic_id in self._ids.items() if topic_id is not None and ids[t] != topic_id}
+        self._partitions = [p for p in self._partitions if p.topic not in ended]
+        self._ids = ids
+        if ended:  # what is observed of a topic that takes the place is recorded, even if it is the same
+            with self._lock:
+                of_ended = [key for key in self._recorded if key[0].rpartition("/")[0].rpartition("/")[2] in ended]
+                for key in of_ended:
+                    del self._recorded[key]
+        return [(f"topic:{topic}", "id", topic_id) for topic, topic_id in ids.items()]
 
     def _sample_groups(self, kafka: Kafka) -> None:
         for group in self._group_ids:

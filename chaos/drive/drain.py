@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from chaos.clients.fleet import Fleet
@@ -38,6 +38,8 @@ class Drain:
     fleet: Fleet
     events: EventLog
     during: Callable[[Fleet], None]
+    _highest: dict[TopicPartition, int] = field(default_factory=dict)
+    """The end offset of each partition, the records of open transactions included."""
 
     def run(self, partitions: list[TopicPartition]) -> bool:
         """Wait until all readers are at the ends. Returns False, with a note, after `limits.drain`.
@@ -70,7 +72,7 @@ class Drain:
         """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""
         request = partial(self._all_ends, partitions)
         unanswered = "the end offsets of some partitions are not answered"
-        ends = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
+        ends = self._highest = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
         if not self.scenario.transactional:
             return dict.fromkeys(LEVELS, ends)
         while {p: stable for p, (_, stable) in self.kafka.stable_offsets(partitions).items()} != ends:
@@ -78,7 +80,7 @@ class Drain:
                 self.events.note(f"a transaction is still open after {self.scenario.limits.drain:g} s")
                 break
             time.sleep(TICK_S)
-            ends = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
+            ends = self._highest = wait_until(request, OFFSETS_TIMEOUT_S, unanswered)
         security = self.scenario.cluster.security
         return {level: readable_ends(self.cluster.bootstrap, security, ends, level) for level in LEVELS}
 
@@ -96,7 +98,10 @@ class Drain:
             for reader in [entry.name] if entry.mode == "subscribe" else self.fleet.clients(entry.name):
                 positions = self.fleet.positions(reader)
                 for partition, end in ends.items():
-                    if partition.topic in topics and positions.get(str(partition), 0) < end:
+                    at = positions.get(str(partition), 0)
+                    # a position in a deleted topic may be beyond the end of the topic that has its name now
+                    beyond = partition.topic in self.scenario.deleted_topics and at > self._highest.get(partition, at)
+                    if partition.topic in topics and (at < end or beyond):
                         position = positions.get(str(partition), "no position")
                         messages.append(f"{reader} is at {position} of {end} in {partition}")
         return messages

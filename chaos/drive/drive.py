@@ -230,12 +230,19 @@ class Drive:
             fault.finish(HEAL_TIMEOUT_S)
         self._wait_sent(fleet, all_sent)
         try:
-            wait_until(lambda: not kafka.unhealthy(observer.partitions()), HEAL_TIMEOUT_S, "", every_s=0.2)
+            wait_until(lambda: not self._unhealthy(kafka, observer), HEAL_TIMEOUT_S, "", every_s=0.2)
         except WaitTimeout:
-            missing = "; ".join(kafka.unhealthy(observer.partitions()))
+            missing = "; ".join(self._unhealthy(kafka, observer))
             raise ClusterError(
                 f"the cluster did not heal within {HEAL_TIMEOUT_S:g} s: {missing}; see {self._run.logs}"
             ) from None
+
+    def _unhealthy(self, kafka: Kafka, observer: Observer) -> list[str]:
+        """Describe what is not healthy: a topic that was deleted and is not there again, then single partitions."""
+        partitions = observer.partitions()
+        expected = self._scenario.deleted_topics - self._scenario.absent_topics
+        missing = sorted(expected - {partition.topic for partition in partitions})
+        return [f"{topic} does not exist" for topic in missing] + kafka.unhealthy(partitions)
 
     def _wait_sent(self, fleet: Fleet, all_sent: bool) -> None:
         """Wait until restarted producers have sent their remaining records.

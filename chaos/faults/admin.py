@@ -8,6 +8,7 @@ from typing import TypeVar
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
 from chaos.faults.base import Fault, World
+from chaos.faults.deletion import create
 from chaos.kafka import admin
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
@@ -53,25 +54,6 @@ class CreateTopic(Fault[specs.CreateTopic], spec=specs.CreateTopic):
         count = len(targets.led_partitions(self.resolved, world))
         expected = world.scenario.topic(self.resolved).partitions
         return f"{self.resolved} exists with {count} partitions" if count == expected else None
-
-
-class DeleteTopic(Fault[specs.DeleteTopic], spec=specs.DeleteTopic):
-    """A topic deleted while clients run. Proof: the metadata no longer lists it."""
-
-    def _inject(self, world: World) -> str:
-        self.begun = True
-        admin.delete_topics([self.resolved]).apply(world.kafka)
-        return f"deleted {self.resolved}"
-
-    def _effect(self, world: World) -> str | None:
-        if world.observer.metadata is None or targets.led_partitions(self.resolved, world):
-            return None
-        return f"{self.resolved} is gone from the metadata"
-
-    def _undo(self, world: World) -> str:
-        if not targets.led_partitions(self.resolved, world):
-            create(self.resolved, world)
-        return f"{self.resolved} exists again, empty"
 
 
 class DeleteRecords(Fault[specs.DeleteRecords], spec=specs.DeleteRecords):
@@ -132,13 +114,6 @@ class TopicConfig(Fault[specs.TopicConfig], spec=specs.TopicConfig):
     def _undo(self, world: World) -> str:
         admin.set_settings(world.kafka, self.resolved, self._before)
         return f"{self.resolved} has its former settings"
-
-
-def create(name: str, world: World) -> None:
-    """Create a topic as the scenario describes it."""
-    topic = world.scenario.topic(name)
-    config = {key: as_text(value) for key, value in topic.config.items()}
-    admin.create_topic(world.kafka, name, topic.partitions, topic.replication_factor, config)
 
 
 class GroupFault(Fault[S]):

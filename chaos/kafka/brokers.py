@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
+import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,6 +15,8 @@ from chaos.kafka.connection import BrokerConnection
 from chaos.kafka.metadata_merge import NO_LEADER, Metadata, PartitionState, Views
 from chaos.kafka.partition import TopicPartition
 
+METADATA = 3
+"""API key of Metadata."""
 SHUN_S = 2.0
 """Seconds for which a broker that did not answer is asked after all others."""
 
@@ -35,7 +39,8 @@ class Brokers:
         self._brokers: dict[int, tuple[str, int]] = {}
         self._views = Views()
         self._shunned: dict[tuple[str, int], float] = {}
-        self._apis: dict[int | None, frozenset[int]] = {}
+        self._apis: dict[int | None, dict[int, int]] = {}
+        """The highest supported version of each API key, by broker; None: of any broker."""
 
     def close(self) -> None:
         """Close all connections."""
@@ -44,7 +49,8 @@ class Brokers:
 
     def metadata(self) -> Metadata | None:
         """Ask the next broker and return the merged metadata (see `Views`); None if no broker answers."""
-        answer = self.ask_any(messages.metadata(self._topics))
+        with_ids = self.supports(METADATA, version=messages.TOPIC_IDS)
+        answer = None if with_ids is None else self.ask_any(messages.metadata(self._topics, with_ids))
         if answer is None:
             return None
         brokers = {b.node_id: (b.host, b.port) for b in answer.brokers}
@@ -55,7 +61,8 @@ class Brokers:
             for topic in answer.topics
             for p in topic.partitions
         }
-        view = Metadata(dict(sorted(brokers.items())), partitions, answer.controller_id, answer.cluster_id or "")
+        ids = {t.name: topic_id for t in answer.topics if with_ids and (topic_id := id_text(t.topic_id))}
+        view = Metadata(dict(sorted(brokers.items())), partitions, answer.controller_id, answer.cluster_id or "", ids)
         self._views.note(self._order[-1], view)
         merged = self._views.merged()
         self._brokers.update(merged.brokers if merged else {})
@@ -65,6 +72,11 @@ class Brokers:
         """Return the state of a partition; None if no broker answers, or the metadata does not contain it."""
         metadata = self.metadata()
         return metadata.partitions.get(partition) if metadata else None
+
+    def topic_id_at(self, broker: int, topic: str) -> str | None:
+        """Return the id under which one broker lists a topic; empty if it does not, None without an answer."""
+        answer = self.ask(broker, messages.metadata([topic], topic_ids=True))
+        return None if answer is None else "".join(id_text(t.topic_id) for t in answer.topics if t.name == topic)
 
     def unhealthy(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Describe the partitions without a leader or with a replica that is not in sync. Empty: all are healthy."""
@@ -118,8 +130,8 @@ class Brokers:
             except OSError:
                 return None
 
-    def supports(self, api: int, broker: int | None = None) -> bool | None:
-        """Return whether a broker (None: any) supports an API key; None if it does not answer.
+    def supports(self, api: int, broker: int | None = None, version: int = 0) -> bool | None:
+        """Return whether a broker (None: any) supports a version of an API key; None if it does not answer.
 
         Brokers close the connection on an unknown API key.
         """
@@ -127,8 +139,13 @@ class Brokers:
             answer = self.ask_any(messages.versions()) if broker is None else self.ask(broker, messages.versions())
             if answer is None:
                 return None
-            self._apis[broker] = frozenset(version.api_key for version in answer.api_keys)
-        return api in self._apis[broker]
+            self._apis[broker] = {key.api_key: key.max_version for key in answer.api_keys}
+        return self._apis[broker].get(api, -1) >= version
+
+
+def id_text(topic_id: uuid.UUID | None) -> str:
+    """Return a topic id as Kafka prints it, base64 of its bytes; empty for no id and for zero, which means none."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=") if topic_id and topic_id.int else ""
 
 
 def addresses(bootstrap: str) -> list[tuple[str, int]]:

@@ -33,7 +33,11 @@ def versions() -> Any:
     return ApiVersionsRequest[0]()
 
 
-def metadata(topics: Iterable[str] | None = ()) -> Any:
-    """Return a Metadata request for the brokers and these topics (None: all topics)."""
+TOPIC_IDS = 10
+"""The first version of Metadata with topic ids (KIP-516, Kafka 2.8)."""
+
+
+def metadata(topics: Iterable[str] | None = (), topic_ids: bool = False) -> Any:
+    """Return a Metadata request for the brokers and these topics (None: all topics); topic_ids: with their ids."""
     names = None if topics is None else [{"name": name} for name in topics]
-    return request(MetadataRequest[8], topics=names, allow_auto_topic_creation=False)
+    return request(MetadataRequest[TOPIC_IDS if topic_ids else 8], topics=names, allow_auto_topic_creation=False)

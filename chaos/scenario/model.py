@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from chaos.scenario import rules
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
-from chaos.scenario.faults.admin import AddPartitions
+from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.clients import ConsumerJoin
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.setup import Setup
@@ -64,13 +64,26 @@ class Scenario(Setup):
         return self.cluster.driver == "process" and any("isolate" in fault.needs for fault in self.faults)
 
     def partitions_at_end(self) -> dict[str, int]:
-        """Return the number of partitions of each topic after all faults, some of which add partitions."""
+        """Return the number of partitions that each topic has after all faults, at least."""
         partitions = {t.name: t.partitions for t in self.topics}
         for fault in self.faults:
             if isinstance(fault, AddPartitions):
                 topic = str(fault.target.topic)
                 partitions[topic] = max(partitions[topic], fault.to)
-        return partitions
+            if isinstance(fault, RecreateTopic) and fault.partitions:
+                partitions[str(fault.target.topic)] = fault.partitions
+        return {topic: 0 if topic in self.absent_topics else count for topic, count in partitions.items()}
+
+    @property
+    def deleted_topics(self) -> frozenset[str]:
+        """The topics that a fault deletes, whether they are created again or not."""
+        return frozenset(str(f.target.topic) for f in self.faults if isinstance(f, DeleteTopic | RecreateTopic))
+
+    @property
+    def absent_topics(self) -> frozenset[str]:
+        """The topics that may not exist at the end: a fault deletes them, and only a client may create them again."""
+        deleted = (f for f in self.faults if isinstance(f, DeleteTopic) and not f.create_again)
+        return frozenset(str(f.target.topic) for f in deleted)
 
     def held_back(self) -> set[str]:
         """Return the members, such as billing/3, that a fault consumer.join starts while the others run."""

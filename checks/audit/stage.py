@@ -7,6 +7,7 @@ faults and partitions as Python objects.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,8 @@ from chaos.scenario.resolve import Resolved
 from checks.audit.engine import counters, scan, survey_facts
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
-from checks.audit.facts.epochs import Epochs, Row, build, lives
+from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
+from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
 from checks.audit.facts.observed import Observed, phase_times
@@ -28,6 +30,8 @@ from checks.audit.facts.readers import readers_of
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets, LogRange
+from checks.audit.facts.topic_changes import topic_lives
+from checks.audit.facts.topic_lives import TopicLives
 from checks.audit.load import Ledger, load, settle
 from checks.audit.output import curves, metrics, totals
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
@@ -45,6 +49,12 @@ def audit(spark: SparkSession, run: Run, resolved: Resolved) -> None:
     with tuned(spark):
         tables = _Audit(spark, ledger, resolved.scenario, run_token(resolved.run_id)).written()
     write_tables(run.audit, tables)
+
+
+def compacted_topics(scenario: Scenario) -> frozenset[str]:
+    """Return the topics whose cleanup.policy includes compaction."""
+    policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
+    return frozenset(t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy)))
 
 
 class _Audit:
@@ -68,16 +78,18 @@ class _Audit:
         self.readers = readers_of(scenario)
         injected = phase_times(self.tables["faults"], "injected")
         cell_us = curves.cell_us(self.end_us - begin_us)
-        self.plan = SurveyPlan(token, injected, cell_us, routes(scenario, self.partitions), ROW_RULES)
+        topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
+        self.plan = SurveyPlan(token, injected, cell_us, routes(scenario, self.partitions), ROW_RULES, topics)
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
         self.end_us = max(self.end_us, self.tally.count(counters.DRIVE_END_US))
         self.epochs = self._epochs()
         self.facts = self._run_facts()
         self.committed = self._committed()
-        starts.judge_starts(self.epochs, self.committed, self.readers, self.ranges)
+        reached = reached_before(self.epochs, self.plan.lives)
+        starts.judge_starts(self.epochs, self.committed, self.readers, self.ranges, reached)
         self.observed = Observed(self.tables["cluster"], self.end_us)
-        self.read_ranges = self._read_ranges()
+        self.read_ranges = self._read_ranges(reached)
         self.run = RunData(
             scenario,
             self.readers,
@@ -97,10 +109,17 @@ class _Audit:
         ends += [row["ended_us"] for row in self.tables["transactions"] if row["ended_us"] is not None]
         return max(ends, default=0)
 
+    def _topic_lives(self) -> TopicLives:
+        begins = {partition: start or 0 for partition, (start, _) in self.ranges.items()}
+        return topic_lives(self.tables["cluster"], self.tables["faults"], begins, compacted_topics(self.scenario))
+
     def _epochs(self) -> Epochs:
         committed: dict[Any, int] = dict(self.tally.each(counters.COMMITTED_TO))
         delivered = survey_facts.delivered_rows(self.tally)
-        epochs = build(self.tables["assignments"], self.lives, delivered, committed, self.end_us)
+        rows, topics = self.tables["assignments"], self.plan.lives
+        rows = assignments_by_life(rows, topics, self.lives, self.ranges, self.end_us)
+        epochs = build(rows, self.lives, delivered, committed, self.end_us)
+        set_former(epochs, topics)
         for e in epochs.all:
             self.tally.add(counters.EPOCHS, e.reader, value=1)
         return epochs
@@ -108,7 +127,6 @@ class _Audit:
     def _run_facts(self) -> RunFacts:
         """Return the facts of the first pass; the read ranges depend on the commits and are added later."""
         survey, scenario = self.tally, self.scenario
-        policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
         log_ends: dict[Any, int] = dict(survey.each(counters.LOG_END))
         return RunFacts(
             run_token=self.plan.run_token,
@@ -117,9 +135,7 @@ class _Audit:
             epochs=self.epochs,
             log_ranges=self.ranges,
             heads=survey_facts.heads(survey, self.epochs),
-            compacted=frozenset(
-                t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))
-            ),
+            compacted=compacted_topics(scenario),
             producer_ends={client: life.end for client, life in self.lives.items() if life.role == "producer"},
             later_offsets=survey_facts.later_offsets(survey),
             log_ends=log_ends,
@@ -132,6 +148,7 @@ class _Audit:
             injected=self.plan.injected,
             cell_us=self.plan.cell_us,
             moves=tuple(moves_of(self.tables["faults"])),
+            lives=self.plan.lives,
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
         )
 
@@ -142,12 +159,15 @@ class _Audit:
             files = {"commits": ledger.files["commits"]}
             found = scan.judge(self.spark, files, self.facts, ledger.rows["commits"], judge_fetches)
             commits = {epoch: rows[0] for (epoch,), rows in found.each(counters.COMMITS_AT_BEGIN)}
-        seen = starts.sightings(r for r in self.tables["cluster"] if r["key"] == "committed")
+        topics = self.plan.lives
+        observed = (r for r in self.tables["cluster"] if r["key"] == "committed")
+        seen = starts.sightings(observed, topics.label)
         return starts.committed_at_begin(self.facts.fetches, commits, seen, self.facts.moves)
 
-    def _read_ranges(self) -> list[ReadRange]:
-        added = newcomers(self.readers, self.epochs, self.observed, self.ranges, self.facts.moves)
-        found = read_ranges(self.readers, self.epochs, self.committed, self.ranges, added)
+    def _read_ranges(self, reached: Mapping[ReaderPartition, Collection[int]]) -> list[ReadRange]:
+        once = [(topic, partition) for topic, partition in self.ranges if topic not in self.plan.lives.of]
+        added = newcomers(self.readers, self.epochs, self.observed, once, self.facts.moves)
+        found = read_ranges(self.readers, self.epochs, self.committed, self.ranges, added, reached)
         for r in found:
             self.facts.read_ranges.setdefault((r.topic, r.partition), []).append(r)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
@@ -182,7 +182,9 @@ class Conditions:
         return Observation(sent, f"{sent:,}", reason)
 
     def _acked(self) -> Observation:
-        acked = self._counts.get("acked", {})
+        acked: dict[str, int] = defaultdict(int)
+        for scope, count in self._counts.get("acked", {}).items():
+            acked[scope.partition(" (deleted")[0]] += count  # also before the topic was created again
         topics = sorted({p.topic for p in self._scenario.producers})
         none = [t for t in topics if not acked.get(t)]
         reason = f"nothing was acknowledged in {listed(none)}; see the producers' files in logs/ for their errors"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from pyspark.sql import SparkSession
 
@@ -45,13 +45,13 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
     the cluster does not answer.
     """
     security = resolved.scenario.cluster.security
-    topics = [topic.name for topic in resolved.scenario.topics]
+    topics = _present(bootstrap, resolved, security)
     stable = stable_offsets(bootstrap, topics, security) if resolved.scenario.transactional else {}
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
         _write_log(spark, bootstrap, ranges, stable, half, security)
-        _write_range(ranges, run.ledger / "log_range.parquet")
+        _write_range(ranges, topic_ids(bootstrap, topics, security), run.ledger / "log_range.parquet")
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
         half.rename(run.ledger / "log")
@@ -61,6 +61,28 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
 Offsets = dict[tuple[str, int], int]
+
+
+def _present(bootstrap: str, resolved: Resolved, security: Security | None) -> list[str]:
+    """Return the topics to read: all of the scenario, without those that a fault deleted for good."""
+    topics = [topic.name for topic in resolved.scenario.topics]
+    absent = resolved.scenario.absent_topics
+    if not absent:
+        return topics
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
+    listed = admin.list_topics(timeout=TIMEOUT_S).topics
+    return [t for t in topics if t not in absent or t in listed]
+
+
+def topic_ids(bootstrap: str, topics: list[str], security: Security | None = None) -> dict[str, str]:
+    """Return the ids of topics as Kafka's tools print them; empty if the brokers give none (KIP-516)."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **librdkafka(security)})
+    answers = admin.describe_topics(TopicCollection(topics), request_timeout=TIMEOUT_S)
+    try:
+        ids = {topic: str(answer.result(TIMEOUT_S).topic_id) for topic, answer in answers.items()}
+    except Exception:  # noqa: BLE001 - the errors of librdkafka have no useful public base class
+        return {}
+    return {topic: topic_id for topic, topic_id in ids.items() if topic_id.strip("A=")}
 
 
 def log_ranges(bootstrap: str, topics: list[str], security: Security | None = None) -> Ranges:
@@ -147,9 +169,9 @@ def _read(part: OffsetRange) -> str:
     return ""
 
 
-def _write_range(ranges: Ranges, path: Path) -> None:
+def _write_range(ranges: Ranges, ids: dict[str, str], path: Path) -> None:
     rows = [
-        {"topic": topic, "partition": partition, "start": start, "end": end}
+        {"topic": topic, "partition": partition, "start": start, "end": end, "topic_id": ids.get(topic)}
         for (topic, partition), (start, end) in sorted(ranges.items())
     ]
     half = path.with_name(f".{path.name}.half")

@@ -41,10 +41,26 @@ class CreateTopic(FaultSpec):
 
 
 class DeleteTopic(FaultSpec):
-    """Delete a topic with all its records; healed by creating it again, empty."""
+    """Delete a topic with all its records; healed by creating it again, empty, with another topic id."""
 
     targets = TOPIC
     kind: Literal["topic.delete"]
+    create_again: bool = Field(True, description="false: the heal leaves it deleted; a client may create it again")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that a heal that does nothing has no moment."""
+        if not self.create_again and self.heal is not None:
+            yield f"{where}.heal: with create_again: false nothing is healed; leave heal out"
+
+
+class RecreateTopic(FaultSpec):
+    """Delete a topic and create it again at once, empty and with another topic id (KIP-516); it stays."""
+
+    targets = TOPIC
+    kind: Literal["topic.recreate"]
+    partitions: int | None = Field(
+        None, ge=1, le=1000, description="number of partitions afterwards; the same if left out"
+    )
 
 
 class DeleteRecords(FaultSpec):

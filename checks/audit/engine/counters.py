@@ -33,6 +33,9 @@ EVICTED = total("evicted")
 UNSENT_PRESENT = total("unsent_present")
 """Records in the log for which the send row was lost with the producer."""
 
+GONE = total("gone")
+"""Acknowledged records of a topic that was deleted."""
+
 # records in the log, by topic
 IN_LOG = total("in_log")
 OWN_RECORDS = total("own_records")
@@ -73,6 +76,15 @@ ACKED_DIGEST, LOG_DIGEST = digest("acked_digest"), digest("log_digest")
 """By topic, partition and block of offsets; see `digest`."""
 CLOCK_BACKWARDS = total("clock_backwards")
 """Rows that end before they begin, by `<table> of <client>`."""
+
+UNSETTLED = union("unsettled")
+"""Records that time does not assign to a life of their topic, by table."""
+SETTLED = collection("settled")
+"""Positions in the log of those records."""
+BETWEEN = collection("between")
+"""Acknowledgements between two lives that have ended; see `topic_lives.Ack`."""
+EXTENTS = collection("extents")
+"""Label, partition and lowest and highest offset of the acknowledgements of a life, by part."""
 
 # curves and times
 ACKED_CURVE, DELIVERED_CURVE = distribution("acked_curve"), distribution("delivered_curve")

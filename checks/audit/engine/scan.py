@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from chaos.errors import RunDirError
 from checks.audit.engine import cut as cutting
+from checks.audit.engine import part_lives
 from checks.audit.engine import survey as surveying
-from checks.audit.engine.counters import PART_ROWS, UNREADABLE
+from checks.audit.engine.counters import BETWEEN, EXTENTS, PART_ROWS, SETTLED, UNREADABLE, UNSETTLED
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally, merge_all
 from checks.audit.facts.run_facts import RunFacts
+from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives, place
 from checks.spark.parts import Files, begin_task, contents, each_file, large_rows
 
 ROWS_PER_TASK = 3_000_000
@@ -34,23 +38,70 @@ _UNREADABLE = ""
 """The block of parts that cannot be read; its pieces are the errors."""
 
 
-def survey(spark: SparkSession, files: Files, plan: surveying.SurveyPlan) -> Tally:
-    """Run the first pass. Raises `RunDirError` for the first part that cannot be read."""
+def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token: str) -> TopicLives:
+    """Return lives with the positions in the final log of the records that time does not assign to one of them.
 
-    def survey_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    Runs two jobs, only if a topic was deleted. Raises `RunDirError` for the first part that cannot be read.
+    """
+    if not lives:
+        return lives
+    by_time = partial(_add_unsettled, replace(lives, steady=frozenset()))
+    found = _each_part(spark, {table: files[table] for table in ("sends", "deliveries")}, by_time)
+    unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
+    extents: dict[tuple[str, int], Extent] = {}
+    for label, partition, (low, high) in found.get(EXTENTS) or []:
+        before = extents.get((label, partition), (low, high))
+        extents[label, partition] = min(low, before[0]), max(high, before[1])
+    between: list[Ack] = found.get(BETWEEN) or []
+    placed = place(lives, between, extents)
+    wanted = frozenset(record for records in unsettled.values() for record in records)
+    positions: dict[Record, set[Position]] = defaultdict(set)
+    if wanted:
+        found = _each_part(spark, {"log": files["log"]}, partial(_add_positions, run_token, wanted))
+        for record, position in found.get(SETTLED) or []:
+            positions[record].add(position)
+    settled = {record: frozenset(at) for record, at in positions.items()}
+    return replace(lives, settled=settled, unsettled_sends=frozenset(unsettled.get("sends", ())), placed=placed)
+
+
+def _add_unsettled(lives: TopicLives, table: str, path: str, data: object, tally: Tally) -> None:
+    part_lives.add_unsettled(part_lives.open_part(table, path, data, (), lives), lives, tally)
+
+
+def _add_positions(
+    run_token: str, wanted: frozenset[Record], table: str, path: str, data: object, tally: Tally
+) -> None:
+    part_lives.add_positions(Part(table, path, data, surveying.COLUMNS[table]), run_token, wanted, tally)
+
+
+def _each_part(spark: SparkSession, files: Files, add: Callable[[str, str, object, Tally], None]) -> Tally:
+    """Return the tally to which a function added every part."""
+
+    def add_parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         begin_task()
         tally = Tally()
         for table, path, data in each_file(batches):
             try:
-                part = Part(table, path, data, plan.columns(table))
-                tally.add(PART_ROWS, table, path, value=part.rows)
-                surveying.survey(part, plan, tally)
+                add(table, path, data, tally)
             except RunDirError as e:
                 tally.add(UNREADABLE, value=[(path, str(e))])
         yield _packed(tally)
 
     with large_rows(spark):
-        return _readable(_collected(contents(spark, files).mapInArrow(survey_parts, _TALLY)))
+        return _readable(_collected(contents(spark, files).mapInArrow(add_parts, _TALLY)))
+
+
+def survey(spark: SparkSession, files: Files, plan: surveying.SurveyPlan) -> Tally:
+    """Run the first pass. Raises `RunDirError` for the first part that cannot be read."""
+
+    return _each_part(spark, files, partial(_survey, plan))
+
+
+def _survey(plan: surveying.SurveyPlan, table: str, path: str, data: object, tally: Tally) -> None:
+    part = part_lives.open_part(table, path, data, plan.columns(table), plan.lives)
+    tally.add(PART_ROWS, table, path, value=part.rows)
+    surveying.survey(part, plan, tally)
+    part_lives.count_undetermined(part, plan.lives, tally)
 
 
 def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_block: BlockJudge) -> Tally:
@@ -63,7 +114,8 @@ def judge(spark: SparkSession, files: Files, facts: RunFacts, rows: int, judge_b
         begin_task()
         for table, path, data in each_file(batches):
             try:
-                pieces = list(cutting.cut(Part(table, path, data, cutting.columns_of(table, facts)), facts))
+                part = part_lives.open_part(table, path, data, cutting.columns_of(table, facts), facts.lives)
+                pieces = list(cutting.cut(part, facts))
             except RunDirError as e:
                 pieces = [(_UNREADABLE, "", str(e).encode())]
             if pieces:

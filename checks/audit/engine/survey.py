@@ -23,6 +23,7 @@ from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
 from checks.audit.facts.routes import Routes
 from checks.audit.facts.run_facts import Committer
+from checks.audit.facts.topic_lives import TopicLives
 
 _COMMIT_COLUMNS = (
     *("consumer", "incarnation", "group", "mode", "assignment", "topic", "partition", "offset", "kind", "outcome"),
@@ -48,7 +49,8 @@ class SurveyPlan:
     """The parameters of the first pass.
 
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
-    routes: the partitions that partitioners promise. row_rules: the rules that judge single rows.
+    routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
+    were deleted.
     """
 
     run_token: str
@@ -56,6 +58,7 @@ class SurveyPlan:
     cell_us: int = 500_000
     routes: Routes = field(default_factory=dict)
     row_rules: tuple[RowRule, ...] = ()
+    lives: TopicLives = field(default_factory=TopicLives)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns to read of a table."""

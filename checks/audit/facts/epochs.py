@@ -14,6 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 KEY = ("consumer", "incarnation", "assignment", "topic", "partition")
+ENDS = ("revoked", "lost", "deleted")
+"""The events that end an epoch; deleted: with its topic."""
 Row = dict[str, Any]
 Key = tuple[str, int, int, str, int]
 """The values of `KEY`."""
@@ -36,9 +38,10 @@ class Epoch:
     """One epoch.
 
     source and position: as recorded. start: the position taken as true, legal: whether it may begin there, why: the
-    reason. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of processing.
-    committed: the highest offset that its own rows committed (ok). passed: the same, including what the observer and
-    the next owner's start show. turn: its index among the reader's epochs on the partition, ordered by begin.
+    reason. former: how far it had come in a deleted topic, if it goes on in the one that took its place. rows, low,
+    high, first and last: of the offsets delivered in it, first and last in the order of processing. committed: the
+    highest offset that its own rows committed (ok). passed: the same, including what the observer and the next owner's
+    start show. turn: its index among the reader's epochs on the partition, ordered by begin.
     index: its index among all epochs.
     """
 
@@ -70,6 +73,7 @@ class Epoch:
     start: int | None = None
     legal: bool = False
     why: str = ""
+    former: int | None = None
 
     @property
     def key(self) -> Key:
@@ -184,8 +188,8 @@ def _epoch(row: Row) -> Epoch:
 def _set_ends(
     found: dict[Key, Epoch], assignments: list[Row], clients: dict[tuple[str, int], Life], drive_end_us: int
 ) -> None:
-    """End each epoch with its revoked or lost row, the member's next epoch there, or the end of the member."""
-    closing = {_key(r): r for r in sorted(assignments, key=lambda r: -r["at_us"]) if r["event"] in ("revoked", "lost")}
+    """End each epoch with its own row, the member's next epoch there, or the end of the member."""
+    closing = {_key(r): r for r in sorted(assignments, key=lambda r: -r["at_us"]) if r["event"] in ENDS}
     successors = _successors(found)
     for key, epoch in found.items():
         life = clients.get(epoch.member)

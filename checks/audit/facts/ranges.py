@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,8 @@ class ReadRange:
     highest offset committed. lost: ranges that an epoch committed past without processing them. epochs: number of
     epochs. began_at: the offset at which it first began to read, whatever was evicted since, None if unknown.
     committed_only: whether uncommitted records are outside its range. newcomer: set if the partition was created after
-    the reader had begun. reset_to: the offset at which it then began to read; offsets below it will never come.
+    the reader had begun. succeeds: whether the reader had read a deleted topic of the same name. reset_to: the offset
+    at which it then began to read; offsets below it will never come.
     """
 
     reader: str
@@ -37,6 +38,7 @@ class ReadRange:
     committed_only: bool = True
     newcomer: Newcomer | None = None
     reset_to: int | None = None
+    succeeds: bool = False
 
 
 def read_ranges(
@@ -45,8 +47,13 @@ def read_ranges(
     committed: dict[int, CommittedOffsets],
     log: dict[tuple[str, int], LogRange],
     added: dict[ReaderPartition, Newcomer],
+    succeeding: Mapping[ReaderPartition, Collection[int]],
 ) -> list[ReadRange]:
-    """Return the range of every partition that a reader should read or did read. Sets `passed` of the epochs."""
+    """Return the range of every partition that a reader should read or did read. Sets `passed` of the epochs.
+
+    succeeding: partitions of topics that took the place of one that the reader had read, with the offsets that it had
+    reached there. Every record was written while it read the topic, so all of them are in its range.
+    """
     held, by_name = epochs.turns, {r.name: r for r in readers}
     wanted = {(r.name, topic, p) for r in readers for topic, p in log if topic in r.topics} | set(held)
     found = []
@@ -61,11 +68,15 @@ def read_ranges(
             own.newcomer = added[name, topic, partition]
             own.start, own.began_at = log_start, 0
             own.reset_to = turns[0].start if turns else None
+        if (name, topic, partition) in succeeding and log_start is not None:
+            own.succeeds, own.start, own.began_at = True, log_start, 0
+            own.reset_to = _highest(e.start for e in turns)
         own.high = _highest(e.high for e in turns)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
             next_fetch = committed.get(following.index, CommittedOffsets()) if following else None
             moved = bool(next_fetch and next_fetch.moved)
-            e.passed = _passed(e, following, committed.get(e.index, CommittedOffsets()), moved)
+            stale = succeeding.get((name, topic, partition), ())
+            e.passed = _passed(e, following, committed.get(e.index, CommittedOffsets()), moved, stale)
             own.lost += _lost(e)
         own.passed = _highest(e.passed for e in turns)
         found.append(own)
@@ -106,17 +117,19 @@ def _began_at(turns: list[Epoch]) -> int | None:
     return _lowest_delivered(turns)
 
 
-def _passed(e: Epoch, following: Epoch | None, committed: CommittedOffsets, moved: bool) -> int | None:
+def _passed(
+    e: Epoch, following: Epoch | None, committed: CommittedOffsets, moved: bool, stale: Collection[int]
+) -> int | None:
     """Return the highest offset that an epoch committed, None without a commit.
 
     Sources are its own rows, the observations while it was the latest owner, and the position at which the next owner
     began. The last two prove nothing where other jobs commit to the group, nor the last one where a fault may have
-    moved the offset.
+    moved the offset, nor where the offset is stale: reached in a deleted topic.
     """
     offsets = [e.committed]
     if e.mode == "subscribe" and not committed.foreign:
-        offsets.append(committed.seen)
-        if following and following.source == "committed" and not moved:
+        offsets += [committed.seen] * (committed.seen not in stale)
+        if following and following.source == "committed" and not moved and following.position not in stale:
             offsets.append(following.position)
     return _highest(offsets)
 

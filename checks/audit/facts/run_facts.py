@@ -12,6 +12,7 @@ from checks.audit.facts.epochs import Epoch, Epochs, OffsetFetch
 from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.starts import LogRange
+from checks.audit.facts.topic_lives import TopicLives
 
 Sender = tuple[str | None, int]
 """The producer and incarnation that a record carries; None and NONE where it carries none."""
@@ -65,6 +66,7 @@ class RunFacts:
     epochs that fetched a committed offset. pooled: readers with workers. contested: (topic, partition, block) in which
     acknowledgements and log differ or transactions were written. read_uncommitted: readers with that isolation level.
     cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
+    lives: of topics that were deleted.
     """
 
     run_token: str
@@ -88,6 +90,7 @@ class RunFacts:
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
+    lives: TopicLives = field(default_factory=TopicLives)
 
     @cached_property
     def topic_ids(self) -> dict[str, int]:

@@ -9,14 +9,16 @@ or of a commit by a crashed member may be missing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch, Row
+from checks.audit.facts.continued import judge_after_deletion
+from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch, ReaderPartition, Row
 from checks.audit.facts.moves import BY_FAULT, NEVER_US, STALE_ANSWER_US, Move
 from checks.audit.facts.readers import EARLIEST, Reader
+from checks.audit.facts.topic_lives import RECREATED
 
 LogRange = tuple[int | None, int | None]
 """Start and end offset of a partition's log at read-back; None if it was not read back."""
@@ -58,10 +60,12 @@ def offset_fetches(epochs: Epochs, clients: dict[tuple[str, int], Life]) -> dict
     return dict(found)
 
 
-def sightings(observed: Iterable[Row]) -> dict[tuple[str, str, int], list[Sighting]]:
+def sightings(
+    observed: Iterable[Row], label: Callable[[str, int], str] = lambda topic, at_us: topic
+) -> dict[tuple[str, str, int], list[Sighting]]:
     """Return the committed offsets that the observer saw, by group, topic and partition.
 
-    observed: rows of entities `group:<id>/<topic>/<partition>`.
+    observed: rows of entities `group:<id>/<topic>/<partition>`. label: the life of a topic at a moment.
     """
     found: dict[tuple[str, str, int], list[Sighting]] = defaultdict(list)
     for row in observed:
@@ -69,7 +73,7 @@ def sightings(observed: Iterable[Row]) -> dict[tuple[str, str, int], list[Sighti
         offset = _parse_int(row["value"])
         partition = _parse_int(parts[2]) if len(parts) == 3 else None
         if row["entity"].startswith("group:") and partition is not None and offset is not None and offset >= 0:
-            found[parts[0], parts[1], partition].append((row["at_us"], offset))
+            found[parts[0], label(parts[1], row["at_us"]), partition].append((row["at_us"], offset))
     return {key: sorted(seen) for key, seen in found.items()}
 
 
@@ -182,13 +186,16 @@ def judge_starts(
     committed: dict[int, CommittedOffsets],
     readers: list[Reader],
     ranges: dict[tuple[str, int], LogRange],
+    reached: Mapping[ReaderPartition, set[int]],
 ) -> None:
-    """Set start, legal and why of every epoch."""
+    """Set start, legal and why of every epoch. reached: see `continued.reached_before`."""
     by_name = {r.name: r for r in readers}
     for e in epochs.all:
         reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
         log, earlier = ranges.get((e.topic, e.partition), (None, None)), epochs.turns[e.reader_partition][: e.turn]
         _judge(e, earlier, committed.get(e.index, CommittedOffsets()), reader, log)
+        if (before := reached.get(e.reader_partition)) is not None:
+            judge_after_deletion(e, earlier, before, reader, log)
 
 
 def _judge(e: Epoch, earlier: list[Epoch], committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
@@ -204,7 +211,7 @@ def _judge(e: Epoch, earlier: list[Epoch], committed: CommittedOffsets, reader: 
         repeated = any(p.incarnation == e.incarnation or not reader.fresh_start for p in before)
         e.start, e.legal = _position(e), not repeated
         e.why = "began at its given start again" if repeated else "the given start"
-    elif e.source == "reset":
+    elif e.source in ("reset", RECREATED):
         _judge_reset(e, committed, reader, log)
     elif e.position is not None:
         _judge_committed(e, e.position, earlier, committed, reader)

@@ -64,6 +64,7 @@ _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
     "unknown": (counters.UNKNOWN, counters.UNSENT_PRESENT),
     "in_log": (counters.IN_LOG,),
     "evicted": (counters.EVICTED,),
+    "gone": (counters.GONE,),
 }
 
 

@@ -25,11 +25,13 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
     """Report commits beyond what their epoch had processed when requested, with visible log records between.
 
     An epoch that had processed nothing counts from its start, an automatic commit at the time when it was reported. A
-    commit without a known epoch is undetermined.
+    commit without a known epoch is undetermined. A commit of a position in a deleted topic is none beyond it.
     """
     for (number,), section in sections(b.commits["committer"]):
         rows, committer = section.index, b.commits.committers[number]
         at_us = np.where(b.commits["kind"][rows] == AUTO, b.commits["to_us"][rows], b.commits["requested_us"][rows])
+        kept = ~_of_former(b, committer, b.commits["offset"][rows])
+        rows, at_us = rows[kept], at_us[kept]
         committed, reached = b.commits["offset"][rows], _reached(b, committer, at_us)
         tally.report_undetermined("overcommit", committer.reader, int((reached == NONE).sum()))
         firsts, lasts = b.runs["runs" if committer.reader in b.facts.read_uncommitted else "committed_runs"]
@@ -42,6 +44,12 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
             for i in wrong[np.lexsort((at_us[wrong], committed[wrong]))[:CAP]].tolist()
         )
         tally.report("overcommit", committer.reader, len(wrong), shown)
+
+
+def _of_former(b: CommitBlock, committer: Committer, offset: Any) -> Any:
+    """Return whether commits are of positions in a deleted topic, in an epoch that goes on in the new one."""
+    epoch = b.epoch_of(committer)
+    return offset <= (NONE if epoch is None or epoch.former is None else epoch.former)
 
 
 def _reached(b: CommitBlock, committer: Committer, at_us: Ints) -> Ints:
@@ -74,6 +82,7 @@ def commit_rewind(b: CommitBlock, tally: Tally) -> None:
             (i, f)
             for i, f in zip(asked[lower].tolist(), in_force[lower].tolist(), strict=True)
             if not _began_below(b, makers[i], makers[f], int(offset[i]))
+            and not _of_former(b, makers[f], int(offset[f]))
             and not b.facts.moved(makers[i], b.topic, b.partition, int(begins[f]), int(ends[i]))
         ]
         first = sorted(rewinds, key=lambda pair: (offset[pair[0]], ends[pair[0]]))[:CAP]

@@ -90,8 +90,11 @@ def dirty_read(r: ReaderBlock, tally: Tally) -> None:
     """Report deliveries without a record in the final log, or with another one at their offset.
 
     Below the log start the record was evicted since, in a compacted topic it may have been compacted away: no finding.
-    A delivery without an identity is judged by presence. Undetermined in a partition that was not read back.
+    A delivery without an identity is judged by presence. Undetermined in a partition that was not read back. Records of
+    a deleted topic are gone by order.
     """
+    if r.block.topic in r.facts.lives.ended:
+        return
     wrong = ~r.present | ~r.same
     if r.range.log_start is not None:
         wrong &= r.rows["offset"] >= r.range.log_start
@@ -125,6 +128,8 @@ def nonmonotonic_poll(run: RunData, tally: Tally) -> None:
     """Report deliveries within an epoch, in the order of processing, with an offset not above the one before."""
     for key, count, deliveries in falls(run.survey):
         epoch = run.facts.epochs.by_key[key]
+        if epoch.topic in run.facts.lives.mixed:
+            continue
         tally.report("nonmonotonic_poll", epoch.reader, count, (_fallen(epoch, row) for row in deliveries))
 
 

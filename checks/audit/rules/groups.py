@@ -52,7 +52,7 @@ def _owned_together(a: Epoch, b: Epoch, recreated: bool) -> str:
     if first and second and not recreated:
         common = max(first[0], second[0])
         return f"both in generation {common}" if common <= min(first[1], second[1]) else ""
-    if a.end_reason in ("lost", "crashed", "open"):
+    if a.end_reason in ("lost", "crashed", "open", "deleted"):
         return ""
     return "at the same time" if b.begin_us < a.end_us else ""
 

@@ -102,6 +102,11 @@ class ProducerBlock:
         for topic, of_topic in self.by_topic(self.sends, rows):
             tally.report_undetermined(check, topic, len(of_topic))
 
+    def of_ended(self, sends: Ints) -> Mask:
+        """Return which sends reached a topic that was deleted: what it held is gone by order."""
+        ended = [self.facts.topic_ids[label] for label in self.facts.lives.ended if label in self.facts.topic_ids]
+        return np.isin(self.sends["topic"][sends], ended)
+
     def absent(self, sends: Ints) -> tuple[Mask, Mask]:
         """Return which acknowledged sends, if they are not in the log, were evicted, and which are undetermined.
 

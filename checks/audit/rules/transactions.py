@@ -36,6 +36,7 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     _count_transactional(b, tally)
     s = b.sends
     inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
+    inside = inside[~b.of_ended(inside)]
     evicted, undetermined = b.absent(inside)
     whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), undetermined.tolist()))
     why = dict(zip(inside.tolist(), whys, strict=True))

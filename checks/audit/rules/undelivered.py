@@ -76,6 +76,7 @@ def _missing(r: ReaderBlock, row: int, past: dict[str, Any] | None) -> dict[str,
         "past": past,
         "reader_began_us": newcomer.began_us if newcomer else None,
         "partition_seen_us": newcomer.seen_us if newcomer else None,
+        "topic_was_deleted": r.range.succeeds or None,
     }
     log, consumer = r.block.log, past["consumer"] if past else None
     return r.block.record(log, row, consumer=consumer, at_us=nullable(log["timestamp"][row]), evidence=evidence)
@@ -97,6 +98,10 @@ def _explain_skipped(f: Finding, e: Evidence, c: RunData) -> str:
         if epoch.start is not None and epoch.start > offset and reached is not None:
             e |= present(epoch_start=epoch.start, reached_before=reached)
             return f"{epoch.consumer} began at {epoch.start} ({epoch.why}), though only {reached} had been reached"
+        if epoch.start is not None and epoch.start > offset and "topic_was_deleted" in e:
+            e |= present(epoch_start=epoch.start)
+            again = f"{f['topic']} was deleted and created again"
+            return f"{again}, and {epoch.consumer} began at {epoch.start} of the new topic ({epoch.why})"
         if epoch.high is not None and epoch.high < offset:
             reached = max(reached or 0, epoch.high + 1)
         elif epoch.start is not None and reached is None and epoch.start <= offset:

@@ -8,7 +8,7 @@ import numpy as np
 
 from checks.audit.arrays import NONE, nullable
 from checks.audit.engine.blocks import FAIL, OK, OUTCOMES
-from checks.audit.engine.counters import ACKED, EVICTED, OWN_RECORDS
+from checks.audit.engine.counters import ACKED, EVICTED, GONE, OWN_RECORDS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN
 from checks.audit.findings import Finding
@@ -22,12 +22,17 @@ UNWATCHED = total("unwatched")
 def lost_write(b: ProducerBlock, tally: Tally) -> None:
     """Report acknowledged (producer, incarnation, seq) that are nowhere in the log.
 
-    Evicted records are counted apart, undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a
-    transaction that was aborted, or that has no known end, need not be in the log.
+    Evicted records and those of a deleted topic, which are gone by an administrator's order, are counted apart;
+    undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a transaction that was aborted, or
+    that has no known end, need not be in the log.
     """
     s = b.sends
     required = (s["end"] == NO_TXN) | (s["end"] == COMMITTED)
     absent = np.flatnonzero((s["outcome"] == OK) & required & ~np.isin(b.sent, b.logged))
+    gone = b.of_ended(absent)
+    for topic, rows in b.by_topic(s, absent[gone]):
+        tally.add(GONE, topic, value=len(rows))
+    absent = absent[~gone]
     evicted, undetermined = b.absent(absent)
     for topic, rows in b.by_topic(s, absent[evicted]):
         tally.add(EVICTED, topic, value=len(rows))

@@ -31,6 +31,7 @@ def misplaced_write(b: ProducerBlock, tally: Tally) -> None:
     """
     s, c = b.sends, b.copies
     acked = np.flatnonzero((s["outcome"] == OK) & (s["offset"] != NONE) & np.isin(b.sent, b.logged))
+    acked = acked[~b.of_ended(acked)]
     names = ("topic", "partition", "offset")
     sides = [np.concatenate([b.sent[acked], b.logged]), *(np.concatenate([s[n][acked], c[n]]) for n in names)]
     positions, _ = dense(sides)
@@ -68,6 +69,9 @@ def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
         rows = np.flatnonzero(ok & (codes == code) & ((keys != NONE) | (by == "seq")))
         if not by or not len(rows):
             continue
+        rows = rows[~np.isin(topics[rows], [i for i, name in enumerate(names) if name in plan.lives.ended])]
+        if not len(rows):
+            continue
         topic = names[topics[rows[0]]]
         tally.add(ROUTED, topic, value=len(rows))
         expected = promised(by, partitions, texts, keys[rows], seq[rows])
@@ -104,6 +108,8 @@ def offset_reuse(block: PartitionBlock, tally: Tally) -> None:
 
     Records without an identity cannot be distinguished and are left out. Each offset is one finding.
     """
+    if block.topic in block.facts.lives.mixed:
+        return
     log = block.log
     sides = [(block.acks, "completed_us"), (block.deliveries, "processed_us"), (log, "timestamp")]
     suspects = np.unique(

@@ -46,6 +46,8 @@ faults:
   - {name: prefer, kind: election.preferred, target: {topic: orders}, when: {at: 0s}}
   - {name: force, kind: election.unclean, target: {partition: orders/0}, when: {at: 0s}}
   - {name: delete, kind: topic.delete, target: {topic: returns}, when: {at: 0s}}
+  - {name: renew, kind: topic.recreate, target: {topic: returns}, partitions: 2, when: {at: 0s}}
+  - {name: remove, kind: topic.delete, target: {topic: returns}, create_again: false, when: {at: 0s}}
 """
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 RECORDS = 10
@@ -142,3 +144,13 @@ def test_a_topic_is_deleted_and_created_again(world: World) -> None:
     fault.inject(world)
     wait_until(lambda: fault.proof(world), 30, "the topic still exists")
     assert fault.heal(world) == fault.heal(world) == "returns exists again, empty"
+    first = fault.evidence
+    assert first["former_id"] != first["topic_id"]
+    assert "with 2 partitions" in run(world, "renew")
+    second, last = TopicPartition("returns", 1), build(world, "remove")
+    wait_until(lambda: second in world.observer.partitions(), 10, "the observer does not find the new topic")
+    last.inject(world)
+    assert last.evidence["former_id"] not in first.values()
+    assert wait_until(lambda: last.proof(world), 30, "the topic still exists") == "returns is gone from the metadata"
+    assert last.heal(world) == "returns stays deleted"
+    wait_until(lambda: second not in world.observer.partitions(), 10, "the observer still lists it")

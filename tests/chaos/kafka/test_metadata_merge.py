@@ -8,8 +8,10 @@ AT = {broker: ("127.0.0.1", 9000 + broker) for broker in (1, 2, 3)}
 PARTITION = TopicPartition("orders", 0)
 
 
-def view(brokers: tuple[int, ...], leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
-    return Metadata({b: AT[b] for b in brokers}, {PARTITION: PartitionState(leader, epoch, isr, (1, 2, 3))})
+def view(brokers: tuple[int, ...], leader: int, epoch: int, isr: tuple[int, ...], topic_id: str = "") -> Metadata:
+    ids = {PARTITION.topic: topic_id} if topic_id else {}
+    partitions = {PARTITION: PartitionState(leader, epoch, isr, (1, 2, 3))}
+    return Metadata({b: AT[b] for b in brokers}, partitions, topic_ids=ids)
 
 
 def merged(**views: Metadata) -> Metadata:
@@ -54,3 +56,24 @@ def test_a_view_expires(monkeypatch) -> None:
     views.note(AT[1], view((1,), 1, 4, (1,)))
     monkeypatch.setattr("chaos.kafka.metadata_merge.FRESH_S", -1.0)
     assert views.merged() is None
+
+
+ALL, ISR = (1, 2, 3), (1, 2, 3)
+
+
+def test_a_topic_created_again_wins_over_the_higher_epoch_of_the_deleted_one() -> None:
+    deleted, created = view(ALL, 1, 9, ISR, "A"), view(ALL, 2, 0, ISR, "B")
+    for views in ({"of_1": deleted, "of_2": created, "of_3": created}, {"of_2": deleted, "of_3": created}):
+        metadata = merged(**views)
+        assert metadata.topic_ids == {"orders": "B"}
+        assert metadata.partitions[PARTITION].leader_epoch == 0
+
+
+def test_one_broker_that_still_lists_a_deleted_topic_is_outvoted() -> None:
+    gone = Metadata({b: AT[b] for b in ALL}, {})
+    assert merged(of_1=view(ALL, 1, 9, ISR, "A"), of_2=gone, of_3=gone).partitions == {}
+    assert merged(of_1=view(ALL, 1, 9, ISR, "A"), of_2=gone).topic_ids == {"orders": "A"}
+
+
+def test_views_without_ids_merge_by_epoch() -> None:
+    assert merged(of_1=view(ALL, 1, 4, ISR), of_2=view(ALL, 2, 5, ISR)).partitions[PARTITION].leader == 2

@@ -240,6 +240,14 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
         ),
         ({"faults": [fault(kind="topic.add_partitions", target={"topic": "oders"}, to=9)]}, "not one of the topics"),
         ({"faults": [fault(kind="topic.create", target={"topic": "orders"})]}, "mark it later: true"),
+        (
+            {
+                "faults": [
+                    fault(kind="topic.delete", target={"topic": "orders"}, create_again=False, heal={"after": "1s"})
+                ]
+            },
+            "nothing is healed",
+        ),
         ({"topics": LATER}, "no fault is a topic.create of it"),
         ({"faults": [fault(kind="topic.delete_records", target={"topic": "orders"})]}, "exactly one of before, leave"),
         ({"faults": [fault(kind="group.delete", target={"group": "biling"})]}, "no consumer has the group id"),
@@ -268,3 +276,19 @@ def test_partitions_and_members_that_faults_add_are_counted():
     scenario = parse(small(topics=topics, faults=faults), "mine.yaml")
     assert scenario.partitions_at_end() == {"orders": 5, "returns": 1}
     assert scenario.held_back() == {"billing/1"}
+
+
+def test_topics_that_faults_delete_are_expected_as_the_faults_leave_them():
+    def scenario(**change):
+        return parse(small(faults=[fault(target={"topic": "orders"}) | change]), "x.yaml")
+
+    again = scenario(kind="topic.delete")
+    assert (again.deleted_topics, again.absent_topics, again.partitions_at_end()) == ({"orders"}, set(), {"orders": 2})
+    gone = scenario(kind="topic.delete", create_again=False)
+    assert (gone.deleted_topics, gone.absent_topics, gone.partitions_at_end()) == (
+        {"orders"},
+        {"orders"},
+        {"orders": 0},
+    )
+    fewer = scenario(kind="topic.recreate", partitions=1)
+    assert (fewer.deleted_topics, fewer.absent_topics, fewer.partitions_at_end()) == ({"orders"}, set(), {"orders": 1})

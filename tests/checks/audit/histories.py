@@ -63,7 +63,7 @@ def labelled(name: str | None, number: int | str) -> str | None:
 
 def unlabelled(name: str) -> tuple[str, int] | None:
     """`p7/1` becomes `p/1` of number 7; None for a name without number."""
-    found = re.fullmatch(r"([a-z]+)(\d+)(/.*)?", name)
+    found = re.fullmatch(r"([a-z]+)(\d+)(/.*| \(.*)?", name)
     return (found[1] + (found[3] or ""), int(found[2])) if found else None
 
 
@@ -113,6 +113,9 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
                     names["entity"] = _entity(row["entity"], n)
                 if row.get("target", "").startswith("group "):
                     names |= _fault(row, n)
+                if row.get("target", "").startswith("topic "):
+                    names["target"] = f"topic {labelled(row['target'].removeprefix('topic '), n)}"
+                    names["fault"] = f"{row['fault']}-{n}"
                 rows[table].append(row | names)
     rows["cluster"] += WHOLE_RUN
     return rows

@@ -271,3 +271,27 @@ def offsets_moved(rng: random.Random, rows: Rows) -> None:
         at_us += rng.choice([0, 1, 400])
     if rng.random() < 0.6 and row["position"] is not None:
         row |= {"position": 0, "source": "reset"} if offset is None else {"position": offset, "source": "committed"}
+
+
+@planted
+def topic_recreated(rng: random.Random, rows: Rows) -> None:
+    """The topic is deleted at some moment and created again; most of what the log had by then is not in the new one."""
+    moments = sorted({row["completed_us"] for row in rows["sends"]})
+    if not moments:
+        return
+    at_us, pause_us = rng.choice(moments), rng.choice([5, 5_000_000])
+    for row in (row for table in rows.values() for row in table):
+        for name, value in row.items():
+            if (name.endswith("_us") or name == "timestamp") and value is not None and value > at_us:
+                row[name] = value + pause_us
+    rows["log"] = [r for r in rows["log"] if (r["timestamp"] or 0) > at_us or rng.random() < 0.2]
+    evidence: dict[str, object] = {"former_id": rng.choice(["A", None]), "delete_us": [at_us + 1, at_us + 2]}
+    evidence |= rng.choice(
+        [{"create_us": [at_us + 2, at_us + 3], "topic_id": "B", "everywhere_us": at_us + 3}] * 3 + [{}]
+    )
+    fault = {"fault": f"again-{at_us}", "kind": "topic.recreate", "target": "topic t", "phase": "injected"}
+    rows.setdefault("faults", []).append(fault | {"evidence": json.dumps(evidence), "at_us": at_us + 4})
+    for partition in {row["partition"] for row in rows["log_range"]}:
+        for epoch in range(rng.choice([0, 1, 1, 1, 2])):
+            seen = {"at_us": at_us + 5 + epoch, "entity": f"t/{partition}", "key": "leader_epoch", "value": str(epoch)}
+            rows.setdefault("cluster", []).append(seen)

@@ -1266,6 +1266,186 @@ def a_partition_added_when_the_group_had_been_deleted(s: Story) -> None:
     _added(s, 5 * SECOND).moved(kind="delete").assigned(position=2, generation=1).got(2).commit(3)
 
 
+# --- topics that are deleted and created again
+
+
+def _of(first_seq: int) -> Callable[[int], int]:
+    return lambda offset: first_seq + offset
+
+
+def _deleted(s: Story, **more: int) -> Epoch:
+    """Three records of a topic are sent and read, then it is deleted."""
+    s.observed("leader_epoch", 0)
+    for seq in range(3):
+        s.send(seq, seq)
+    epoch = s.assigned(generation=1).got(0, 1, 2).commit(3)
+    s.deleted(**more)
+    return epoch
+
+
+@story()
+def created_again_under_a_reader(s: Story) -> None:
+    _deleted(s).story.again(3, 0, 1)
+    s.assigned(generation=2).got(0, 1, seq=_of(3)).commit(2)
+
+
+@story()
+def created_again_under_an_assignment_that_stays(s: Story) -> None:
+    epoch = _deleted(s)
+    s.again(3, 0, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2).revoked()
+
+
+@story(lost_write=1)
+def acked_in_the_topic_created_again_and_gone(s: Story) -> None:
+    epoch = _deleted(s)
+    s.again(3, 0, 1).send(5, 2)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
+@story(dirty_read=1, offset_reuse=1)
+def read_from_the_topic_created_again_and_not_there(s: Story) -> None:
+    epoch = _deleted(s)
+    s.again(3, 0, 1).send(5, 1, outcome="unknown")
+    epoch.got(0, seq=_of(3)).got(1, seq=lambda _: 5).commit(2)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, seq=_of(3))
+    s.members = 2
+
+
+@story()
+def acked_while_the_topic_was_created_again(s: Story) -> None:
+    """No record of the new topic was lost, for its leader never changed: this one was of the deleted topic."""
+    invoked_us = s.now
+    epoch = _deleted(s)
+    s.again(3, 0, 1).send(9, 3, invoked_us=invoked_us)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
+@story(lost_write__undetermined=1)
+def acked_while_the_topic_was_created_again_before_a_failover(s: Story) -> None:
+    invoked_us = s.now
+    epoch = _deleted(s, steady=False)
+    s.again(3, 0, 1).send(9, 3, invoked_us=invoked_us)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
+@story()
+def sent_before_the_deletion_and_written_after_it(s: Story) -> None:
+    invoked_us = s.now
+    epoch = _deleted(s)
+    s.send(3, 0, invoked_us=invoked_us).log(0, 3).again(3, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
+@story()
+def read_after_the_topic_was_deleted(s: Story) -> None:
+    """The consumer had fetched it before."""
+    for seq in range(3):
+        s.send(seq, seq)
+    epoch = s.assigned(generation=1).got(0, 1)
+    s.deleted()
+    epoch.got(2)
+    s.again(3, 0, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
+@story(skipped_delivery=3)
+def read_on_at_the_position_in_the_deleted_topic(s: Story) -> None:
+    epoch = _deleted(s)
+    s.again(3, 0, 1, 2, 3, 4)
+    epoch.got(3, 4, seq=_of(3)).commit(5)
+
+
+@story(skipped_delivery=2)
+def reset_to_the_end_of_the_topic_created_again(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    epoch = _deleted(s)
+    s.again(3, 0, 1, 2)
+    epoch.got(2, seq=_of(3)).commit(3)
+
+
+@story(skipped_delivery=3)
+def a_commit_of_the_deleted_topic_in_force_in_the_new_one(s: Story) -> None:
+    s.members = 2
+    epoch = _deleted(s)
+    s.again(3, 0, 1, 2, 3, 4)
+    epoch.commit(3).revoked()
+    s.assigned(2, position=3, source="committed", generation=2).got(3, 4, seq=_of(3)).commit(5)
+
+
+@story(duplicate_delivery__legal=2)
+def a_commit_of_the_deleted_topic_beyond_the_end_of_the_new_one(s: Story) -> None:
+    s.members = 2
+    epoch = _deleted(s)
+    s.again(3, 0, 1)
+    epoch.commit(3).got(0, 1, seq=_of(3)).died()
+    s.assigned(2, position=3, source="committed", generation=2).got(0, 1, seq=_of(3)).commit(2)
+
+
+@story(skipped_delivery=3)
+def a_checkpoint_of_the_deleted_topic(s: Story) -> None:
+    s.mode = "assign"
+    _deleted(s).died()
+    s.again(3, 0, 1, 2, 3, 4)
+    s.assigned(position=3, source="checkpoint", incarnation=2).got(3, 4, seq=_of(3))
+
+
+@story(stalled_delivery=1)
+def not_read_to_the_end_of_the_topic_created_again(s: Story) -> None:
+    epoch = _deleted(s)
+    s.again(3, 0, 1)
+    epoch.got(0, seq=_of(3)).commit(1)
+
+
+@story()
+def deleted_for_good(s: Story) -> None:
+    s.exists = False
+    _deleted(s, again=False).revoked()
+    s.send(3, outcome="fail")
+
+
+@story()
+def created_again_twice(s: Story) -> None:
+    epoch = _deleted(s)
+    s.send(3, 0).send(4, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    s.deleted("A+").again(5, 0, 1)
+    epoch.got(0, 1, seq=_of(5)).commit(2)
+
+
+@story()
+def created_again_twice_in_short_order(s: Story) -> None:
+    """By its offsets, what was sent in between is of the second topic."""
+    epoch = _deleted(s, wait_us=0)
+    s.send(3, 0).send(4, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    s.tick(2 * SECOND)
+    s.send(5, 2)
+    epoch.got(2, seq=_of(3)).commit(3)
+    s.deleted("A+").again(6, 0, 1)
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story()
+def created_again_twice_and_nobody_can_say_which_it_was(s: Story) -> None:
+    epoch = _deleted(s, wait_us=0, steady=False)
+    s.send(3, 4).send(4, 5)
+    epoch.got(4, 5, seq=lambda offset: offset - 1).commit(6)
+    s.tick(2 * SECOND)
+    s.deleted("A+").again(6, 0, 1)
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story(lost_write=1)
+def created_again_by_a_client(s: Story) -> None:
+    """No fault names the time; the observer saw another id."""
+    s.observed("id", '"A"', f"topic:{s.name}").tick(9 * SECOND)
+    s.send(0, 0).send(1, 1)
+    s.tick(9 * SECOND)
+    s.observed("id", "null", f"topic:{s.name}").observed("id", '"B"', f"topic:{s.name}").tick(9 * SECOND)
+    s.again(2, 0, 1).send(4, 2)
+
+
 # --- last, for the time in which nobody answered is that of all stories
 
 

@@ -45,6 +45,7 @@ class Story:
     rows: Rows = field(default_factory=lambda: defaultdict(list))
     assignment: int = 0
     ordinal: int = 0
+    exists: bool = True
 
     @property
     def producer(self) -> str:
@@ -137,6 +138,33 @@ class Story:
         }
         for phase, evidence in (("injecting", {}), (end, {"offsets": by_partition})):
             self.rows["faults"].append(row | {"phase": phase, "evidence": json.dumps(evidence), "at_us": self.tick()})
+        return self
+
+    def deleted(self, former_id: str = "A", again: bool = True, steady: bool = True, wait_us: int = 2_000_000) -> Story:
+        """A fault deletes the topic and creates it again; steady: its leader does not change after that."""
+        evidence: dict[str, Any] = {"former_id": former_id, "delete_us": [self.tick(), self.tick()]}
+        if again:
+            evidence |= {
+                "create_us": [self.tick(), self.tick()],
+                "topic_id": former_id + "+",
+                "everywhere_us": self.tick(),
+            }
+        row = {
+            "fault": f"d{self.number}-{len(self.rows['faults'])}",
+            "kind": "topic.delete",
+            "target": f"topic {self.name}",
+        }
+        row |= {"phase": "healed", "evidence": json.dumps(evidence), "at_us": self.tick()}
+        self.rows["faults"].append(row)
+        for epoch in (0,) if steady else (0, 1):
+            self.observed("leader_epoch", epoch)
+        self.tick(wait_us)
+        return self
+
+    def again(self, first_seq: int, *offsets: int) -> Story:
+        """Acknowledged and in the log of a topic that was created again, whose offset 0 has the given seq."""
+        for offset in offsets:
+            self.send(first_seq + offset, offset).log(offset, first_seq + offset)
         return self
 
     def assigned(self, n: int = 1, position: int | None = 0, source: str | None = "reset", **more: Any) -> Epoch:
@@ -250,7 +278,7 @@ def rows_of(stories: Iterable[Story]) -> Rows:
             s.life(s.producer, "started", "stopped")
         for table, found in s.rows.items():
             rows[table] += found
-        for partition in range(s.partitions):
+        for partition in range(s.partitions if s.exists else 0):
             ends = [r["offset"] + 1 for r in s.rows["log"] if r["partition"] == partition]
             end = s.log_end if s.log_end is not None else max(ends, default=s.log_start)
             rows["log_range"].append({"topic": s.name, "partition": partition, "start": s.log_start, "end": end})

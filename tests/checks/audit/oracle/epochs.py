@@ -15,7 +15,7 @@ class Epoch:
     """One assignment of one partition to one incarnation. delivered: in the order of processing.
 
     commits: those that were accepted or may have been. unfinished: polled by a pool, and never done.
-    start, legal, found_nothing and moved: see `starts`.
+    start, legal, found_nothing and moved: see `starts`. former: how far it had come in the topic that was deleted.
     """
 
     key: Key
@@ -36,6 +36,7 @@ class Epoch:
     found_nothing: bool = False
     moved: bool = False
     unfinished: set[int] = field(default_factory=set)
+    former: int | None = None
 
     @property
     def consumer(self) -> str:
@@ -83,10 +84,40 @@ def reading_of(case: Case) -> Reading:
         if (facts := case.readers.get(epoch.reader)) and facts.pooled:
             epoch.unfinished = _unfinished(epoch, case)
         _end(epoch, list(found.values()), case)
+    _set_former(found, case)
     reading: Reading = defaultdict(list)
     for epoch in sorted(found.values(), key=lambda e: (e.begin_us, *e.key[:3])):
         reading[epoch.reader, epoch.topic, epoch.partition].append(epoch)
     return dict(reading)
+
+
+def _set_former(found: dict[Key, Epoch], case: Case) -> None:
+    """What it commits in the new topic without having got there is of the deleted one."""
+    for epoch in sorted(found.values(), key=lambda e: e.begin_us):
+        earlier = case.lives.before(epoch.topic)
+        before = found.get((*epoch.key[:3], earlier[-1], epoch.partition)) if earlier else None
+        if epoch.source == "recreated" and before:
+            known = [before.former, before.position, max(before.offsets, default=-2) + 1]
+            epoch.former = max([o for o in known if o is not None and o >= 0], default=0)
+            processed, highest = (
+                max(epoch.offsets, default=-1) + 1,
+                max((c["offset"] for c in epoch.commits), default=-1),
+            )
+            if processed < highest <= epoch.former:
+                epoch.commits = []
+
+
+def reached_before(case: Case, scope: tuple[str, str, int], reading: Reading) -> set[int] | None:
+    """The offsets up to which the reader came in deleted topics of the same name; None if it had read none."""
+    reader, topic, partition = scope
+    earlier = case.lives.before(topic)
+    turns = [e for (name, label, _), epochs in reading.items() if name == reader and label in earlier for e in epochs]
+    if not turns:
+        return None
+    here = [e for e in turns if e.partition == partition]
+    known = {max((c["offset"] for c in e.commits), default=None) for e in here}
+    known |= {offset for e in here for offset in (e.former, e.position, max(e.offsets, default=-2) + 1)}
+    return {offset for offset in known if offset is not None and offset >= 0}
 
 
 def _unfinished(epoch: Epoch, case: Case) -> set[int]:
@@ -126,7 +157,9 @@ def _without_row(found: dict[Key, Epoch], case: Case) -> None:
 
 def _end(epoch: Epoch, everyone: list[Epoch], case: Case) -> None:
     """By its own row; else by the next grant to the same incarnation; else by the end of that incarnation."""
-    closing = [r for r in case.rows["assignments"] if r["event"] in ("revoked", "lost") and key_of(r) == epoch.key]
+    closing = [
+        r for r in case.rows["assignments"] if r["event"] in ("revoked", "lost", "deleted") and key_of(r) == epoch.key
+    ]
     same = [e for e in everyone if e.holder == epoch.holder and e.key[3:] == epoch.key[3:]]
     later = [e for e in same if e.key[2] > epoch.key[2]]
     ended = {

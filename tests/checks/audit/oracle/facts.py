@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
 from chaos.scenario.model import Scenario
+from tests.checks.audit.oracle.lives import Lives, separate
 
 Row = dict[str, Any]
 Rows = Mapping[str, list[Row]]
@@ -75,6 +76,7 @@ class Case:
     run: str
     readers: dict[str, ReaderFacts]
     compacted: frozenset[str]
+    lives: Lives = field(default_factory=Lives)
 
     @classmethod
     def of(cls, rows: Rows, scenario: Scenario, run: str) -> Case:
@@ -87,7 +89,9 @@ class Case:
                 row["assignment"] = NO_ASSIGNMENT if row["assignment"] is None else row["assignment"]
         policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
         compacted = {t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))}
-        return cls(whole, run, readers_of(scenario), frozenset(compacted))
+        case = cls(whole, run, readers_of(scenario), frozenset(compacted))
+        case.lives = separate(case.rows, case.is_own, case.compacted)
+        return case
 
     def range_of(self, topic: str, partition: int | None) -> tuple[int, int] | None:
         """Log start and end offset of a partition as read back, None if it was not."""

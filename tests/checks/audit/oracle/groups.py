@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import combinations
 
 from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, key_of
@@ -17,7 +18,7 @@ def judge_groups(
     sure = [c for c in commits if c.sure]
     for commit in sure:
         _overcommit(case, commit, epochs.get(key_of(commit.row)), verdict)
-        _rewind(case, commit, sure, epochs.get(key_of(commit.row)), verdict)
+        _rewind(case, commit, sure, epochs.get(key_of(commit.row)), epochs.values(), verdict)
         _zombie(case, commit, epochs.get(key_of(commit.row)), reading, verdict)
     for (reader, _, _), turns in reading.items():
         if turns[0].mode == "subscribe":
@@ -34,6 +35,8 @@ def _finding(check: str, row: Row) -> Finding:
 def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgement) -> None:
     """Beyond what its epoch had processed when it asked (if automatic: when it was reported), with records between."""
     row = commit.row
+    if _of_deleted(commit, epoch):
+        return
     at_us = row["completed_us"] if row["kind"] == "auto" else row["requested_us"]
     processed = [d["offset"] + 1 for d in epoch.delivered if d["processed_us"] <= at_us] if epoch else []
     reached = max(processed) if processed else epoch.start if epoch else None
@@ -48,7 +51,19 @@ def _overcommit(case: Case, commit: Commit, epoch: Epoch | None, verdict: Judgem
             return
 
 
-def _rewind(case: Case, commit: Commit, sure: list[Commit], epoch: Epoch | None, verdict: Judgement) -> None:
+def _of_deleted(commit: Commit, epoch: Epoch | None) -> bool:
+    """Whether it is of the position in a deleted topic, by a consumer that goes on in the new one."""
+    return epoch is not None and epoch.former is not None and commit.offset <= epoch.former
+
+
+def _rewind(
+    case: Case,
+    commit: Commit,
+    sure: list[Commit],
+    epoch: Epoch | None,
+    everyone: Collection[Epoch],
+    verdict: Judgement,
+) -> None:
     """Below the commit in force: of those answered before this one was requested, the one requested last.
 
     Counted over the group in subscribe mode, over the consumer in assign mode. A seek of its epoch to that offset or
@@ -74,7 +89,8 @@ def _rewind(case: Case, commit: Commit, sure: list[Commit], epoch: Epoch | None,
     resumed = resumed and epoch.source == "committed" and epoch.legal and (epoch.start or 0) <= commit.offset
     moves = moves_of(case, *belongs_to(commit)[1:])
     moved = any(m.to_us >= in_force.from_us and m.from_us <= commit.to_us for m in moves)
-    if commit.offset < in_force.offset and not sought and not resumed and not moved:
+    of_deleted = _of_deleted(in_force, next((e for e in everyone if e.key == key_of(in_force.row)), None))
+    if commit.offset < in_force.offset and not of_deleted and not sought and not resumed and not moved:
         verdict.findings[_finding("commit_rewind", commit.row)] += 1
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from tests.checks.audit.oracle.epochs import Reading
+from tests.checks.audit.oracle.epochs import Reading, reached_before
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
 from tests.checks.audit.oracle.reading import Scope, came_later, delivered_identity, places, record_identity
 
@@ -42,7 +42,7 @@ def _reuse(case: Case, verdict: Judgement) -> None:
         if record["producer"] is not None:
             seen[record["topic"], record["partition"], record["offset"]].add(record_identity(record))
     for (topic, partition, offset), records in seen.items():
-        if len(records) > 1:
+        if len(records) > 1 and topic not in case.lives.mixed:
             verdict.findings[Finding("offset_reuse", "", topic, topic, partition, offset)] += 1
 
 
@@ -67,6 +67,8 @@ def _resurrected(case: Case, send: Row, verdict: Judgement) -> None:
 
 def _torn(case: Case, send: Row, verdict: Judgement) -> None:
     """torn_transaction: visible though aborted; hidden, or gone without having been evicted, though committed."""
+    if send["topic"] in case.lives.ended:
+        return
     place = send["topic"], send["partition"], send["offset"]
     copies = _copies(case, send)
     copies = [r for r in copies if (r["topic"], r["partition"], r["offset"]) == place] or copies
@@ -101,7 +103,7 @@ def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> 
     turns = reading.get(scope, [])
     delivered = {row["offset"] for e in turns for row in e.delivered}
     begun = turns[0].position if turns and turns[0].position is not None else min(delivered, default=None)
-    begun = 0 if came_later(case, scope, reading) else begun
+    begun = 0 if came_later(case, scope, reading) or reached_before(case, scope, reading) is not None else begun
     all_of_them = case.facts(reader).sees_uncommitted
     acknowledged: dict[int, list[Row]] = defaultdict(list)
     for send in case.rows["sends"]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.checks.audit.oracle.epochs import Epoch, Reading
+from collections.abc import Collection
+
+from tests.checks.audit.oracle.epochs import Epoch, Reading, reached_before
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
 from tests.checks.audit.oracle.starts import Commit, moves_of, sightings
 
@@ -24,7 +26,7 @@ def judge_reading(case: Case, reading: Reading, commits: list[Commit], verdict: 
         _again(scope, turns, log, verdict)
         _dirty(case, scope, turns, log, verdict)
         for epoch in turns:
-            _within_epoch(scope, epoch, seen, verdict)
+            _within_epoch(scope, epoch, seen, topic in case.lives.mixed, verdict)
 
 
 def places(case: Case, reading: Reading) -> list[Scope]:
@@ -70,8 +72,8 @@ def range_start(case: Case, scope: Scope, reading: Reading) -> int | None:
     """The first offset that the reader has to deliver; None if that cannot be known."""
     reader, topic, partition = scope
     turns = reading.get(scope, [])
-    if came_later(case, scope, reading):
-        log = case.range_of(topic, partition)
+    log = case.range_of(topic, partition)
+    if came_later(case, scope, reading) or (log and reached_before(case, scope, reading) is not None):
         return log[0] if log else None
     facts, log = case.readers.get(reader), case.range_of(topic, partition)
     earliest = log[0] if facts and facts.begins_at_earliest and log else None
@@ -94,6 +96,8 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
     """
     reader, topic, partition = scope
     facts, turns = case.facts(reader), reading.get(scope, [])
+    if topic in case.lives.of:
+        return False
     if turns and not (turns[0].found_nothing and turns[0].source in (None, "reset")):
         return False
     begins = [
@@ -120,10 +124,10 @@ def came_later(case: Case, scope: Scope, reading: Reading) -> bool:
     return bool(min(begins) < not_before)
 
 
-def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> list[int]:
+def committed_past(case: Case, turns: list[Epoch], commits: list[Commit], stale: Collection[int] = ()) -> list[int]:
     """How far each epoch committed (-1: nothing known), by its own rows; in a group that no assign consumer commits to
     also by what was seen committed during its turn, and by where the next owner found the committed offset. What a
-    fault put there is not of its making.
+    fault put there is not of its making. stale: offsets of deleted topics.
     """
     result = []
     for epoch, following in zip(turns, [*turns, None][1:], strict=True):
@@ -136,9 +140,10 @@ def committed_past(case: Case, turns: list[Epoch], commits: list[Commit]) -> lis
             until = [following.begin_us] if following else []
             until += [m.from_us for m in moves_of(case, *place) if m.from_us >= epoch.begin_us]
             seen = sightings(case, *place)
-            values += [o for at, o in seen if epoch.begin_us <= at and all(at < end for end in until)]
+            during = [o for at, o in seen if epoch.begin_us <= at and all(at < end for end in until)]
+            values += [o for o in [max(during, default=-1)] if o not in stale]
             found = following and following.source == "committed" and not following.moved
-            if found and following and following.position is not None:
+            if found and following and following.position is not None and following.position not in stale:
                 values.append(following.position)
         result.append(max(values, default=-1))
     return result
@@ -156,10 +161,13 @@ def _undelivered(
     reader = scope[0]
     turns = reading.get(scope, [])
     begin = range_start(case, scope, reading)
-    passed = committed_past(case, turns, commits)
+    reached = reached_before(case, scope, reading) if case.range_of(*scope[1:]) else None
+    passed = committed_past(case, turns, commits, reached or ())
     highest = max((o for e in turns for o in e.offsets), default=-1)  # -1: nothing was
     if turns and turns[0].start is not None and came_later(case, scope, reading):
         highest = max(highest, turns[0].start)  # what lies below will never come
+    if reached is not None:
+        highest = max([highest, *(e.start for e in turns if e.start is not None)])
     for offset, record in sorted(log.items()):
         if any(row["offset"] == offset and _is(row, record) for e in turns for row in e.delivered):
             continue
@@ -207,6 +215,8 @@ def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], ve
     """dirty_read: the log has no such record there. It may have been evicted below the log start, or compacted away."""
     reader, topic, partition = scope
     read_back = case.range_of(topic, partition)
+    if topic in case.lives.ended:
+        return
     for epoch in turns:
         for row in epoch.delivered:
             offset, record = row["offset"], log.get(row["offset"])
@@ -221,9 +231,9 @@ def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], ve
             verdict.findings[_finding("dirty_read", scope, offset, who, epoch.consumer)] += 1
 
 
-def _within_epoch(scope: Scope, epoch: Epoch, log: dict[int, Row], verdict: Judgement) -> None:
+def _within_epoch(scope: Scope, epoch: Epoch, log: dict[int, Row], mixed: bool, verdict: Judgement) -> None:
     """Inside an epoch offsets increase, and leave out none that the log has between its begin and its highest."""
-    for before, row in zip(epoch.delivered, epoch.delivered[1:], strict=False):
+    for before, row in zip(epoch.delivered, [] if mixed else epoch.delivered[1:], strict=False):
         if row["offset"] <= before["offset"]:
             who = row["producer"], row["producer_incarnation"], row["seq"]
             verdict.findings[_finding("nonmonotonic_poll", scope, row["offset"], who, epoch.consumer)] += 1

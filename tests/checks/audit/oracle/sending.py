@@ -18,7 +18,8 @@ def judge_sending(case: Case, scenario: Scenario, verdict: Judgement) -> None:
         p = producers.get(send["producer"].rpartition("/")[0])
         if p is None:
             continue
-        if send["outcome"] == "ok" and send["partition"] is not None:
+        ended = send["topic"] in case.lives.ended
+        if send["outcome"] == "ok" and send["partition"] is not None and not ended:
             _routed(case, send, str(p.partitioner or p.config.get("partitioner")), p.keys, scenario, verdict)
         if p.mode == "fire_and_forget":
             verdict.examined["unnoticed_failure", send["topic"]] += 1

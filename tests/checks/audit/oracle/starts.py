@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of
+from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of, reached_before
 from tests.checks.audit.oracle.facts import Case, ReaderFacts, Row
 
 PHASES = "injecting", "injected", "failed"
@@ -209,7 +209,30 @@ def judge_starts(
             epoch.found_nothing = not known[epoch.key].surely_something and not known[epoch.key].possible
             log = case.range_of(topic, partition)
             epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log)
+            reached = reached_before(case, (reader, topic, partition), reading)
+            if reached is not None:
+                _after_deletion(epoch, turns[:nth], reached, facts, log)
     return known
+
+
+def _after_deletion(
+    e: Epoch, earlier: list[Epoch], reached: set[int], facts: ReaderFacts, log: tuple[int, int] | None
+) -> None:
+    """It came with an offset of a deleted topic: that holds where the new one is as long, else auto.offset.reset."""
+    offset = e.former if e.source == "recreated" else e.position
+    if offset is None:
+        return
+    if e.source != "recreated":
+        went_there = any(o + 1 >= offset for p in earlier for o in p.offsets)
+        if went_there or offset == 0 or offset not in reached:
+            return
+    e.legal = True
+    if e.offsets:
+        e.start = offset if e.offsets[0] >= offset else e.offsets[0]
+    elif e.source != "recreated" and (log is None or offset <= log[1]):
+        e.start = offset
+    else:
+        e.start = None if facts.resets_to_earliest or log is None else log[1]
 
 
 def _start(
@@ -225,7 +248,7 @@ def _start(
         return recorded, expected is None or recorded is None or recorded == expected
     if e.source == "start":
         return recorded, not [p for p in mine if facts.checkpoint or p.key[1] == e.key[1]]
-    if e.source == "reset":
+    if e.source in ("reset", "recreated"):
         outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
         start = log[0] if facts.resets_to_earliest and log is not None else recorded
         return start, not known.surely_something or outside

@@ -26,8 +26,8 @@ def _finding(check: str, row: Row) -> Finding:
 def _acknowledged(case: Case, verdict: Judgement) -> None:
     """lost_write and misplaced_write: each `ok` against the records that the same incarnation wrote of that seq."""
     for send in case.rows["sends"]:
-        if send["outcome"] != "ok":
-            continue
+        if send["outcome"] != "ok" or send["topic"] in case.lives.ended:
+            continue  # what a deleted topic held is gone by order
         found = [r for r in case.rows["log"] if case.is_own(r) and _identity(r) == _identity(send)]
         if not found and case.fate(send) in ("aborted", "unknown"):
             continue

@@ -1,0 +1,199 @@
+"""Parts in which each life of a topic is a topic of its own; see `checks.audit.facts.topic_lives`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from checks.audit.arrays import NONE, Ints, Mask
+from checks.audit.engine.counters import BETWEEN, EXTENTS, SETTLED, UNSETTLED
+from checks.audit.engine.group import sections
+from checks.audit.engine.parts import Part
+from checks.audit.engine.tally import Tally
+from checks.audit.facts.topic_lives import NEVER_US, Ack, Extent, Record, TopicLives
+
+_TIMES = {
+    "sends": ("invoked_us", "completed_us"),
+    "deliveries": ("sent_us", "polled_us"),
+    "commits": ("requested_us", "completed_us"),
+}
+"""The earliest and the latest moment at which a row may have reached its topic."""
+_IDENTITY = {
+    "sends": ("producer", "incarnation", "seq"),
+    "deliveries": ("producer", "producer_incarnation", "seq"),
+    "commits": (),
+}
+
+
+def open_part(table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives) -> Part:
+    """Return a part; with lives, one that assigns its rows to them."""
+    return (
+        LivePart(table, path, data, columns, lives) if lives and table in _TIMES else Part(table, path, data, columns)
+    )
+
+
+class LivePart(Part):
+    """A part of sends, deliveries or commits whose topics are lives."""
+
+    def __init__(self, table: str, path: str, data: Any, columns: Sequence[str], lives: TopicLives) -> None:
+        needed = (*_TIMES[table], *_IDENTITY[table], "topic", "partition", "offset", "outcome")
+        added = [name for name in needed if not (name == "outcome" and table == "deliveries")]
+        super().__init__(table, path, data, tuple(dict.fromkeys((*columns, *added))))
+        self._lives = lives
+
+    @property
+    def unsure(self) -> Mask:
+        """The rows that may belong to the life in force or to an earlier one."""
+        return self._assigned[2]
+
+    def codes(self, name: str) -> tuple[Ints, list[str]]:
+        """Return a column of texts: of topics the lives, of commits that may be of an earlier life no `ok`."""
+        if not self.rows or name not in ("topic", "outcome"):
+            return super().codes(name)
+        if name == "topic":
+            return self._assigned[:2]
+        codes, names = super().codes(name)
+        if self.table != "commits" or "ok" not in names:
+            return codes, names
+        return np.where(self.unsure & (codes == names.index("ok")), len(names), codes), [*names, "unknown"]
+
+    def records(self) -> list[Record]:
+        """Return the records of the unsure rows; rows without an identity have none."""
+        rows = np.flatnonzero(self.unsure).tolist()
+        return [record for row in rows if (record := self._record(row)) is not None]
+
+    @cached_property
+    def _assigned(self) -> tuple[Ints, list[str], Mask]:
+        plain, names = super().codes("topic")
+        codes, labels = plain.astype(np.int64), list(names)
+        unsure = np.zeros(self.rows, np.bool_)
+        first, last = (self.ints(name) for name in _TIMES[self.table])
+        last = np.where(last == NONE, NEVER_US - 1, last)
+        for code, topic in enumerate(names):
+            if topic not in self._lives.of:
+                continue
+            rows = np.flatnonzero(plain == code)
+            if self.table == "commits":  # the log does not show them
+                earliest, chosen = self._lives.bounds(topic, first[rows], last[rows])
+                unsure[rows] = earliest < chosen
+            else:
+                in_log = partial(self._in_log, rows)
+                placed = partial(self._placed, rows)
+                chosen, unsure[rows] = self._lives.choose(topic, first[rows], last[rows], in_log, placed)
+            numbers = []
+            for label in (*(life.label for life in self._lives.of[topic]), self._lives.unclear(topic)):
+                if label not in labels:
+                    labels.append(label)
+                numbers.append(labels.index(label))
+            codes[rows] = np.array(numbers, np.int64)[chosen]
+        used, codes = np.unique(codes, return_inverse=True)
+        return codes, [labels[code] for code in used.tolist()], unsure
+
+    @cached_property
+    def _identities(self) -> tuple[Ints, list[str], Ints, Ints, Ints, list[str]]:
+        producer, incarnation, seq = _IDENTITY[self.table]
+        return (*super().codes(producer), self.ints(incarnation), self.ints(seq), *super().codes("topic"))
+
+    def _record(self, row: int) -> Record | None:
+        codes, producers, incarnation, seq, topics, names = self._identities
+        if codes[row] < 0 or seq[row] == NONE:
+            return None
+        return names[topics[row]], producers[codes[row]], int(incarnation[row]), int(seq[row])
+
+    def _in_log(self, rows: Ints, i: int) -> bool | None:
+        """Return what the final log shows of the record of one of some rows; see `TopicLives.choose`."""
+        row = int(rows[i])
+        record = self._record(row)
+        positions = self._lives.settled.get(record, frozenset()) if record else frozenset()
+        position = partition, offset = int(self.ints("partition")[row]), int(self.ints("offset")[row])
+        if (offset == NONE and positions) or position in positions:
+            return True
+        topics, names = super().codes("topic")
+        return False if offset != NONE and (names[topics[row]], partition) in self._lives.steady else None
+
+    def _placed(self, rows: Ints, i: int) -> int | None:
+        """Return the index of the life of one of some rows between two that have ended; see `TopicLives.choose`."""
+        row = int(rows[i])
+        record = self._record(row)
+        position = int(self.ints("partition")[row]), int(self.ints("offset")[row])
+        return self._lives.placed.get((record, position)) if record else None
+
+    def acks_between(self) -> Iterator[Ack]:
+        """Yield the acknowledgements that may belong to two neighbouring lives that have ended."""
+        topics, names = super().codes("topic")
+        ok = self.equals("outcome", "ok") & (self.ints("offset") != NONE)
+        first, last = (self.ints(name) for name in _TIMES[self.table])
+        for code, topic in enumerate(names):
+            lives = self._lives.of.get(topic, [])
+            rows = np.flatnonzero((topics == code) & ok) if lives else np.zeros(0, np.int64)
+            earliest, latest = self._lives.bounds(topic, first[rows], last[rows]) if len(rows) else (rows, rows)
+            for i in np.flatnonzero(latest == earliest + 1).tolist():
+                row, record = int(rows[i]), self._record(int(rows[i]))
+                if record is not None and lives[int(latest[i])].ended:
+                    position = int(self.ints("partition")[row]), int(self.ints("offset")[row])
+                    yield Ack(record, position, int(first[row]), int(last[row]), int(earliest[i]))
+
+    def extents(self) -> Iterator[tuple[str, int, Extent]]:
+        """Yield label, partition and extent of each life, from acknowledgements that time assigns to it."""
+        topics, names = super().codes("topic")
+        offset, partition = self.ints("offset"), self.ints("partition")
+        ok = self.equals("outcome", "ok") & (offset != NONE)
+        first, last = (self.ints(name) for name in _TIMES[self.table])
+        for code, topic in enumerate(names):
+            rows = np.flatnonzero((topics == code) & ok) if topic in self._lives.of else np.zeros(0, np.int64)
+            if len(rows):
+                earliest, latest = self._lives.bounds(topic, first[rows], last[rows])
+                rows, life = rows[earliest == latest], latest[earliest == latest]
+                for (index, number), here in sections(life, partition[rows]):
+                    reached = here.ints(offset[rows])
+                    label = self._lives.of[topic][int(index)].label
+                    yield label, int(number), (int(reached.min()), int(reached.max()))
+
+
+def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:
+    """Add the records that time does not assign to a life. lives: without what the log shows."""
+    if isinstance(part, LivePart) and part.table != "commits" and part.rows:
+        tally.add(UNSETTLED, part.table, value=set(part.records()))
+        if part.table == "sends":
+            tally.add(BETWEEN, value=list(part.acks_between()))
+            tally.add(EXTENTS, value=list(part.extents()))
+
+
+def add_positions(part: Part, run_token: str, wanted: frozenset[Record], tally: Tally) -> None:
+    """Add the positions in the log of the wanted records."""
+    if not part.rows:
+        return
+    (topics, names), (codes, producers) = part.codes("topic"), part.codes("producer")
+    incarnation, seq, partition, offset = (part.ints(n) for n in ("incarnation", "seq", "partition", "offset"))
+    near = part.own_records(run_token) & np.isin(seq, np.array(sorted({record[3] for record in wanted}), np.int64))
+    for row in np.flatnonzero(near).tolist():
+        record = names[topics[row]], producers[codes[row]], int(incarnation[row]), int(seq[row])
+        if record in wanted:
+            tally.add(SETTLED, value=[(record, (int(partition[row]), int(offset[row])))])
+
+
+def count_undetermined(part: Part, lives: TopicLives, tally: Tally) -> None:
+    """Count rows that may be of the life in force, although the final log does not show them there.
+
+    An acknowledgement is then undetermined for lost_write. A delivery is undetermined for dirty_read if time does not
+    assign the acknowledgement of its record to a life either.
+    """
+    if not isinstance(part, LivePart) or part.table == "commits" or not part.rows or not part.unsure.any():
+        return
+    topics, names = Part.codes(part, "topic")
+    absent = np.flatnonzero(part.unsure)
+    if part.table == "sends":
+        ok = absent[part.equals("outcome", "ok")[absent]]
+        for code, count in zip(*np.unique(topics[ok], return_counts=True), strict=True):
+            tally.report_undetermined("lost_write", names[code], int(count))
+        return
+    (groups, group_names), (modes, mode_names) = part.codes("group"), part.codes("mode")
+    consumers, clients = part.codes("consumer")
+    for row in absent.tolist():
+        if part._record(row) in lives.unsettled_sends:
+            subscribed = mode_names[modes[row]] == "subscribe"
+            reader = group_names[groups[row]] if subscribed else clients[consumers[row]]
+            tally.report_undetermined("dirty_read", reader, 1)

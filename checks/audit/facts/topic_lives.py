@@ -1,0 +1,188 @@
+"""Topic lives: a topic that is deleted and created again is another topic with the same name (KIP-516).
+
+Clients name topics by their names, so no ledger row carries the id. Rows are assigned to a life by time, and where time
+does not decide, by the final log. Each life that has ended is a topic of its own in the audit, with the label that
+`TopicLife` describes; the life in force at read-back keeps the plain name. So epochs, commits, log ranges and orders of
+two lives never mix.
+
+Sources are the ids that the observer sampled, and the times at which faults `topic.delete` and `topic.recreate` asked
+for a change and got the answer. If the brokers give no ids, only the faults' times separate lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from checks.audit.arrays import Ints, Mask
+
+NEVER_US = 1 << 62
+SETTLE_US = 1_000_000
+"""Up to this long after it lists the new topic, a broker may still append to the deleted one (KRaft brokers publish the
+metadata before they stop the replicas)."""
+RECREATED = "recreated"
+"""The source of the position of an epoch that goes on in the topic that took the place of a deleted one."""
+DELETED = "deleted"
+"""The event that ends an epoch in a topic that was deleted."""
+
+Position = tuple[int, int]
+"""Partition and offset."""
+Record = tuple[str, str, int, int]
+"""Topic name, producer, incarnation and seq."""
+
+
+@dataclass(frozen=True)
+class TopicLife:
+    """One topic of a name, from its creation to its deletion.
+
+    not_before_us: nothing before this moment reached it. since_us: nothing sent after this moment reached an earlier
+    life. deleted_us: the first moment at which it may have been deleted, `NEVER_US` if it was not.
+    """
+
+    topic: str
+    label: str
+    topic_id: str = ""
+    not_before_us: int = 0
+    since_us: int = 0
+    deleted_us: int = NEVER_US
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was deleted before the log was read back."""
+        return self.deleted_us != NEVER_US
+
+
+@dataclass(frozen=True)
+class TopicLives:
+    """The lives of each topic that was deleted, in their order.
+
+    settled: positions in the final log of the records that time alone does not assign to a life. unsettled_sends: those
+    of them that time does not assign by their sends. steady: labels and partitions of the lives that kept every record
+    that they acknowledged; see `_steady`. placed: lives, by index, of records acknowledged around the end of one life
+    and the begin of another one that has ended too; see `place`.
+    """
+
+    of: dict[str, list[TopicLife]] = field(default_factory=dict)
+    settled: dict[Record, frozenset[Position]] = field(default_factory=dict)
+    unsettled_sends: frozenset[Record] = frozenset()
+    steady: frozenset[tuple[str, int]] = frozenset()
+    placed: dict[tuple[Record, Position], int] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.of)
+
+    @property
+    def ended(self) -> dict[str, TopicLife]:
+        """The lives that have ended, by label, with the one of the rows of which it is unclear to which they belong."""
+        found = {life.label: life for lives in self.of.values() for life in lives if life.ended}
+        unclear = (replace(lives[0], label=self.unclear(topic)) for topic, lives in self.of.items())
+        return found | {life.label: life for life in unclear}
+
+    @property
+    def mixed(self) -> frozenset[str]:
+        """The labels of rows of two lives, whose offsets do not compare."""
+        return frozenset(map(self.unclear, self.of))
+
+    def unclear(self, topic: str) -> str:
+        """Return the label of rows that belong to one of two lives that have ended, which is not known."""
+        return f"{topic} (deleted, life unknown)"
+
+    def bounds(self, topic: str, first_us: Ints, last_us: Ints) -> tuple[Ints, Ints]:
+        """Return the earliest and the latest life that each row may belong to.
+
+        A row may belong to a life that existed at any moment from its first time (a request) to its last one (the
+        answer): at earliest to that which no later life had certainly replaced at the first time.
+        """
+        lives = self.of[topic]
+        since = np.array([life.since_us for life in lives], np.int64)
+        begins = np.array([life.not_before_us for life in lives], np.int64)
+        earliest = np.maximum(np.searchsorted(since, first_us, "right") - 1, 0)
+        latest = np.maximum(np.searchsorted(begins, last_us, "right") - 1, 0)
+        return np.minimum(earliest, latest), latest
+
+    def choose(
+        self,
+        topic: str,
+        first_us: Ints,
+        last_us: Ints,
+        in_log: Callable[[int], bool | None],
+        placed: Callable[[int], int | None],
+    ) -> tuple[Ints, Mask]:
+        """Return the life of each row, and which rows belong to it only by what the final log does not show.
+
+        in_log: whether the record of a row reached the life in force, None if the final log shows neither. That decides
+        for a row that may belong to it; otherwise the row belongs to an earlier life. placed: the index of the life of
+        a row that may belong to two lives that have ended, `len(lives)` if unclear, None for the earlier one.
+        """
+        lives = self.of[topic]
+        earliest, latest = self.bounds(topic, first_us, last_us)
+        unsure, chosen = np.zeros(len(earliest), np.bool_), earliest.copy()
+        for row in np.flatnonzero(earliest < latest).tolist():
+            last = int(latest[row])
+            if lives[last].ended:
+                index = placed(row)
+                chosen[row] = chosen[row] if index is None else index
+                continue
+            shown = in_log(row)
+            chosen[row] = last if shown else chosen[row]
+            unsure[row] = shown is None
+        return chosen, unsure
+
+    def at(self, topic: str, at_us: int) -> TopicLife | None:
+        """Return the earliest life that may have existed at a moment, None for a topic that was never deleted."""
+        if topic not in self.of:
+            return None
+        moment = np.array([at_us], np.int64)
+        return self.of[topic][int(self.bounds(topic, moment, moment)[0][0])]
+
+    def label(self, topic: str, at_us: int) -> str:
+        """Return the name of the life of a topic at a moment."""
+        life = self.at(topic, at_us)
+        return life.label if life else topic
+
+    def former(self, label: str, topic: str) -> TopicLife | None:
+        """Return the life before the one with a label."""
+        lives = self.of.get(topic, [])
+        return next((a for a, b in pairwise(lives) if b.label == label), None)
+
+
+@dataclass(frozen=True)
+class Ack:
+    """An acknowledgement that may belong to two neighbouring lives that have ended, by the index of the earlier one."""
+
+    record: Record
+    position: Position
+    invoked_us: int
+    completed_us: int
+    life: int
+
+
+Extent = tuple[int, int]
+"""The lowest and the highest offset acknowledged in a life, of records that time assigns to it."""
+
+
+def place(
+    lives: TopicLives, acks: Iterable[Ack], extents: Mapping[tuple[str, int], Extent]
+) -> dict[tuple[Record, Position], int]:
+    """Return the index of the life of each acknowledgement, the number of lives if it is unclear.
+
+    Offsets of one leader only grow. So a record does not belong to the earlier life if that had reached its offset
+    before it was sent, and not to the later one if that had not reached its offset yet. extents: by label and
+    partition.
+    """
+    placed = {}
+    for ack in acks:
+        chain, (partition, offset) = lives.of[ack.record[0]], ack.position
+        before, after = chain[ack.life], chain[ack.life + 1]
+        high = extents.get((before.label, partition), (0, -1))[1]
+        low = extents.get((after.label, partition), (1 << 62, 0))[0]
+        not_before = (
+            (before.label, partition) in lives.steady and ack.invoked_us >= after.not_before_us and offset <= high
+        )
+        not_after = (after.label, partition) in lives.steady and ack.completed_us <= after.since_us and offset >= low
+        known = ack.life + 1 if not_before else ack.life
+        placed[ack.record, ack.position] = known if not_before != not_after else len(chain)
+    return placed
