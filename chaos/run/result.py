@@ -125,13 +125,17 @@ class ReaderCount(BaseModel):
 
 
 class Counts(BaseModel):
-    """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive."""
+    """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive.
+
+    gone: acknowledged records of topics that were deleted.
+    """
 
     sent: int = 0
     acked: int = 0
     failed: int = 0
     unknown: int = 0
     in_log: int = 0
+    gone: int = 0
     readers: list[ReaderCount] = []
     rows_read: int = 0
     rows_audited: int = 0

@@ -68,6 +68,26 @@ def _periods(rows: Iterable[Row], axis: Axis) -> list[tuple[float, float, dict[s
     return [(at, end, states[at]) for at, end in pairwise([*states, axis.at(axis.end_us)]) if end > at]
 
 
+def topic_lanes(rows: Sequence[Row], axis: Axis) -> list[Lane]:
+    """Return a strip for each topic that was deleted. Colour: one topic of the name; text: the begin of its id."""
+    history = grouped((r for r in rows if r["key"] == "id"), lambda r: r["entity"].removeprefix("topic:"))
+    lanes = []
+    for topic, changes in sorted(history.items()):
+        ids = list(dict.fromkeys(r["value"] for r in changes if r["value"] is not None))
+        first = next((i for i, r in enumerate(changes) if r["value"] is not None), 0)
+        if len({r["value"] for r in changes[first:]}) < 2:
+            continue
+        segments = []
+        for begin, end, state in _periods(changes, axis):
+            if (topic_id := state["id"]) is None:
+                segments.append(Segment(begin, end, "none", "does not exist", "none"))
+            else:
+                about = f"id {topic_id}" if topic_id else "the brokers give no id"
+                segments.append(Segment(begin, end, topic_id[:6] or "?", about, look(ids.index(topic_id))))
+        lanes.append(Lane(f"topic:{topic}", topic, note=f"{count(len(ids), 'topic')} of this name", segments=segments))
+    return lanes
+
+
 def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
     """Return a strip for each group. Colour: its coordinator; text: the state of the group."""
     brokers = _broker_looks(rows)

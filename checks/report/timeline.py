@@ -19,7 +19,7 @@ from checks.report.dots import place_dots
 from checks.report.heatmap import latency_lanes
 from checks.report.lanes import Axis, Band, Lane, Segment, fold
 from checks.report.mechanisms import Mechanism
-from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes
+from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes, topic_lanes
 from checks.report.tables import Tables, grouped
 from checks.report.text import duration
 
@@ -78,6 +78,7 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     elsewhere = place_dots({lane.key: lane for lane in everything}, result, tables.anomalies, groups, axis)
     bands = [
         fold("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
+        fold("Topics", "colour: one topic of the name · number: its id (KIP-516)", topic_lanes(tables.cluster, axis)),
         fold("Leaders", "number: the leader · height: in-sync replicas", leaders),
         *(fold(*reader) for reader in readers),
         fold("Throughput", rate_hint, rates, CURVES, CURVES),

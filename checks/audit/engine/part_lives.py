@@ -112,7 +112,10 @@ class LivePart(Part):
         if (offset == NONE and positions) or position in positions:
             return True
         topics, names = super().codes("topic")
-        return False if offset != NONE and (names[topics[row]], partition) in self._lives.steady else None
+        there = names[topics[row]], partition
+        if partition != NONE and there not in self._lives.partitions:
+            return False
+        return False if offset != NONE and there in self._lives.steady else None
 
     def _placed(self, rows: Ints, i: int) -> int | None:
         """Return the index of the life of one of some rows between two that have ended; see `TopicLives.choose`."""

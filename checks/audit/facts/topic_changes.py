@@ -30,7 +30,8 @@ def topic_lives(
     here = {topic for topic, _ in starts}
     lives = {topic: _lives(topic, found, topic in here) for topic, found in changes.items() if found}
     steady = _steady(cluster, {t: chain for t, chain in lives.items() if t not in compacted})
-    return TopicLives(lives, steady=frozenset((t, p) for t, p in steady if t not in here or not starts.get((t, p), 1)))
+    steady = frozenset((t, p) for t, p in steady if t not in here or not starts.get((t, p), 1))
+    return TopicLives(lives, steady=steady, partitions=frozenset(starts))
 
 
 def _steady(cluster: Iterable[Row], lives: Mapping[str, list[TopicLife]]) -> frozenset[tuple[str, int]]:

@@ -61,14 +61,15 @@ class TopicLives:
 
     settled: positions in the final log of the records that time alone does not assign to a life. unsettled_sends: those
     of them that time does not assign by their sends. steady: labels and partitions of the lives that kept every record
-    that they acknowledged; see `_steady`. placed: lives, by index, of records acknowledged around the end of one life
-    and the begin of another one that has ended too; see `place`.
+    that they acknowledged; see `topic_changes`. partitions: those of the lives in force. placed: lives, by index, of
+    records acknowledged around the end of one life and the begin of another one that has ended too; see `place`.
     """
 
     of: dict[str, list[TopicLife]] = field(default_factory=dict)
     settled: dict[Record, frozenset[Position]] = field(default_factory=dict)
     unsettled_sends: frozenset[Record] = frozenset()
     steady: frozenset[tuple[str, int]] = frozenset()
+    partitions: frozenset[tuple[str, int]] = frozenset()
     placed: dict[tuple[Record, Position], int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:

@@ -13,7 +13,7 @@ from checks.report.heatmap import bin_ratio, column_us, decade, latency_lanes, p
 from checks.report.lanes import Axis, Dot, Lane, Segment, fold
 from checks.report.mechanisms import families
 from checks.report.settings import settings_that_mattered
-from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes
+from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, topic_lanes
 from checks.report.tables import AUDIT
 from checks.report.text import Clock, duration, natural, visible
 from tests.checks.report.story import BEGAN, at
@@ -65,6 +65,16 @@ def test_a_state_from_before_the_axis_holds_at_its_beginning() -> None:
 def test_kafkas_own_topics_and_groups_are_no_partitions() -> None:
     rows = [seen(1, "leader", 2, entity) for entity in ("__consumer_offsets/3", "group:billing/orders/0", "cluster")]
     assert leader_lanes(rows, AXIS, {}) == []
+
+
+def test_a_topic_that_was_deleted_has_a_strip_of_its_ids() -> None:
+    rows = [seen(1, "id", None, "topic:orders"), seen(2, "id", "AAAAAAAA", "topic:orders")]
+    once = seen(1, "id", "CCC", "topic:returns")
+    assert topic_lanes([*rows, once], AXIS) == []
+    rows += [seen(5, "id", None, "topic:orders"), seen(6, "id", "BBBBBBBB", "topic:orders")]
+    (lane,) = topic_lanes([*rows, once], AXIS)
+    assert spans(lane.segments) == [(1, 2, "none"), (2, 5, "AAAAAA"), (5, 6, "none"), (6, 10, "BBBBBB")]
+    assert lane.note == "2 topics of this name" and lane.segments[1].details == "id AAAAAAAA"
 
 
 def test_a_rebalance_is_a_seam_and_a_time_without_owner_a_gap() -> None:

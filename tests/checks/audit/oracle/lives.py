@@ -72,10 +72,12 @@ def separate(rows: dict[str, list[Row]], is_own: Any, compacted: frozenset[str])
     of_deleted = [row for row in rows["sends"] if row["topic"] in lives.of]
     unclear = {(r["topic"], _who(r)) for r in of_deleted if _unclear(lives.of[r["topic"]], "sends", r)}
     lives.placed = _between(of_deleted, lives, steady)
+    here = {(row["topic"], row["partition"]) for row in rows["log_range"]}
     for table in TIMES:
         for row in rows[table]:
             if row["topic"] in lives.of:
-                _place(table, row, lives, records, steady, unclear)
+                absent = (row["topic"], row["partition"]) not in here and row["partition"] is not None
+                _place(table, row, lives, records, steady, unclear, absent)
     for row in rows["cluster"]:
         parts = row["entity"].split("/")
         if row["key"] == "committed" and len(parts) == 3 and parts[1] in lives.of:
@@ -205,7 +207,7 @@ def _between(sends: list[Row], lives: Lives, steady: set[tuple[str, int]]) -> di
     return found
 
 
-def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclear: Any) -> None:
+def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclear: Any, absent: bool) -> None:
     topic = row["topic"]
     earliest, latest = _bounds(lives.of[topic], *_times(table, row))
     row["topic"] = earliest.label
@@ -218,7 +220,7 @@ def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclea
         positions = records.get((topic, _who(row)), set()) if None not in _who(row) else set()
         if (row["offset"] is None and positions) or (row["partition"], row["offset"]) in positions:
             row["topic"] = latest.label
-        elif row["offset"] is None or (latest.label, row["partition"]) not in steady:
+        elif not absent and (row["offset"] is None or (latest.label, row["partition"]) not in steady):
             if table == "sends" and row["outcome"] == "ok":
                 lives.undetermined["lost_write", topic] += 1
             if table == "deliveries" and (topic, _who(row)) in unclear:
