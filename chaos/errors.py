@@ -1,17 +1,5 @@
 """The errors of Aftershock, by type.
 
-AftershockError
-├── UsageError            the command line or its input is invalid, or a cluster refuses access with it
-├── ScenarioError         the scenario is invalid: the message names the key and the nearest valid one
-├── MachineError          this machine lacks something (Java, disk space, a free port)
-├── ResolveError          a Kafka release could not be resolved
-├── RunDirError           a path is no run directory, is half-written, or has another schema version
-├── ClusterError          a broker did not start, did not answer, or is gone
-├── ClientError           a client process could not start or broke its protocol
-├── HistoryError          the history database cannot be reached, or belongs to another program or version
-├── FaultError            a fault could not be injected or healed
-└── WaitTimeout           a condition did not become true in time
-
 Every message states what happened, where (a path or a key) and what to do next. `exit_code` is that of the command
 line: 2 if nothing was run because of the input or the machine, 3 if a run began without a result.
 """
@@ -28,19 +16,19 @@ class AftershockError(Exception):
 
 
 class UsageError(AftershockError):
-    """The command line or its input is invalid."""
+    """The command line or its input is invalid, or a cluster refuses access with it."""
 
     exit_code = USAGE
 
 
 class ScenarioError(AftershockError):
-    """The scenario is invalid."""
+    """The scenario is invalid: the message names the key and the nearest valid one."""
 
     exit_code = USAGE
 
 
 class MachineError(AftershockError):
-    """This machine lacks something that the run needs."""
+    """This machine lacks something that the run needs (Java, disk space, a free port)."""
 
     exit_code = USAGE
 
@@ -52,7 +40,7 @@ class ResolveError(AftershockError):
 
 
 class RunDirError(AftershockError):
-    """A run directory is missing, half-written or has another schema version."""
+    """A path is no run directory, is half-written, or has another schema version."""
 
     exit_code = USAGE
 

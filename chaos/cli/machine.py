@@ -36,8 +36,7 @@ def up(
     """Start a cluster and leave it running; print its bootstrap servers."""
     from chaos.cli.view import View
     from chaos.cluster.drivers import driver as driver_of
-    from chaos.cluster.metadata_mode import choose
-    from chaos.cluster.settings import ClusterSpec
+    from chaos.cluster.settings import ClusterSpec, choose_metadata
     from chaos.run.directory import Run, new_run_id
     from chaos.units import parse_duration
 
@@ -45,7 +44,7 @@ def up(
         deadline_s = parse_duration(for_)
     except ValueError as e:
         raise UsageError(f"--for: {e}") from None
-    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose(kafka, driver=driver))
+    spec = ClusterSpec(brokers=brokers, kafka=kafka, metadata=choose_metadata(kafka, driver=driver))
     run = Run.create(runs_dir, new_run_id("up"))
     with View() as view:
         cluster = driver_of(driver).deploy(run, spec, owner=None, deadline_s=deadline_s, on_progress=view.say)

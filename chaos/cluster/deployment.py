@@ -1,4 +1,7 @@
-"""The steps of a deployment that the drivers share: checks, the reaper, free ports, and the files of the brokers."""
+"""Deployment: the base class of drivers that start brokers, and the steps that all drivers share.
+
+These are checks, the reaper, free ports, and the files of the brokers.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,24 @@ import contextlib
 import shutil
 import sys
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Self
 
 from chaos.cluster import state
+from chaos.cluster.api import Cluster
 from chaos.cluster.brokers import startup
-from chaos.cluster.brokers.jvm import log_of
-from chaos.cluster.brokers.release import Release
-from chaos.cluster.brokers.startup import AddressTaken
-from chaos.cluster.brokers.storage import new_id
+from chaos.cluster.brokers.jvm import Release, log_of
+from chaos.cluster.brokers.release import new_id
+from chaos.cluster.brokers.startup import AddressTaken, StartingBroker
 from chaos.cluster.settings import BrokerEndpoints, ClusterSpec, broker_settings
 from chaos.cluster.state import BrokerState, ClusterState, ZooKeeperState
 from chaos.cluster.teardown import Clear, end_all, end_all_but_reaper, remove_data
 from chaos.errors import ClusterError, MachineError, RunDirError
+from chaos.install.cache import Progress, silent
 from chaos.processes.ports import HOST, free_ports, is_free
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.processes.process_table import REAPER, find_marked
@@ -28,8 +35,6 @@ from chaos.run.directory import Run
 NEEDED_DISK_BYTES = 2**30
 ATTEMPTS = 5
 """Attempts to start a cluster when other programs take its ports or addresses."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,81 @@ def deploying(
         raise
 
 
+class StartedCluster(Cluster):
+    """A cluster whose brokers are started for one run. Subclasses define `_prepare` and `_start`."""
+
+    @classmethod
+    def deploy(
+        cls, run: Run, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, on_progress: Progress = silent
+    ) -> Self:
+        """Start a new cluster, and return it when every broker is registered and unfenced.
+
+        The cluster ends when `owner` is gone or after `deadline_s` seconds, whichever comes first; without an owner it
+        outlives its starter. Raises `UsageError`, `ResolveError`, `MachineError` or `ClusterError` after it removed
+        everything it started.
+        """
+        spec.check()
+        if cls._is_deployed(run):
+            raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
+        clear = partial(cls.clear, run)
+        with deploying(run, spec, owner, deadline_s, clear) as deployment:
+            create = cls._prepare(deployment, on_progress)
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    cluster = create()
+                    cluster.start_brokers(cluster.broker_ids)
+                    break
+                except AddressTaken:
+                    if attempt == ATTEMPTS:
+                        raise
+                    end_all_but_reaper(run.path, clear)
+        return cluster
+
+    @classmethod
+    def _is_deployed(cls, run: Run) -> bool:
+        if not run.cluster.exists():
+            return False
+        cluster = cls.attach(run)
+        return any(map(cluster.broker_alive, cluster.broker_ids))
+
+    @classmethod
+    @abstractmethod
+    def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
+        """Prepare the release, and return a function that creates the cluster, with other addresses at each call.
+
+        The function writes all files, and starts everything but the brokers.
+        """
+
+    @abstractmethod
+    def _start(self, broker: int) -> Callable[[], str | None]:
+        """Start one broker, set its status, and return a function that returns how it ended; None while it lives."""
+
+    @abstractmethod
+    def kill_broker(self, broker: int) -> None:
+        """End the broker at once, and wait until it is gone. Raises `ClusterError` if it was gone before."""
+
+    def start_brokers(self, brokers: Sequence[int]) -> None:
+        """Start several brokers together: without a quorum majority, a single broker never becomes ready.
+
+        Raises `ClusterError` with the errors in the logs of the brokers.
+        """
+        down = [broker for broker in brokers if not self.broker_alive(broker)]
+        starting = [StartingBroker(self.run, self.state.broker(broker)) for broker in down]
+        try:
+            with ThreadPoolExecutor(max(1, len(down))) as pool:
+                for broker, ended in zip(starting, pool.map(self._start, down), strict=True):
+                    broker.ended = ended
+            startup.wait_ready(starting, startup.READY_TIMEOUT_S)
+        except BaseException:
+            for number in down:
+                with contextlib.suppress(ClusterError):  # it did not start, or has ended
+                    self.kill_broker(number)
+                self._set_status(number, "killed")
+            raise
+        for number in down:
+            self._set_status(number, "running")
+
+
 def check_disk(run: Run) -> None:
     """Raise `MachineError` if there is little room for the data of the run."""
     free = shutil.disk_usage(run.path).free
@@ -97,16 +177,6 @@ def check_reaper(run: Run, reaper: ProcessId) -> None:
     """Raise `ClusterError` if the reaper has ended."""
     if not reaper.alive():
         raise ClusterError(f"the reaper of the run ended too early; see {run.logs / 'reaper.log'}")
-
-
-def retry_taken_addresses(run: Run, start: Callable[[], T], clear: Clear = lambda: None) -> T:
-    """Return the result of `start`; undo and repeat it with other addresses while it raises `AddressTaken`."""
-    for _ in range(ATTEMPTS - 1):
-        try:
-            return start()
-        except AddressTaken:
-            end_all_but_reaper(run.path, clear)
-    return start()
 
 
 def write_cluster(

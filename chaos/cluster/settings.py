@@ -1,12 +1,13 @@
-"""The specification of a cluster, and the broker settings derived from it. Pure functions."""
+"""The specification of a cluster, its metadata mode, and the broker settings derived from it. Pure functions."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from chaos.cluster.metadata_mode import Metadata, choose
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
@@ -29,9 +30,35 @@ _OWNED = {
     "zookeeper.connect": "with cluster.metadata: zookeeper each run starts a ZooKeeper",
 }
 
+Metadata = Literal["kraft", "zookeeper"]
+
+OLDEST = (2, 8)
+"""The oldest release that Aftershock was tested with."""
+
+KRAFT_SINCE, ZOOKEEPER_BEFORE = (3, 3), (4, 0)
+"""The first release with production-ready KRaft, and the first without ZooKeeper. Between them there is a choice."""
 
 PLAIN, NO_VERBS = Security(), Verbs()
 _LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}
+
+
+def choose_metadata(kafka: str, asked: Metadata | None = None, driver: str = "process") -> Metadata:
+    """Return the metadata mode of a release: as asked, else KRaft if possible. Raises `UsageError` if impossible."""
+    numbers = re.match(r"(\d+)\.(\d+)", kafka)
+    release = (int(numbers.group(1)), int(numbers.group(2))) if numbers else ZOOKEEPER_BEFORE
+    if release < OLDEST:
+        raise UsageError(f"Kafka {kafka} is too old; choose 2.8 or newer")
+    if asked == "zookeeper" and release >= ZOOKEEPER_BEFORE:
+        raise UsageError(f"Kafka {kafka} has no ZooKeeper mode, 4.0 removed it; choose an older release, or kraft")
+    if asked == "kraft" and release < KRAFT_SINCE:
+        raise UsageError(f"KRaft is supported since Kafka 3.3, and this is {kafka}; choose a newer one, or zookeeper")
+    chosen = asked or ("kraft" if release >= KRAFT_SINCE else "zookeeper")
+    if chosen == "zookeeper" and driver != "process":
+        raise UsageError(
+            f"Kafka {kafka} would run with ZooKeeper, which the {driver} driver does not support; "
+            "choose the process driver, or a release from 3.3 on with kraft"
+        )
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -57,7 +84,7 @@ class ClusterSpec:
     - `config` overrides any broker setting that the driver does not own. `listeners`, such as
       `PLAINTEXT://127.0.0.1:19092`, fixes the client ports: broker 1 gets that port, broker 2 the next one, and so on.
     - `cpus`, `memory_bytes` and `disk_bytes` limit each broker, if the driver can (None: no limit).
-    - `metadata` is the metadata mode (None: the default of `chaos.cluster.metadata_mode.choose`).
+    - `metadata` is the metadata mode (None: the default of `choose_metadata`).
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
     - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.network`.
@@ -78,13 +105,13 @@ class ClusterSpec:
     @property
     def zookeeper(self) -> bool:
         """Whether the brokers keep their metadata in ZooKeeper. Raises `UsageError` if that is impossible."""
-        return choose(self.kafka, self.metadata) == "zookeeper"
+        return choose_metadata(self.kafka, self.metadata) == "zookeeper"
 
     def check(self) -> None:
         """Raise `UsageError` if the cluster cannot be deployed."""
         if self.brokers < 1:
             raise UsageError(f"a cluster needs at least one broker, not {self.brokers}")
-        choose(self.kafka, self.metadata)
+        choose_metadata(self.kafka, self.metadata)
         if self.switch and self.zookeeper:
             raise UsageError(
                 f"links cannot be cut if Kafka {self.kafka} keeps its metadata in ZooKeeper, which stays reachable; "
@@ -226,9 +253,4 @@ def properties(settings: Mapping[str, str]) -> str:
 def _escaped(text: str) -> str:
     text = re.sub(r"([\\=:#! ])", r"\\\1", text).replace("\n", r"\n").replace("\r", r"\r").replace("\t", r"\t")
     # Java reads the file as Latin-1, with UTF-16 escapes for other characters
-    return "".join(c if c.isascii() else _utf16(c) for c in text)
-
-
-def _utf16(character: str) -> str:
-    units = character.encode("utf-16-be")
-    return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2))
+    return "".join(c if c.isascii() else json.dumps(c).strip('"') for c in text)

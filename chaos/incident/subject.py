@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from chaos.clients.runtime import runtime
-from chaos.cluster.metadata_mode import choose
+from chaos.cluster.settings import choose_metadata
 from chaos.errors import ScenarioError, UsageError
 from chaos.incident.bundle import SUFFIX, open_bundle, recorded_versions
 from chaos.run.directory import Run
@@ -129,7 +129,7 @@ def raw_of(scenario: Scenario) -> Raw:
     """Return a scenario as plain data that can be changed and parsed again."""
     raw: Raw = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     cluster = scenario.cluster
-    if cluster.metadata == choose(cluster.kafka, None, cluster.driver):  # so that it fits another release, too
+    if cluster.metadata == choose_metadata(cluster.kafka, None, cluster.driver):  # so that it fits another release, too
         raw.get("cluster", {}).pop("metadata", None)
     for fault, full in zip(raw.get("faults", []), scenario.faults, strict=True):
         fault["kind"] = full.kind

@@ -17,7 +17,7 @@ from chaos.kafka import messages
 from chaos.kafka.brokers import Brokers
 from chaos.kafka.groups import UNKNOWN_GROUP, GroupState, from_classic, from_kip_848
 from chaos.kafka.partition import TopicPartition, by_topic
-from chaos.kafka.schemas.groups import ConsumerGroupDescribeRequest
+from chaos.kafka.schemas import ConsumerGroupDescribeRequest
 
 CONSUMER_GROUP_DESCRIBE = 69
 """API key of ConsumerGroupDescribe."""

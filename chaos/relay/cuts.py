@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from chaos.relay.book import Active, Book
+from chaos.relay.roles import Active, Book
 from chaos.relay.rules import Side
 
 Direction = Literal["both", "in", "out"]

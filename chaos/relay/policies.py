@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.relay.book import Active, Book
 from chaos.relay.cuts import CLIENTS, UNNAMED, Cut, Cuts, Source, identify
 from chaos.relay.frames import Head, NotKafka, Piece, Splitter, request_head, response_head
 from chaos.relay.pipe import Connection, Pipe, Port
 from chaos.relay.rewrite import Addresses, holds_addresses, rewritten
-from chaos.relay.roles import Endpoints, Role
+from chaos.relay.roles import Active, Book, Endpoints, Role
 from chaos.relay.rules import Rule, RuleBook, Side
 
 MOST_UNANSWERED = 10_000

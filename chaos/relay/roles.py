@@ -1,9 +1,12 @@
-"""The roles of the relay, with their files in the run directory and the addresses that these hold."""
+"""What both roles of the relay share: the names of their files, addresses, and the book of what is in force."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeVar
+
+T = TypeVar("T")
 
 Role = Literal["proxy", "switch"]
 
@@ -24,3 +27,31 @@ def socket_name(role: Role) -> str:
 def address_name(role: Role) -> str:
     """Return the name of the file in the run directory that holds the relay's own addresses."""
     return f"{role}.json"
+
+
+@dataclass
+class Active(Generic[T]):
+    """A rule or cut in force."""
+
+    id: int
+    item: T
+    hits: int = 0
+    """Frames that the rule matched, or pieces of data that the cut held."""
+
+
+@dataclass
+class Book(Generic[T]):
+    """The rules or cuts in force, by id."""
+
+    active: dict[int, Active[T]] = field(default_factory=dict)
+    _last_id: int = 0
+
+    def add(self, item: T) -> Active[T]:
+        """Put a rule or cut in force."""
+        self._last_id += 1
+        self.active[self._last_id] = Active(self._last_id, item)
+        return self.active[self._last_id]
+
+    def remove(self, number: int) -> bool:
+        """Take a rule or cut out of force. Returns whether it was in force."""
+        return self.active.pop(number, None) is not None

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kafka.protocol.api_key import ApiKey
 
-from chaos.relay.book import Active, Book
+from chaos.relay.roles import Active, Book
 
 Act = Literal["drop", "delay", "cut", "slow"]
 Side = Literal["request", "response"]

@@ -19,10 +19,9 @@ from typing import Any
 import uvloop
 
 from chaos.processes.ports import HOST
-from chaos.relay.book import Active
 from chaos.relay.pipe import Port
 from chaos.relay.policies import POLICIES
-from chaos.relay.roles import Address, Endpoints, Listener, Role, address_name, socket_name
+from chaos.relay.roles import Active, Address, Endpoints, Listener, Role, address_name, socket_name
 from chaos.run.directory import write_atomically
 
 

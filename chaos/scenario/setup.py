@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from chaos.cluster.drivers import DriverName
-from chaos.cluster.metadata_mode import Metadata, choose
+from chaos.cluster.settings import Metadata, choose_metadata
 from chaos.cluster.verbs import Verbs
 from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
@@ -106,7 +106,7 @@ class Cluster(Strict):
         if not {"kafka", "driver"} <= others.data.keys():  # one of them is invalid and has its own error
             return requested
         try:
-            return choose(others.data["kafka"], requested, others.data["driver"])
+            return choose_metadata(others.data["kafka"], requested, others.data["driver"])
         except UsageError as e:
             raise ValueError(str(e)) from None
 

@@ -34,7 +34,7 @@ def start(run: Run, broker: int) -> None:
         cluster = ProcessCluster.attach(run)
         if not cluster.broker_alive(broker):
             what = job(run, broker, cluster.state.heap_bytes)
-            spawned = start_jvm(cluster._prepared_release().kafka, what, run, cluster.state.owner)
+            spawned = start_jvm(cluster._prepared_release(), what, run, cluster.state.owner)
             cluster._set_process(broker, "running", spawned)
 
 

@@ -36,12 +36,7 @@ class AttachedCluster(Cluster):
 
     @classmethod
     def deploy(
-        cls,
-        run: Run,
-        spec: ClusterSpec,
-        owner: ProcessId | None,
-        deadline_s: float,
-        on_progress: Progress = silent,
+        cls, run: Run, spec: ClusterSpec, owner: ProcessId | None, deadline_s: float, on_progress: Progress = silent
     ) -> Self:
         """Connect to the cluster; this creates nothing there.
 

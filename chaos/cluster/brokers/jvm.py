@@ -1,8 +1,10 @@
-"""The command line of a JVM that runs Kafka code: brokers, and the tools that prepare them."""
+"""The JVMs that run Kafka code, which are brokers and the tools that prepare them, and the errors in their logs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.install.java import JAVA_ENVIRONMENT, Java
@@ -20,14 +22,32 @@ LOGGING = (
 )
 
 
+MAX_LINES, MAX_CHARS = 10, 300
+_TAIL_BYTES = 256 * 1024
+
+_JVM_ERROR = re.compile(r"^Error: |^Error occurred during init")
+_ERROR = re.compile(rf"\[(ERROR|FATAL)\]|^Exception in thread|^Caused by: |{_JVM_ERROR.pattern}")
+_TRACE = re.compile(r"^\s+(at |\.\.\. \d+ more)|^\s*$")
+
+
 @dataclass(frozen=True)
-class Kafka:
-    """The jars of a release and a Java to run them, with an optional class archive for a faster start."""
+class Release:
+    """A Kafka release: its jars, and a Java to run them.
+
+    `storage` is formatted storage; None with ZooKeeper, where brokers create their own. `archive` is a class archive,
+    with which JVMs start faster.
+    """
 
     version: str
     java: Java
     classpath: str
+    storage: Path | None = None
     archive: Path | None = None
+
+    @property
+    def jars(self) -> Path:
+        """The directory of its jars."""
+        return Path(self.classpath.split(os.pathsep)[0]).parent
 
 
 @dataclass(frozen=True)
@@ -38,7 +58,7 @@ class Job:
     home: Path
     main: tuple[str, ...]
     heap_bytes: int = 256 * 2**20
-    flags: tuple[str, ...] = field(default=())
+    flags: tuple[str, ...] = ()
 
 
 def make_tmp(home: Path) -> None:
@@ -59,12 +79,44 @@ def arguments(job: Job, home: str, logs: str) -> list[str]:
     ]
 
 
-def start(kafka: Kafka, job: Job, run: Run, owner: ProcessId | None) -> Spawned:
+def start(release: Release, job: Job, run: Run, owner: ProcessId | None) -> Spawned:
     """Start a JVM in `job.home`, which must exist. Raises `OSError`."""
     make_tmp(job.home)
     # verify the archive: a truncated one would crash the JVM instead of being ignored
-    archive = (f"-XX:SharedArchiveFile={kafka.archive}", "-XX:+VerifySharedSpaces") if kafka.archive else ()
-    argv = [str(kafka.java.path), *archive, *arguments(job, str(job.home), str(run.logs))]
+    archive = (f"-XX:SharedArchiveFile={release.archive}", "-XX:+VerifySharedSpaces") if release.archive else ()
+    argv = [str(release.java.path), *archive, *arguments(job, str(job.home), str(run.logs))]
     # the class path is in the environment to keep the output of `ps` readable
-    env = {**JAVA_ENVIRONMENT, "CLASSPATH": kafka.classpath}
+    env = {**JAVA_ENVIRONMENT, "CLASSPATH": release.classpath}
     return spawn(argv, run=run, role=job.role, owner=owner, log=log_of(run, job.role), env=env, cwd=job.home)
+
+
+def read_from(log: Path, offset: int) -> str:
+    """Return the text of a log from a byte offset on, at most its last 256 KiB; empty if there is no log."""
+    try:
+        with log.open("rb") as f:
+            f.seek(max(offset, log.stat().st_size - _TAIL_BYTES))
+            return f.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def errors_in(log: Path, offset: int = 0) -> str:
+    """Return the error lines of a log from a byte offset on, indented, after the path of the log."""
+    lines = "\n".join(f"  {line}" for line in error_lines(read_from(log, offset)))
+    return f"{log} says:\n{lines}" if lines else f"{log} says nothing"
+
+
+def error_lines(text: str) -> list[str]:
+    """Return the last error lines with the exceptions they name; without errors, the last lines of the text."""
+    lines = [line for line in text.splitlines() if not _TRACE.match(line)]
+    errors = [
+        line for i, line in enumerate(lines) if _ERROR.search(line) or (i > 0 and _is_exception_of(lines[i - 1], line))
+    ]
+    return [line[:MAX_CHARS] for line in (errors or lines)[-MAX_LINES:]]
+
+
+def _is_exception_of(previous: str, line: str) -> bool:
+    """Return whether a line is the reason for the error on the line before it."""
+    if _JVM_ERROR.search(previous):
+        return True
+    return _ERROR.search(previous) is not None and re.match(r"[\w.$]+(Exception|Error)\b", line) is not None

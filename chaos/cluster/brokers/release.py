@@ -3,47 +3,37 @@
 Each part is made once and cached. A broker spends most of its start on loading about 6,000 classes. The archive holds
 them in loaded form (class data sharing), which saves a quarter of the time and the memory of every later start. The
 archive is optional: if it cannot be made, brokers start without it.
+
+KRaft requires formatted storage before the first start of a broker. Formatting takes a JVM, and the results for two
+brokers differ only in three identifiers. So each release is formatted once, with placeholders, and copied.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
 import os
+import re
 import shutil
 import subprocess
+import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
-from chaos.cluster.brokers.jvm import FLAGS, Job, Kafka, log_of, start
-from chaos.cluster.brokers.log import read_from
-from chaos.cluster.brokers.storage import copy_storage, format_storage, new_id
+from chaos.cluster.brokers.jvm import FLAGS, Job, Release, errors_in, log_of, read_from, start
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
 from chaos.errors import AftershockError, ClusterError, MachineError
 from chaos.install.cache import Progress, cached
 from chaos.install.jars import kafka_jars
 from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
 from chaos.processes.ports import free_ports
-from chaos.processes.process import ProcessId, terminate
+from chaos.processes.process import ProcessId, terminate, wait_gone
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
 _ARCHIVE, _REASON = "classes.jsa", "none.txt"
-_TIMEOUT_S = 60
-
-
-@dataclass(frozen=True)
-class Release:
-    """A prepared Kafka release. `storage` is None with ZooKeeper, where brokers create their own."""
-
-    kafka: Kafka
-    storage: Path | None
-
-    @property
-    def jars(self) -> Path:
-        """The directory of its jars."""
-        return Path(self.kafka.classpath.split(os.pathsep)[0]).parent
+_TIMEOUT_S, _FORMAT_TIMEOUT_S = 60, 120
 
 
 def prepare_jars(version: str, on_progress: Progress) -> Release:
@@ -55,16 +45,16 @@ def prepare_jars(version: str, on_progress: Progress) -> Release:
             "set AFTERSHOCK_CACHE to another directory"
         )
     jars = sorted(directory.glob("*.jar"))
-    return Release(Kafka(version, java, os.pathsep.join(map(str, jars))), None)
+    return Release(version, java, os.pathsep.join(map(str, jars)))
 
 
 def prepare_files(version: str, run: Run, owner: ProcessId | None, on_progress: Progress) -> Release:
     """Return a release with its jars and storage, without the class archive. Raises the errors of `prepare`."""
-    kafka = prepare_jars(version, on_progress).kafka
+    release = prepare_jars(version, on_progress)
     storage = cached(
-        f"storage/kafka-{version}", lambda d: format_storage(kafka, d, run, owner), _waiting(version), on_progress
+        f"storage/kafka-{version}", lambda d: _format_storage(release, d, run, owner), _waiting(version), on_progress
     )
-    return Release(kafka, storage)
+    return dataclasses.replace(release, storage=storage)
 
 
 def prepare(
@@ -84,10 +74,9 @@ def prepare(
             (directory / _ARCHIVE).unlink(missing_ok=True)
             (directory / _REASON).write_text(f"{e}\n", encoding="utf-8")  # prevents an attempt at every start
 
-    name = f"classes/kafka-{version}-{_archive_key(release.kafka.java, jars)}"
+    name = f"classes/kafka-{version}-{_archive_key(release.java, jars)}"
     archive = cached(name, fill, _waiting(version), on_progress) / _ARCHIVE
-    kafka = dataclasses.replace(release.kafka, archive=archive if archive.exists() else None)
-    return Release(kafka, release.storage)
+    return dataclasses.replace(release, archive=archive if archive.exists() else None)
 
 
 def _waiting(version: str) -> str:
@@ -108,11 +97,11 @@ def _archive_classes(release: Release, directory: Path, run: Run, owner: Process
     ports = free_ports(2)
     assert release.storage is not None  # the archive is made with KRaft
     copy_storage(release.storage, home / "data", 1, new_id())
-    spec = ClusterSpec(brokers=1, kafka=release.kafka.version)
+    spec = ClusterSpec(brokers=1, kafka=release.version)
     settings = broker_settings(spec, 1, on_this_host(ports[:1], ports[1:]))
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
     job = Job(role, home, ("kafka.Kafka", "server.properties"), flags=(f"-XX:ArchiveClassesAtExit={archive}",))
-    broker = start(release.kafka, job, run, owner)
+    broker = start(release, job, run, owner)
 
     def started() -> bool:
         if not broker.identity.alive():
@@ -123,11 +112,51 @@ def _archive_classes(release: Release, directory: Path, run: Run, owner: Process
     terminate(broker.identity, _TIMEOUT_S)
     broker.popen.wait()
     shutil.rmtree(home)
-    _verify_archive(release.kafka, archive)
+    _verify_archive(release, archive)
 
 
-def _verify_archive(kafka: Kafka, archive: Path) -> None:
+def _verify_archive(release: Release, archive: Path) -> None:
     """Run a JVM that must use the archive. Raises `subprocess.SubprocessError` if it fails."""
     flags = (*FLAGS, "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces")
-    env = {**os.environ, **JAVA_ENVIRONMENT, "CLASSPATH": kafka.classpath}
-    subprocess.run([kafka.java.path, *flags, "-version"], env=env, check=True, capture_output=True, timeout=_TIMEOUT_S)
+    env = {**os.environ, **JAVA_ENVIRONMENT, "CLASSPATH": release.classpath}
+    subprocess.run(
+        [release.java.path, *flags, "-version"], env=env, check=True, capture_output=True, timeout=_TIMEOUT_S
+    )
+
+
+def new_id() -> str:
+    """Return a random ID in the format of Kafka. It never begins with a dash, which tools would read as an option."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def _format_storage(release: Release, directory: Path, run: Run, owner: ProcessId | None) -> None:
+    """Fill `directory` with formatted storage. Raises `ClusterError` with the output of Kafka."""
+    home = run.brokers / "format"
+    home.mkdir(parents=True)
+    spec = ClusterSpec(brokers=1, kafka=release.version)
+    settings = broker_settings(spec, 1, on_this_host([9092], [9093]))  # nothing listens
+    (home / "server.properties").write_text(properties(settings), encoding="ascii")
+    main = ("kafka.tools.StorageTool", "format", "-t", new_id(), "-c", "server.properties")
+    tool = start(release, Job("format", home, main), run, owner)
+    wait_gone([tool.identity], _FORMAT_TIMEOUT_S)
+    if tool.popen.wait() != 0 or not (home / "data" / "meta.properties").exists():
+        raise ClusterError(f"Kafka {release.version} could not format its storage; {errors_in(log_of(run, 'format'))}")
+    for path in (home / "data").iterdir():
+        if path.is_file():
+            shutil.copy(path, directory)
+    shutil.rmtree(home)
+
+
+def copy_storage(formatted: Path, data: Path, broker: int, cluster_id: str) -> None:
+    """Copy formatted storage to `data`, which must not exist, and set the identifiers of a broker."""
+    data.mkdir(parents=True)
+    for path in formatted.iterdir():
+        shutil.copy(path, data)
+    meta = data / "meta.properties"
+    text = meta.read_text(encoding="utf-8")
+    for key, value in {"node.id": str(broker), "cluster.id": cluster_id, "directory.id": new_id()}.items():
+        text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)  # older ones lack a key
+    meta.write_text(text, encoding="utf-8")

@@ -6,10 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from chaos.cluster.brokers.jvm import Job, log_of
-from chaos.cluster.brokers.log import errors_in, read_from
-from chaos.cluster.brokers.release import Release
-from chaos.cluster.brokers.storage import copy_storage
+from chaos.cluster.brokers.jvm import Job, Release, errors_in, log_of, read_from
+from chaos.cluster.brokers.release import copy_storage
 from chaos.cluster.settings import properties
 from chaos.cluster.state import BrokerState
 from chaos.errors import ClusterError, WaitTimeout

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Self
 
 from docker import DockerClient
 
 from chaos.cluster import deployment, state
-from chaos.cluster.api import Cluster
-from chaos.cluster.brokers.release import Release, prepare_files
-from chaos.cluster.brokers.startup import (
-    READY_TIMEOUT_S,
-    STOP_TIMEOUT_S,
-    AddressTaken,
-    StartingBroker,
-    wait_ready,
-)
-from chaos.cluster.deployment import Deployment
-from chaos.cluster.docker import container, disk, layout, network
+from chaos.cluster.brokers.jvm import Release
+from chaos.cluster.brokers.release import prepare_files
+from chaos.cluster.brokers.startup import STOP_TIMEOUT_S, AddressTaken, home
+from chaos.cluster.deployment import Deployment, StartedCluster
+from chaos.cluster.docker import container, disk, network
 from chaos.cluster.docker.engine import connect, engine_errors, find_labelled, remove
 from chaos.cluster.docker.image import image_of
-from chaos.cluster.settings import ClusterSpec
+from chaos.cluster.settings import BrokerEndpoints
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, MachineError, WaitTimeout
-from chaos.install.cache import Progress, silent
-from chaos.processes.process import ProcessId
+from chaos.install.cache import Progress
+from chaos.processes.ports import HOST
 from chaos.relay.cuts import Cut
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
+_PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
 
-class DockerCluster(Cluster):
+
+class DockerCluster(StartedCluster):
     """The brokers of one run, each in a container."""
 
     CLEAR_FIRST: ClassVar[bool] = True
@@ -44,36 +39,16 @@ class DockerCluster(Cluster):
         self._client = client or connect()
 
     @classmethod
-    def deploy(
-        cls,
-        run: Run,
-        spec: ClusterSpec,
-        owner: ProcessId | None,
-        deadline_s: float,
-        on_progress: Progress = silent,
-    ) -> Self:
-        """Start a new cluster, and return it when every broker is registered and unfenced.
-
-        The end of the cluster and the errors are those of `ProcessCluster.deploy`. After an error, only the image is
-        left.
-        """
-        spec.check()
-        client = connect()
-        if find_labelled(client, run.path):
-            raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
-        clear = partial(cls.clear, run)
-        with deployment.deploying(run, spec, owner, deadline_s, clear) as deploying:
-            release = prepare_files(spec.kafka, run, owner, on_progress)
-            image = image_of(client, spec.kafka, release.jars, on_progress)
-            on_progress(f"starting {spec.brokers} containers of Kafka {spec.kafka}")
-            start = partial(cls._start, deploying, client, release, image)
-            return deployment.retry_taken_addresses(run, start, clear)
+    def _is_deployed(cls, run: Run) -> bool:
+        return bool(find_labelled(connect(), run.path))
 
     @classmethod
-    def _start(cls, deploying: Deployment, client: DockerClient, release: Release, image: str) -> Self:
-        cluster = cls(deploying.run, layout.create(deploying, client, release, image), client)
-        cluster.start_brokers(cluster.broker_ids)
-        return cluster
+    def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
+        run, spec, client = deployment.run, deployment.spec, connect()
+        release = prepare_files(spec.kafka, run, deployment.owner, on_progress)
+        image = image_of(client, spec.kafka, release.jars, on_progress)
+        on_progress(f"starting {spec.brokers} containers of Kafka {spec.kafka}")
+        return lambda: cls(run, _create_layout(deployment, client, release, image), client)
 
     @classmethod
     def attach(cls, run: Run) -> Self:
@@ -97,25 +72,7 @@ class DockerCluster(Cluster):
         """Return whether the container of the broker runs; that of a paused broker does."""
         return self._status(broker) in ("running", "paused")
 
-    def start_brokers(self, brokers: Sequence[int]) -> None:
-        """Start several brokers together: without a quorum majority, a single broker never becomes ready."""
-        down = [b for b in brokers if not self.broker_alive(b)]
-        starting = {b: StartingBroker(self.run, self.state.broker(b)) for b in down}
-        try:
-            with ThreadPoolExecutor(max(1, len(down))) as pool:
-                list(pool.map(self._start_container, down))
-            for broker, starting_broker in starting.items():
-                starting_broker.ended = partial(self._exit_reason, broker)
-            wait_ready(list(starting.values()), READY_TIMEOUT_S)
-        except BaseException:
-            for broker in down:
-                if self.broker_alive(broker):
-                    self.kill_broker(broker)
-            raise
-        for broker in down:
-            self._set_status(broker, "running")
-
-    def _start_container(self, broker: int) -> None:
+    def _start(self, broker: int) -> Callable[[], str | None]:
         try:
             with engine_errors(f"broker {broker} cannot be started"):
                 self._container(broker).start()
@@ -124,6 +81,7 @@ class DockerCluster(Cluster):
                 raise AddressTaken(str(e)) from None
             raise
         self._set_status(broker, "starting")
+        return partial(self._exit_reason, broker)
 
     def stop_broker(self, broker: int) -> None:
         """Send SIGTERM for a controlled shutdown, and wait until the broker is gone. Raises `ClusterError`."""
@@ -256,3 +214,31 @@ class DockerCluster(Cluster):
             wait_until(lambda: not self.broker_alive(broker), timeout_s, "it still runs", every_s=0.02)
         except WaitTimeout as e:
             raise ClusterError(f"broker {broker} {why}: {e}; see {self._log(broker)}") from None
+
+
+def _create_layout(deploying: Deployment, client: DockerClient, release: Release, image: str) -> ClusterState:
+    """Create everything but start no broker; return the state.
+
+    `cluster.json` is written before the first object exists on the engine, so that any process that ends the run finds
+    them. Raises `MachineError` if a fixed port is taken, `AddressTaken`, or another `ClusterError`.
+    """
+    run, spec, owner = deploying.run, deploying.spec, deploying.owner
+    subnet = network.choose_subnet()
+    ips = [network.address(subnet, broker) for broker in range(1, spec.brokers + 1)]
+    endpoints = [
+        BrokerEndpoints(HOST, port, f"{ip}:{_CONTROLLER_PORT}", f"{ip}:{_PEERS_PORT}", bind="0.0.0.0")
+        for ip, port in zip(ips, deployment.choose_ports(spec, more=0), strict=True)
+    ]
+    data = disk.DATA if spec.disk_bytes else "data"
+    created = deployment.write_cluster(deploying, release, endpoints, "docker", data)
+    created.gateway = str(subnet[1])
+    created.network = network.create(client, run, subnet, owner)
+    if spec.disk_bytes:
+        created.keeper = disk.create(client, run, image, spec.brokers, spec.disk_bytes, owner)
+    for broker, ip in zip(created.brokers, ips, strict=True):
+        if created.keeper:
+            disk.put(client, created.keeper, broker.id, home(run, broker.id) / "data")
+        broker.ip = ip
+        broker.container = container.create(client, deploying, image, created.network, broker)
+    created.save(run.cluster)
+    return created

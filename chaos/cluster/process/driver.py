@@ -9,17 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from chaos.cluster import deployment, state
+from chaos.cluster import deployment
 from chaos.cluster.api import LogTail
 from chaos.cluster.brokers import jvm, startup
-from chaos.cluster.brokers.release import Release, prepare
-from chaos.cluster.brokers.startup import READY_TIMEOUT_S, STOP_TIMEOUT_S, StartingBroker
-from chaos.cluster.brokers.storage import copy_storage
-from chaos.cluster.deployment import Deployment
-from chaos.cluster.process import layout, partition_log, zookeeper
+from chaos.cluster.brokers.jvm import Release
+from chaos.cluster.brokers.release import copy_storage, prepare
+from chaos.cluster.deployment import Deployment, StartedCluster
+from chaos.cluster.process import network, partition_log, zookeeper
 from chaos.cluster.process.network import SwitchedCluster
-from chaos.cluster.settings import ClusterSpec
-from chaos.cluster.state import BrokerState, BrokerStatus, ClusterState
+from chaos.cluster.settings import on_this_host
+from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress, silent
@@ -29,7 +28,7 @@ from chaos.processes.process import ProcessId, Spawned
 from chaos.run.directory import Run
 
 
-class ProcessCluster(SwitchedCluster):
+class ProcessCluster(SwitchedCluster, StartedCluster):
     """The brokers of one run, each a JVM on this machine."""
 
     def __init__(self, run: Run, cluster_state: ClusterState, release: Release | None = None) -> None:
@@ -38,42 +37,22 @@ class ProcessCluster(SwitchedCluster):
         self._children: list[subprocess.Popen[bytes]] = []  # this process must reap them
 
     @classmethod
-    def deploy(
-        cls,
-        run: Run,
-        spec: ClusterSpec,
-        owner: ProcessId | None,
-        deadline_s: float,
-        on_progress: Progress = silent,
-    ) -> Self:
-        """Start a new cluster, and return it when every broker is registered and unfenced.
-
-        The cluster ends when `owner` is gone or after `deadline_s` seconds, whichever comes first; without an owner it
-        outlives its starter. Raises `UsageError`, `ResolveError`, `MachineError` or `ClusterError` after it removed
-        everything it started.
-        """
-        spec.check()
-        if run.cluster.exists() and any(_alive(b) for b in state.load(run).brokers):
-            raise ClusterError(f"{run.path} has a running cluster already; destroy it first, or make a new run")
-        with deployment.deploying(run, spec, owner, deadline_s, partial(cls.clear, run)) as deploying:
-            release = prepare(spec.kafka, run, owner, on_progress, spec.zookeeper)
-            on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}{' with ZooKeeper' * spec.zookeeper}")
-            return deployment.retry_taken_addresses(run, partial(cls._start, deploying, release))
+    def _prepare(cls, deployment: Deployment, on_progress: Progress) -> Callable[[], Self]:
+        spec = deployment.spec
+        release = prepare(spec.kafka, deployment.run, deployment.owner, on_progress, spec.zookeeper)
+        on_progress(f"starting {spec.brokers} brokers of Kafka {spec.kafka}{' with ZooKeeper' * spec.zookeeper}")
+        return partial(cls._create, deployment, release)
 
     @classmethod
-    def _start(cls, deploying: Deployment, release: Release) -> Self:
-        run = deploying.run
-        cluster = cls(run, layout.create(deploying, release), release)
+    def _create(cls, deployment: Deployment, release: Release) -> Self:
+        cluster = cls(deployment.run, create_layout(deployment, release), release)
         cluster._start_zookeeper()
-        cluster.start_brokers(cluster.broker_ids)
-        if cluster.state.zookeeper is not None:
-            cluster.state.cluster_id = startup.cluster_id(run, 1)
-            cluster.state.save(run.cluster)
         return cluster
 
     def broker_alive(self, broker: int) -> bool:
         """Return whether the process of a broker exists; that of a paused broker does."""
-        return _alive(self.state.broker(broker))
+        identity = self.state.broker(broker).process
+        return identity is not None and identity.alive()
 
     def start_brokers(self, brokers: Sequence[int]) -> None:
         """Start several brokers together: without a quorum majority, a single broker never becomes ready.
@@ -82,32 +61,25 @@ class ProcessCluster(SwitchedCluster):
         (`broker.session.timeout.ms`, 9 s); with ZooKeeper, the broker starts only then. Raises `ClusterError` with the
         errors in the log of the broker.
         """
-        starting: list[tuple[StartingBroker, Spawned]] = []
-        down = [broker_state for b in brokers if not _alive(broker_state := self.state.broker(b))]
+        down = [broker for broker in brokers if not self.broker_alive(broker)]
         if self.state.zookeeper is not None:
-            zookeeper.wait_unregistered(self.state.zookeeper, [b.id for b in down], READY_TIMEOUT_S)
-        try:
-            for broker_state in down:
-                broker = StartingBroker(self.run, broker_state)
-                job = startup.job(self.run, broker_state.id, self.state.heap_bytes)
-                spawned = jvm.start(self._prepared_release().kafka, job, self.run, self.state.owner)
-                broker.ended = partial(_exit_reason, spawned.popen)
-                starting.append((broker, spawned))
-                self._children.append(spawned.popen)
-                self._set_process(broker_state.id, "starting", spawned)
-            startup.wait_ready([broker for broker, _ in starting], READY_TIMEOUT_S)
-        except BaseException:
-            for broker, spawned in starting:
-                process.kill(spawned.identity)
-                self._set_status(broker.broker, "killed")
-            self._reap()
-            raise
-        for broker, _ in starting:
-            self._set_status(broker.broker, "running")
+            zookeeper.wait_unregistered(self.state.zookeeper, down, startup.READY_TIMEOUT_S)
+        if down:
+            self._prepared_release()  # here, because the threads that start brokers would all prepare it
+        super().start_brokers(down)
+        if not self.state.cluster_id:  # with ZooKeeper, the first broker creates it
+            self.state.cluster_id = startup.cluster_id(self.run, 1)
+            self.state.save(self.run.cluster)
+
+    def _start(self, broker: int) -> Callable[[], str | None]:
+        job = startup.job(self.run, broker, self.state.heap_bytes)
+        spawned = jvm.start(self._prepared_release(), job, self.run, self.state.owner)
+        self._set_process(broker, "starting", spawned)
+        return partial(_exit_reason, spawned.popen)
 
     def stop_broker(self, broker: int) -> None:
         """Send SIGTERM for a controlled shutdown, and wait until the process is gone. Raises `ClusterError`."""
-        self._act(broker, lambda identity: process.terminate(identity, STOP_TIMEOUT_S), "stopped")
+        self._act(broker, lambda identity: process.terminate(identity, startup.STOP_TIMEOUT_S), "stopped")
 
     def kill_broker(self, broker: int) -> None:
         """Send SIGKILL, and wait until the process is gone. Raises `ClusterError` if it was gone before."""
@@ -171,12 +143,12 @@ class ProcessCluster(SwitchedCluster):
         server = self.state.zookeeper
         if server is None:
             return
-        spawned = zookeeper.start(self._prepared_release().kafka, self.run, self.state.owner)
+        spawned = zookeeper.start(self._prepared_release(), self.run, self.state.owner)
         self._children.append(spawned.popen)
         with self._lock:
             server.process = spawned.identity
             self.state.save(self.run.cluster)
-        zookeeper.wait_ready(self.run, server, READY_TIMEOUT_S)
+        zookeeper.wait_ready(self.run, server, startup.READY_TIMEOUT_S)
 
     def _data(self, broker: int) -> Path:
         return startup.home(self.run, broker) / "data"
@@ -206,6 +178,7 @@ class ProcessCluster(SwitchedCluster):
 
     def _set_process(self, broker: int, status: BrokerStatus, spawned: Spawned) -> None:
         with self._lock:
+            self._children.append(spawned.popen)
             self.state.broker(broker).process = spawned.identity
             self._set_status(broker, status)
 
@@ -214,13 +187,39 @@ class ProcessCluster(SwitchedCluster):
             self._children = [child for child in self._children if child.poll() is None]
 
 
-def _alive(broker: BrokerState) -> bool:
-    """Return whether the process of a broker exists; that of a paused broker does."""
-    return broker.process is not None and broker.process.alive()
-
-
 def _exit_reason(child: subprocess.Popen[bytes]) -> str | None:
     code = child.poll()
     if code is None:
         return None
     return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+
+
+def create_layout(deploying: Deployment, release: Release) -> ClusterState:
+    """Choose ports, start the switch if the cluster has one, write all files, and return the state."""
+    run, spec = deploying.run, deploying.spec
+    if spec.switch:
+        return _create_behind_switch(deploying, release)
+    ports = deployment.choose_ports(spec, more=1 if spec.zookeeper else spec.brokers)
+    clients, more = ports[: spec.brokers], ports[spec.brokers :]
+    if spec.zookeeper:
+        server = zookeeper.write_files(run, more[0])
+        return deployment.write_cluster(deploying, release, on_this_host(clients), zookeeper=server)
+    created = deployment.write_cluster(deploying, release, on_this_host(clients, more))
+    for broker, port in zip(created.brokers, more, strict=True):
+        broker.controller_port = port
+    created.save(run.cluster)
+    return created
+
+
+def _create_behind_switch(deploying: Deployment, release: Release) -> ClusterState:
+    run, spec = deploying.run, deploying.spec
+    ports = deployment.choose_ports(spec, more=2 * spec.brokers)
+    clients, more = ports[: spec.brokers], ports[spec.brokers :]
+    bound = [[clients[i], more[2 * i], more[2 * i + 1]] for i in range(spec.brokers)]
+    switch, endpoints = network.start(run, bound, deploying.owner)
+    created = deployment.write_cluster(deploying, release, endpoints)
+    created.switch = switch.identity
+    for broker, own_ports in zip(created.brokers, bound, strict=True):
+        broker.behind = own_ports
+    created.save(run.cluster)
+    return created

@@ -11,8 +11,7 @@ import socket
 from collections.abc import Sequence
 
 from chaos.cluster.brokers import jvm
-from chaos.cluster.brokers.jvm import Job, Kafka, log_of
-from chaos.cluster.brokers.log import errors_in
+from chaos.cluster.brokers.jvm import Job, Release, errors_in, log_of
 from chaos.cluster.brokers.startup import start_error
 from chaos.cluster.settings import properties
 from chaos.cluster.state import ZooKeeperState
@@ -53,10 +52,10 @@ def write_files(run: Run, port: int) -> ZooKeeperState:
     return ZooKeeperState(host=HOST, port=port, log=str(log_of(run, ROLE).relative_to(run.path)))
 
 
-def start(kafka: Kafka, run: Run, owner: ProcessId | None) -> Spawned:
+def start(release: Release, run: Run, owner: ProcessId | None) -> Spawned:
     """Start the server; `wait_ready` waits until it serves. Raises `OSError`."""
     main = ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "./zookeeper.properties")
-    return jvm.start(kafka, Job(ROLE, run.brokers / ROLE, main, _HEAP_BYTES), run, owner)
+    return jvm.start(release, Job(ROLE, run.brokers / ROLE, main, _HEAP_BYTES), run, owner)
 
 
 def wait_ready(run: Run, server: ZooKeeperState, timeout_s: float) -> None:

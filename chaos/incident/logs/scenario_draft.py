@@ -10,7 +10,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from chaos.cluster.metadata_mode import choose
+from chaos.cluster.settings import choose_metadata
 from chaos.errors import UsageError
 from chaos.incident.logs import events as e
 from chaos.incident.logs.broker_timeline import Timeline, read_timeline
@@ -160,7 +160,7 @@ class _Draft:
                 raise UsageError("the logs do not name it")
             if not _RELEASE.fullmatch(found.version):
                 raise UsageError(f"{found.version} is not one of Apache Kafka's ({found.source})")
-            choose(found.version, "zookeeper" if self.state.zookeeper else "kraft", "process")
+            choose_metadata(found.version, "zookeeper" if self.state.zookeeper else "kraft", "process")
         except UsageError as e:
             default = "3.2.3" if self.state.zookeeper else DEFAULT_KAFKA
             return {"version": default, "source": None, "problem": str(e)}

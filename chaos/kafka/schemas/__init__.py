@@ -1,1 +1,20 @@
-"""Kafka's own message schemas for requests that kafka-python does not contain, in its format."""
+"""Kafka's own message schemas for requests that kafka-python does not contain, in its format.
+
+ConsumerGroupDescribe (KIP-848) is for the groups that DescribeGroups does not know.
+"""
+
+from __future__ import annotations
+
+from types import new_class
+from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
+
+
+def _message(name: str) -> Any:
+    """Return the message class for the JSON file with this name."""
+    return new_class(name, (ApiMessage,), {"load_json": "chaos.kafka.schemas"})
+
+
+ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
+ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")

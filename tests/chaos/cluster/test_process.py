@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster import deployment
 from chaos.cluster.api import Pause
-from chaos.cluster.brokers.release import Release
+from chaos.cluster.brokers.jvm import Release
 from chaos.cluster.lifecycle.gc import end_all
 from chaos.cluster.process import driver
 from chaos.cluster.process.driver import ProcessCluster
@@ -161,13 +161,13 @@ def test_a_damaged_class_archive_does_not_stop_a_broker(
 
     def damaged(*args: object) -> Release:
         release = prepare(*args)  # type: ignore[arg-type]
-        assert release.kafka.archive is not None, "no archive was made"
-        content = bytearray(release.kafka.archive.read_bytes())
+        assert release.archive is not None, "no archive was made"
+        content = bytearray(release.archive.read_bytes())
         middle = len(content) // 2
         content[middle : middle + 65536] = bytes(65536)
         archive = tmp_path / "classes.jsa"
         archive.write_bytes(content)
-        return dataclasses.replace(release, kafka=dataclasses.replace(release.kafka, archive=archive))
+        return dataclasses.replace(release, archive=archive)
 
     monkeypatch.setattr(driver, "prepare", damaged)
     cluster = ProcessCluster.deploy(run, ClusterSpec(1), ProcessId.current(), 600)

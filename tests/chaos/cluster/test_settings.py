@@ -11,14 +11,20 @@ import pytest
 
 from chaos.cluster import state
 from chaos.cluster.api import CAPABILITIES
-from chaos.cluster.brokers.jvm import Kafka
-from chaos.cluster.brokers.log import MAX_LINES, error_lines, read_from
-from chaos.cluster.brokers.release import Release
+from chaos.cluster.brokers.jvm import MAX_LINES, Release, error_lines, read_from
 from chaos.cluster.deployment import Deployment, check_disk
 from chaos.cluster.drivers import DRIVER_CAPABILITIES, capabilities, driver
-from chaos.cluster.metadata_mode import Metadata, choose
-from chaos.cluster.process import layout, zookeeper
-from chaos.cluster.settings import BrokerEndpoints, ClusterSpec, broker_settings, on_this_host, properties
+from chaos.cluster.process import zookeeper
+from chaos.cluster.process.driver import create_layout
+from chaos.cluster.settings import (
+    BrokerEndpoints,
+    ClusterSpec,
+    Metadata,
+    broker_settings,
+    choose_metadata,
+    on_this_host,
+    properties,
+)
 from chaos.errors import ClusterError, MachineError, RunDirError, UsageError
 from chaos.install.java import Java
 from chaos.processes.ports import free_ports, is_free
@@ -86,7 +92,7 @@ def test_settings_of_the_driver_are_refused_by_name(key: str) -> None:
     ],
 )
 def test_the_default_metadata_mode_of_a_release(version: str, asked: Metadata | None, chosen: Metadata) -> None:
-    assert choose(version, asked) == chosen
+    assert choose_metadata(version, asked) == chosen
     spec = ClusterSpec(kafka=version, metadata=asked)
     spec.check()
     assert spec.zookeeper == (chosen == "zookeeper")
@@ -211,7 +217,7 @@ def release(tmp_path: Path) -> Release:
     storage.mkdir()
     (storage / "meta.properties").write_text("node.id=1\ncluster.id=x\ndirectory.id=y\nversion=1\n")
     (storage / "bootstrap.checkpoint").write_bytes(b"\0\1")
-    return Release(Kafka("4.3.1", Java(Path("java"), 17, "17"), ""), storage)
+    return Release("4.3.1", Java(Path("java"), 17, "17"), "", storage)
 
 
 def deployment_of(run: Run, spec: ClusterSpec) -> Deployment:
@@ -220,7 +226,7 @@ def deployment_of(run: Run, spec: ClusterSpec) -> Deployment:
 
 
 def test_every_broker_gets_unique_identifiers_and_the_state_is_saved(run: Run, release: Release) -> None:
-    created = layout.create(deployment_of(run, ClusterSpec(3)), release)
+    created = create_layout(deployment_of(run, ClusterSpec(3)), release)
     metas = [(run.path / b.data / "meta.properties").read_text() for b in created.brokers]
     assert [f"node.id={i}\n" in meta for i, meta in enumerate(metas, 1)] == [True] * 3
     assert all(f"cluster.id={created.cluster_id}\n" in meta for meta in metas)
@@ -232,7 +238,7 @@ def test_every_broker_gets_unique_identifiers_and_the_state_is_saved(run: Run, r
 
 
 def test_with_zookeeper_nothing_is_formatted_and_the_server_is_saved(run: Run, release: Release) -> None:
-    created = layout.create(deployment_of(run, ClusterSpec(2, "2.8.2")), dataclasses.replace(release, storage=None))
+    created = create_layout(deployment_of(run, ClusterSpec(2, "2.8.2")), dataclasses.replace(release, storage=None))
     assert created.zookeeper is not None
     assert f"clientPort={created.zookeeper.port}\n" in (run.brokers / "zookeeper" / "zookeeper.properties").read_text()
     settings = (run.brokers / "2" / "server.properties").read_text()
@@ -246,7 +252,7 @@ def test_a_taken_fixed_port_is_named(run: Run, release: Release) -> None:
         port = server.getsockname()[1]
         spec = ClusterSpec(1, config={"listeners": f"PLAINTEXT://127.0.0.1:{port}"})
         with pytest.raises(MachineError, match=f"port {port} on 127.0.0.1 is taken"):
-            layout.create(deployment_of(run, spec), release)
+            create_layout(deployment_of(run, spec), release)
 
 
 def test_too_little_disk_space_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +319,7 @@ def test_the_port_of_a_down_broker_stays_reserved(
     monkeypatch: pytest.MonkeyPatch,
     kafka: str,
 ) -> None:
-    created = layout.create(deployment_of(run, ClusterSpec(1, kafka)), dataclasses.replace(release, storage=None))
+    created = create_layout(deployment_of(run, ClusterSpec(1, kafka)), dataclasses.replace(release, storage=None))
     (down,), server = created.brokers, created.zookeeper
     refused: list[set[int]] = []
 
@@ -323,5 +329,5 @@ def test_the_port_of_a_down_broker_stays_reserved(
 
     monkeypatch.setattr("chaos.cluster.deployment.free_ports", spy)
     sleeper("reaper")  # the run is alive, but nothing listens on its ports
-    layout.create(deployment_of(Run.create(tmp_path, "another"), ClusterSpec(1)), release)
+    create_layout(deployment_of(Run.create(tmp_path, "another"), ClusterSpec(1)), release)
     assert {down.port, server.port if server else down.controller_port} <= refused[0]
