@@ -6,13 +6,19 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from chaos.errors import WaitTimeout
+from chaos.errors import AftershockError, WaitTimeout
 
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], timeout_s: float, why: Callable[[], str] | str, every_s: float = 0.05) -> T:
-    """Call `condition` every `every_s` seconds, and return its first truthy value. Raises `WaitTimeout`.
+def wait_until(
+    condition: Callable[[], T],
+    timeout_s: float,
+    why: Callable[[], str] | str,
+    every_s: float = 0.05,
+    error: type[AftershockError] = WaitTimeout,
+) -> T:
+    """Call `condition` every `every_s` seconds, and return its first truthy value. Raises `error`.
 
     `why` describes what is missing, and becomes the message of the error. A function is called at the timeout.
     """
@@ -23,5 +29,5 @@ def wait_until(condition: Callable[[], T], timeout_s: float, why: Callable[[], s
             return value
         if time.monotonic() >= deadline:
             reason = why() if callable(why) else why
-            raise WaitTimeout(f"{reason} (waited {timeout_s:g} s)")
+            raise error(f"{reason} (waited {timeout_s:g} s)")
         time.sleep(every_s)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from pkgutil import resolve_name
 from typing import Literal
 
 from chaos.cluster.api import CAPABILITIES, Cluster
@@ -12,33 +13,20 @@ from chaos.errors import UsageError
 DriverName = Literal["process", "docker", "attached"]
 
 
-# imported on use: the Docker SDK is slow to import, and the command line needs only the names
-def _process() -> type[Cluster]:
-    from chaos.cluster.process.driver import ProcessCluster
-
-    return ProcessCluster
-
-
-def _docker() -> type[Cluster]:
-    from chaos.cluster.docker.driver import DockerCluster
-
-    return DockerCluster
-
-
-def _attached() -> type[Cluster]:
-    from chaos.cluster.attached.driver import AttachedCluster
-
-    return AttachedCluster
-
-
-DRIVERS: dict[str, Callable[[], type[Cluster]]] = {"process": _process, "docker": _docker, "attached": _attached}
+DRIVERS = {
+    "process": "chaos.cluster.process.driver:ProcessCluster",
+    "docker": "chaos.cluster.docker.driver:DockerCluster",
+    "attached": "chaos.cluster.attached.driver:AttachedCluster",
+}
+"""The class of each driver, imported on use: the Docker SDK is slow, and the command line needs only the names."""
 
 
 def driver(name: str) -> type[Cluster]:
     """Return the class of a driver. Raises `UsageError` if the name is unknown."""
     if name not in DRIVERS:
         raise _unknown(name)
-    return DRIVERS[name]()
+    cls: type[Cluster] = resolve_name(DRIVERS[name])
+    return cls
 
 
 def _unknown(name: str) -> UsageError:

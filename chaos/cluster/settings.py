@@ -87,7 +87,7 @@ class ClusterSpec:
     - `metadata` is the metadata mode (None: the default of `choose_metadata`).
     - `extra` returns more settings for a node ID. They win over all others; listeners are added to those of the driver.
     - `existing` is the cluster for the attached driver.
-    - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.network`.
+    - `switch`: the process driver must be able to cut links, see `chaos.cluster.process.driver`.
     """
 
     brokers: int = 3

@@ -92,7 +92,7 @@ class ClusterState(BaseModel):
     lender: str | None = None  # the run directory of the lender, if the cluster is borrowed
     deadline_at: float  # seconds since the epoch
     zookeeper: ZooKeeperState | None = None  # None: KRaft
-    switch: ProcessId | None = None  # see chaos.cluster.process.network; None: brokers connect to each other directly
+    switch: ProcessId | None = None  # see chaos.cluster.process.driver; None: brokers connect to each other directly
     brokers: list[BrokerState]
 
     def broker(self, broker: int) -> BrokerState:

@@ -2,7 +2,7 @@
 
 A cut is silent, as with a broken switch: connections stay open and hang. Only `BrokerDisconnect` also takes the network
 interface away. Containers drop packets with iptables. Between processes there is a switch that holds the data
-(`chaos.cluster.process.network`); it arrives after the cut, as retransmitted TCP data would. Faults of the wire are
+(`chaos.cluster.process`); it arrives after the cut, as retransmitted TCP data would. Faults of the wire are
 rules of the wire proxy (`chaos.relay`).
 """
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
 
-from chaos.errors import ClusterError, WaitTimeout
+from chaos.errors import ClusterError
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.relay.cuts import Cut
 from chaos.relay.roles import LISTENERS, Address, Endpoints, Role, address_name, socket_name
@@ -51,10 +51,7 @@ def _start(run: Run, role: Role, brokers: Endpoints, owner: ProcessId | None) ->
             raise ClusterError(f"the wire {role} did not start; see {log}")
         return (run.path / address_name(role)).exists()
 
-    try:
-        wait_until(ready, READY_TIMEOUT_S, f"the wire {role} is not ready; see {log}", every_s=0.02)
-    except WaitTimeout as e:
-        raise ClusterError(str(e)) from None
+    wait_until(ready, READY_TIMEOUT_S, f"the wire {role} is not ready; see {log}", every_s=0.02, error=ClusterError)
     return spawned
 
 

@@ -21,7 +21,7 @@ from typing import IO
 
 from chaos.cluster.verbs import PLACEHOLDER
 from chaos.errors import ClusterError
-from chaos.processes.process import MARKS, ProcessId, wait_gone
+from chaos.processes.process import MARKS, ProcessId
 
 CHECK_EVERY_S = 0.05
 MAX_OUTPUT = 64 * 1024
@@ -82,12 +82,6 @@ def end(command: ProcessId) -> None:
     if command.alive():
         with contextlib.suppress(ProcessLookupError):
             os.killpg(command.pid, signal.SIGKILL)
-
-
-def end_and_wait(command: ProcessId) -> None:
-    """Kill a command that another process started, and wait until it is gone."""
-    end(command)
-    wait_gone([command], 10)
 
 
 def _wait(child: subprocess.Popen[bytes], timeout_s: float, meanwhile: Callable[[], object]) -> int | None:

@@ -13,13 +13,13 @@ from chaos.cluster.api import Cluster
 from chaos.cluster.attached import commands, discovery
 from chaos.cluster.settings import ClusterSpec
 from chaos.cluster.state import Attachment, BrokerState, BrokerStatus, ClusterState
-from chaos.errors import AftershockError, ClusterError, UsageError, WaitTimeout
+from chaos.errors import AftershockError, ClusterError, UsageError
 from chaos.install.cache import Progress, silent
 from chaos.kafka import cleanup
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.connection import accepts_connections
-from chaos.processes.process import ProcessId
+from chaos.processes.process import ProcessId, wait_gone
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
@@ -69,7 +69,8 @@ class AttachedCluster(Cluster):
         if attached.cleared:
             return
         for command in attached.commands:
-            commands.end_and_wait(command)
+            commands.end(command)  # another process started it
+            wait_gone([command], 10)
         problems = AttachedCluster(run, cluster_state)._restore_brokers()
         try:
             if not attached.prefix:
@@ -103,7 +104,7 @@ class AttachedCluster(Cluster):
         with ThreadPoolExecutor(max(1, len(down))) as pool:  # a command may wait for its broker
             list(pool.map(partial(self._command, "start"), down))
         for broker in down:
-            wait_for(partial(self._ready, broker), self._timeout_s, f"broker {broker} is not ready")
+            self._wait_for(partial(self._ready, broker), f"broker {broker} is not ready")
             self._set_status(broker, "running")
 
     def pause_broker(self, broker: int) -> None:
@@ -140,7 +141,7 @@ class AttachedCluster(Cluster):
             return gone.is_set()
 
         self._command(verb, broker, meanwhile=check_gone)
-        wait_for(check_gone, self._timeout_s, f"broker {broker} is still there after the {verb} command")
+        self._wait_for(check_gone, f"broker {broker} is still there after the {verb} command")
 
     def _check_reachable(self, status: str, broker: int) -> None:
         if not self.broker_alive(broker):
@@ -192,17 +193,12 @@ class AttachedCluster(Cluster):
     def _access(self) -> Access | None:
         return self.state.access()
 
+    def _wait_for(self, condition: Callable[[], bool], why: str) -> None:
+        wait_until(condition, self._timeout_s, why, every_s=0.1, error=ClusterError)
+
     @property
     def _timeout_s(self) -> float:
         return _attachment(self.state).verbs.timeout
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float, why: str) -> None:
-    """Wait until a condition is true. Raises `ClusterError` after the timeout."""
-    try:
-        wait_until(condition, timeout_s, why, every_s=0.1)
-    except WaitTimeout as e:
-        raise ClusterError(str(e)) from None
 
 
 def _attachment(cluster_state: ClusterState) -> Attachment:

@@ -15,25 +15,38 @@ from chaos.cluster.brokers import jvm, startup
 from chaos.cluster.brokers.jvm import Release
 from chaos.cluster.brokers.release import copy_storage, prepare
 from chaos.cluster.deployment import Deployment, StartedCluster
-from chaos.cluster.process import network, partition_log, zookeeper
-from chaos.cluster.process.network import SwitchedCluster
-from chaos.cluster.settings import on_this_host
+from chaos.cluster.process import partition_log, zookeeper
+from chaos.cluster.settings import BrokerEndpoints, on_this_host
 from chaos.cluster.state import BrokerStatus, ClusterState
 from chaos.cluster.teardown import remove_data
 from chaos.errors import ClusterError, WaitTimeout
 from chaos.install.cache import Progress, silent
 from chaos.kafka.partition import TopicPartition
 from chaos.processes import process
+from chaos.processes.ports import HOST
 from chaos.processes.process import ProcessId, Spawned
+from chaos.relay.control import Switch, start_switch
+from chaos.relay.cuts import Cut
+from chaos.relay.roles import Endpoints, Listener
 from chaos.run.directory import Run
 
+_NAMES: dict[Listener, str] = {"clients": "CLIENT", "peers": "PEERS", "quorum": "CONTROLLER"}
+"""The names of the listeners in the broker settings."""
 
-class ProcessCluster(SwitchedCluster, StartedCluster):
-    """The brokers of one run, each a JVM on this machine."""
+
+class ProcessCluster(StartedCluster):
+    """The brokers of one run, each a JVM on this machine.
+
+    All of them use 127.0.0.1, and dropping packets needs root. So if the scenario cuts links (`ClusterSpec.switch`),
+    every listener of every broker is advertised at a port of the switch (`chaos.relay`), which forwards everything
+    until a link is cut.
+    """
 
     def __init__(self, run: Run, cluster_state: ClusterState, release: Release | None = None) -> None:
         super().__init__(run, cluster_state)
         self._release = release  # None: prepared when a broker starts
+        self._switch: Switch | None = None
+        self._cuts: dict[Cut, int] = {}
         self._children: list[subprocess.Popen[bytes]] = []  # this process must reap them
 
     @classmethod
@@ -123,6 +136,36 @@ class ProcessCluster(SwitchedCluster, StartedCluster):
         identity = self.state.broker(broker).process
         if identity is not None:
             process.limit_files(identity, None)
+
+    def cut_network(self, cut: Cut) -> None:
+        """Block the links of a cut; the switch holds the data that is sent meanwhile, as a TCP sender would."""
+        if self.state.switch is None:
+            raise ClusterError("the cluster was made without a switch, so none of its links can be cut")
+        with self._lock:
+            if self._switch is None:
+                self._switch = Switch(self.run)
+            if cut not in self._cuts:
+                self._cuts[cut] = self._switch.add(cut)
+
+    def mend_network(self, cut: Cut) -> None:
+        """Unblock the links of a cut; do nothing if the cut does not exist."""
+        with self._lock:
+            if self._switch is not None and (cut_id := self._cuts.pop(cut, None)) is not None:
+                self._switch.remove(cut_id)
+
+    def dropped_packets(self, cut: Cut) -> int:
+        """Return how many pieces of data, as the switch read them, this cut has held so far."""
+        with self._lock:
+            cut_id = self._cuts.get(cut)
+            return 0 if self._switch is None or cut_id is None else self._switch.hits(cut_id)
+
+    def check(self) -> None:
+        """Raise `ClusterError` if the switch has ended: nothing reaches the brokers without it."""
+        switch = self.state.switch
+        if switch is not None and not switch.alive():
+            raise ClusterError(
+                f"the switch between the brokers ended in the middle of the run; see {self.run.logs}/switch.log"
+            )
 
     def end_brokers(self) -> None:
         """End the brokers, ZooKeeper and the switch, and remove their data; clients and reaper continue."""
@@ -215,11 +258,27 @@ def _create_behind_switch(deploying: Deployment, release: Release) -> ClusterSta
     run, spec = deploying.run, deploying.spec
     ports = deployment.choose_ports(spec, more=2 * spec.brokers)
     clients, more = ports[: spec.brokers], ports[spec.brokers :]
-    bound = [[clients[i], more[2 * i], more[2 * i + 1]] for i in range(spec.brokers)]
-    switch, endpoints = network.start(run, bound, deploying.owner)
+    bound: Endpoints = {
+        i + 1: {"clients": (HOST, clients[i]), "peers": (HOST, more[2 * i]), "quorum": (HOST, more[2 * i + 1])}
+        for i in range(spec.brokers)
+    }
+    switch, fronts = start_switch(run, bound, deploying.owner)
+    endpoints = [
+        BrokerEndpoints(
+            *fronts[broker]["clients"],
+            controller=_address(fronts[broker]["quorum"]),
+            peers=_address(fronts[broker]["peers"]),
+            behind={_NAMES[listener]: _address(address) for listener, address in listeners.items()},
+        )
+        for broker, listeners in bound.items()
+    ]
     created = deployment.write_cluster(deploying, release, endpoints)
     created.switch = switch.identity
-    for broker, own_ports in zip(created.brokers, bound, strict=True):
-        broker.behind = own_ports
+    for broker in created.brokers:
+        broker.behind = [port for _, port in bound[broker.id].values()]
     created.save(run.cluster)
     return created
+
+
+def _address(host_and_port: tuple[str, int]) -> str:
+    return f"{host_and_port[0]}:{host_and_port[1]}"
