@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar, runtime_checkable
 
 from chaos.errors import ClusterError
 
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 class Cluster(ABC):
     """The brokers of one run: the base class of the drivers. Its methods may be called from several threads."""
-
-    CLEAR_FIRST: ClassVar[bool] = False
-    """Whether `clear` must run before the processes of a run can be ended; see `chaos.cluster.teardown`."""
 
     def __init__(self, run: Run, state: ClusterState) -> None:
         self.run = run
@@ -103,7 +100,7 @@ class Cluster(ABC):
         """End everything of the run, including clients and reaper, and remove the brokers' data; keep the logs."""
         from chaos.cluster.teardown import end_all
 
-        end_all(self.run.path, partial(self.clear, self.run), clear_first=self.CLEAR_FIRST)
+        end_all(self.run.path, partial(self.clear, self.run))
         if self.run.cluster.exists():  # the whole run directory may have been removed
             self._record_end()
 

@@ -75,7 +75,7 @@ def deploying(
         yield Deployment(run, spec, owner, deadline_s, reaper.identity)
         check_reaper(run, reaper.identity)
     except BaseException:
-        end_all(run.path, clear, clear_first=True)
+        end_all(run.path, clear)
         run.cluster.unlink(missing_ok=True)
         raise
 

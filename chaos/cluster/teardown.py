@@ -6,6 +6,7 @@ The reaper imports this module and lives as long as a run, so the imports are fe
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -19,24 +20,23 @@ Clear = Callable[[], None]
 _TIMEOUT_S = 30.0
 
 
-def end_all(run_dir: Path, clear: Clear, *, clear_first: bool = False) -> list[MarkedProcess]:
+def end_all(run_dir: Path, clear: Clear) -> list[MarkedProcess]:
     """End everything of a run but the caller, and return the ended processes.
 
-    Set `clear_first` if processes may be frozen in containers: a frozen process dies only after it is thawed. The
-    reaper ends last: if the caller is killed or `clear` fails, the reaper tries again. Raises `WaitTimeout`, or the
+    The reaper ends last: if the caller is killed or `clear` fails, the reaper tries again. Raises `WaitTimeout`, or the
     error of `clear`; everything but the reaper is gone by then.
     """
-    return end_all_but_reaper(run_dir, clear, clear_first=clear_first) + end_run(run_dir)
+    return end_all_but_reaper(run_dir, clear) + end_run(run_dir)
 
 
-def end_all_but_reaper(run_dir: Path, clear: Clear, *, clear_first: bool = False) -> list[MarkedProcess]:
+def end_all_but_reaper(run_dir: Path, clear: Clear) -> list[MarkedProcess]:
     """Do the same as `end_all`, but leave the reaper alive."""
 
     def clear_if_deployed() -> None:
         if (run_dir / "cluster.json").exists():  # written before anything is deployed
             clear()
 
-    if clear_first:
+    if driver_of(run_dir) == "docker":  # a process that is frozen in a container dies only after it is thawed
         with contextlib.suppress(AftershockError):
             clear_if_deployed()
     ended = end(lambda p: p.run_dir == run_dir and p.role != REAPER, _TIMEOUT_S)
@@ -45,6 +45,14 @@ def end_all_but_reaper(run_dir: Path, clear: Clear, *, clear_first: bool = False
     finally:
         remove_data(run_dir)
     return ended
+
+
+def driver_of(run_dir: Path) -> str | None:
+    """Return the driver of a run; None if nothing was deployed, because `cluster.json` is written first."""
+    try:
+        return str(json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))["driver"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def remove_data(run_dir: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from docker import DockerClient
 
@@ -31,8 +31,6 @@ _PEERS_PORT, _CONTROLLER_PORT = 9092, 9093
 
 class DockerCluster(StartedCluster):
     """The brokers of one run, each in a container."""
-
-    CLEAR_FIRST: ClassVar[bool] = True
 
     def __init__(self, run: Run, cluster_state: ClusterState, client: DockerClient | None = None) -> None:
         super().__init__(run, cluster_state)

@@ -67,7 +67,7 @@ def drop(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
 def let_pass(container: Any, cut: Cut, addresses: Sequence[str]) -> None:
     """Remove the rules of a cut, if any. Raises `ClusterError`."""
     for rule in _rules(cut, addresses):
-        if _as_root(container, ["iptables", "-w", "-C", *rule])[0] == 0:
+        if execute(container, ["iptables", "-w", "-C", *rule], user="root")[0] == 0:
             _iptables(container, "-D", rule)
 
 
@@ -75,7 +75,7 @@ def dropped(container: Any, addresses: Sequence[str]) -> int:
     """Return the number of dropped packets from or to these addresses. Raises `ClusterError`."""
     packets = 0
     for chain, column in (("INPUT", 7), ("OUTPUT", 8)):
-        code, output = _as_root(container, ["iptables", "-w", "-nvxL", chain])
+        code, output = execute(container, ["iptables", "-w", "-nvxL", chain], user="root")
         if code:
             raise ClusterError(f"iptables -L {chain} failed in {container.name}: {output}")
         # pkts bytes target prot opt in out source destination
@@ -93,10 +93,6 @@ def _rules(cut: Cut, addresses: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _iptables(container: Any, action: str, rule: Sequence[str]) -> None:
-    code, output = _as_root(container, ["iptables", "-w", action, *rule])
+    code, output = execute(container, ["iptables", "-w", action, *rule], user="root")
     if code:
         raise ClusterError(f"iptables {action} {' '.join(rule)} failed in {container.name}: {output}")
-
-
-def _as_root(container: Any, argv: Sequence[str]) -> tuple[int, str]:
-    return execute(container, argv, user="root")

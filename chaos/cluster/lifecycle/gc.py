@@ -5,7 +5,6 @@ The reaper imports this module, so the drivers are imported only on use.
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -21,12 +20,12 @@ def end_all(run_dir: Path) -> list[MarkedProcess]:
     over. Raises `WaitTimeout`, and `MachineError`, `UsageError` or `ClusterError` if a Docker engine or an existing
     cluster does not answer; everything but the reaper is gone by then, and the reaper tries again.
     """
-    return teardown.end_all(run_dir, partial(clear, run_dir), clear_first=_driver_of(run_dir) == "docker")
+    return teardown.end_all(run_dir, partial(clear, run_dir))
 
 
 def clear(run_dir: Path) -> None:
     """Remove the containers, the network or the topics of a run, if `cluster.json` names a driver that has any."""
-    name = _driver_of(run_dir)
+    name = teardown.driver_of(run_dir)
     if name in (None, "process"):
         return
     from chaos.cluster.drivers import DRIVERS, driver
@@ -34,14 +33,6 @@ def clear(run_dir: Path) -> None:
 
     if name in DRIVERS:
         driver(str(name)).clear(Run(run_dir))
-
-
-def _driver_of(run_dir: Path) -> str | None:
-    """Return the driver of a run; None if nothing was deployed, because the file is written first."""
-    try:
-        return str(json.loads((run_dir / "cluster.json").read_text(encoding="utf-8"))["driver"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def gc(run: str | None = None, *, force_all: bool = False, timeout_s: float = 30) -> list[str]:
