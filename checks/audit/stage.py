@@ -176,15 +176,16 @@ class _Audit:
         """Return the tables of the audit, by name."""
         tally, injected = self.tally, self.plan.injected
         topics = sorted({t.name for t in self.scenario.topics} | tally.members(counters.TOPICS))
-        measurements = metrics.unavailability(tally, self.read_ranges, self.end_us, injected)
+        scopes = [self.plan.lives.numbered.get(topic, topic) for topic in topics]
+        measurements = metrics.unavailability(tally, self.read_ranges, self.end_us, injected, self.plan.lives)
         measurements += metrics.rebalances(self.readers, self.epochs, self.partitions)
         measurements += metrics.recoveries(self.observed, self.tables["faults"])
-        times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally))
+        times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally, self.plan.lives))
         rows: dict[str, list[dict[str, Any]]] = {
             "summary": totals.summary_rows(topics, self.readers, tally),
             "anomalies": totals.anomaly_rows(tally, self.run),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered),
-            "metrics": metrics.with_empty(times, metrics.expected(topics, self.readers, injected)),
+            "metrics": metrics.with_empty(times, metrics.expected(scopes, self.readers, injected)),
             "series": curves.series(tally, self.read_ranges),
             "latency": curves.latency(tally, self.plan.cell_us),
         }

@@ -93,7 +93,7 @@ def _closed(row: Row, life: TopicLife) -> Row:
 def set_former(epochs: Epochs, lives: TopicLives) -> None:
     """Set how far each epoch that goes on in a new topic had come in the deleted one."""
     for e in sorted(epochs.all, key=attrgetter("begin_us")):
-        former = lives.former(e.topic, _name(e.topic, lives)) if e.source == RECREATED else None
+        former = lives.former(e.topic, lives.name(e.topic)) if e.source == RECREATED else None
         before = epochs.by_key.get((*e.key[:3], former.label, e.partition)) if former else None
         if before is not None:
             reached = [before.former, before.position, None if before.high is None else before.high + 1]
@@ -101,11 +101,6 @@ def set_former(epochs: Epochs, lives: TopicLives) -> None:
             processed = 0 if e.high is None else e.high + 1
             if e.committed is not None and processed < e.committed <= e.former:
                 e.committed = None  # of the deleted topic
-
-
-def _name(label: str, lives: TopicLives) -> str:
-    ended = lives.ended.get(label)
-    return ended.topic if ended else label
 
 
 def reached_before(epochs: Epochs, lives: TopicLives) -> dict[ReaderPartition, set[int]]:

@@ -87,6 +87,18 @@ class TopicLives:
         """The labels of rows of two lives, whose offsets do not compare."""
         return frozenset(map(self.unclear, self.of))
 
+    def name(self, label: str) -> str:
+        """Return the name of the topic with a label."""
+        return self.ended[label].topic if label in self.ended else label
+
+    @property
+    def numbered(self) -> dict[str, str]:
+        """A name of each ended life that is the same in each run, by label: for times, which runs compare."""
+        names = {life.label: f"{t}, life {n}" for t, lives in self.of.items() for n, life in enumerate(lives, start=1)}
+        return {label: name for label, name in names.items() if label in self.ended} | {
+            self.unclear(topic): f"{topic}, life unknown" for topic in self.of
+        }
+
     def unclear(self, topic: str) -> str:
         """Return the label of rows that belong to one of two lives that have ended, which is not known."""
         return f"{topic} (deleted, life unknown)"

@@ -22,6 +22,7 @@ from checks.audit.facts.epochs import Epoch, Epochs, Row
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, phase_times
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.readers import Reader
+from checks.audit.facts.topic_lives import RECREATED, TopicLives
 
 MetricKey = tuple[str, str, str]
 """Metric, scope and fault; the fault is empty for times that belong to none."""
@@ -29,37 +30,45 @@ Measurement = dict[str, Any]
 """metric, scope, fault, value_us and, for times per fault, recovered."""
 
 
-def distributions(tally: Tally) -> dict[MetricKey, Sparse]:
-    """Return the distribution of each latency."""
+def distributions(tally: Tally, lives: TopicLives) -> dict[MetricKey, Sparse]:
+    """Return the distribution of each latency. lives: of topics that were deleted."""
     return {
-        (metric, scope, ""): sparse
+        (metric, lives.numbered.get(scope, scope), ""): sparse
         for metric, aggregate in LATENCIES.items()
         for (scope,), sparse in tally.each(aggregate)
     }
 
 
 def unavailability(
-    tally: Tally, ranges: list[ReadRange], drive_end_us: int, injected: dict[str, int]
+    tally: Tally, ranges: list[ReadRange], drive_end_us: int, injected: dict[str, int], lives: TopicLives
 ) -> list[Measurement]:
     """Return per fault and partition the time from the injection to the first success of a later operation.
 
     The usual time between successes before the fault is subtracted. Without a success the time lasts to the end of the
     drive. produce_unavailability: partitions with sends after the fault; success is an acknowledgement.
-    consume_unavailability: readers of partitions with acknowledged sends after it; success is the first processing.
+    consume_unavailability: readers of partitions with acknowledged sends after it; success is the first processing. The
+    lives of a topic count as one.
     """
-    rows = []
+    rows: dict[tuple[str, str, str, str, int], Measurement] = {}
+
+    def add(metric: str, scope: str, fault: str, topic: str, partition: int, value: Measurement) -> None:
+        """Keep the shortest time among the lives of a topic, one without a success only if there is no other."""
+        key = metric, scope, fault, lives.name(topic), partition
+        row = {"metric": metric, "scope": scope, "fault": fault} | value
+        rows[key] = min(rows.get(key, row), row, key=lambda r: (not r["recovered"], r["value_us"]))
+
     for (fault, topic), (partitions, _) in tally.each(counters.SENT_AFTER):
         for partition in partitions.tolist():
             value = _outage(tally, PRODUCED, fault, topic, partition, injected[fault], drive_end_us)
-            rows.append({"metric": "produce_unavailability", "scope": topic, "fault": fault} | value)
+            add("produce_unavailability", lives.name(topic), fault, topic, partition, value)
     for (fault, topic), (partitions, _) in tally.each(counters.ACKED_AFTER):
         acked = set(partitions.tolist())
         for r in ranges:
             if r.topic == topic and r.partition in acked and r.start is not None:
                 scope = f"{r.reader} {topic}"
                 value = _outage(tally, CONSUMED, fault, scope, r.partition, injected[fault], drive_end_us)
-                rows.append({"metric": "consume_unavailability", "scope": r.reader, "fault": fault} | value)
-    return rows
+                add("consume_unavailability", r.reader, fault, topic, r.partition, value)
+    return list(rows.values())
 
 
 def _outage(
@@ -101,7 +110,7 @@ def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]
     """
     by_group: dict[str, list[Epoch]] = defaultdict(list)
     for e in epochs.all:
-        if e.mode == "subscribe" and e.source != "seek":
+        if e.mode == "subscribe" and e.source not in ("seek", RECREATED):
             by_group[e.reader].append(e)
     found = []
     for reader in readers:
