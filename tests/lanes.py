@@ -15,6 +15,12 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_conformance.py[process-3.9.2": "chaos/cluster/test_conformance.py[process-4.3.1",
     "chaos/cluster/test_conformance.py[docker-3.9.2": "chaos/cluster/test_conformance.py[docker-4.3.1",
     "system/test_scenarios.py::test_another_kafka_release_runs_the_same_scenario": "system/test_gate.py",
+    "system/test_airflow.py::test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes": (
+        "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"
+    ),
+    "system/test_airflow.py::test_an_incident_is_reproduced_through_airflow": (
+        "system/test_incident.py::test_a_replay_shows_the_same_with_the_same_releases"
+    ),
     "system/test_former_layout.py::test_a_replay_loses_records_again": (
         "system/test_incident.py::test_a_replay_shows_the_same_with_the_same_releases"
     ),

@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
 
 PART = {
     "acks1-leader-kill/acks-1",
-    "acks1-leader-kill/acks-all",
     "assign-commit-race",
     "assign-same-group",
     "auto-commit-crash/default",
@@ -30,7 +29,6 @@ PART = {
     "out-of-range",
     "producer-restart",
     "retry-duplicate/plain",
-    "retry-duplicate/idempotent",
     "retry-reorder/plain",
     "send-modes",
     "slow-consumer",
