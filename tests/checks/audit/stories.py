@@ -1321,6 +1321,14 @@ def acked_while_the_topic_was_created_again(s: Story) -> None:
     epoch.got(0, 1, seq=_of(3)).commit(2)
 
 
+@story()
+def acked_in_a_partition_that_the_new_topic_does_not_have(s: Story) -> None:
+    invoked_us = s.now
+    epoch = _deleted(s, steady=False)
+    s.again(3, 0, 1).send(9, 3, partition=1, invoked_us=invoked_us)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
 @story(lost_write__undetermined=1)
 def acked_while_the_topic_was_created_again_before_a_failover(s: Story) -> None:
     invoked_us = s.now
