@@ -49,7 +49,7 @@ def test_metadata_and_end_offsets_are_those_of_the_cluster(cluster, kafka):
 
 def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
     config = {"bootstrap.servers": cluster.bootstrap, "group.id": "billing", "client.id": "billing/1"}
-    config["group.instance.id"] = "one"
+    config |= {"group.instance.id": "one", "session.timeout.ms": 6000}  # a static member stays until then (KIP-345)
     consumer = Consumer({**config, "auto.offset.reset": "earliest", "enable.auto.commit": False})
     consumer.subscribe(["orders"])
     message = wait_until(lambda: consumer.poll(0.2), 60, "nothing is delivered")
