@@ -189,23 +189,31 @@ class Roster:
         )
 
     def _unassigned(self) -> list[str]:
-        missing = []
+        missing: list[str] = []
+        groups: dict[str, tuple[dict[str, list[str]], set[str]]] = {}
         for entry in self._readers:
             if isinstance(entry, Assign) and isinstance(entry.start, StartAt):
                 continue
             held = {c: self.state(c).assigned() for c in self.present(entry.name)}
-            required = sorted(
+            required = {
                 str(TopicPartition(t.name, p))
                 for t in self._scenario.topics
                 if entry.topics_among([t.name]) and not t.later
                 for p in range(t.partitions)
-            )
+            }
             if isinstance(entry, Assign):
                 missing += [
-                    f"{c} holds {len(own)} of {len(required)}" for c, own in held.items() if sorted(own) != required
+                    f"{c} holds {len(own)} of {len(required)}"
+                    for c, own in held.items()
+                    if sorted(own) != sorted(required)
                 ]
-            elif sorted(p for own in held.values() for p in own) != required:
-                missing.append(f"{entry.name}: {', '.join(f'{c} holds {len(own)}' for c, own in held.items())}")
+            elif held:
+                members, partitions = groups.setdefault(entry.group, ({}, set()))
+                members.update(held)
+                partitions |= required
+        for group, (members, partitions) in groups.items():
+            if sorted(p for own in members.values() for p in own) != sorted(partitions):
+                missing.append(f"{group}: {', '.join(f'{c} holds {len(own)}' for c, own in members.items())}")
         return missing
 
     def total_acked(self) -> int:
@@ -232,14 +240,14 @@ class Roster:
     def _producer_states(self) -> list[ClientState]:
         return [self.state(c) for p in self._scenario.producers for c in self.clients(p.name)]
 
-    def positions(self, reader: str) -> dict[str, int]:
+    def positions(self, *readers: str) -> dict[str, int]:
         """Return the offset after the last processed record of each assigned `topic/partition`.
 
-        `reader` is a client (`replay/1`) or an entry, which means its whole group. If two members claim a partition,
-        the lower offset counts.
+        Each of `readers` is a client (`replay/1`) or an entry, which means all its members. If two members claim a
+        partition, the lower offset counts.
         """
         positions: dict[str, int] = {}
-        for client in [reader] if "/" in reader else self.present(reader):
+        for client in [c for reader in readers for c in ([reader] if "/" in reader else self.present(reader))]:
             for partition, offset in self.state(client).positions().items():
                 positions[partition] = min(offset, positions.get(partition, offset))
         return positions

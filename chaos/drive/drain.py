@@ -89,14 +89,28 @@ class Drain:
         ends = self.kafka.end_offsets(partitions)
         return ends if len(ends) == len(partitions) else {}
 
+    def _entries_of(self, group: str) -> list[Consumer]:
+        """Return the entries that make up a group; those without a member yet only if no member has joined."""
+        entries: list[Consumer] = [e for e in self.scenario.readers if e.mode == "subscribe" and e.group == group]
+        return [e for e in entries if self.fleet.present(e.name)] or entries
+
     def _behind(self, readers: Sequence[Consumer], all_ends: Ends) -> list[str]:
         """Return a message for each partition in which a reader has not reached the end."""
         messages = []
+        groups = {entry.group for entry in readers if entry.mode == "subscribe"}
         for entry in readers:
             ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
             topics = entry.topics_among({partition.topic for partition in ends})
-            for reader in [entry.name] if entry.mode == "subscribe" else self.fleet.clients(entry.name):
-                positions = self.fleet.positions(reader)
+            members = [(client, [client]) for client in self.fleet.clients(entry.name)]
+            if entry.mode == "subscribe":
+                if entry.group not in groups:  # another of its entries was the first
+                    continue
+                groups.remove(entry.group)
+                entries = self._entries_of(entry.group)
+                topics = sorted({t for e in entries for t in e.topics_among({p.topic for p in ends})})
+                members = [(entry.group, [e.name for e in entries])]
+            for reader, names in members:
+                positions = self.fleet.positions(*names)
                 for partition, end in ends.items():
                     at = positions.get(str(partition), 0)
                     # a position in a deleted topic may be beyond the end of the topic that has its name now

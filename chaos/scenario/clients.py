@@ -212,6 +212,22 @@ class Assign(_Consumer):
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
 
 
+def assignors_of(config: Config) -> tuple[str, ...]:
+    """Return the assignors that members with these settings support, in order of preference.
+
+    librdkafka's default is range,roundrobin. With group.protocol=consumer the broker has them (KIP-848).
+    """
+    if uses_kip_848(config):
+        return (str(config.get("group.remote.assignor") or "uniform"),)
+    names = str(config.get("partition.assignment.strategy") or "range,roundrobin").split(",")
+    return tuple(name.strip() for name in names)
+
+
+def uses_kip_848(config: Config) -> bool:
+    """Return whether members with these settings use the `consumer` group protocol."""
+    return str(config.get("group.protocol", "classic")).lower() == "consumer"
+
+
 def reads_committed(consumer: Subscribe | Assign) -> bool:
     """Return whether a consumer reads only committed records (isolation.level), as librdkafka does by default."""
     return str(consumer.config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"

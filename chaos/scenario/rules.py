@@ -14,12 +14,20 @@ from typing import Any, get_args
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.kafka.settings import Config
-from chaos.scenario.clients import ApplicationPartitioner, Assign, Producer, Subscribe, Transactions
+from chaos.scenario.clients import (
+    ApplicationPartitioner,
+    Assign,
+    Producer,
+    Subscribe,
+    Transactions,
+    uses_kip_848,
+)
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerSeek
 from chaos.scenario.faults.network import WireFault
+from chaos.scenario.members import group_problems
 from chaos.scenario.setup import Setup, unknown
 from chaos.scenario.timeline import steps
 from chaos.scenario.triggers import Acked, Trigger
@@ -110,6 +118,7 @@ def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
 
 
 def _client_problems(setup: Setup) -> Iterator[str]:
+    yield from group_problems(setup)
     for i, producer in enumerate(setup.producers):
         yield from _producer_problems(setup, f"producers[{i}]", producer)
     for i, consumer in enumerate(setup.consumers):
@@ -152,7 +161,7 @@ def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator
 def _subscribe_problems(setup: Setup, where: str, consumer: Subscribe) -> Iterator[str]:
     if consumer.pattern is not None and not consumer.topics_among(t.name for t in setup.topics):
         yield f"{where}.pattern: {consumer.pattern!r} matches none of the topics; a group needs one from the start"
-    if consumer.config.get("group.protocol") != "consumer":
+    if not uses_kip_848(consumer.config):
         return
     if not setup.attached and int(setup.cluster.kafka.split(".")[0]) < 4:
         yield f"{where}.config: group.protocol=consumer (KIP-848) needs Kafka 4.0, not {setup.cluster.kafka}"

@@ -141,7 +141,7 @@ class _Audit:
             log_ends=log_ends,
             committers=sorted(survey.members(counters.COMMITTERS)),
             fetches=starts.offset_fetches(self.epochs, self.lives),
-            pooled=frozenset(r.name for r in self.readers if r.pooled),
+            pooled=frozenset(c.name for c in scenario.consumers if c.mode == "subscribe" and c.workers),
             transactions=survey_facts.transactions(survey, self.tables["transactions"]),
             contested=survey_facts.contested(survey),
             read_uncommitted=frozenset(r.name for r in self.readers if not r.committed_only),

@@ -24,6 +24,7 @@ from checks.audit.engine.blocks import (
 from checks.audit.engine.group import Rows, runs, sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import COLUMNS, committers
+from checks.audit.facts.readers import entry_of
 from checks.audit.facts.run_facts import RunFacts
 
 _TRANSACTION_COLUMNS = ("txn", "polled_us")
@@ -145,7 +146,7 @@ def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
         epochs.append(np.full(len(rows.starts), epoch.index))
         ordinal, offset, at_us = (rows.ints(columns[n]) for n in ("ordinal", "offset", "processed_us"))
         ordinals = partial(_ordinals, columns["ordinal"], (consumers, consumer), (lives, life))
-        polls = ordinals if epoch.reader in facts.pooled else None
+        polls = ordinals if entry_of(epoch.consumer) in facts.pooled else None
         found = _gaps(ordinal, offset, at_us, facts.heads[part.path, epoch.index], polls)
         if len(found["begin"]):
             gaps.append(_split_by_block(found, epoch.index, topic, partition, facts))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from chaos.scenario.clients import Assign, Subscribe, reads_committed
+from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed
 from chaos.scenario.model import Scenario
 
 LATEST = "latest"
@@ -19,10 +20,10 @@ class Reader:
     reset: auto.offset.reset where nothing is committed, earliest or latest. default_start: where it begins on a
     partition without a recorded position, earliest or "" if unknown. commits: whether it commits. auto: whether its
     client commits by itself. fresh_start: whether each incarnation begins at the configured start, without a
-    checkpoint. pooled: whether workers process what one thread polls, so that records overtake each other; the ordinal
-    of a row is then that of the poll. committed_only: isolation.level=read_committed. assignor: how the group spreads
-    partitions, "" where its members differ in assignor or topics. entries: names of the group's scenario entries, each
-    with its topics.
+    checkpoint. committed_only: isolation.level=read_committed. assignor: how the group spreads
+    partitions, "" where its members differ in assignors or topics; see `assignor_for`. entries: names of the group's
+    scenario entries, each with its topics. resets and assignors: by entry, its auto.offset.reset, and the assignors
+    that it supports in order of preference.
     """
 
     name: str
@@ -35,10 +36,30 @@ class Reader:
     commits: bool
     auto: bool = False
     fresh_start: bool = False
-    pooled: bool = False
     committed_only: bool = True
     assignor: str = ""
     entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    resets: tuple[tuple[str, str], ...] = ()
+    assignors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def seen_by(self, consumer: str) -> Reader:
+        """Return the reader with the auto.offset.reset of the entry that a member such as `billing/1` belongs to."""
+        reset = dict(self.resets).get(entry_of(consumer), self.reset)
+        return self if reset == self.reset else replace(self, reset=reset, default_start=_default_start(reset))
+
+    def assignor_for(self, members: Iterable[str]) -> str:
+        """Return the assignor that the coordinator selects for these members, "" if that is not known.
+
+        Each member votes for its first assignor that all of them support, and the one with most votes is selected
+        (`ClassicGroup.selectProtocol` in Apache Kafka). A tie is decided by the order of an unordered map.
+        """
+        if self.assignor:
+            return self.assignor
+        lists = [dict(self.assignors).get(entry_of(member), ()) for member in members]
+        shared = set.intersection(*map(set, lists)) if lists else set()
+        votes = Counter(next(a for a in own if a in shared) for own in lists if shared)
+        first, second = [*votes.most_common(2), ("", 0), ("", 0)][:2]
+        return first[0] if first[1] > second[1] else ""
 
 
 def readers_of(scenario: Scenario) -> list[Reader]:
@@ -62,7 +83,7 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
         topics=tuple(sorted(c.topics)),
         members=1,
         reset=reset,
-        default_start=EARLIEST if reset == EARLIEST else "",
+        default_start=_default_start(reset),
         commits=commits_offsets(c),
         auto=c.commit.kind == "auto",
         committed_only=reads_committed(c),
@@ -70,8 +91,10 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     if c.mode == "subscribe":
         subscribed = tuple(sorted(set(c.topics_among(topics))))
         group = replace(reader, name=c.group, topics=subscribed, members=c.admitted_members)
+        supported = assignors_of(c.config)
+        group = replace(group, resets=((c.name, reset),), assignors=((c.name, supported),))
         entries = ((c.name, subscribed),)
-        return [replace(group, pooled=c.workers is not None, assignor=assignor_of(c.config), entries=entries)]
+        return [replace(group, assignor=supported[0], entries=entries)]
     from_earliest = c.start == EARLIEST or (c.start == "group" and reset == EARLIEST)
     assigned = replace(reader, default_start=EARLIEST if from_earliest else "", fresh_start=not c.checkpoint)
     return [replace(assigned, name=f"{c.name}/{i}") for i in range(1, c.members + 1)]
@@ -85,29 +108,34 @@ def commits_offsets(consumer: Subscribe | Assign) -> bool:
 def _merged(a: Reader, b: Reader) -> Reader:
     """Merge two entries of a group. It resets to earliest, and reads committed records only, if both entries do."""
     reset = b.reset if a.reset == b.reset else LATEST
+    assignors = b.assignors + a.assignors
+    alike = a.assignor and a.topics == b.topics and len({supported for _, supported in assignors}) == 1
     return replace(
         b,
         topics=tuple(sorted({*a.topics, *b.topics})),
         members=a.members + b.members,
         reset=reset,
-        default_start=EARLIEST if reset == EARLIEST else "",
+        default_start=_default_start(reset),
         commits=a.commits or b.commits,
         auto=a.auto or b.auto,
-        pooled=a.pooled or b.pooled,
         committed_only=a.committed_only and b.committed_only,
-        assignor=b.assignor if (a.assignor, a.topics) == (b.assignor, b.topics) else "",
+        assignor=b.assignor if alike else "",
         entries=b.entries + a.entries,
+        resets=b.resets + a.resets,
+        assignors=assignors,
     )
+
+
+def entry_of(consumer: str) -> str:
+    """Return the entry of a member: `billing` of `billing/1`."""
+    return consumer.rpartition("/")[0]
+
+
+def _default_start(reset: str) -> str:
+    return EARLIEST if reset == EARLIEST else ""
 
 
 def _reset(config: Mapping[str, bool | int | float | str]) -> str:
     """Return auto.offset.reset from librdkafka's spellings; its default is latest."""
     value = str(config.get("auto.offset.reset", LATEST)).lower()
     return EARLIEST if value in ("earliest", "smallest", "beginning") else LATEST
-
-
-def assignor_of(config: Mapping[str, bool | int | float | str]) -> str:
-    """Return the first assignor that members with these settings support; librdkafka's default is range,roundrobin."""
-    if str(config.get("group.protocol", "classic")).lower() == "consumer":
-        return str(config.get("group.remote.assignor") or "uniform")
-    return str(config.get("partition.assignment.strategy") or "range,roundrobin").split(",")[0].strip()

@@ -63,7 +63,9 @@ class RunFacts:
     (topic, partition). log_ranges: start and end of the log at read-back. producer_ends: how each producer incarnation
     ended. later_offsets: by (producer, incarnation, topic, partition), blocks of seqs and the lowest offset in any
     later block. log_ends: by (topic, partition), the offset after the last record. fetches: by (topic, partition), the
-    epochs that fetched a committed offset. pooled: readers with workers. contested: (topic, partition, block) in which
+    epochs that fetched a committed offset. pooled: scenario entries with workers
+    that process what one thread polls, so that records overtake each other: the ordinal of a row is that of the poll.
+    contested: (topic, partition, block) in which
     acknowledgements and log differ or transactions were written. read_uncommitted: readers with that isolation level.
     cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
     lives: of topics that were deleted.

@@ -192,6 +192,7 @@ def judge_starts(
     by_name = {r.name: r for r in readers}
     for e in epochs.all:
         reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
+        reader = reader.seen_by(e.consumer)
         log, earlier = ranges.get((e.topic, e.partition), (None, None)), epochs.turns[e.reader_partition][: e.turn]
         _judge(e, earlier, committed.get(e.index, CommittedOffsets()), reader, log)
         if (before := reached.get(e.reader_partition)) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
-from chaos.scenario.clients import Assign, Subscribe
+from chaos.scenario.clients import Assign, Subscribe, uses_kip_848
 from chaos.scenario.model import Scenario
 from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total
@@ -119,7 +119,8 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
     cooperative-sticky and group.protocol=consumer: every member has at most one partition more than the others.
     A member has a share only of the topics that it subscribed to in this generation: a member with a pattern may not
     have found a new topic yet. Undetermined for other assignors, and for those other than range if members subscribe
-    to different topics.
+    to different topics. If the entries of a group support different assignors, the members of the generation select
+    one as their coordinator does.
     """
     for reader in run.readers:
         if reader.mode != "subscribe":
@@ -128,12 +129,24 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
         tally.add(SETTLED, reader.name, value=len(spans))
         for span in spans:
             members: list[dict[str, Any]] = span.values["members"]
-            if why := _unbalanced(reader.assignor, members):
+            assignor = _assignor(reader, members)
+            if why := _unbalanced(assignor, members):
                 split = UNDETERMINED if why == UNDETERMINED else ""
                 held = {str(m.get("client_id") or m.get("member_id")): m["partitions"] for m in members}
-                evidence = {"why": why, "assignor": reader.assignor, "members": held, "until_us": span.end_us}
+                evidence = {"why": why, "assignor": assignor, "members": held, "until_us": span.end_us}
                 row = {"at_us": span.begin_us, "evidence": evidence}
                 tally.report("unbalanced_assignment", reader.name, 1, [row], split)
+
+
+def _assignor(reader: Reader, members: list[dict[str, Any]]) -> str:
+    """Return the assignor of a generation with these members, "" if it is not known.
+
+    If the entries of a group differ, the members decide; ledgers that do not have their topics do not say who has a
+    share of which topic.
+    """
+    if reader.assignor or any(m.get("topics") is None for m in members):
+        return reader.assignor
+    return reader.assignor_for(str(m.get("client_id")) for m in members)
 
 
 def _settled(observed: Observed, reader: Reader) -> list[Span]:
@@ -186,7 +199,7 @@ def _by_topic(partitions: list[str]) -> dict[str, list[int]]:
 
 
 def _shows_no_members(c: Subscribe | Assign) -> bool:
-    return c.mode != "subscribe" or str(c.config.get("group.protocol", "")).lower() == "consumer"
+    return c.mode != "subscribe" or uses_kip_848(c.config)
 
 
 def _no_assignments(s: Scenario) -> str:
