@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -94,28 +94,31 @@ class Drain:
         entries: list[Consumer] = [e for e in self.scenario.readers if e.mode == "subscribe" and e.group == group]
         return [e for e in entries if self.fleet.present(e.name)] or entries
 
+    def _readers(self, readers: Sequence[Consumer]) -> Iterator[tuple[str, list[Consumer], list[str]]]:
+        """Yield each group once and each assign-mode consumer: its name, entries, and names for `Fleet.positions`."""
+        seen: set[str] = set()
+        for entry in readers:
+            if entry.mode == "assign":
+                for client in self.fleet.clients(entry.name):
+                    yield client, [entry], [client]
+            elif entry.group not in seen:
+                seen.add(entry.group)
+                entries = self._entries_of(entry.group)
+                yield entry.group, entries, [e.name for e in entries]
+
     def _behind(self, readers: Sequence[Consumer], all_ends: Ends) -> list[str]:
         """Return a message for each partition in which a reader has not reached the end."""
         messages = []
-        groups = {entry.group for entry in readers if entry.mode == "subscribe"}
-        for entry in readers:
-            ends = all_ends["read_committed" if reads_committed(entry) else "read_uncommitted"]
-            topics = entry.topics_among({partition.topic for partition in ends})
-            members = [(client, [client]) for client in self.fleet.clients(entry.name)]
-            if entry.mode == "subscribe":
-                if entry.group not in groups:  # another of its entries was the first
-                    continue
-                groups.remove(entry.group)
-                entries = self._entries_of(entry.group)
-                topics = sorted({t for e in entries for t in e.topics_among({p.topic for p in ends})})
-                members = [(entry.group, [e.name for e in entries])]
-            for reader, names in members:
-                positions = self.fleet.positions(*names)
-                for partition, end in ends.items():
-                    at = positions.get(str(partition), 0)
-                    # a position in a deleted topic may be beyond the end of the topic that has its name now
-                    beyond = partition.topic in self.scenario.deleted_topics and at > self._highest.get(partition, at)
-                    if partition.topic in topics and (at < end or beyond):
-                        position = positions.get(str(partition), "no position")
-                        messages.append(f"{reader} is at {position} of {end} in {partition}")
+        for reader, entries, names in self._readers(readers):
+            ends = all_ends["read_committed" if reads_committed(entries[0]) else "read_uncommitted"]
+            existing = {partition.topic for partition in ends}
+            topics = {topic for entry in entries for topic in entry.topics_among(existing)}
+            positions = self.fleet.positions(*names)
+            for partition, end in ends.items():
+                at = positions.get(str(partition), 0)
+                # a position in a deleted topic may be beyond the end of the topic that has its name now
+                beyond = partition.topic in self.scenario.deleted_topics and at > self._highest.get(partition, at)
+                if partition.topic in topics and (at < end or beyond):
+                    position = positions.get(str(partition), "no position")
+                    messages.append(f"{reader} is at {position} of {end} in {partition}")
         return messages

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults import targets
@@ -11,19 +12,55 @@ from chaos.kafka import admin
 from chaos.kafka.settings import as_text
 from chaos.run.events import now_us
 from chaos.scenario.faults import admin as specs
+from chaos.scenario.faults.base import FaultSpec
 from chaos.wait import wait_until
+
+S = TypeVar("S", bound=FaultSpec)
 
 CHANGE_TIMEOUT_S = 30.0
 LISTED_TIMEOUT_S = 10.0
 
 
-class DeleteTopic(Fault[specs.DeleteTopic], spec=specs.DeleteTopic):
+class Deletion(Fault[S]):
+    """A fault that deletes a topic.
+
+    evidence: `former_id` and `topic_id`, and when the requests were sent and answered (`delete_us`, `create_us`);
+    `everywhere_us` is the time when every live broker listed the new id, missing if one did not.
+    """
+
+    def _delete(self, world: World) -> None:
+        self.evidence["former_id"] = topic_id(self.resolved, world)
+        self.begun = True
+        asked_us = now_us()
+        admin.delete_topics([self.resolved]).apply(world.kafka)
+        self.evidence["delete_us"] = [asked_us, now_us()]
+
+    def _create_again(self, partitions: int | None, world: World) -> None:
+        """Create the topic once no broker lists it, and wait for its leaders.
+
+        Before it is gone, a request to create it would be refused as that of a topic that exists. Raises `FaultError`.
+        """
+        name, former = self.resolved, self.evidence["former_id"]
+
+        def gone() -> bool:
+            return not targets.led_partitions(name, world) or topic_id(name, world) != former
+
+        _wait(gone, f"{name} is still listed after it was deleted")
+        asked_us = now_us()
+        create(name, world, partitions)
+        self.evidence["create_us"] = [asked_us, now_us()]
+        count = partitions or world.scenario.topic(name).partitions
+        _wait(lambda: len(targets.led_partitions(name, world)) >= count, f"not all partitions of {name} have a leader")
+        self.evidence["topic_id"] = now = topic_id(name, world)
+        if now and _listed_everywhere(name, now, world):
+            self.evidence["everywhere_us"] = now_us()
+
+
+class DeleteTopic(Deletion[specs.DeleteTopic], spec=specs.DeleteTopic):
     """A topic deleted while clients run. Proof: the metadata no longer lists the topic id that it had."""
 
     def _inject(self, world: World) -> str:
-        self.evidence["former_id"] = topic_id(self.resolved, world)
-        self.begun = True
-        self.evidence["delete_us"] = delete(self.resolved, world)
+        self._delete(world)
         return f"deleted {self.resolved}"
 
     def _effect(self, world: World) -> str | None:
@@ -40,25 +77,23 @@ class DeleteTopic(Fault[specs.DeleteTopic], spec=specs.DeleteTopic):
                 "; a client created it again" if targets.led_partitions(self.resolved, world) else ""
             )
         if "create_us" not in self.evidence:
-            create_again(self.resolved, None, self.evidence, world)
+            self._create_again(None, world)
         return f"{self.resolved} exists again, empty"
 
 
-class RecreateTopic(Fault[specs.RecreateTopic], spec=specs.RecreateTopic):
+class RecreateTopic(Deletion[specs.RecreateTopic], spec=specs.RecreateTopic):
     """A topic deleted and created again while clients run. Proof: the metadata lists it with another topic id."""
 
     lasting = "the new topic stays"
 
     def _inject(self, world: World) -> str:
-        self.evidence["former_id"] = topic_id(self.resolved, world)
-        self.begun = True
-        self.evidence["delete_us"] = delete(self.resolved, world)
-        create_again(self.resolved, self.spec.partitions, self.evidence, world)
+        self._delete(world)
+        self._create_again(self.spec.partitions, world)
         return f"deleted {self.resolved} and created it again"
 
     def _undo(self, world: World) -> str:
         if "create_us" not in self.evidence and not targets.led_partitions(self.resolved, world):
-            create_again(self.resolved, self.spec.partitions, self.evidence, world)
+            self._create_again(self.spec.partitions, world)
         return super()._undo(world)
 
     def _effect(self, world: World) -> str | None:
@@ -81,36 +116,6 @@ def topic_id(name: str, world: World) -> str | None:
     """Return the id of a topic; None if it does not exist, or the brokers give none."""
     metadata = world.kafka.metadata()
     return metadata.topic_ids.get(name) if metadata else None
-
-
-def delete(name: str, world: World) -> list[int]:
-    """Delete a topic. Returns when the request was sent and when it was answered, in us."""
-    asked_us = now_us()
-    admin.delete_topics([name]).apply(world.kafka)
-    return [asked_us, now_us()]
-
-
-def create_again(name: str, partitions: int | None, evidence: dict[str, object], world: World) -> None:
-    """Create a deleted topic once no broker lists it, and wait for its leaders.
-
-    Adds `create_us` (when the request was sent and answered), `topic_id`, and `everywhere_us` (when every live broker
-    listed that id; missing if one did not) to the evidence. Before the topic is gone, a request to create it would be
-    refused as that of a topic that exists. Raises `FaultError`.
-    """
-    former = evidence.get("former_id")
-
-    def gone() -> bool:
-        return not targets.led_partitions(name, world) or topic_id(name, world) != former
-
-    _wait(gone, f"{name} is still listed after it was deleted")
-    asked_us = now_us()
-    create(name, world, partitions)
-    evidence["create_us"] = [asked_us, now_us()]
-    count = partitions or world.scenario.topic(name).partitions
-    _wait(lambda: len(targets.led_partitions(name, world)) >= count, f"not all partitions of {name} have a leader")
-    evidence["topic_id"] = now = topic_id(name, world)
-    if now and _listed_everywhere(name, now, world):
-        evidence["everywhere_us"] = now_us()
 
 
 def _listed_everywhere(name: str, topic_id: str, world: World) -> bool:

@@ -14,6 +14,8 @@ Columns = dict[str, Ints]
 
 NONE = -1
 """A missing number: offsets, partitions, assignments and seqs are never negative."""
+NEVER_US = 1 << 62
+"""A time after every other one."""
 
 
 def nullable(value: Any) -> int | None:

@@ -10,6 +10,7 @@ from checks.audit.engine.tally import (
     collection,
     digest,
     distribution,
+    extent,
     highest,
     lowest,
     maximum,
@@ -79,12 +80,12 @@ CLOCK_BACKWARDS = total("clock_backwards")
 
 UNSETTLED = union("unsettled")
 """Records that time does not assign to a life of their topic, by table."""
-SETTLED = collection("settled")
-"""Positions in the log of those records."""
+SETTLED = union("settled")
+"""Positions in the log of those records, by record."""
 BETWEEN = collection("between")
 """Acknowledgements between two lives that have ended; see `topic_lives.Ack`."""
-EXTENTS = collection("extents")
-"""Label, partition and lowest and highest offset of the acknowledgements of a life, by part."""
+EXTENTS = extent("extents")
+"""Lowest and highest offset of the acknowledgements of a life, by label and partition."""
 
 # curves and times
 ACKED_CURVE, DELIVERED_CURVE = distribution("acked_curve"), distribution("delivered_curve")

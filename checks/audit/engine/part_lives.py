@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Ints, Mask
+from checks.audit.arrays import NEVER_US, NONE, Ints, Mask
 from checks.audit.engine.counters import BETWEEN, EXTENTS, SETTLED, UNSETTLED
 from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally
-from checks.audit.facts.topic_lives import NEVER_US, Ack, Extent, Record, TopicLives
+from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives
 
 _TIMES = {
     "sends": ("invoked_us", "completed_us"),
@@ -108,7 +108,7 @@ class LivePart(Part):
         row = int(rows[i])
         record = self._record(row)
         positions = self._lives.settled.get(record, frozenset()) if record else frozenset()
-        position = partition, offset = int(self.ints("partition")[row]), int(self.ints("offset")[row])
+        position = partition, offset = self._position(row)
         if (offset == NONE and positions) or position in positions:
             return True
         topics, names = super().codes("topic")
@@ -121,39 +121,39 @@ class LivePart(Part):
         """Return the index of the life of one of some rows between two that have ended; see `TopicLives.choose`."""
         row = int(rows[i])
         record = self._record(row)
-        position = int(self.ints("partition")[row]), int(self.ints("offset")[row])
-        return self._lives.placed.get((record, position)) if record else None
+        return self._lives.placed.get((record, self._position(row))) if record else None
 
     def acks_between(self) -> Iterator[Ack]:
         """Yield the acknowledgements that may belong to two neighbouring lives that have ended."""
+        first, last = (self.ints(name) for name in _TIMES[self.table])
+        for topic, rows, earliest, latest in self._acks():
+            for i in np.flatnonzero(latest == earliest + 1).tolist():
+                row, record = int(rows[i]), self._record(int(rows[i]))
+                if record is not None and self._lives.of[topic][int(latest[i])].ended:
+                    yield Ack(record, self._position(row), int(first[row]), int(last[row]), int(earliest[i]))
+
+    def extents(self) -> Iterator[tuple[str, int, Extent]]:
+        """Yield label, partition and extent of each life, from acknowledgements that time assigns to it."""
+        offset, partition = self.ints("offset"), self.ints("partition")
+        for topic, rows, earliest, latest in self._acks():
+            sure, life = rows[earliest == latest], latest[earliest == latest]
+            for (index, number), here in sections(life, partition[sure]):
+                reached = here.ints(offset[sure])
+                label = self._lives.of[topic][int(index)].label
+                yield label, int(number), (int(reached.min()), int(reached.max()))
+
+    def _acks(self) -> Iterator[tuple[str, Ints, Ints, Ints]]:
+        """Yield each topic with lives, the rows of its acknowledgements, and the lives that they may belong to."""
         topics, names = super().codes("topic")
         ok = self.equals("outcome", "ok") & (self.ints("offset") != NONE)
         first, last = (self.ints(name) for name in _TIMES[self.table])
         for code, topic in enumerate(names):
-            lives = self._lives.of.get(topic, [])
-            rows = np.flatnonzero((topics == code) & ok) if lives else np.zeros(0, np.int64)
-            earliest, latest = self._lives.bounds(topic, first[rows], last[rows]) if len(rows) else (rows, rows)
-            for i in np.flatnonzero(latest == earliest + 1).tolist():
-                row, record = int(rows[i]), self._record(int(rows[i]))
-                if record is not None and lives[int(latest[i])].ended:
-                    position = int(self.ints("partition")[row]), int(self.ints("offset")[row])
-                    yield Ack(record, position, int(first[row]), int(last[row]), int(earliest[i]))
+            rows = np.flatnonzero((topics == code) & ok)
+            if topic in self._lives.of and len(rows):
+                yield topic, rows, *self._lives.bounds(topic, first[rows], last[rows])
 
-    def extents(self) -> Iterator[tuple[str, int, Extent]]:
-        """Yield label, partition and extent of each life, from acknowledgements that time assigns to it."""
-        topics, names = super().codes("topic")
-        offset, partition = self.ints("offset"), self.ints("partition")
-        ok = self.equals("outcome", "ok") & (offset != NONE)
-        first, last = (self.ints(name) for name in _TIMES[self.table])
-        for code, topic in enumerate(names):
-            rows = np.flatnonzero((topics == code) & ok) if topic in self._lives.of else np.zeros(0, np.int64)
-            if len(rows):
-                earliest, latest = self._lives.bounds(topic, first[rows], last[rows])
-                rows, life = rows[earliest == latest], latest[earliest == latest]
-                for (index, number), here in sections(life, partition[rows]):
-                    reached = here.ints(offset[rows])
-                    label = self._lives.of[topic][int(index)].label
-                    yield label, int(number), (int(reached.min()), int(reached.max()))
+    def _position(self, row: int) -> Position:
+        return int(self.ints("partition")[row]), int(self.ints("offset")[row])
 
 
 def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:
@@ -162,7 +162,8 @@ def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:
         tally.add(UNSETTLED, part.table, value=set(part.records()))
         if part.table == "sends":
             tally.add(BETWEEN, value=list(part.acks_between()))
-            tally.add(EXTENTS, value=list(part.extents()))
+            for label, partition, extent in part.extents():
+                tally.add(EXTENTS, label, partition, value=extent)
 
 
 def add_positions(part: Part, run_token: str, wanted: frozenset[Record], tally: Tally) -> None:
@@ -175,7 +176,7 @@ def add_positions(part: Part, run_token: str, wanted: frozenset[Record], tally: 
     for row in np.flatnonzero(near).tolist():
         record = names[topics[row]], producers[codes[row]], int(incarnation[row]), int(seq[row])
         if record in wanted:
-            tally.add(SETTLED, value=[(record, (int(partition[row]), int(offset[row])))])
+            tally.add(SETTLED, *record, value={(int(partition[row]), int(offset[row]))})
 
 
 def count_undetermined(part: Part, lives: TopicLives, tally: Tally) -> None:

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -48,19 +49,14 @@ def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token
     by_time = partial(_add_unsettled, replace(lives, steady=frozenset()))
     found = _each_part(spark, {table: files[table] for table in ("sends", "deliveries")}, by_time)
     unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
-    extents: dict[tuple[str, int], Extent] = {}
-    for label, partition, (low, high) in found.get(EXTENTS) or []:
-        before = extents.get((label, partition), (low, high))
-        extents[label, partition] = min(low, before[0]), max(high, before[1])
+    extents: dict[Any, Extent] = dict(found.each(EXTENTS))
     between: list[Ack] = found.get(BETWEEN) or []
     placed = place(lives, between, extents)
     wanted = frozenset(record for records in unsettled.values() for record in records)
-    positions: dict[Record, set[Position]] = defaultdict(set)
+    settled: dict[Any, frozenset[Position]] = {}
     if wanted:
         found = _each_part(spark, {"log": files["log"]}, partial(_add_positions, run_token, wanted))
-        for record, position in found.get(SETTLED) or []:
-            positions[record].add(position)
-    settled = {record: frozenset(at) for record, at in positions.items()}
+        settled = {record: frozenset(positions) for record, positions in found.each(SETTLED)}
     return replace(lives, settled=settled, unsettled_sends=frozenset(unsettled.get("sends", ())), placed=placed)
 
 

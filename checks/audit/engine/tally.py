@@ -38,6 +38,10 @@ def _merge_findings(a: tuple[int, list[Finding]], b: tuple[int, list[Finding]]) 
     return a[0] + b[0], cap([*a[1], *b[1]])
 
 
+def _merge_extents(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
 Kind = Callable[[str], Aggregate[V]]
 """A kind of aggregates: from the name to the aggregate."""
 total: Kind[int] = partial(Aggregate, merge=operator.add)
@@ -45,11 +49,12 @@ maximum: Kind[int] = partial(Aggregate, merge=max)
 digest: Kind[int] = partial(Aggregate, merge=_add_digests)
 union: Kind[set[Any]] = partial(Aggregate, merge=operator.or_)
 collection: Kind[list[Any]] = partial(Aggregate, merge=operator.add)
+extent: Kind[tuple[int, int]] = partial(Aggregate, merge=_merge_extents)
 distribution: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.add))
 highest: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.maximum))
 lowest: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.minimum))
-"""They keep the sum, the highest number, the sum modulo 2^64, all members, all entries; and by number the sum, the
-highest and the lowest value."""
+"""They keep the sum, the highest number, the sum modulo 2^64, all members, all entries, the lowest and the highest
+number; and by number the sum, the highest and the lowest value."""
 FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
 """By check, split and scope: the exact count and the findings to show."""
 

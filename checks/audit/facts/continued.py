@@ -9,15 +9,24 @@ source `recreated`, without a position on record.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from operator import attrgetter
-from typing import Any
 
-from checks.audit.facts.epochs import KEY, Epoch, Epochs, Life, ReaderPartition, Row
+from checks.audit.arrays import NEVER_US
+from checks.audit.facts.epochs import (
+    BEGINS,
+    Epoch,
+    Epochs,
+    Key,
+    Life,
+    ReaderPartition,
+    Row,
+    closing_rows,
+    key_of,
+)
 from checks.audit.facts.readers import EARLIEST, Reader
 from checks.audit.facts.topic_lives import DELETED, RECREATED, TopicLife, TopicLives
-
-_BEGINS = ("assigned", "seek")
 
 
 def assignments_by_life(
@@ -35,30 +44,30 @@ def assignments_by_life(
         return rows
     here = set(partitions)
     found = [row for row in rows if row["topic"] not in lives.of]
-    begins = [row for row in rows if row["topic"] in lives.of and row["event"] in _BEGINS]
-    closing: dict[Any, Row] = {}
-    for row in sorted(
-        (r for r in rows if r["topic"] in lives.of and r["event"] not in _BEGINS), key=lambda r: -r["at_us"]
-    ):
-        closing[_key(row)] = row
+    begins = [row for row in rows if row["topic"] in lives.of and row["event"] in BEGINS]
+    closing, replaced = closing_rows(rows), _replaced(begins)
     for row in begins:
         client = clients.get((row["consumer"], row["incarnation"]))
-        close = closing.get(_key(row))
+        close = closing.get(key_of(row))
         ends = [close["at_us"]] if close else [end_us]
         ends += [client.ended_us] if client and client.ended_us is not None else []
-        ends += [later["at_us"] for later in begins if _replaces(later, row)]
-        found += _through_lives(row, close, min(ends), lives, here)
+        found += _through_lives(row, close, min(*ends, replaced[key_of(row)]), lives, here)
     return found
 
 
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in KEY)
-
-
-def _replaces(later: Row, row: Row) -> bool:
-    """Return whether a member began again on the same partition."""
-    same = all(later[name] == row[name] for name in ("consumer", "incarnation", "topic", "partition"))
-    return bool(same and later["assignment"] > row["assignment"])
+def _replaced(begins: Iterable[Row]) -> dict[Key, int]:
+    """Return the first moment at which the member of each epoch began again on the same partition."""
+    begun: dict[tuple[str, int, str, int], dict[int, int]] = defaultdict(dict)
+    for row in begins:
+        at_us = begun[row["consumer"], row["incarnation"], row["topic"], row["partition"]]
+        at_us[row["assignment"]] = min(row["at_us"], at_us.get(row["assignment"], NEVER_US))
+    found: dict[Key, int] = {}
+    for (consumer, incarnation, topic, partition), at_us in begun.items():
+        first_us = NEVER_US
+        for assignment in sorted(at_us, reverse=True):
+            found[consumer, incarnation, assignment, topic, partition] = first_us
+            first_us = min(first_us, at_us[assignment])
+    return found
 
 
 def _through_lives(

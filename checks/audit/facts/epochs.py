@@ -14,6 +14,8 @@ from operator import attrgetter
 from typing import Any
 
 KEY = ("consumer", "incarnation", "assignment", "topic", "partition")
+BEGINS = ("assigned", "seek")
+"""The events that begin an epoch."""
 ENDS = ("revoked", "lost", "deleted")
 """The events that end an epoch; deleted: with its topic."""
 Row = dict[str, Any]
@@ -153,10 +155,10 @@ def build(
     """
     found: dict[Key, Epoch] = {}
     for row in assignments:
-        if row["event"] in ("assigned", "seek"):
-            found.setdefault(_key(row), _epoch(row))
+        if row["event"] in BEGINS:
+            found.setdefault(key_of(row), _epoch(row))
     for row in delivered:
-        epoch = found.setdefault(_key(row), _epoch({**row, "at_us": row["polled_us"]}))
+        epoch = found.setdefault(key_of(row), _epoch({**row, "at_us": row["polled_us"]}))
         epoch.rows, epoch.low, epoch.high = row["rows"], row["low"], row["high"]
         epoch.first, epoch.last = row["first"], row["last"]
     for key, offset in committed.items():
@@ -166,7 +168,8 @@ def build(
     return Epochs(found.values())
 
 
-def _key(row: Row) -> Key:
+def key_of(row: Row) -> Key:
+    """Return the epoch of a row of the tables `assignments`, `deliveries` or `commits`."""
     return row["consumer"], row["incarnation"], row["assignment"], row["topic"], row["partition"]
 
 
@@ -189,7 +192,7 @@ def _set_ends(
     found: dict[Key, Epoch], assignments: list[Row], clients: dict[tuple[str, int], Life], drive_end_us: int
 ) -> None:
     """End each epoch with its own row, the member's next epoch there, or the end of the member."""
-    closing = {_key(r): r for r in sorted(assignments, key=lambda r: -r["at_us"]) if r["event"] in ENDS}
+    closing = closing_rows(assignments)
     successors = _successors(found)
     for key, epoch in found.items():
         life = clients.get(epoch.member)
@@ -202,6 +205,11 @@ def _set_ends(
         else:
             epoch.end_us = max(drive_end_us, epoch.begin_us)
     _set_last_generations(found, assignments)
+
+
+def closing_rows(assignments: Iterable[Row]) -> dict[Key, Row]:
+    """Return the first row of table `assignments` that ends each epoch."""
+    return {key_of(r): r for r in sorted(assignments, key=lambda r: -r["at_us"]) if r["event"] in ENDS}
 
 
 def _successors(found: dict[Key, Epoch]) -> dict[Key, Epoch]:

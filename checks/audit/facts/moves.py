@@ -10,10 +10,11 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Row
 
-NEVER_US = 1 << 62
 STALE_ANSWER_US = 2_000_000
 """Up to this long after a move the observer may report the former offset: its request was already on its way."""
 BY_FAULT = "fault"
@@ -60,7 +61,7 @@ def moves_of(faults: Iterable[Row]) -> list[Move]:
         done, failed = rows.get("injected"), rows.get("failed")
         result = done or failed
         begun = rows.get("injecting") or result
-        offsets = _offsets(result) if result else {}
+        offsets = _object(evidence_of(result).get("offsets")) if result else {}
         if begun is None or (kind != "group.delete" and not offsets):
             continue  # the affected partitions are unknown
         to_us = result["at_us"] if result else NEVER_US
@@ -70,10 +71,13 @@ def moves_of(faults: Iterable[Row]) -> list[Move]:
     return found
 
 
-def _offsets(row: Row) -> dict[str, int | None]:
+def evidence_of(row: Row) -> dict[str, Any]:
+    """Return the evidence of a row of table `faults`; empty if it is not a JSON object."""
     try:
-        evidence = json.loads(row["evidence"] or "{}")
+        return _object(json.loads(row["evidence"] or "{}"))
     except json.JSONDecodeError:
         return {}
-    offsets = evidence.get("offsets") if isinstance(evidence, dict) else None
-    return offsets if isinstance(offsets, dict) else {}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from checks.audit.facts.epochs import Epochs, ReaderPartition
 from checks.audit.facts.moves import Move
 from checks.audit.facts.observed import Observed
-from checks.audit.facts.readers import Reader
+from checks.audit.facts.readers import Reader, entry_of
 
 SAMPLE_US = 3_000_000
 """Maximum duration of one metadata sample of the observer: three brokers in turn that do not answer."""
@@ -63,7 +63,7 @@ def newcomers(
     for reader in (r for r in readers if r.mode == "subscribe"):
         deleted = [m.from_us for m in moves if m.offsets is None and m.group == reader.name]
         for topic in reader.topics:
-            subscribed = [begins[reader.name, entry] for entry, topics in reader.entries if topic in topics]
+            subscribed = [begins[reader.name, entry.name] for entry in reader.entries if topic in entry.topics]
             for partition, seen, absent_until in created[topic]:
                 turns = epochs.turns.get((reader.name, topic, partition), [])
                 since = max((at for at in deleted if not turns or at <= turns[0].begin_us), default=0)
@@ -78,7 +78,7 @@ def _begins(epochs: Epochs) -> dict[tuple[str, str], list[int]]:
     """Return by reader and scenario entry the sorted times at which members were assigned a partition of any topic."""
     begins: dict[tuple[str, str], list[int]] = defaultdict(list)
     for e in epochs.all:
-        begins[e.reader, e.consumer.rpartition("/")[0]].append(e.begin_us)
+        begins[e.reader, entry_of(e.consumer)].append(e.begin_us)
     for times in begins.values():
         times.sort()
     return begins

@@ -14,16 +14,24 @@ EARLIEST = "earliest"
 
 
 @dataclass(frozen=True)
+class Entry:
+    """A scenario entry of a group: its topics, its auto.offset.reset, and its assignors in order of preference."""
+
+    name: str
+    topics: tuple[str, ...]
+    reset: str = LATEST
+    assignors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reader:
     """A reader as the scenario describes it.
 
     reset: auto.offset.reset where nothing is committed, earliest or latest. default_start: where it begins on a
     partition without a recorded position, earliest or "" if unknown. commits: whether it commits. auto: whether its
     client commits by itself. fresh_start: whether each incarnation begins at the configured start, without a
-    checkpoint. committed_only: isolation.level=read_committed. assignor: how the group spreads
-    partitions, "" where its members differ in assignors or topics; see `assignor_for`. entries: names of the group's
-    scenario entries, each with its topics. resets and assignors: by entry, its auto.offset.reset, and the assignors
-    that it supports in order of preference.
+    checkpoint. committed_only: isolation.level=read_committed. assignor: how the group spreads partitions, "" where its
+    members differ in assignors or topics; see `assignor_for`. entries: those of the group.
     """
 
     name: str
@@ -38,13 +46,11 @@ class Reader:
     fresh_start: bool = False
     committed_only: bool = True
     assignor: str = ""
-    entries: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    resets: tuple[tuple[str, str], ...] = ()
-    assignors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    entries: tuple[Entry, ...] = ()
 
     def seen_by(self, consumer: str) -> Reader:
         """Return the reader with the auto.offset.reset of the entry that a member such as `billing/1` belongs to."""
-        reset = dict(self.resets).get(entry_of(consumer), self.reset)
+        reset = next((e.reset for e in self.entries if e.name == entry_of(consumer)), self.reset)
         return self if reset == self.reset else replace(self, reset=reset, default_start=_default_start(reset))
 
     def assignor_for(self, members: Iterable[str]) -> str:
@@ -55,7 +61,8 @@ class Reader:
         """
         if self.assignor:
             return self.assignor
-        lists = [dict(self.assignors).get(entry_of(member), ()) for member in members]
+        supported = {e.name: e.assignors for e in self.entries}
+        lists = [supported.get(entry_of(member), ()) for member in members]
         shared = set.intersection(*map(set, lists)) if lists else set()
         votes = Counter(next(a for a in own if a in shared) for own in lists if shared)
         first, second = [*votes.most_common(2), ("", 0), ("", 0)][:2]
@@ -90,11 +97,9 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     )
     if c.mode == "subscribe":
         subscribed = tuple(sorted(set(c.topics_among(topics))))
+        entry = Entry(c.name, subscribed, reset, assignors_of(c.config))
         group = replace(reader, name=c.group, topics=subscribed, members=c.admitted_members)
-        supported = assignors_of(c.config)
-        group = replace(group, resets=((c.name, reset),), assignors=((c.name, supported),))
-        entries = ((c.name, subscribed),)
-        return [replace(group, assignor=supported[0], entries=entries)]
+        return [replace(group, assignor=entry.assignors[0], entries=(entry,))]
     from_earliest = c.start == EARLIEST or (c.start == "group" and reset == EARLIEST)
     assigned = replace(reader, default_start=EARLIEST if from_earliest else "", fresh_start=not c.checkpoint)
     return [replace(assigned, name=f"{c.name}/{i}") for i in range(1, c.members + 1)]
@@ -108,8 +113,8 @@ def commits_offsets(consumer: Subscribe | Assign) -> bool:
 def _merged(a: Reader, b: Reader) -> Reader:
     """Merge two entries of a group. It resets to earliest, and reads committed records only, if both entries do."""
     reset = b.reset if a.reset == b.reset else LATEST
-    assignors = b.assignors + a.assignors
-    alike = a.assignor and a.topics == b.topics and len({supported for _, supported in assignors}) == 1
+    entries = b.entries + a.entries
+    alike = a.assignor and a.topics == b.topics and len({entry.assignors for entry in entries}) == 1
     return replace(
         b,
         topics=tuple(sorted({*a.topics, *b.topics})),
@@ -120,14 +125,12 @@ def _merged(a: Reader, b: Reader) -> Reader:
         auto=a.auto or b.auto,
         committed_only=a.committed_only and b.committed_only,
         assignor=b.assignor if alike else "",
-        entries=b.entries + a.entries,
-        resets=b.resets + a.resets,
-        assignors=assignors,
+        entries=entries,
     )
 
 
 def entry_of(consumer: str) -> str:
-    """Return the entry of a member: `billing` of `billing/1`."""
+    """Return the scenario entry of a client: `billing` of `billing/1`."""
     return consumer.rpartition("/")[0]
 
 

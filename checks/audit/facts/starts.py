@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from checks.audit.arrays import NEVER_US
 from checks.audit.facts.continued import judge_after_deletion
 from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch, ReaderPartition, Row
-from checks.audit.facts.moves import BY_FAULT, NEVER_US, STALE_ANSWER_US, Move
+from checks.audit.facts.moves import BY_FAULT, STALE_ANSWER_US, Move
 from checks.audit.facts.readers import EARLIEST, Reader
 from checks.audit.facts.topic_lives import RECREATED
 

@@ -9,9 +9,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Row
+from checks.audit.facts.moves import evidence_of
 from checks.audit.facts.newcomers import SAMPLE_US
-from checks.audit.facts.topic_lives import NEVER_US, SETTLE_US, TopicLife, TopicLives
+from checks.audit.facts.topic_lives import SETTLE_US, TopicLife, TopicLives
 
 
 def topic_lives(
@@ -82,7 +84,7 @@ def _by_faults(faults: Iterable[Row]) -> dict[str, list[_Change]]:
     last: dict[str, tuple[int, str, dict[str, Any]]] = {}
     for row in sorted(faults, key=lambda r: r["at_us"]):
         if row["kind"] in ("topic.delete", "topic.recreate"):
-            evidence = _object(row["evidence"])
+            evidence = evidence_of(row)
             if isinstance(evidence.get("delete_us"), list):
                 last[row["fault"]] = row["at_us"], row["target"].removeprefix("topic "), evidence
     found: dict[str, list[_Change]] = defaultdict(list)
@@ -135,11 +137,3 @@ def _lives(topic: str, changes: list[_Change], present: bool) -> list[TopicLife]
 def _label(topic: str, topic_id: str, deleted_us: int, number: int, of: int) -> str:
     at = time.strftime("%H:%M:%S", time.gmtime(deleted_us / 1e6))
     return f"{topic} (deleted {at}, {f'id {topic_id}' if topic_id else f'life {number} of {of + 1}, no id'})"
-
-
-def _object(text: Any) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except json.JSONDecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}

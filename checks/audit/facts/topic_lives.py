@@ -17,9 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from checks.audit.arrays import Ints, Mask
+from checks.audit.arrays import NEVER_US, Ints, Mask
 
-NEVER_US = 1 << 62
 SETTLE_US = 1_000_000
 """Up to this long after it lists the new topic, a broker may still append to the deleted one (KRaft brokers publish the
 metadata before they stop the replicas)."""

@@ -14,7 +14,7 @@ from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.facts.epochs import Row
 from checks.audit.facts.observed import Observed
-from checks.audit.facts.readers import Reader, commits_offsets
+from checks.audit.facts.readers import Reader, commits_offsets, entry_of
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets
 from checks.audit.findings import Finding
@@ -41,7 +41,7 @@ class RunData:
 
     def setting(self, client: str | None, name: str, default: str) -> str:
         """Return a setting of a producer client such as `shop/1`: the scenario's value, else the client's default."""
-        entry = (client or "").rpartition("/")[0]
+        entry = entry_of(client or "")
         producer: Producer | None = next((p for p in self.scenario.producers if p.name == entry), None)
         return as_text(producer.config.get(name, default) if producer else default)
 

@@ -10,6 +10,7 @@ from checks.audit.arrays import NONE, nullable
 from checks.audit.engine.blocks import FAIL, OK, OUTCOMES
 from checks.audit.engine.counters import ACKED, EVICTED, GONE, OWN_RECORDS
 from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.readers import entry_of
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
@@ -82,7 +83,7 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
 
 def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
     """Report failed or unanswered sends that are not in the log, of a producer that reads no delivery report."""
-    if b.producer.rpartition("/")[0] not in b.facts.unwatched:
+    if entry_of(b.producer) not in b.facts.unwatched:
         return
     for topic, rows in b.by_topic(b.all_sends, np.arange(len(b.all_sends["seq"]))):
         tally.add(UNWATCHED, topic, value=len(rows))

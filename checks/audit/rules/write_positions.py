@@ -14,6 +14,7 @@ from checks.audit.engine.group import dense
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.readers import entry_of
 from checks.audit.facts.routes import promised, routes
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.partition_block import PartitionBlock
@@ -65,7 +66,7 @@ def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     partition, seq = part.ints("partition").astype(np.int64), part.ints("seq")
     ok = part.equals("outcome", "ok") & (partition != NONE)
     for code, client in enumerate(producers):
-        by, partitions = plan.routes.get(client.rpartition("/")[0], ("", 0))
+        by, partitions = plan.routes.get(entry_of(client), ("", 0))
         rows = np.flatnonzero(ok & (codes == code) & ((keys != NONE) | (by == "seq")))
         if not by or not len(rows):
             continue

@@ -7,10 +7,10 @@ from dataclasses import replace
 from checks.audit.facts.epochs import Epochs, build
 from checks.audit.facts.newcomers import Newcomer, newcomers
 from checks.audit.facts.observed import Observed
-from checks.audit.facts.readers import Reader
+from checks.audit.facts.readers import Entry, Reader
 
 SECOND = 1_000_000
-GROUP = Reader("g", "subscribe", "g", ("a", "b"), 2, "latest", "", commits=True, entries=(("c", ("a", "b")),))
+GROUP = Reader("g", "subscribe", "g", ("a", "b"), 2, "latest", "", commits=True, entries=(Entry("c", ("a", "b")),))
 
 
 def epochs(*begun: tuple[str, str, int]) -> Epochs:
@@ -36,7 +36,7 @@ def test_a_topic_made_after_the_group_had_subscribed_to_it_is_all_its_own() -> N
 
 
 def test_a_group_of_which_nobody_subscribed_to_the_topic_yet_has_not_begun() -> None:
-    two = replace(GROUP, entries=(("c", ("a",)), ("late", ("b",))))
+    two = replace(GROUP, entries=(Entry("c", ("a",)), Entry("late", ("b",))))
     begun = epochs(("c/1", "a", 5), ("late/1", "b", 30))
     assert newcomers([two], begun, seen(LOOKED, B_MADE), [("b", 0)]) == {}
 
