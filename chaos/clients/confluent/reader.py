@@ -139,7 +139,7 @@ class Reader(Generic[Spec]):
             if error is None or error.code() == KafkaError._PARTITION_EOF:
                 continue
             text = f"{error.name()}: {error.str()}"
-            if error.fatal():
+            if error.fatal() or error.code() == KafkaError._FATAL:  # a poll returns _FATAL without the fatal flag
                 raise ClientError(text)
             self._lifecycle.error(text)
         batch = [m for m in batch if m.error() is None]
