@@ -10,8 +10,8 @@ _read = partial(anomaly, "read")
 
 READ_PATH: dict[str, Anomaly] = {
     "skipped_delivery": _read(
-        "in the log within the reader's range, never delivered, though a later record was delivered or committed past",
-        "commit after processing; auto.offset.reset=earliest where partitions may appear",
+        "in the log within the reader's range, never delivered; the reader delivered, committed or moved beyond it",
+        "commit after processing; auto.offset.reset=earliest where partitions may appear or nothing may be committed",
         "SkippedDeliveries",
         "No record is skipped",
         "Records are skipped",
@@ -20,7 +20,7 @@ READ_PATH: dict[str, Anomaly] = {
     ),
     "stalled_delivery": _read(
         "the tail of a partition was not delivered when the drain ended",
-        "a longer drain if the consumer was only slow; otherwise find what blocked it",
+        "find what kept the reader from the end; a longer drain helps only a reader that held the partition to the end",
         "StalledDeliveries",
         "Every partition is read to its end",
         "Partitions are not read to their end",

@@ -21,7 +21,8 @@ class ReadRange:
     epochs. began_at: the offset at which it first began to read, whatever was evicted since, None if unknown.
     committed_only: whether uncommitted records are outside its range. newcomer: set if the partition was created after
     the reader had begun. succeeds: whether the reader had read a deleted topic of the same name. reset_to: the offset
-    at which it then began to read; offsets below it will never come.
+    at which it then began to read; offsets below it will never come. went_to: the position at which its last epoch
+    began, if it delivered nothing there; it will not come back to offsets below it.
     """
 
     reader: str
@@ -39,6 +40,12 @@ class ReadRange:
     newcomer: Newcomer | None = None
     reset_to: int | None = None
     succeeds: bool = False
+    went_to: int | None = None
+
+    @property
+    def beyond(self) -> int | None:
+        """The highest offset that the reader delivered, committed or moved to; a longer drain brings none below it."""
+        return _highest((self.high, self.passed, self.reset_to, self.went_to))
 
 
 def read_ranges(
@@ -72,6 +79,7 @@ def read_ranges(
             own.succeeds, own.start, own.began_at = True, log_start, 0
             own.reset_to = _highest(e.start for e in turns)
         own.high = _highest(e.high for e in turns)
+        own.went_to = _went_to(turns, reader, log_end)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
             next_fetch = committed.get(following.index, CommittedOffsets()) if following else None
             moved = bool(next_fetch and next_fetch.moved)
@@ -96,6 +104,19 @@ def _start(turns: list[Epoch], reader: Reader | None, log_start: int | None) -> 
     if first.position is None and first.source in ("start", "reset") and from_earliest:
         return log_start
     return first.start if first.start is not None else _lowest_delivered(turns)
+
+
+def _went_to(turns: list[Epoch], reader: Reader | None, log_end: int | None) -> int | None:
+    """Return the position at which the last epoch began, None if it delivered something or may have begun elsewhere.
+
+    A position beyond the end of the log is out of range: auto.offset.reset=earliest takes the reader back.
+    """
+    if not turns or turns[-1].rows or reader is None:
+        return None
+    last = turns[-1]
+    position = last.position if last.position is not None else last.start
+    back = log_end is not None and position is not None and position > log_end
+    return None if back and reader.seen_by(last.consumer).reset == EARLIEST else position
 
 
 def _lowest_delivered(turns: list[Epoch]) -> int | None:

@@ -16,6 +16,8 @@ from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, no_commits, present
 
+GONE = ("crashed", "lost")
+"""Ends of an epoch after which its member does not go on."""
 EVICTABLE = total("evictable")
 """Acknowledged records of a reader's range that are below the log start, by reader."""
 
@@ -25,9 +27,9 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
 
     lost_processing: an epoch began at or before the record, delivered nothing after it (or polled it, and its workers
     died before it was done), and committed past it. skipped_delivery: a later record was delivered to the reader or
-    committed past, or the reader began above it on a partition that is completely in its range. stalled_delivery:
-    neither; the drain ended first. A read_committed reader has to get only records that such a reader of the final log
-    sees.
+    committed past, the reader began above it on a partition that is completely in its range, or its last position is
+    above it. stalled_delivery: none of these; the drain ended first. A read_committed reader has to get only records
+    that such a reader of the final log sees.
     """
     got = np.zeros(len(r.block.row), np.bool_)
     got[r.at[r.same]] = True
@@ -42,7 +44,7 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
     lost = [*r.range.lost, *_unfinished(r)]
     for nth, gap in reversed(list(enumerate(lost))):
         passed_by[(offset >= gap["begin"]) & (offset < gap["end"])] = nth
-    later = max((v for v in (r.range.high, r.range.passed, r.range.reset_to) if v is not None), default=NONE)
+    later = NONE if r.range.beyond is None else r.range.beyond
     checks = {
         "lost_processing": passed_by >= 0,
         "skipped_delivery": (passed_by < 0) & (offset < later),
@@ -124,10 +126,13 @@ def _explain_newcomer(f: Finding, e: Evidence, first: Epoch) -> str:
 def _explain_stalled(f: Finding, e: Evidence, c: RunData) -> str:
     turns = _turns(f, c)
     if not turns:
-        return f"no consumer of {f['scope']} ever held {f['topic']}/{f['partition']}"
+        held = f"no consumer of {f['scope']} ever held {f['topic']}/{f['partition']}"
+        return f"{held}, so a longer drain would not have helped"
     last = turns[-1]
     reached = f"delivered to {last.high}" if last.high is not None else f"begun at {last.start} and delivered nothing"
-    return f"{last.consumer}, the last to hold the partition, had {reached} when its epoch ended ({last.end_reason})"
+    gone = "; nobody held it after that, so a longer drain would not have helped" if last.end_reason in GONE else ""
+    ended = f"when its epoch ended ({last.end_reason})"
+    return f"{last.consumer}, the last to hold the partition, had {reached} {ended}{gone}"
 
 
 def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:

@@ -281,6 +281,65 @@ def tail_not_reached(s: Story) -> None:
     s.wrote(0, 1, 2).assigned().got(0).commit(1)
 
 
+def _away(s: Story, reset: str = "latest") -> Epoch:
+    """One record is read, nothing is committed, and two records are written while nobody reads."""
+    s.members, s.consumer_config = 2, {"auto.offset.reset": reset}
+    epoch = s.wrote(0).assigned().got(0).died()
+    s.wrote(1, 2)
+    return epoch
+
+
+@story(skipped_delivery=2)
+def gone_to_the_end_and_nothing_came_after(s: Story) -> None:
+    _away(s)
+    s.assigned(2, position=3, source="reset", generation=2)
+
+
+@story()
+def gone_to_the_end_and_back(s: Story) -> None:
+    _away(s)
+    s.assigned(2, position=3, source="reset", generation=2)
+    s.assigned(2, position=1, source="seek", generation=2).got(1, 2)
+
+
+@story(stalled_delivery=2)
+def gone_to_the_end_and_on_the_way_back(s: Story) -> None:
+    """A longer drain would have helped."""
+    _away(s)
+    s.assigned(2, position=3, source="reset", generation=2)
+    s.assigned(2, position=1, source="seek", generation=2)
+
+
+@story(skipped_delivery=1)
+def sought_beyond_a_record_and_nothing_came_after(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0)
+    s.assigned(position=2, source="seek")
+
+
+@story(stalled_delivery=1)
+def sought_to_a_record_that_nobody_delivered(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0)
+    s.assigned(position=1, source="seek")
+
+
+@story(stalled_delivery=2)
+def sought_out_of_the_log_and_back_to_its_begin(s: Story) -> None:
+    _away(s, "earliest")
+    s.assigned(2, position=9, source="seek", generation=2)
+
+
+@story(skipped_delivery=2)
+def sought_out_of_the_log_and_to_its_end(s: Story) -> None:
+    _away(s)
+    s.assigned(2, position=9, source="seek", generation=2)
+
+
+@story(skipped_delivery=2)
+def put_at_the_end_by_a_fault_and_nothing_came_after(s: Story) -> None:
+    _away(s, "earliest")
+    s.moved(3).saw_committed(3).assigned(2, position=3, source="committed", generation=2)
+
+
 @story(stalled_delivery=2)
 def partition_never_held(s: Story) -> None:
     s.partitions = 2

@@ -168,6 +168,7 @@ def _undelivered(
         highest = max(highest, turns[0].start)  # what lies below will never come
     if reached is not None:
         highest = max([highest, *(e.start for e in turns if e.start is not None)])
+    highest = max(highest, _gone_to(case, scope, turns))
     for offset, record in sorted(log.items()):
         if any(row["offset"] == offset and _is(row, record) for e in turns for row in e.delivered):
             continue
@@ -185,6 +186,17 @@ def _undelivered(
             check = "stalled_delivery"
         who = culprit.consumer if culprit else None
         verdict.findings[_finding(check, scope, offset, record_identity(record), who)] += 1
+
+
+def _gone_to(case: Case, scope: Scope, turns: list[Epoch]) -> int:
+    """Where the last to begin stands if it has got nothing: what lies below will never come. -1: nobody knows."""
+    if not turns or turns[-1].offsets or scope[0] not in case.readers:
+        return -1
+    last, log = turns[-1], case.range_of(*scope[1:])
+    at = last.start if last.position is None else last.position
+    if at is None or (log and at > log[1] and case.facts(scope[0]).resets_to_earliest):
+        return -1  # out of range: back to the begin of the log
+    return at
 
 
 def _lost_it(epoch: Epoch, passed: int, offset: int) -> bool:
