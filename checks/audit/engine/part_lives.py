@@ -111,7 +111,7 @@ class LivePart(Part):
         position = partition, offset = self._position(row)
         if (offset == NONE and positions) or position in positions:
             return True
-        topics, names = super().codes("topic")
+        *_, topics, names = self._identities
         there = names[topics[row]], partition
         if partition != NONE and there not in self._lives.partitions:
             return False
@@ -152,8 +152,13 @@ class LivePart(Part):
             if topic in self._lives.of and len(rows):
                 yield topic, rows, *self._lives.bounds(topic, first[rows], last[rows])
 
+    @cached_property
+    def _offsets(self) -> tuple[Ints, Ints]:
+        return self.ints("partition"), self.ints("offset")
+
     def _position(self, row: int) -> Position:
-        return int(self.ints("partition")[row]), int(self.ints("offset")[row])
+        partition, offset = self._offsets
+        return int(partition[row]), int(offset[row])
 
 
 def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -74,7 +75,7 @@ class TopicLives:
     def __bool__(self) -> bool:
         return bool(self.of)
 
-    @property
+    @cached_property
     def ended(self) -> dict[str, TopicLife]:
         """The lives that have ended, by label, with the one of the rows of which it is unclear to which they belong."""
         found = {life.label: life for lives in self.of.values() for life in lives if life.ended}
