@@ -18,8 +18,9 @@ from chaos.kafka import admin, messages
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 
-TIMEOUT_S = 60.0
-"""Limit for the whole removal. Longer than the session (45 s) of a member that cannot be removed from its group."""
+TIMEOUT_S = 150.0
+"""Limit for the whole removal. It covers the election of a coordinator after brokers came back (more than 60 s on a
+loaded machine), and then the session (45 s) of a member that cannot be removed from its group."""
 ANSWER_S = 10.0
 RETRY_S = 0.2
 

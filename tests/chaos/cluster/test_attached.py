@@ -53,6 +53,7 @@ faults:
 expect: {{duplicate_delivery: {{illegal: 0}}}}
 limits: {{proof: 20s}}
 """  # noqa: E501
+MENDED = new_prefix("mended")
 
 
 @pytest.fixture(scope="module")
@@ -298,15 +299,23 @@ def test_a_command_without_effect_is_an_error(secured: Secured, run: Run) -> Non
     cluster.destroy()
 
 
-def test_any_process_that_ends_a_run_restores_the_cluster(secured: Secured, run: Run, theirs: set[str]) -> None:
-    prefix = new_prefix("mended")
-    cluster = secured.attach(run, prefix=prefix, verbs=secured.verbs(60, stop="sleep 600"))
-    secured.admin.create_topics([NewTopic(f"{prefix}orders", 2, 3)])[f"{prefix}orders"].result(30)
-    group = {"group.id": f"{prefix}billing", "auto.offset.reset": "earliest", "session.timeout.ms": 45000}
-    member = Consumer({"bootstrap.servers": secured.cluster.bootstrap, **group})
-    member.subscribe([f"{prefix}orders"])
+@pytest.fixture
+def member(secured: Secured) -> Iterator[Consumer]:
+    """A consumer that is closed whatever happens: alive, it would create its topic again under the tests after it."""
+    group = {"group.id": f"{MENDED}billing", "auto.offset.reset": "earliest", "session.timeout.ms": 45000}
+    consumer = Consumer({"bootstrap.servers": secured.cluster.bootstrap, **group})
+    yield consumer
+    consumer.close()
+
+
+def test_any_process_that_ends_a_run_restores_the_cluster(
+    secured: Secured, run: Run, theirs: set[str], member: Consumer
+) -> None:
+    cluster = secured.attach(run, prefix=MENDED, verbs=secured.verbs(60, stop="sleep 600"))
+    secured.admin.create_topics([NewTopic(f"{MENDED}orders", 2, 3)])[f"{MENDED}orders"].result(30)
+    member.subscribe([f"{MENDED}orders"])
     wait_until(lambda: member.poll(0.2) is None and member.assignment(), 60, "the group did not form")
-    assert {f"{prefix}orders", f"{prefix}billing"} <= topics_and_groups(secured)
+    assert {f"{MENDED}orders", f"{MENDED}billing"} <= topics_and_groups(secured)
     cluster.pause_broker(1)
     cluster.kill_broker(2)
 
@@ -324,7 +333,7 @@ def test_any_process_that_ends_a_run_restores_the_cluster(secured: Secured, run:
     assert all(secured.alive(b) for b in (1, 2, 3))
     member.close()
     AttachedCluster.clear(run)
-    assert topics_and_groups(secured) - {f"{prefix}orders"} == theirs  # the live member may have created it again
+    assert topics_and_groups(secured) - {f"{MENDED}orders"} == theirs  # the live member may have created it again
     assert roles(run) == []
 
 
