@@ -15,6 +15,10 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_conformance.py[process-3.9.2": "chaos/cluster/test_conformance.py[process-4.3.1",
     "chaos/cluster/test_conformance.py[docker-3.9.2": "chaos/cluster/test_conformance.py[docker-4.3.1",
     "system/test_scenarios.py::test_another_kafka_release_runs_the_same_scenario": "system/test_gate.py",
+    "system/test_scenarios.py::test_a_release_with_zookeeper_meets_the_same_contracts": (
+        "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"
+    ),
+    "checks/spark/test_paths.py[LANG": "system/test_installed.py::test_a_scenario_runs_from_command_to_verdict",
     "system/test_airflow.py::test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes": (
         "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"
     ),
