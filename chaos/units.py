@@ -1,4 +1,4 @@
-"""Durations, sizes and rates as text: `5s`, `250ms`, `64KiB`, `2000/s`."""
+"""Durations, sizes, rates and shares as text: `5s`, `250ms`, `64KiB`, `2000/s`, `99.9 %`."""
 
 from __future__ import annotations
 
@@ -56,6 +56,20 @@ def format_size(size: int) -> str:
     return f"{size}B"
 
 
+def parse_percent(value: Any) -> int:
+    """Return the millionths of `99.9 %`, at most four decimals. Raises `ValueError`."""
+    match = re.fullmatch(r"\s*(\d{1,3})(?:\.(\d{1,4}))?\s*%\s*", value) if isinstance(value, str) else None
+    millionths = int(match[1]) * 10_000 + int((match[2] or "").ljust(4, "0")) if match else -1
+    if not 0 <= millionths <= 1_000_000:
+        raise ValueError(f"{value!r} is not a share; write one such as 99.9 %, with the sign and at most four decimals")
+    return millionths
+
+
+def format_percent(millionths: int) -> str:
+    """Return the shortest exact text, such as `99.9 %`."""
+    return f"{millionths // 10_000}.{millionths % 10_000:04}".rstrip("0").rstrip(".") + " %"
+
+
 def parse_rate(value: Any) -> float:
     """Return the events per second of `2000/s` or a plain number. Raises `ValueError`."""
     if isinstance(value, str):
@@ -91,3 +105,11 @@ Rate = Annotated[
     WithJsonSchema({"type": ["string", "number"], "pattern": r"^\d+(\.\d+)?\s*/\s*s$", "examples": ["2000/s"]}),
 ]
 """Events per second."""
+
+Percent = Annotated[
+    int,
+    BeforeValidator(parse_percent),
+    PlainSerializer(format_percent, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": r"^\d{1,3}(\.\d{1,4})?\s*%$", "examples": ["99.9 %"]}),
+]
+"""Millionths."""

@@ -70,6 +70,7 @@ class WriterSpec(ClientSpec):
     value_size: int = Field(description="bytes of the value, identity included")
     stop_within_s: float = Field(10.0, gt=0, description="longest wait for delivery reports after the order to stop")
     transactions: TransactionSpec | None = Field(None, description="write in transactions")
+    steady: bool = Field(False, description="neither the limits of the topic nor the rights of the client change")
 
 
 class ProducerSpec(WriterSpec):

@@ -22,10 +22,13 @@ from chaos.clients.runtime import runtime
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
 from chaos.scenario.clients import ApplicationPartitioner, Assign, Processor, Producer, Subscribe
+from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 
 Entry = Producer | Processor | Subscribe | Assign
 
+TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
+"""Faults after which a topic may have other limits."""
 STOP_SHARE = 0.6
 """Share of `limits.clients` in which a producer waits for delivery reports after the order to stop."""
 
@@ -119,7 +122,9 @@ class SpecBuilder:
     def _writer(self, entry: Producer | Processor, client: str) -> dict[str, Any]:
         """Return the fields that producers and processors share."""
         transactional_id = self._resolved.prefix + client.replace("/", "-")
+        topic = entry.topic if isinstance(entry, Producer) else entry.to
         return {
+            "steady": steady(self._scenario, topic),
             "stop_within_s": max(0.1, STOP_SHARE * self._scenario.limits.clients),
             "transactions": entry.transactions
             and {"id": transactional_id, **_in_seconds(entry.transactions, "timeout", "hold")},
@@ -152,3 +157,13 @@ def process_mates(entry: Entry, client: str) -> list[str]:
         return [client]
     first = (int(client.rpartition("/")[2]) - 1) // entry.threads * entry.threads + 1
     return [f"{entry.name}/{n}" for n in range(first, min(first + entry.threads, entry.members + 1))]
+
+
+def steady(scenario: Scenario, topic: str) -> bool:
+    """Return whether the limits of a topic and the rights to write to it are the same during the whole run.
+
+    Faults change the settings of topics, or delete a topic, which brokers may then create again with other settings.
+    An attached cluster belongs to others, who may change anything.
+    """
+    changed = any(f.target.topic == topic and f.kind in TOPIC_CHANGES for f in scenario.faults)
+    return scenario.cluster.driver != "attached" and not changed

@@ -35,6 +35,12 @@ _MORE = """
 ## Other limits of a contract
 
 - `groups: {billing: {members: 2, rebalances: {max: 3}}}`: members and rebalances of a group, from its coordinator.
+- `send_failures: {fail: 40, unknown: 0}`: sends that definitely failed, and sends of unknown outcome. Unbounded if left
+  out: faults cause both, and neither breaks a guarantee of Kafka. The sentence of a run always names them.
+- `send_success: {min: 99.9 %, per: 10s}`: share of acknowledged sends in every window of every topic. A send belongs to
+  the window of its call, whenever its outcome came. The windows of a topic follow each other from its first send
+  (rounded down to 250 ms). The last one counts with the sends that it has. A window without sends does not count, so
+  bound `produce_unavailability` for applications that wait.
 - `client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}`: number of clients of an entry that reported such an error.
 
 Every run must meet these conditions, whatever its contract: each fault has its proof, no client ended unless a fault

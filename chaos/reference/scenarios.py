@@ -12,7 +12,7 @@ from chaos.scenario.expect import Bound, Expect
 from chaos.scenario.load import load
 from chaos.scenario.model import Scenario
 from chaos.scenario.shipped import shipped
-from chaos.units import format_duration
+from chaos.units import format_duration, format_percent
 
 CATALOGUE = "../scenarios/CATALOGUE.md"
 """The path from a page in a folder of `chaos`."""
@@ -79,6 +79,8 @@ def contracts(scenario: Scenario) -> dict[str, Expect]:
 def must(expect: Expect) -> list[str]:
     """Return the anomalies and client errors that have to appear, such as `lost_write` at least 1."""
     demanded = [f"`{_name(*key)}` {bound.describe()}" for key, bound in expect.counts().items() if bound.min > 0]
+    for outcome, bound in expect.send_failures:
+        demanded += [f"sends with outcome `{outcome}` {bound.describe()}"] if bound.min else []
     for client, errors in expect.client_errors.items():
         demanded += [f"`{error}` reported by {count.describe()} of `{client}`" for error, count in errors.items()]
     return demanded
@@ -111,6 +113,11 @@ def _allows(bound: Bound) -> bool:
 def _limits(expect: Expect) -> Iterator[str]:
     for (metric, stat), seconds in expect.times().items():
         yield f"`{metric}` {stat} at most {format_duration(seconds)}"
+    for outcome, bound in expect.send_failures:
+        if bound.max is not None and not bound.min:
+            yield f"sends with outcome `{outcome}` {bound.describe()}"
+    if (success := expect.send_success) is not None:
+        yield f"acknowledged sends at least {format_percent(success.min)} per {format_duration(success.per)}"
     for group, bounds in expect.groups.items():
         for name, bound in bounds:
             if bound != Bound():

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, create_model, model_validator
 from chaos.anomalies import ANOMALIES, METRICS
 from chaos.scenario.names import ClientName, GroupId
 from chaos.scenario.triggers import Strict
-from chaos.units import Duration
+from chaos.units import Duration, Percent
 
 
 class Bound(Strict):
@@ -48,6 +48,8 @@ def _exactly(value: Any) -> Any:
 
 Count = Annotated[Bound, BeforeValidator(_exactly)]
 ErrorText = Annotated[str, Field(min_length=1, max_length=200)]
+WINDOW_STEP_US = 250_000
+"""Resolution of the times of sends that the audit keeps; see `checks.audit.engine.time_buckets`."""
 ZERO = Bound(min=0, max=0)
 ANY = Bound(min=0, max=None)
 
@@ -75,6 +77,32 @@ class GroupBound(Strict):
     rebalances: Count = Field(ANY, description="rebalances after the group first formed")
 
 
+class SendFailures(Strict):
+    """Bounds for sends without an acknowledgement. Unbounded if left out: a refusal breaks no guarantee of Kafka."""
+
+    fail: Count = Field(ANY, description="sends that definitely failed: the record was never appended")
+    unknown: Count = Field(ANY, description="sends of unknown outcome")
+
+
+class SendSuccess(Strict):
+    """Lower bound of the share of sends that are acknowledged, in every window of every topic.
+
+    A send belongs to the window of its call, whenever its outcome came. The windows of a topic follow each other from
+    its first send. The last one ends with the last send and counts like the others. A window without sends does not
+    count: for an application that waits, bound `produce_unavailability`.
+    """
+
+    min: Percent = Field(description="such as 99.9 %")
+    per: Duration = Field(description="length of a window, such as 10s: a multiple of 250ms")
+
+    @model_validator(mode="after")
+    def _in_steps(self) -> Self:
+        steps = self.per * 1_000_000 / WINDOW_STEP_US
+        if steps < 1 or abs(steps - round(steps)) > 1e-6:
+            raise ValueError("per must be a multiple of 250ms, such as 10s")
+        return self
+
+
 def _duplicates(value: Any) -> Any:
     """A plain number bounds both parts: `duplicate_delivery: 0`."""
     return {"legal": value, "illegal": value} if isinstance(value, int) else value
@@ -94,6 +122,8 @@ _metric_fields: dict[str, Any] = {
 
 class _Contract(Strict):
     groups: dict[GroupId, GroupBound] = Field({}, description="by group id")
+    send_failures: SendFailures = Field(SendFailures(), description="sends of all producers, by outcome")
+    send_success: SendSuccess | None = Field(None, description="share of acknowledged sends over time")
     client_errors: dict[ClientName, dict[ErrorText, Count]] = Field(
         {},
         description="by the name of an entry and a text such as GROUP_MAX_SIZE_REACHED: the number of its clients that "

@@ -14,6 +14,7 @@ from chaos.anomalies import METRICS, PHRASES
 from chaos.scenario.expect import Bound
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
+from chaos.units import format_percent
 
 PERCENTILES = {"p50": "median", "p95": "95th percentile", "p99": "99th percentile", "max": "longest"}
 
@@ -41,7 +42,7 @@ class Term:
 def terms(resolved: Resolved) -> list[Term]:
     """Return all terms: those of the scenario first, then those of the platform."""
     s = resolved.scenario
-    return [*_counts(s), *_times(s), *_groups(s), *_client_errors(s), *_conditions(s)]
+    return [*_counts(s), *_times(s), *_sends(s), *_groups(s), *_client_errors(s), *_conditions(s)]
 
 
 def planned_sends(s: Scenario) -> int:
@@ -84,6 +85,19 @@ def _times(s: Scenario) -> Iterator[Term]:
             expected=f"{stat} ≤ {duration(limit_us)}",
             at_most=limit_us,
         )
+
+
+def _sends(s: Scenario) -> Iterator[Term]:
+    for outcome, name, bound in (
+        ("fail", "Sends that failed", s.expect.send_failures.fail),
+        ("unknown", "Sends of unknown outcome", s.expect.send_failures.unknown),
+    ):
+        term = Term("SendFailures", f"send_failures_{outcome}", name, "send_failures", split=outcome)
+        yield from _bounded(bound, term)
+    if (success := s.expect.send_success) is not None:
+        share, window = format_percent(success.min), duration(round(success.per * 1_000_000))
+        name, expected = f"Share of acknowledged sends, lowest of all windows of {window}", f"at least {share}"
+        yield Term("SendSuccess", "send_success", name, "send_success", expected, at_least=success.min)
 
 
 def _groups(s: Scenario) -> Iterator[Term]:

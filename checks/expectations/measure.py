@@ -16,6 +16,7 @@ from checks.evidence import Row, audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
 from checks.expectations.judge import Observation, listed
+from checks.expectations.sends import failures, lowest_success
 
 CLIENT_FAULTS = "consumer."
 
@@ -36,6 +37,12 @@ class Measure:
             return self._conditions.observe(term)
         if term.check == "groups" and term.split == "members":
             return _most_members(self._run, term.scope)
+        if term.check in ("send_failures", "send_success") and self._distrust:
+            return Observation.missing("not counted", self._distrust)
+        if term.check == "send_failures":
+            return failures(self._run, term.split)
+        if term.check == "send_success":
+            return self._send_success()
         if term.check == "client_errors":
             return _clients_with_error(self._run, term.scope, term.split)
         if term.check == "groups":
@@ -84,6 +91,12 @@ class Measure:
             f"the check saw nothing: {reason or 'what it examines did not happen'}; "
             "change the scenario so that it does, or leave this out of `expect`",
         )
+
+    def _send_success(self) -> Observation:
+        if reason := self._conditions.clock():
+            return Observation.missing("not measured", reason)
+        assert self._scenario.expect.send_success is not None  # the term exists
+        return lowest_success(self._run, round(self._scenario.expect.send_success.per * 1_000_000))
 
     def _time(self, term: Term) -> Observation:
         if reason := self._conditions.clock():

@@ -33,6 +33,8 @@ SUITE = "contract"
 _MEANINGS = {
     **{phrases.rule: f"Number of findings: {ANOMALIES[check].meaning}." for (check, _), phrases in PHRASES.items()},
     **{metric.rule: f"Time {metric.meaning}." for metric in METRICS.values()},
+    "SendFailures": "Sends of all producers with the given outcome.",
+    "SendSuccess": "Lowest share of acknowledged sends in a window of a topic, in millionths.",
     "GroupMembers": "Highest number of members that the coordinator reported at one time.",
     "Rebalances": "Generations of a group after it had first formed.",
     "ClientErrors": "Clients of an entry that reported an error with the given text.",

@@ -40,6 +40,7 @@ def decide(
     totals: Sequence[Count] = (),
     findings: Sequence[Finding] = (),
     problems: Sequence[str] = (),
+    counts: Counts | None = None,
 ) -> Decision:
     """Return the verdict: fail > inconclusive > pass.
 
@@ -52,7 +53,7 @@ def decide(
     verdict = merge([e.verdict for e in expectations])
     if reasons:
         verdict = merge([verdict, "inconclusive"])
-    text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons)
+    text = sentence(verdict, expectations, faults, list(totals), list(findings), reasons, counts)
     return Decision(verdict, text, reasons)
 
 
@@ -66,8 +67,8 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
     ]
     findings = _findings(run)
     problems = _problems(run, events, expectations)
-    decision = decide(expectations, faults, totals, findings, problems)
     counts = _counts(run, resolved)
+    decision = decide(expectations, faults, totals, findings, problems, counts)
     return Result(
         run_id=resolved.run_id,
         run_dir=run.where,

@@ -27,8 +27,9 @@ def sentence(
     totals: list[Count],
     findings: list[Finding],
     reasons: list[str],
+    counts: Counts | None = None,
 ) -> str:
-    """Return the sentence. reasons: why the run is inconclusive, if it is."""
+    """Return the sentence. reasons: why the run is inconclusive, if it is. counts: the numbers of sends, if counted."""
     sums = _sums(totals)
     parts: list[str] = []
     failed = [e for e in expectations if e.verdict == "fail"]
@@ -45,6 +46,7 @@ def sentence(
     if faults:
         proven = sum(f.proven_us is not None for f in faults)
         parts.append(f"{proven} of {len(faults)} fault{'s' if len(faults) > 1 else ''} took effect.")
+    parts += _unacknowledged(counts) if counts else []
     reported = {(e.check, e.split) for e in failed}
     parts += [
         _finding(kind, split, count, passed.get((kind, split)), findings)
@@ -52,6 +54,16 @@ def sentence(
         if count and (kind, split) not in reported
     ]
     return " ".join(parts)
+
+
+def _unacknowledged(counts: Counts) -> list[str]:
+    """Return the sends without an acknowledgement as a sentence; empty if every send was acknowledged."""
+    parts = [
+        f"{counts.failed:,} failed for good" if counts.failed else "",
+        f"{counts.unknown:,} {'has' if counts.unknown == 1 else 'have'} an unknown outcome" if counts.unknown else "",
+    ]
+    text = " and ".join(filter(None, parts))
+    return [f"Of the records sent, {text}."] if text else []
 
 
 def _sums(totals: Iterable[Count]) -> dict[tuple[str, str], int]:

@@ -2,7 +2,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chaos.units import format_duration, format_size, parse_duration, parse_rate, parse_size
+from chaos.units import (
+    format_duration,
+    format_percent,
+    format_size,
+    parse_duration,
+    parse_percent,
+    parse_rate,
+    parse_size,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,3 +51,14 @@ def test_a_formatted_duration_reads_back_to_the_microsecond(micros):
 @given(st.integers(min_value=0, max_value=2**50))
 def test_a_formatted_size_reads_back_exactly(size):
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize("text", ["99.9", 99.9, "101 %", "100.0001 %", "99.99999 %", "-1 %", "%", True])
+def test_an_invalid_share_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_percent(text)
+
+
+@given(st.integers(min_value=0, max_value=10**6))
+def test_a_formatted_share_reads_back_exactly(millionths):
+    assert parse_percent(format_percent(millionths)) == millionths

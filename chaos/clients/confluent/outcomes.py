@@ -4,6 +4,9 @@ librdkafka retries a send or a commit when the connection breaks or the answer d
 the error of the last attempt. An earlier attempt may have succeeded although its answer was lost. So a refusal is
 `fail` only if there was one attempt, or if every attempt must have been refused. Errors that are not in a table are
 `unknown`: a wrong `fail` would become a wrong verdict, a wrong `unknown` does not.
+
+librdkafka knows more (`rd_kafka_message_status`: not, possibly or surely persisted), but confluent-kafka does not pass
+it on. And after a refusal, that status describes the last attempt only.
 """
 
 from __future__ import annotations
@@ -14,41 +17,49 @@ from confluent_kafka import KafkaError
 
 Outcome = Literal["ok", "fail", "unknown"]
 
-NEVER, REFUSED = "never appended", "not by this attempt"
+NEVER, SAME_BATCH, REFUSED = "never appended", "not in this batch", "not by this attempt"
+
+Attempts = Literal["one", "same", "any"]
+"""What librdkafka may have sent for a record before the attempt that its report describes.
+
+one: nothing. same: only the same batch, under the same limits and rights. any: any batch. An idempotent producer sends
+a batch again with exactly the same records (KIP-98; librdkafka's `last_msgid`).
+"""
 
 # older releases lack these names, and report a whole batch as invalid if one record of it is
 _DIFFERENT_RECORD: int = getattr(KafkaError, "_INVALID_DIFFERENT_RECORD", -138)
-_OF_ONE_RECORD = NEVER if hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD") else REFUSED
+_OF_ONE_RECORD = NEVER if hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD") else SAME_BATCH
 _FENCED_MEMBER_EPOCH: int = getattr(KafkaError, "FENCED_MEMBER_EPOCH", 110)
 _STALE_MEMBER_EPOCH: int = getattr(KafkaError, "STALE_MEMBER_EPOCH", 113)
 
 SENDS: dict[int, tuple[str, str]] = {
     KafkaError.INVALID_RECORD: (_OF_ONE_RECORD, "the broker refuses any batch with this record in it"),
-    _DIFFERENT_RECORD: (REFUSED, "refused because of another record of this batch; an earlier batch may differ"),
-    KafkaError.MSG_SIZE_TOO_LARGE: (REFUSED, "this batch was too large; an earlier one may have been smaller"),
-    KafkaError.RECORD_LIST_TOO_LARGE: (REFUSED, "as MSG_SIZE_TOO_LARGE, against the segment size"),
+    _DIFFERENT_RECORD: (SAME_BATCH, "refused because of another record of this batch; an earlier batch may differ"),
+    KafkaError.MSG_SIZE_TOO_LARGE: (SAME_BATCH, "this batch was too large; an earlier one may have been smaller"),
+    KafkaError.RECORD_LIST_TOO_LARGE: (SAME_BATCH, "as MSG_SIZE_TOO_LARGE, against the segment size"),
     KafkaError.INVALID_MSG: (REFUSED, "this batch arrived damaged and was dropped before the append"),
     KafkaError.INVALID_TIMESTAMP: (NEVER, "the broker refuses any batch with this timestamp in it"),
     KafkaError.INVALID_REQUIRED_ACKS: (NEVER, "acks is the same in every attempt, and no broker takes this one"),
-    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: (REFUSED, "the batch was not read; a smaller one is not compressed"),
-    KafkaError.POLICY_VIOLATION: (REFUSED, "a policy refused this batch before the append"),
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: (SAME_BATCH, "the batch was not read; a smaller one is not compressed"),
+    KafkaError.POLICY_VIOLATION: (SAME_BATCH, "a policy refused this batch before the append"),
     KafkaError.NOT_ENOUGH_REPLICAS: (REFUSED, "the leader counted its in-sync replicas before the append"),
     KafkaError.NOT_LEADER_FOR_PARTITION: (REFUSED, "a broker that is not the leader appends nothing"),
     KafkaError.LEADER_NOT_AVAILABLE: (REFUSED, "there was no leader to append to"),
     KafkaError.FENCED_LEADER_EPOCH: (REFUSED, "the epoch is checked before the append"),
     KafkaError.UNKNOWN_TOPIC_OR_PART: (REFUSED, "the broker asked has no such partition, so no log to append to"),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        REFUSED,
+        SAME_BATCH,
         "checked before the append; an earlier attempt may have had the right",
     ),
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (REFUSED, "as TOPIC_AUTHORIZATION_FAILED, for idempotent writes"),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (SAME_BATCH, "as TOPIC_AUTHORIZATION_FAILED, for idempotent writes"),
     KafkaError.INVALID_PRODUCER_EPOCH: (REFUSED, "the batch of a fenced producer is refused before the append"),
     KafkaError._UNKNOWN_PARTITION: (REFUSED, "known locally: no such partition; an earlier attempt may have had one"),
     KafkaError._UNKNOWN_TOPIC: (REFUSED, "as _UNKNOWN_PARTITION; a restarting broker can report a topic missing"),
     KafkaError._PURGE_QUEUE: (REFUSED, "purged from the queue, before the first attempt or before a retry"),
 }
-"""Errors of delivery reports that prove a refusal, with the reason. All others are `unknown`, deliberately these:
-_MSG_TIMED_OUT, _TIMED_OUT, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, _TRANSPORT, _ALL_BROKERS_DOWN,
+"""Errors of delivery reports that prove a refusal, with the reason (Kafka's `Errors`; the order of the checks is that
+of `UnifiedLog.append`, which validates a batch before it looks for a duplicate). All others are `unknown`, deliberately
+these: _MSG_TIMED_OUT, _TIMED_OUT, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, _TRANSPORT, _ALL_BROKERS_DOWN,
 _PURGE_INFLIGHT, KAFKA_STORAGE_ERROR (an append failed, on some replica), UNKNOWN_SERVER_ERROR,
 OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, _FATAL."""
 
@@ -75,10 +86,17 @@ NOT_A_COMMIT = frozenset({KafkaError._NO_OFFSET})
 """There was nothing to commit, and no request was sent."""
 
 
-def send_outcome(error: KafkaError, single_attempt: bool) -> Outcome:
-    """Return the outcome of a send with this error in its report. `single_attempt`: the producer never retries."""
+def send_outcome(error: KafkaError, attempts: Attempts, partition: int | None) -> Outcome:
+    """Return the outcome of a send with this error in its report.
+
+    partition: that of the record in the report. librdkafka sets it when it assigns the record to a partition, and keeps
+    it. A record without one (an unknown topic, also after a time-out or a purge) was in no request.
+    """
+    if partition is None or partition < 0:
+        return "fail"
     certainty = SENDS.get(error.code(), ("", ""))[0]
-    return "fail" if certainty == NEVER or (certainty == REFUSED and single_attempt) else "unknown"
+    proven = {"one": (NEVER, SAME_BATCH, REFUSED), "same": (NEVER, SAME_BATCH), "any": (NEVER,)}
+    return "fail" if certainty in proven[attempts] else "unknown"
 
 
 def commit_outcome(error: KafkaError | None, took_s: float | None, backoff_s: float) -> Outcome:
@@ -94,6 +112,12 @@ def commit_outcome(error: KafkaError | None, took_s: float | None, backoff_s: fl
     return "fail" if error.code() in COMMITS and first_attempt else "unknown"
 
 
-def single_attempt(config: dict[str, bool | int | float | str]) -> bool:
-    """Return whether a producer with these settings never retries a send (and so is not idempotent)."""
-    return any(str(config[name]) == "0" for name in ("retries", "message.send.max.retries") if name in config)
+def attempts(config: dict[str, bool | int | float | str], transactional: bool, steady: bool) -> Attempts:
+    """Return what a producer with these settings may have sent before the last attempt.
+
+    steady: neither the limits of the topic nor the rights of the producer change during the run.
+    """
+    if any(str(config[name]) == "0" for name in ("retries", "message.send.max.retries") if name in config):
+        return "one"
+    idempotent = transactional or str(config.get("enable.idempotence", False)).lower() == "true"
+    return "same" if idempotent and steady else "any"

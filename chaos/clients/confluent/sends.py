@@ -9,7 +9,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
 from chaos.clients.confluent.columns import Columns, joined, nullable, sent
-from chaos.clients.confluent.outcomes import send_outcome
+from chaos.clients.confluent.outcomes import Attempts, send_outcome
 from chaos.clients.protocol import WriterSpec
 from chaos.ledger.record import parse
 from chaos.ledger.record_columns import Identities, Ints
@@ -56,8 +56,8 @@ class SendLog:
     txn: number of the transaction of the records that are reported now; set it only right after a `write`.
     """
 
-    def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, single_attempt: bool) -> None:
-        self._writer, self._spec, self._keys, self._single_attempt = writer, spec, keys, single_attempt
+    def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, attempts: Attempts) -> None:
+        self._writer, self._spec, self._keys, self._attempts = writer, spec, keys, attempts
         self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
         self._incarnation = same(spec.incarnation, pa.int32())
         self._reports: list[Message] = []
@@ -106,7 +106,7 @@ class SendLog:
     def _failed(self, error: KafkaError, message: Message) -> None:
         identity = parse(message.value())
         assert identity is not None  # this process made the value
-        outcome = send_outcome(error, self._single_attempt)
+        outcome = send_outcome(error, self._attempts, message.partition())
         self.failed += outcome == "fail"
         self.unknown += outcome == "unknown"
         row = self._row(identity.seq, identity.sent_us, outcome, error.name(), message.partition())

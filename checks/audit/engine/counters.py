@@ -90,6 +90,8 @@ EXTENTS = extent("extents")
 # curves and times
 ACKED_CURVE, DELIVERED_CURVE = distribution("acked_curve"), distribution("delivered_curve")
 """Time bucket -> records, by topic and by reader."""
+CALLED_CURVE, UNACKED_CURVE = distribution("called_curve"), distribution("unacked_curve")
+"""Time bucket of the call -> sends, and sends without an acknowledgement, by topic."""
 ACKED_REACHED, DELIVERED_REACHED = highest("acked_reached"), highest("delivered_reached")
 """Partition and time bucket -> highest offset + 1, by topic and by (reader, topic)."""
 HEAT = distribution("heat")

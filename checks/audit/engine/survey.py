@@ -141,6 +141,10 @@ def _sends_of_topic(tally: Tally, topic: str, outcomes: dict[str, Mask], values:
         tally.add(_BY_OUTCOME[name], topic, value=int(count[runs_with_outcome].sum()))
     ok = outcomes.get("ok", np.zeros(len(count), np.bool_))
     tally.add(counters.LOCATED, topic, value=int(located[ok].sum()))
+    called = bucket(invoked)
+    tally.add(counters.CALLED_CURVE, topic, value=counted(called, count))
+    if not ok.all():
+        tally.add(counters.UNACKED_CURVE, topic, value=counted(called[~ok], count[~ok]))
     for fault, at_us in plan.injected.items():
         late = invoked >= at_us
         for aggregate, rows in ((counters.SENT_AFTER, late), (counters.ACKED_AFTER, late & ok)):

@@ -15,6 +15,12 @@ from checks.audit.facts.ranges import ReadRange
 MIN_CELL_US = 500_000
 CELLS = 400
 _TIME_BITS = 36
+_CURVES = {
+    "acked": counters.ACKED_CURVE,
+    "called": counters.CALLED_CURVE,
+    "unacked": counters.UNACKED_CURVE,
+    "delivered": counters.DELIVERED_CURVE,
+}
 
 
 def cell_us(span_us: int) -> int:
@@ -23,9 +29,13 @@ def cell_us(span_us: int) -> int:
 
 
 def series(tally: Tally, ranges: list[ReadRange]) -> list[dict[str, Any]]:
-    """Return table `series`: acked per topic, delivered and lag per reader, in time buckets that have events."""
+    """Return table `series`, in time buckets that have events.
+
+    acked, called and unacked per topic: acknowledgements, send calls, and those of the calls that were never
+    acknowledged. delivered and lag per reader.
+    """
     rows: list[dict[str, Any]] = []
-    for name, curve in (("acked", counters.ACKED_CURVE), ("delivered", counters.DELIVERED_CURVE)):
+    for name, curve in _CURVES.items():
         for (scope,), (at_us, count) in tally.each(curve):
             rows += _curve(name, scope, at_us, count)
     by_reader: dict[str, list[ReadRange]] = {}

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.clients.confluent.group_consumer import Tracking
 from chaos.clients.protocol import GroupConsumerSpec, ProducerSpec
-from chaos.clients.specs import SpecBuilder, process_mates
+from chaos.clients.specs import SpecBuilder, process_mates, steady
 from chaos.errors import ScenarioError
 from chaos.run.directory import Run
 from chaos.scenario.load import parse
@@ -131,3 +131,10 @@ def test_durations_reach_the_spec_in_seconds(tmp_path: Path) -> None:
     assert isinstance(periodic, GroupConsumerSpec) and periodic.commit.every_s == 3600
     assert isinstance(sender, ProducerSpec) and sender.transactions
     assert (sender.transactions.timeout_s, sender.transactions.hold_s) == (60, 2)
+
+
+def test_a_fault_that_changes_a_topic_makes_its_limits_unsteady() -> None:
+    change = "{name: f, kind: topic.config, target: {topic: stock}, settings: {a: 1}, when: {acked: 1}}"
+    changed = scenario("mode: subscribe, group: g, topics: [stock]", rest=f"faults: [{change}]\n")
+    assert not steady(changed, "stock")
+    assert steady(changed, "orders-a")

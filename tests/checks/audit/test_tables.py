@@ -221,6 +221,9 @@ def test_ownership_says_how_it_ended(tables: Tables, by_name: dict[str, Story]) 
 def test_the_curves_add_up(tables: Tables) -> None:
     acked = [r["value"] for r in tables["series"] if (r["series"], r["scope"]) == ("acked", "an_outage")]
     assert sum(acked) == 11
+    calls = {s: sum(r["value"] for r in tables["series"] if r["series"] == s) for s in ("called", "unacked")}
+    counts = {n: sum(r["value"] for r in tables["counts"] if r["name"] == n) for n in ("sent", "acked")}
+    assert calls == {"called": counts["sent"], "unacked": counts["sent"] - counts["acked"]}
     lag = [r["value"] for r in tables["series"] if (r["series"], r["scope"]) == ("lag", "an_outage")]
     assert lag[-1] == 0 and max(lag) > 0
     cells = [r for r in tables["latency"] if (r["series"], r["scope"]) == ("ack", "an_outage")]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.run.result import Count, Expectation, FaultOutcome, Finding
+from chaos.run.result import Count, Counts, Expectation, FaultOutcome, Finding
 from checks.verdict.decision import collect, decide
 from tests.support.fake_runs import SECOND, T0, FakeRun, finding
 
@@ -62,6 +62,27 @@ def test_the_sentence_of_a_pass():
     assert decision.sentence == (
         "No acknowledged record was lost. 3 of 3 faults took effect. "
         "412 records were delivered again, from the committed offset (billing/1 was evicted)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("failed", "unknown", "said"),
+    [
+        (0, 0, ""),
+        (40, 0, " Of the records sent, 40 failed for good."),
+        (0, 1, " Of the records sent, 1 has an unknown outcome."),
+        (
+            2,
+            3,
+            " Of the records sent, 2 failed for good and 3 have an unknown outcome.",
+        ),
+    ],
+)
+def test_the_sentence_names_records_that_were_not_acknowledged(failed, unknown, said):
+    counts = Counts(sent=100, acked=100 - failed - unknown, failed=failed, unknown=unknown)
+    assert (
+        decide([expectation("pass")], [], [total("lost_write", 0)], counts=counts).sentence
+        == f"No acknowledged record was lost.{said}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from confluent_kafka import KafkaError
 
-from chaos.clients.confluent.outcomes import COMMITS, SENDS, commit_outcome, send_outcome, single_attempt
+from chaos.clients.confluent.outcomes import COMMITS, SENDS, attempts, commit_outcome, send_outcome
 
 
 def test_a_send_is_unknown_after_a_time_out_or_a_lost_connection() -> None:
@@ -17,18 +17,18 @@ def test_a_send_is_unknown_after_a_time_out_or_a_lost_connection() -> None:
         KafkaError.UNKNOWN,
         KafkaError._FATAL,
     ):
-        assert send_outcome(KafkaError(code), single_attempt=True) == "unknown"
-        assert send_outcome(KafkaError(code), single_attempt=False) == "unknown"
+        assert send_outcome(KafkaError(code), "one", 0) == "unknown"
+        assert send_outcome(KafkaError(code), "same", 0) == "unknown"
 
 
 def test_a_refused_send_failed_only_if_there_was_no_earlier_attempt() -> None:
     refused = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
-    assert send_outcome(refused, single_attempt=True) == "fail"
-    assert send_outcome(refused, single_attempt=False) == "unknown"
+    assert send_outcome(refused, "one", 0) == "fail"
+    assert send_outcome(refused, "same", 0) == "unknown"
 
 
 def test_a_record_that_no_broker_accepts_was_never_appended() -> None:
-    assert send_outcome(KafkaError(KafkaError.INVALID_RECORD), single_attempt=False) == "fail"
+    assert send_outcome(KafkaError(KafkaError.INVALID_RECORD), "any", 0) == "fail"
 
 
 def test_a_refused_commit_failed_if_the_answer_came_before_a_retry_was_possible() -> None:
@@ -44,11 +44,30 @@ def test_a_commit_without_an_answer_is_unknown() -> None:
     assert commit_outcome(None, took_s=None, backoff_s=0.1) == "ok"
 
 
+def test_a_batch_that_is_too_large_failed_if_every_attempt_was_the_same_batch() -> None:
+    for code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED):
+        assert send_outcome(KafkaError(code), "one", 0) == "fail"
+        assert send_outcome(KafkaError(code), "same", 0) == "fail"
+        assert send_outcome(KafkaError(code), "any", 0) == "unknown"
+
+
+def test_a_record_that_never_had_a_partition_was_in_no_request() -> None:
+    for code in (KafkaError._UNKNOWN_TOPIC, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE):
+        assert send_outcome(KafkaError(code), "any", -1) == "fail"
+        assert send_outcome(KafkaError(code), "any", 0) == "unknown"
+
+
 def test_only_a_producer_that_never_retries_makes_single_attempts() -> None:
-    assert single_attempt({"retries": 0})
-    assert single_attempt({"message.send.max.retries": "0"})
-    assert not single_attempt({})
-    assert not single_attempt({"retries": 1, "acks": 0})
+    assert attempts({"retries": 0}, transactional=False, steady=False) == "one"
+    assert attempts({"message.send.max.retries": "0"}, transactional=False, steady=True) == "one"
+    assert attempts({}, transactional=False, steady=True) == "any"
+    assert attempts({"retries": 1, "acks": 0}, transactional=False, steady=True) == "any"
+
+
+def test_only_an_idempotent_producer_under_steady_limits_repeats_the_same_batch() -> None:
+    assert attempts({"enable.idempotence": True}, transactional=False, steady=True) == "same"
+    assert attempts({}, transactional=True, steady=True) == "same"
+    assert attempts({"enable.idempotence": True}, transactional=False, steady=False) == "any"
 
 
 def test_each_entry_of_the_tables_has_a_reason() -> None:
