@@ -18,6 +18,8 @@ Partition = tuple[str, int]
 """Topic and partition number."""
 Role = Literal["producer", "consumer"]
 """Role of a client in its `lifecycle` rows; a processor is a producer."""
+Steady = Literal["settings", "limits", "rights"]
+"""Settings of a topic, its limits (also those that the brokers set), and rights of a client."""
 Program = Literal["producer", "processor", "group_consumer", "assign_consumer"]
 PROGRAMS: tuple[Program, ...] = get_args(Program)
 
@@ -70,7 +72,7 @@ class WriterSpec(ClientSpec):
     value_size: int = Field(description="bytes of the value, identity included")
     stop_within_s: float = Field(10.0, gt=0, description="longest wait for delivery reports after the order to stop")
     transactions: TransactionSpec | None = Field(None, description="write in transactions")
-    steady: bool = Field(False, description="neither the limits of the topic nor the rights of the client change")
+    steady: list[Steady] = Field([], description="what does not change during the run")
 
 
 class ProducerSpec(WriterSpec):

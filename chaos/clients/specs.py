@@ -17,6 +17,7 @@ from chaos.clients.protocol import (
     GroupConsumerSpec,
     ProcessorSpec,
     ProducerSpec,
+    Steady,
 )
 from chaos.clients.runtime import runtime
 from chaos.ledger.record import run_token
@@ -159,11 +160,14 @@ def process_mates(entry: Entry, client: str) -> list[str]:
     return [f"{entry.name}/{n}" for n in range(first, min(first + entry.threads, entry.members + 1))]
 
 
-def steady(scenario: Scenario, topic: str) -> bool:
-    """Return whether the limits of a topic and the rights to write to it are the same during the whole run.
+def steady(scenario: Scenario, topic: str) -> list[Steady]:
+    """Return what does not change during the run, as far as it concerns writes to a topic.
 
-    Faults change the settings of topics, or delete a topic, which brokers may then create again with other settings.
-    An attached cluster belongs to others, who may change anything.
+    Faults change the settings of topics, or delete a topic, which brokers may then create again with other settings. On
+    an attached cluster, others may change rights, and the default of brokers for the limit that a topic does not set.
     """
-    changed = any(f.target.topic == topic and f.kind in TOPIC_CHANGES for f in scenario.faults)
-    return scenario.cluster.driver != "attached" and not changed
+    found: list[Steady] = []
+    others, config = scenario.cluster.driver == "attached", scenario.topic(topic).config
+    if not any(f.target.topic == topic and f.kind in TOPIC_CHANGES for f in scenario.faults):
+        found = ["settings"] if others and "max.message.bytes" not in config else ["settings", "limits"]
+    return found if others else [*found, "rights"]

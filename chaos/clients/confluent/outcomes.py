@@ -7,55 +7,60 @@ the error of the last attempt. An earlier attempt may have succeeded although it
 
 librdkafka knows more (`rd_kafka_message_status`: not, possibly or surely persisted), but confluent-kafka does not pass
 it on. And after a refusal, that status describes the last attempt only.
+
+`produce` refuses some records at once, such as one above `message.max.bytes` of the client. They are `fail`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from confluent_kafka import KafkaError
 
 Outcome = Literal["ok", "fail", "unknown"]
 
-NEVER, SAME_BATCH, REFUSED = "never appended", "not in this batch", "not by this attempt"
+Kept = frozenset[str]
+"""What all attempts of a send have in common; each entry of `SENDS` names what its proof needs.
 
-Attempts = Literal["one", "same", "any"]
-"""What librdkafka may have sent for a record before the attempt that its report describes.
-
-one: nothing. same: only the same batch, under the same limits and rights. any: any batch. An idempotent producer sends
-a batch again with exactly the same records (KIP-98; librdkafka's `last_msgid`).
+attempt: there is only one attempt. batch: each attempt carries the same batch (an idempotent producer sends a batch
+again with exactly the same records: KIP-98, librdkafka's `last_msgid`). settings: those of the topic. limits: those of
+the topic and the brokers. rights: those of the client.
 """
+ANYWAY: Kept = frozenset()
+ATTEMPT, SETTINGS, RIGHTS = Kept({"attempt"}), Kept({"settings"}), Kept({"rights"})
+BATCH_SETTINGS, BATCH_LIMITS = Kept({"batch", "settings"}), Kept({"batch", "limits"})
 
 # older releases lack these names, and report a whole batch as invalid if one record of it is
 _DIFFERENT_RECORD: int = getattr(KafkaError, "_INVALID_DIFFERENT_RECORD", -138)
-_OF_ONE_RECORD = NEVER if hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD") else SAME_BATCH
+_OF_ONE_RECORD = SETTINGS if hasattr(KafkaError, "_INVALID_DIFFERENT_RECORD") else BATCH_SETTINGS
 _FENCED_MEMBER_EPOCH: int = getattr(KafkaError, "FENCED_MEMBER_EPOCH", 110)
 _STALE_MEMBER_EPOCH: int = getattr(KafkaError, "STALE_MEMBER_EPOCH", 113)
 
-SENDS: dict[int, tuple[str, str]] = {
+SENDS: dict[int, tuple[Kept, str]] = {
     KafkaError.INVALID_RECORD: (_OF_ONE_RECORD, "the broker refuses any batch with this record in it"),
-    _DIFFERENT_RECORD: (SAME_BATCH, "refused because of another record of this batch; an earlier batch may differ"),
-    KafkaError.MSG_SIZE_TOO_LARGE: (SAME_BATCH, "this batch was too large; an earlier one may have been smaller"),
-    KafkaError.RECORD_LIST_TOO_LARGE: (SAME_BATCH, "as MSG_SIZE_TOO_LARGE, against the segment size"),
-    KafkaError.INVALID_MSG: (REFUSED, "this batch arrived damaged and was dropped before the append"),
-    KafkaError.INVALID_TIMESTAMP: (NEVER, "the broker refuses any batch with this timestamp in it"),
-    KafkaError.INVALID_REQUIRED_ACKS: (NEVER, "acks is the same in every attempt, and no broker takes this one"),
-    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: (SAME_BATCH, "the batch was not read; a smaller one is not compressed"),
-    KafkaError.POLICY_VIOLATION: (SAME_BATCH, "a policy refused this batch before the append"),
-    KafkaError.NOT_ENOUGH_REPLICAS: (REFUSED, "the leader counted its in-sync replicas before the append"),
-    KafkaError.NOT_LEADER_FOR_PARTITION: (REFUSED, "a broker that is not the leader appends nothing"),
-    KafkaError.LEADER_NOT_AVAILABLE: (REFUSED, "there was no leader to append to"),
-    KafkaError.FENCED_LEADER_EPOCH: (REFUSED, "the epoch is checked before the append"),
-    KafkaError.UNKNOWN_TOPIC_OR_PART: (REFUSED, "the broker asked has no such partition, so no log to append to"),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
-        SAME_BATCH,
-        "checked before the append; an earlier attempt may have had the right",
+    _DIFFERENT_RECORD: (BATCH_SETTINGS, "refused because of another record of this batch; an earlier batch may differ"),
+    KafkaError.MSG_SIZE_TOO_LARGE: (BATCH_LIMITS, "this batch was too large; an earlier one may have been smaller"),
+    KafkaError.RECORD_LIST_TOO_LARGE: (BATCH_LIMITS, "as MSG_SIZE_TOO_LARGE, against the segment size"),
+    KafkaError.INVALID_MSG: (ATTEMPT, "this batch arrived damaged and was dropped before the append"),
+    KafkaError.INVALID_TIMESTAMP: (
+        ATTEMPT,
+        "compared with the time of the attempt; an earlier one may be valid",
     ),
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (SAME_BATCH, "as TOPIC_AUTHORIZATION_FAILED, for idempotent writes"),
-    KafkaError.INVALID_PRODUCER_EPOCH: (REFUSED, "the batch of a fenced producer is refused before the append"),
-    KafkaError._UNKNOWN_PARTITION: (REFUSED, "known locally: no such partition; an earlier attempt may have had one"),
-    KafkaError._UNKNOWN_TOPIC: (REFUSED, "as _UNKNOWN_PARTITION; a restarting broker can report a topic missing"),
-    KafkaError._PURGE_QUEUE: (REFUSED, "purged from the queue, before the first attempt or before a retry"),
+    KafkaError.INVALID_REQUIRED_ACKS: (ANYWAY, "acks is the same in every attempt, and no broker takes this one"),
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: (BATCH_LIMITS, "the batch was not read; a smaller one is not compressed"),
+    KafkaError.POLICY_VIOLATION: (BATCH_LIMITS, "a policy refused this batch before the append"),
+    KafkaError.NOT_ENOUGH_REPLICAS: (ATTEMPT, "the leader counted its in-sync replicas before the append"),
+    KafkaError.NOT_LEADER_FOR_PARTITION: (ATTEMPT, "a broker that is not the leader appends nothing"),
+    KafkaError.LEADER_NOT_AVAILABLE: (ATTEMPT, "there was no leader to append to"),
+    KafkaError.FENCED_LEADER_EPOCH: (ATTEMPT, "the epoch is checked before the append"),
+    KafkaError.UNKNOWN_TOPIC_OR_PART: (ATTEMPT, "the broker asked has no such partition, so no log to append to"),
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (RIGHTS, "checked before the append, for any batch"),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (RIGHTS, "as TOPIC_AUTHORIZATION_FAILED, for idempotent writes"),
+    KafkaError.INVALID_PRODUCER_EPOCH: (ATTEMPT, "the batch of a fenced producer is refused before the append"),
+    KafkaError._UNKNOWN_PARTITION: (ATTEMPT, "known locally: no such partition; an earlier attempt may have had one"),
+    KafkaError._UNKNOWN_TOPIC: (ATTEMPT, "as _UNKNOWN_PARTITION; a restarting broker can report a topic missing"),
+    KafkaError._PURGE_QUEUE: (ATTEMPT, "purged from the queue, before the first attempt or before a retry"),
 }
 """Errors of delivery reports that prove a refusal, with the reason (Kafka's `Errors`; the order of the checks is that
 of `UnifiedLog.append`, which validates a batch before it looks for a duplicate). All others are `unknown`, deliberately
@@ -86,17 +91,19 @@ NOT_A_COMMIT = frozenset({KafkaError._NO_OFFSET})
 """There was nothing to commit, and no request was sent."""
 
 
-def send_outcome(error: KafkaError, attempts: Attempts, partition: int | None) -> Outcome:
-    """Return the outcome of a send with this error in its report.
+def send_outcome(error: KafkaError, kept: Kept, partition: int | None) -> Outcome:
+    """Return the outcome of a send with this error in its report. kept: what all its attempts have in common.
 
     partition: that of the record in the report. librdkafka sets it when it assigns the record to a partition, and keeps
-    it. A record without one (an unknown topic, also after a time-out or a purge) was in no request.
+    it (`rd_kafka_msg_partitioner`). Only records of partitions are put in requests, so a record without one was never
+    sent, also after a time-out or a purge.
     """
     if partition is None or partition < 0:
         return "fail"
-    certainty = SENDS.get(error.code(), ("", ""))[0]
-    proven = {"one": (NEVER, SAME_BATCH, REFUSED), "same": (NEVER, SAME_BATCH), "any": (NEVER,)}
-    return "fail" if certainty in proven[attempts] else "unknown"
+    if error.code() not in SENDS:
+        return "unknown"
+    needed, _ = SENDS[error.code()]
+    return "fail" if "attempt" in kept or needed <= kept else "unknown"
 
 
 def commit_outcome(error: KafkaError | None, took_s: float | None, backoff_s: float) -> Outcome:
@@ -112,12 +119,14 @@ def commit_outcome(error: KafkaError | None, took_s: float | None, backoff_s: fl
     return "fail" if error.code() in COMMITS and first_attempt else "unknown"
 
 
-def attempts(config: dict[str, bool | int | float | str], transactional: bool, steady: bool) -> Attempts:
-    """Return what a producer with these settings may have sent before the last attempt.
+def kept_by(config: dict[str, bool | int | float | str], transactional: bool, steady: Iterable[str]) -> Kept:
+    """Return what all attempts of a send have in common, if a producer has these settings.
 
-    steady: neither the limits of the topic nor the rights of the producer change during the run.
+    steady: which of settings, limits and rights do not change during the run.
     """
+    kept = {*steady}
     if any(str(config[name]) == "0" for name in ("retries", "message.send.max.retries") if name in config):
-        return "one"
-    idempotent = transactional or str(config.get("enable.idempotence", False)).lower() == "true"
-    return "same" if idempotent and steady else "any"
+        kept.add("attempt")
+    if transactional or str(config.get("enable.idempotence", False)).lower() == "true":
+        kept.add("batch")
+    return Kept(kept)

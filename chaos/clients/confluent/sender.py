@@ -21,7 +21,7 @@ from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.confluent.library import connection
-from chaos.clients.confluent.outcomes import attempts
+from chaos.clients.confluent.outcomes import kept_by
 from chaos.clients.confluent.sends import Keys, SendLog
 from chaos.clients.program import Channel, Lifecycle, log
 from chaos.clients.protocol import TransactionSpec, WriterSpec
@@ -78,8 +78,8 @@ class Sender(ABC, Generic[Spec]):
         self._values = ValueFactory(
             spec.run_token, spec.client, spec.incarnation, spec.value_size, keys.bytes if keys else ()
         )
-        earlier = attempts(spec.config, spec.transactions is not None, spec.steady)
-        self._log = SendLog(TableWriter(spec.ledger, "sends", spec.writer), spec, keys, earlier)
+        kept = kept_by(spec.config, spec.transactions is not None, spec.steady)
+        self._log = SendLog(TableWriter(spec.ledger, "sends", spec.writer), spec, keys, kept)
         settings = {**connection(spec), "error_cb": self._on_error, **spec.config}
         self._transactions: TransactionSpec | None = spec.transactions
         if txns := spec.transactions:

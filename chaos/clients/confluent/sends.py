@@ -9,7 +9,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, Message
 
 from chaos.clients.confluent.columns import Columns, joined, nullable, sent
-from chaos.clients.confluent.outcomes import Attempts, send_outcome
+from chaos.clients.confluent.outcomes import Kept, send_outcome
 from chaos.clients.protocol import WriterSpec
 from chaos.ledger.record import parse
 from chaos.ledger.record_columns import Identities, Ints
@@ -56,8 +56,8 @@ class SendLog:
     txn: number of the transaction of the records that are reported now; set it only right after a `write`.
     """
 
-    def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, attempts: Attempts) -> None:
-        self._writer, self._spec, self._keys, self._attempts = writer, spec, keys, attempts
+    def __init__(self, writer: TableWriter, spec: WriterSpec, keys: Keys | None, kept: Kept) -> None:
+        self._writer, self._spec, self._keys, self._kept = writer, spec, keys, kept
         self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
         self._incarnation = same(spec.incarnation, pa.int32())
         self._reports: list[Message] = []
@@ -106,7 +106,9 @@ class SendLog:
     def _failed(self, error: KafkaError, message: Message) -> None:
         identity = parse(message.value())
         assert identity is not None  # this process made the value
-        outcome = send_outcome(error, self._attempts, message.partition())
+        if error.code() == KafkaError._MSG_TIMED_OUT:
+            self._kept -= {"batch"}  # librdkafka may send the rest of its batch again in another batch
+        outcome = send_outcome(error, self._kept, message.partition())
         self.failed += outcome == "fail"
         self.unknown += outcome == "unknown"
         row = self._row(identity.seq, identity.sent_us, outcome, error.name(), message.partition())

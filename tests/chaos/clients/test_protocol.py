@@ -52,10 +52,22 @@ def stop(process: subprocess.Popen[str]) -> None:
     assert process.wait(30) == 0
 
 
-@pytest.mark.parametrize(("retries", "outcome"), [(0, "fail"), (5, "unknown")])
-def test_a_stopped_producer_writes_a_row_for_each_send_in_flight(run: Run, retries: int, outcome: str) -> None:
-    # without a broker, nothing was sent; but only the report of a producer that never retries proves it
-    process = producer(spec(run, records=10, keys=3, stop_within_s=0.1, config={"retries": retries}))
+BY_APPLICATION = {"partitioner": "round_robin", "partitions": 2}
+
+
+@pytest.mark.parametrize(
+    ("retries", "choice", "outcome"),
+    [
+        (0, BY_APPLICATION, "fail"),
+        (5, BY_APPLICATION, "unknown"),
+        (5, {}, "fail"),  # librdkafka never learned the partitions, so no record was in a request
+    ],
+)
+def test_a_stopped_producer_writes_a_row_for_each_send_in_flight(
+    run: Run, retries: int, choice: dict[str, Any], outcome: str
+) -> None:
+    # without a broker, nothing was sent; but if records have partitions, only a producer that never retries proves it
+    process = producer(spec(run, records=10, keys=3, stop_within_s=0.1, config={"retries": retries}, **choice))
     wait_for(process, "progress", sent=10)
     stop(process)
     sends = rows(run, "sends")

@@ -133,8 +133,16 @@ def test_durations_reach_the_spec_in_seconds(tmp_path: Path) -> None:
     assert (sender.transactions.timeout_s, sender.transactions.hold_s) == (60, 2)
 
 
-def test_a_fault_that_changes_a_topic_makes_its_limits_unsteady() -> None:
+def test_a_fault_that_changes_a_topic_makes_its_settings_and_limits_unsteady() -> None:
     change = "{name: f, kind: topic.config, target: {topic: stock}, settings: {a: 1}, when: {acked: 1}}"
     changed = scenario("mode: subscribe, group: g, topics: [stock]", rest=f"faults: [{change}]\n")
-    assert not steady(changed, "stock")
-    assert steady(changed, "orders-a")
+    assert steady(changed, "stock") == ["rights"]
+    assert steady(changed, "orders-a") == ["settings", "limits", "rights"]
+
+
+def test_on_an_attached_cluster_only_what_the_topic_sets_is_steady() -> None:
+    base = scenario("mode: subscribe, group: g, topics: [stock]")
+    attached = base.model_copy(update={"cluster": base.cluster.model_copy(update={"driver": "attached"})})
+    assert steady(attached, "stock") == ["settings"]
+    attached.topic("stock").config["max.message.bytes"] = 4096
+    assert steady(attached, "stock") == ["settings", "limits"]

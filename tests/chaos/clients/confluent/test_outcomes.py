@@ -2,7 +2,11 @@
 
 from confluent_kafka import KafkaError
 
-from chaos.clients.confluent.outcomes import COMMITS, SENDS, attempts, commit_outcome, send_outcome
+from chaos.clients.confluent.outcomes import COMMITS, SENDS, Kept, commit_outcome, kept_by, send_outcome
+
+NOTHING, ATTEMPT = Kept(), Kept({"attempt"})
+STEADY = Kept({"settings", "limits", "rights"})
+ALL = STEADY | {"batch"}
 
 
 def test_a_send_is_unknown_after_a_time_out_or_a_lost_connection() -> None:
@@ -17,18 +21,25 @@ def test_a_send_is_unknown_after_a_time_out_or_a_lost_connection() -> None:
         KafkaError.UNKNOWN,
         KafkaError._FATAL,
     ):
-        assert send_outcome(KafkaError(code), "one", 0) == "unknown"
-        assert send_outcome(KafkaError(code), "same", 0) == "unknown"
+        assert send_outcome(KafkaError(code), ATTEMPT, 0) == "unknown"
+        assert send_outcome(KafkaError(code), ALL, 0) == "unknown"
 
 
 def test_a_refused_send_failed_only_if_there_was_no_earlier_attempt() -> None:
     refused = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
-    assert send_outcome(refused, "one", 0) == "fail"
-    assert send_outcome(refused, "same", 0) == "unknown"
+    assert send_outcome(refused, ATTEMPT, 0) == "fail"
+    assert send_outcome(refused, ALL, 0) == "unknown"
 
 
-def test_a_record_that_no_broker_accepts_was_never_appended() -> None:
-    assert send_outcome(KafkaError(KafkaError.INVALID_RECORD), "any", 0) == "fail"
+def test_a_record_that_no_broker_accepts_was_never_appended_unless_the_topic_changed() -> None:
+    refused = KafkaError(KafkaError.INVALID_RECORD)
+    assert send_outcome(refused, Kept({"settings"}), 0) == "fail"
+    assert send_outcome(refused, Kept({"batch", "limits", "rights"}), 0) == "unknown"
+
+
+def test_a_timestamp_may_have_been_in_time_at_an_earlier_attempt() -> None:
+    assert send_outcome(KafkaError(KafkaError.INVALID_TIMESTAMP), ALL, 0) == "unknown"
+    assert send_outcome(KafkaError(KafkaError.INVALID_TIMESTAMP), ATTEMPT, 0) == "fail"
 
 
 def test_a_refused_commit_failed_if_the_answer_came_before_a_retry_was_possible() -> None:
@@ -45,29 +56,36 @@ def test_a_commit_without_an_answer_is_unknown() -> None:
 
 
 def test_a_batch_that_is_too_large_failed_if_every_attempt_was_the_same_batch() -> None:
-    for code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.TOPIC_AUTHORIZATION_FAILED):
-        assert send_outcome(KafkaError(code), "one", 0) == "fail"
-        assert send_outcome(KafkaError(code), "same", 0) == "fail"
-        assert send_outcome(KafkaError(code), "any", 0) == "unknown"
+    refused = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    assert send_outcome(refused, ATTEMPT, 0) == "fail"
+    assert send_outcome(refused, Kept({"batch", "limits"}), 0) == "fail"
+    assert send_outcome(refused, STEADY, 0) == "unknown"
+    assert send_outcome(refused, ALL - {"limits"}, 0) == "unknown"
+
+
+def test_a_client_without_the_right_appended_nothing_unless_its_rights_changed() -> None:
+    for code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+        assert send_outcome(KafkaError(code), Kept({"rights"}), 0) == "fail"
+        assert send_outcome(KafkaError(code), ALL - {"rights"}, 0) == "unknown"
 
 
 def test_a_record_that_never_had_a_partition_was_in_no_request() -> None:
     for code in (KafkaError._UNKNOWN_TOPIC, KafkaError._MSG_TIMED_OUT, KafkaError._PURGE_QUEUE):
-        assert send_outcome(KafkaError(code), "any", -1) == "fail"
-        assert send_outcome(KafkaError(code), "any", 0) == "unknown"
+        assert send_outcome(KafkaError(code), NOTHING, -1) == "fail"
+        assert send_outcome(KafkaError(code), NOTHING, 0) == "unknown"
 
 
 def test_only_a_producer_that_never_retries_makes_single_attempts() -> None:
-    assert attempts({"retries": 0}, transactional=False, steady=False) == "one"
-    assert attempts({"message.send.max.retries": "0"}, transactional=False, steady=True) == "one"
-    assert attempts({}, transactional=False, steady=True) == "any"
-    assert attempts({"retries": 1, "acks": 0}, transactional=False, steady=True) == "any"
+    assert kept_by({"retries": 0}, transactional=False, steady=[]) == ATTEMPT
+    assert kept_by({"message.send.max.retries": "0"}, transactional=False, steady=["rights"]) == {"attempt", "rights"}
+    assert kept_by({}, transactional=False, steady=[]) == NOTHING
+    assert kept_by({"retries": 1, "acks": 0}, transactional=False, steady=[]) == NOTHING
 
 
-def test_only_an_idempotent_producer_under_steady_limits_repeats_the_same_batch() -> None:
-    assert attempts({"enable.idempotence": True}, transactional=False, steady=True) == "same"
-    assert attempts({}, transactional=True, steady=True) == "same"
-    assert attempts({"enable.idempotence": True}, transactional=False, steady=False) == "any"
+def test_only_an_idempotent_producer_repeats_the_same_batch() -> None:
+    assert kept_by({"enable.idempotence": True}, transactional=False, steady=["limits"]) == {"batch", "limits"}
+    assert kept_by({}, transactional=True, steady=[]) == {"batch"}
+    assert kept_by({"enable.idempotence": "false"}, transactional=False, steady=[]) == NOTHING
 
 
 def test_each_entry_of_the_tables_has_a_reason() -> None:
