@@ -26,12 +26,12 @@ class Difference(BaseModel):
 
 
 class Row(BaseModel):
-    """The counts of one kind of anomaly, or the values of one time, by name of the variant."""
+    """The counts of one kind of anomaly or of rebalances, or the values of one time, by name of the variant."""
 
     name: str
     values: dict[str, str]
     decides: bool = False
-    """Whether the anomaly occurs in some variants and not in others."""
+    """Whether the anomaly or the rebalance occurs in some variants and not in others."""
 
 
 class Comparison(Judged):
@@ -43,4 +43,5 @@ class Comparison(Judged):
     sides: list[Side]
     differences: list[Difference]
     anomalies: list[Row]
+    rebalances: list[Row] = []
     times: list[Row]

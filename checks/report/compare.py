@@ -49,8 +49,10 @@ def show(comparison: Comparison, console: Console) -> None:
     columns.add_row("verdict", *(side.verdict for side in comparison.sides))
     for difference in comparison.differences:
         columns.add_row(screen.text(difference.path), *(screen.text(difference.values[name]) for name in names))
-    for row in comparison.anomalies:
+    for row in [*comparison.anomalies, *comparison.rebalances]:
         columns.add_row(screen.text(row.name, "bold" if row.decides else ""), *(row.values[name] for name in names))
+    for row in [time for time in comparison.times if "unavailability (max)" in time.name]:
+        columns.add_row(screen.text(row.name), *(row.values[name] for name in names))
     console.print(columns)
     screen.line(screen.text(f"run again: {comparison.command}"))
     screen.line(screen.text(f"report:    {comparison.run_dir}/report.html"))

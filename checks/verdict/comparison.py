@@ -1,8 +1,8 @@
 """Comparison of the variants of an A/B scenario, and the setting that made the difference.
 
 All variants have the same seed and timeline. Differences come from the resolved scenarios, not from the declared
-changes. If exactly one value differs and the anomalies differ too, that value made the difference; if several values
-differ, the cause is not determined.
+changes. If exactly one value differs and the anomalies differ too, or whether a group rebalances, that value made the
+difference; if several values differ, the cause is not determined.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from chaos.run.directory import Run, read_json
 from chaos.run.result import Result, Verdict, anomaly_name, count_anomalies, merge
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.resolve import read as resolved_of
+from checks.expectations.rebalances import count_rebalances
 
 _NOT_COMPARED = frozenset({"title", "description", "expect", "schedule", "variants"})
 
@@ -28,6 +29,7 @@ def compare(run: Run) -> Comparison:
     results = {name: Result.read(variant, f"result of variant {name}") for name, variant in runs.items()}
     differences = list(_differences({name: _flat(r) for name, r in resolved.items()}))
     anomalies = list(_anomalies(results))
+    rebalances = list(_rebalances(runs, resolved, differences))
     verdict = merge([result.verdict for result in results.values()])
     return Comparison(
         run_id=run.run_id,
@@ -35,7 +37,7 @@ def compare(run: Run) -> Comparison:
         scenario=index["scenario"],
         title=index["title"],
         verdict=verdict,
-        sentence=_sentence(verdict, results, differences, anomalies),
+        sentence=_sentence(verdict, results, differences, anomalies, rebalances),
         seed=next(iter(resolved.values())).seed,
         command=index["command"],
         sides=[
@@ -44,6 +46,7 @@ def compare(run: Run) -> Comparison:
         ],
         differences=differences,
         anomalies=anomalies,
+        rebalances=rebalances,
         times=list(_times(results)),
     )
 
@@ -86,6 +89,26 @@ def _anomalies(results: Mapping[str, Result]) -> Iterator[Row]:
             )
 
 
+def _rebalances(
+    runs: Mapping[str, Run], resolved: Mapping[str, Resolved], differences: list[Difference]
+) -> Iterator[Row]:
+    """Yield the number of rebalances of each group with subscribe members in every variant.
+
+    A group may rebalance by chance, such as on a machine under load. So it decides only if some variants have no
+    rebalance, and only consumers differ.
+    """
+    of_consumers = all(d.path.startswith("consumers.") for d in differences)
+    subscribed = [{c.group for c in r.scenario.readers if c.mode == "subscribe"} for r in resolved.values()]
+    for group in sorted(set.intersection(*subscribed)):
+        found = {name: count_rebalances(run, resolved[name], group) for name, run in runs.items()}
+        counts = {observation.value for observation in found.values()}
+        yield Row(
+            name=f"Rebalances of {group}",
+            values={name: observation.text for name, observation in found.items()},
+            decides=of_consumers and None not in counts and 0 in counts and len(counts) > 1,
+        )
+
+
 def _times(results: Mapping[str, Result]) -> Iterator[Row]:
     """Yield the longest value of each measured time."""
     longest = {name: _longest(result) for name, result in results.items()}
@@ -106,7 +129,11 @@ def _longest(result: Result) -> dict[tuple[str, str], int]:
 
 
 def _sentence(
-    verdict: Verdict, results: Mapping[str, Result], differences: list[Difference], anomalies: list[Row]
+    verdict: Verdict,
+    results: Mapping[str, Result],
+    differences: list[Difference],
+    anomalies: list[Row],
+    rebalances: list[Row],
 ) -> str:
     """Return the sentence of the comparison."""
     inconclusive = [name for name, result in results.items() if result.verdict == "inconclusive"]
@@ -114,17 +141,21 @@ def _sentence(
         reasons = " ".join(results[name].sentence for name in inconclusive)
         return f"Nothing can be compared: {' and '.join(inconclusive)} proved nothing. {reasons}"
     deciding = [row for row in anomalies if row.decides]
-    sentences = []
-    for row in deciding:
-        counts = (f"{'none' if count == '0' else count} with {name}" for name, count in row.values.items())
-        sentences.append(f"{row.name.replace('_', ' ').capitalize()}: {', '.join(counts)}.")
+    rebalanced = [row for row in rebalances if row.decides]
+    sentences = [_by_variant(row.name.replace("_", " ").capitalize(), row) for row in deciding]
     if not deciding:
         sentences.append(f"All of {' and '.join(results)} show the same kinds of anomalies.")
-    sentences.append(_cause(differences, bool(deciding)))
+    sentences += [_by_variant(row.name, row) for row in rebalanced]
+    sentences.append(_cause(differences, bool(deciding or rebalanced)))
     if verdict == "fail":
         broken = [name for name, result in results.items() if result.verdict == "fail"]
         sentences.append(f"The contract of {' and '.join(broken)} does not hold.")
     return " ".join(sentences)
+
+
+def _by_variant(what: str, row: Row) -> str:
+    counts = (f"{'none' if count == '0' else count} with {name}" for name, count in row.values.items())
+    return f"{what}: {', '.join(counts)}."
 
 
 def _cause(differences: list[Difference], decided: bool) -> str:

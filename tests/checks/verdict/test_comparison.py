@@ -10,15 +10,16 @@ from chaos.run.directory import Run
 from chaos.run.result import Count, Result
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve, save
+from checks.expectations.judge import Observation
 from checks.report.compare import page, write
 from checks.verdict.comparison import compare
 
 BASE = "title: t\ntopics: [{name: orders}]\nproducers: [{name: shop, topic: orders, config: {acks: %s}, records: %d}]"
 
 
-def side(folder, name, *, acks="1", records=10, verdict="pass", lost=0, twice=0):
+def side(folder, name, *, acks="1", records=10, verdict="pass", lost=0, twice=0, rest=""):
     run = Run.create(folder, f"ab-{name}")
-    scenario = parse(BASE % (acks, records), "t.yaml")
+    scenario = parse(BASE % (acks, records) + rest, "t.yaml")
     resolved = resolve(scenario, run_id=run.run_id, name="t", created_us=0, seed=7, overrides=[], variant=name)
     save(run, resolved)
     totals = [
@@ -36,8 +37,8 @@ def side(folder, name, *, acks="1", records=10, verdict="pass", lost=0, twice=0)
 
 @pytest.fixture
 def whole(tmp_path):
-    def made(**sides):
-        run = Run(tmp_path / "ab")
+    def made(folder="ab", /, **sides):
+        run = Run(tmp_path / folder)
         folders = {name: side(run.path, name, **given) for name, given in sides.items()}
         index = {"scenario": "t", "title": "<b>t</b>", "command": "python -m chaos run t", "variants": folders}
         run.comparison.write_text(json.dumps(index))
@@ -59,6 +60,24 @@ def test_the_one_setting_that_differs_made_the_difference(whole):
 def test_of_two_settings_the_cause_is_not_determined(whole):
     found = compare(whole(weak={"lost": 1}, safe={"acks": "all", "records": 11}))
     assert "which of them made the difference is not determined" in found.sentence
+
+
+def test_a_group_that_rebalances_on_one_side_only_is_a_difference(whole, monkeypatch):
+    counts = {"weak": 0, "safe": 2}
+    monkeypatch.setattr(
+        "checks.verdict.comparison.count_rebalances",
+        lambda run, resolved, group: Observation(counts[resolved.variant], str(counts[resolved.variant])),
+    )
+    consumers = "\nconsumers: [{mode: subscribe, name: b, group: B_1, static: %s, topics: [orders]}]"
+    found = compare(whole(weak={"rest": consumers % "true"}, safe={"rest": consumers % "false"}))
+    assert found.sentence == (
+        "All of weak and safe show the same kinds of anomalies. Rebalances of B_1: none with weak, 2 with safe. "
+        "The one setting that differs is consumers.b.static (weak: True, safe: False): it made the difference."
+    )
+    both = consumers % "false"
+    other = compare(whole("other", weak={"rest": both}, safe={"acks": "all", "rest": both}))
+    assert other.rebalances[0].values == {"weak": "0", "safe": "2"}
+    assert "made no difference here" in other.sentence, "a group may rebalance by chance"
 
 
 def test_a_setting_without_effect_is_reported_as_such(whole):
