@@ -27,6 +27,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
+from chaos.scenario.clients import Consumer
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.wait import wait_until
@@ -106,7 +107,7 @@ class Drive:
     def _observer(self) -> Observer:
         topics = self._scenario.topics
         partitions = [TopicPartition(t.name, p) for t in topics if not t.later for p in range(t.partitions)]
-        groups = sorted({c.group for c in self._readers if c.group})
+        groups = sorted(self._scenario.groups)
         return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later])
 
     def _faults(self, stack: ExitStack, writer: TableWriter, fleet: Fleet, observer: Observer) -> dict[str, FaultRun]:
@@ -193,7 +194,8 @@ class Drive:
         }
         acked = {p.name: fleet.acked(p.name) for p in self._scenario.producers}
         delivered = {c.name: fleet.delivered(c.name) for c in self._readers}
-        return Progress(time.monotonic() - self._started, acked, delivered, phases)  # type: ignore[arg-type]
+        elapsed_s = time.monotonic() - self._started
+        return Progress(elapsed_s, acked, delivered, self._scenario.groups, phases)  # type: ignore[arg-type]
 
     def _report(self, progress: Progress, force: bool = False) -> None:
         """Record a progress event, with rates since the last one."""
@@ -207,7 +209,7 @@ class Drive:
             "progress",
             elapsed_s=round(now, 2),
             acked=all_acked,
-            delivered=dict(progress.delivered),
+            delivered=_by_reader(self._readers, progress),
             acked_per_s=round((all_acked - acked) / seconds),
             delivered_per_s=round((all_delivered - delivered) / seconds),
         )
@@ -259,6 +261,16 @@ class Drive:
     def _during_drain(self, fleet: Fleet) -> None:
         self._report(self._progress(fleet, {}))
         self._check_infrastructure()
+
+
+def _by_reader(entries: list[Consumer], progress: Progress) -> dict[str, int]:
+    """Return the processed records by entry, of a group of several subscribe entries together."""
+    subscribed = Counter(entry.group for entry in entries if entry.mode == "subscribe")
+    counts: Counter[str] = Counter()
+    for entry in entries:
+        together = entry.mode == "subscribe" and subscribed[entry.group] > 1
+        counts[f"group {entry.group}" if together else entry.name] += progress.delivered[entry.name]
+    return dict(counts)
 
 
 def _fire(step: Step, faults: Mapping[str, FaultRun]) -> None:

@@ -55,7 +55,8 @@ def keep_entries(raw: Raw, kept: Iterable[Part]) -> Raw:
     for section in ENTRIES:
         if section in left:
             left[section] = [entry for entry in left[section] if (section, entry["name"]) in names]
-    consumers = {entry["name"] for section in ("consumers", "processors") for entry in left.get(section, [])}
+    readers = [entry for section in ("consumers", "processors") for entry in left.get(section, [])]
+    consumers = {pair for e in readers for pair in (("consumer", e["name"]), ("group", e.get("group")))}
     for fault in left.get("faults", []):
         fault["when"] = _inherited(fault["when"], removed)
         heal = fault.get("heal") or {}
@@ -82,10 +83,10 @@ def _inherited(trigger: Raw, removed: dict[str, Raw]) -> Raw:
     return trigger
 
 
-def _without_consumer(trigger: Raw, consumers: set[str]) -> Raw:
-    """Replace a trigger on the deliveries to a removed consumer by one on acknowledged records."""
-    delivered = trigger.get("delivered")
-    return {"acked": delivered["records"]} if delivered and delivered["consumer"] not in consumers else trigger
+def _without_consumer(trigger: Raw, consumers: set[tuple[str, str | None]]) -> Raw:
+    """Replace a trigger on the deliveries to a removed consumer or group by one on acknowledged records."""
+    by = {(key, value) for key, value in trigger.get("delivered", {}).items() if value is not None}
+    return {"acked": trigger["delivered"]["records"]} if by and not by & consumers else trigger
 
 
 def tidy(raw: Raw) -> Raw:

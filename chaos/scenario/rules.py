@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
 from typing import Any, get_args
 
 from chaos.cluster.drivers import capabilities
@@ -25,19 +24,17 @@ from chaos.scenario.clients import (
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerSeek
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.members import group_problems
-from chaos.scenario.setup import Setup, unknown
-from chaos.scenario.timeline import steps
-from chaos.scenario.triggers import Acked, Trigger
+from chaos.scenario.setup import Setup
+from chaos.scenario.trigger_rules import order_problems, trigger_problems
 
 BY_AFTERSHOCK = "is set by Aftershock itself"
 JVM_BYTES = 160 * 2**20
 """Memory that a broker's JVM needs besides its heap: classes, code, threads, buffers."""
 
 CONNECTION_KEYS = ("bootstrap.servers", "metadata.broker.list", "client.id")
-CONSUMER_KEYS = ("group.id", "enable.auto.commit", "enable.auto.offset.store")
+CONSUMER_KEYS = ("group.id", "group.instance.id", "enable.auto.commit", "enable.auto.offset.store")
 TRANSACTION_KEYS = ("transactional.id", "transaction.timeout.ms")
 CLASSIC_GROUP_KEYS = (
     *("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy", "group.protocol.type"),
@@ -206,14 +203,14 @@ def _fault_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
         yield from _driver_problems(setup, where, fault)
         yield from setup.target_problems(f"{where}.target", fault.target)
         yield from fault.problems(setup, where)
-        yield from _trigger_problems(setup, faults, f"{where}.when", fault.when)
+        yield from trigger_problems(setup, faults, f"{where}.when", fault.when)
         if fault.heal and fault.heal.when:
-            yield from _trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
+            yield from trigger_problems(setup, faults, f"{where}.heal.when", fault.heal.when)
     targets = Counter((fault.kind, fault.target) for fault in faults if fault.once_per_target)
     for (kind, target), count in targets.items():
         if count > 1:
             yield f"faults: {kind} of {target.describe()} is given {count} times; it can happen only once"
-    yield from _order_problems(faults)
+    yield from order_problems(faults)
 
 
 def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
@@ -232,42 +229,6 @@ def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str
         needed = {verb for capability in missing for verb in CAPABILITY_NEEDS[capability]} - verbs.keys()
         commands = ", ".join(f"cluster.verbs.{verb}" for verb in sorted(needed))
         yield f"{where}: {fault.kind} needs commands that are not given: {commands}"
-
-
-def _trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trigger: Trigger) -> Iterator[str]:
-    sent = {p.name: p.count * p.records for p in setup.producers}
-    total = sum(sent.values())
-    if isinstance(acked := trigger.acked, Acked):
-        yield from unknown(f"{where}.acked.producer", acked.producer, "producers", sent)
-        if acked.records > (own := sent.get(acked.producer, acked.records)):
-            reached = f"is never reached, {acked.producer} sends {own} records in all"
-            yield f"{where}.acked.records: {acked.records} {reached}"
-    elif acked is not None and acked > total:
-        yield f"{where}.acked: {acked} is never reached, the producers send {total} records in all"
-    if delivered := trigger.delivered:
-        readers = {c.name: c.members if isinstance(c, Assign) else 1 for c in setup.readers}
-        yield from unknown(f"{where}.delivered.consumer", delivered.consumer, "consumers", readers)
-        # with a seek, records may be delivered repeatedly, and any number is possible
-        repeated = any(isinstance(fault, ConsumerSeek) for fault in faults) or delivered.consumer not in readers
-        if not repeated and delivered.records > total * readers[delivered.consumer]:
-            yield f"{where}.delivered.records: {delivered.records} is never reached, {total} records are sent in all"
-    if trigger.awaited:
-        yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
-
-
-def _order_problems(faults: Sequence[FaultSpec]) -> Iterator[str]:
-    """Yield steps that wait for each other in a circle, so that none of them would ever fire."""
-    predecessors: dict[tuple[str, str], set[tuple[str, str]]] = {}
-    for fault in faults:
-        injected = (fault.name, "injected")
-        predecessors |= {injected: set(), (fault.name, "proven"): {injected}, (fault.name, "healed"): {injected}}
-    for step in steps(faults):
-        predecessors[step.fault, "injected" if step.action == "inject" else "healed"] |= step.awaits()
-    try:
-        TopologicalSorter(predecessors).prepare()
-    except CycleError as e:
-        circle = " -> ".join(".".join(step) for step in e.args[1])
-        yield f"faults: these steps wait for each other: {circle}"
 
 
 def _expect_problems(setup: Setup, expect: Expect) -> Iterator[str]:

@@ -158,6 +158,15 @@ class Setup(Strict):
         return [*self.consumers, *map(_reading_side, self.processors)]
 
     @property
+    def groups(self) -> dict[str, list[str]]:
+        """The names of the entries of each group, in their order."""
+        found: dict[str, list[str]] = {}
+        for entry in self.readers:
+            if entry.group is not None:
+                found.setdefault(entry.group, []).append(entry.name)
+        return found
+
+    @property
     def transactional(self) -> bool:
         """Whether any client writes in transactions."""
         return bool(self.processors) or any(p.transactions for p in self.producers)
@@ -183,7 +192,7 @@ class Setup(Strict):
 
     def group_problems(self, where: str, group: str) -> Iterator[str]:
         """Check that a consumer or processor has this group id."""
-        groups = sorted({c.group for c in self.readers if c.group})
+        groups = sorted(self.groups)
         if group not in groups:
             yield f"{where}: no consumer has the group id {group!r} ({', '.join(groups) or 'none given'})"
 

@@ -6,7 +6,7 @@ machines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -49,6 +49,8 @@ class Progress:
     """Acknowledged records by producer entry."""
     delivered: Mapping[str, int]
     """Processed records by consumer entry."""
+    groups: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """Consumer entries by group."""
     phases: Mapping[tuple[str, Phase], float] = field(default_factory=dict)
     """Times of the phases that have come, by (fault, phase)."""
 
@@ -81,7 +83,9 @@ def _is_reached(trigger: Trigger, progress: Progress) -> bool:
     if trigger.acked is not None:
         return sum(progress.acked.values()) >= trigger.acked
     if trigger.delivered is not None:
-        return progress.delivered.get(trigger.delivered.consumer, 0) >= trigger.delivered.records
+        by = trigger.delivered
+        entries = [by.consumer] if by.consumer is not None else progress.groups.get(by.group or "", ())
+        return sum(progress.delivered.get(entry, 0) for entry in entries) >= by.records
     return trigger.at is not None and progress.elapsed_s >= trigger.at
 
 

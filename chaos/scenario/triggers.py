@@ -80,10 +80,21 @@ def parsed_by(parse: Callable[[str], object]) -> AfterValidator:
 
 
 class Delivered(Strict):
-    """Number of records processed by one consumer entry."""
+    """Number of records processed by one consumer entry, or by all entries of a group."""
 
-    consumer: str = Field(description="name of an entry of `consumers`")
+    consumer: str | None = Field(None, description="name of an entry of `consumers`")
+    group: GroupId | None = Field(None, description="or a group id: all its entries together")
     records: int = Field(gt=0)
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        check_one_of(self, "consumer", "group")
+        return self
+
+    @property
+    def by(self) -> str:
+        """The name of the entry or of the group, for messages."""
+        return f"group {self.group}" if self.consumer is None else self.consumer
 
 
 class Acked(Strict):
@@ -100,7 +111,7 @@ class Trigger(OneOf):
     acked: Annotated[int, Field(gt=0)] | Acked | None = Field(
         None, description="number of records acknowledged to all producers together, or to one entry"
     )
-    delivered: Delivered | None = Field(None, description="number of records processed by a consumer entry")
+    delivered: Delivered | None = Field(None, description="number of records processed by a consumer entry or a group")
     after: Annotated[str, parsed_by(parse_after)] | None = Field(
         None, description="after a phase of another fault: 'kill + 3s', 'kill.healed', 'kill.proven + 500ms'"
     )
@@ -117,7 +128,7 @@ class Trigger(OneOf):
         if self.acked is not None:
             return f"at {self.acked:,} acknowledged records"
         if self.delivered is not None:
-            return f"at {self.delivered.records:,} records processed by {self.delivered.consumer}"
+            return f"at {self.delivered.records:,} records processed by {self.delivered.by}"
         if self.after is not None:
             return f"after {self.after}"
         return f"{self.at:g} s after the start"
@@ -158,6 +169,9 @@ class Target(OneOf):
     random_broker: Literal[True] | None = Field(None, description="a broker chosen by the seed")
     member: Member | None = Field(None, description="this client, such as billing/1")
     random_member: str | None = Field(None, description="a client of this entry, chosen by the seed")
+    random_member_of: GroupId | None = Field(
+        None, description="a member of this group, whichever entry it belongs to, chosen by the seed"
+    )
     all_brokers: Literal[True] | None = Field(None, description="every broker")
     topic: TopicName | None = Field(None, description="this topic")
     partition: Partition | None = Field(None, description="this partition, such as orders/0")

@@ -126,6 +126,23 @@ def test_a_trigger_on_a_consumer_that_is_gone_counts_what_was_acknowledged():
     assert scenario_of(reduced, "left").faults[0].when.acked == fault["when"]["delivered"]["records"]
 
 
+def test_a_trigger_on_a_group_stays_while_one_of_its_entries_is_left():
+    whole = raw("group-two-speeds")
+    whole["faults"] = [
+        whole["faults"][0]
+        | {
+            "kind": "broker.kill",
+            "target": {"broker": 1},
+            "when": {"delivered": {"group": "billing", "records": 9}},
+            "heal": None,
+        }
+    ]
+    parts = reduce.entries(whole)
+    for kept, trigger in ({"slow"}, {"delivered": {"group": "billing", "records": 9}}), (set(), {"acked": 9}):
+        left = reduce.keep_entries(whole, [p for p in parts if p.section != "consumers" or p.name in kept])
+        assert left["faults"][0]["when"] == trigger
+
+
 def test_topics_that_nobody_uses_any_more_go_too():
     whole = raw("leader-kill")
     whole["topics"].append({"name": "idle"})

@@ -18,7 +18,7 @@ INJECT_1, HEAL_1, INJECT_2, INJECT_3, INJECT_5, INJECT_4, HEAL_4 = steps(parse(T
 
 def at(elapsed_s, acked=0, billing=0, **phases):
     named = {tuple(name.split("_")): when for name, when in phases.items()}
-    return Progress(elapsed_s, {"shop": acked}, {"billing": billing}, named)
+    return Progress(elapsed_s, {"shop": acked}, {"billing": billing}, {}, named)
 
 
 def test_steps_are_in_the_order_of_the_scenario_with_heals_after_their_injections():
@@ -39,6 +39,15 @@ def test_a_progress_trigger_waits_for_progress_regardless_of_time():
 def test_acknowledgements_to_other_producers_do_not_count():
     assert not is_due(INJECT_5, Progress(1000, {"shop": 19, "other": 20}, {}))
     assert is_due(INJECT_5, Progress(0, {"shop": 20, "other": 0}, {}))
+
+
+def test_deliveries_to_a_group_are_those_of_its_entries():
+    text = TEXT.replace("delivered: {consumer: billing,", "delivered: {group: billing,")
+    step = next(s for s in steps(parse(text, "two.yaml").faults) if s.fault == "third")
+    assert step.describe() == "inject third at 10 records processed by group billing"
+    groups = {"billing": ["billing", "slow"], "other": ["replay"]}
+    assert not is_due(step, Progress(0, {}, {"billing": 6, "slow": 3, "replay": 9}, groups))
+    assert is_due(step, Progress(0, {}, {"billing": 6, "slow": 4, "replay": 9}, groups))
 
 
 def test_a_time_trigger_waits_for_its_time():
