@@ -18,6 +18,8 @@ transforms and writes, writes all of them.
 - A client writes the `sends` of a transaction before it ends the transaction, and the row in `transactions` afterwards.
   A transaction without a row was cut off; its outcome is unknown.
 - A client writes a delivery row before it commits the offset, unless the commit setting says otherwise.
+- A static member (KIP-345) has a group.instance.id in its settings, and writes it to `assignments`. When it is fenced,
+  it reports the error and exits.
 - A client writes the lifecycle events started, stopped, error, slowed and resumed. The fleet writes crashed. The detail
   of started names the client library and its release (confluent_kafka, librdkafka).
 

@@ -43,6 +43,7 @@ class AssignmentLog:
     writer: TableWriter
     key: ReaderKey
     member_id: str | None = None
+    instance_id: str | None = None
     generation: int | None = None
     numbers: dict[Partition, int] = field(default_factory=dict)
     last_numbers: dict[Partition, int] = field(default_factory=dict)
@@ -84,6 +85,7 @@ class AssignmentLog:
             {
                 **asdict(self.key),
                 "member_id": self.member_id,
+                "instance_id": self.instance_id,
                 "generation": self.generation,
                 "event": event,
                 "assignment": self.last_numbers.get((topic, partition)),

@@ -98,8 +98,11 @@ class SpecBuilder:
         }
 
     def _group_consumer(self, entry: Subscribe, client: str) -> dict[str, Any]:
+        shared = self._consumer(entry)
+        if instance_id := entry.instance_id(int(client.rpartition("/")[2])):
+            shared["config"]["group.instance.id"] = instance_id
         return {
-            **self._consumer(entry),
+            **shared,
             "topics": entry.topics if entry.pattern is None else [f"^{entry.pattern}$"],
             "threads": process_mates(entry, client) if entry.threads > 1 else [],
             "workers": entry.workers and _in_seconds(entry.workers, "straggle"),

@@ -1,4 +1,4 @@
-"""Faults of consumers, and of producers and processors, which also produce."""
+"""Faults of one client process, and of consumers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import time
 from typing import TypeVar
 
 from chaos.clients.roster import ClientState
-from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import clients as specs
-from chaos.wait import wait_until
+from chaos.scenario.triggers import split_member
 
 C = TypeVar("C", bound=specs.ClientFault)
 S = TypeVar("S", bound=specs.ConsumerFault)
 
 IDLE_S = 2.0
 """Time without progress after which a consumer in assign mode counts as paused."""
-UNREPORTED_TIMEOUT_S = 30.0
 
 
 class ClientFault(Fault[C]):
@@ -27,7 +25,11 @@ class ClientFault(Fault[C]):
 
     def _aim(self, world: World) -> None:
         selector, value = self.spec.target.selector
-        self.resolved = str(value if selector == "member" else world.rng.choice(world.fleet.clients(value)))
+        if selector == "member":
+            self.resolved = str(value)
+            return
+        entries = world.scenario.groups[value] if selector == "random_member_of" else [value]
+        self.resolved = world.rng.choice([client for entry in entries for client in world.fleet.present(entry)])
 
     def _restart(self, world: World) -> str:
         """Start the next incarnation, once, if the client is gone."""
@@ -46,17 +48,20 @@ class MemberFault(ClientFault[S]):
 
     _group: str | None
     _member_id = ""
+    _instance_id: str | None = None
     _partitions: frozenset[TopicPartition] = frozenset()
 
     def _aim(self, world: World) -> None:
         """Read the membership, too, directly before the first change."""
         super()._aim(world)
-        consumer = next(c for c in world.scenario.consumers if c.name == self.spec.client_name())
+        entry, _ = split_member(self.resolved)
+        consumer = next(c for c in world.scenario.consumers if c.name == entry)
         self._group = consumer.group if consumer.mode == "subscribe" else None
         state = world.kafka.group(self._group) if self._group else None
         for member in state.members if state else ():
             if member.client_id == self.resolved:
                 self._member_id, self._partitions = member.member_id, frozenset(member.partitions)
+                self._instance_id = member.instance_id
         self.begun = True
 
     def _effect(self, world: World) -> str | None:
@@ -98,9 +103,25 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
 class EndFault(MemberFault[S]):
     """A fault that ends the process of a consumer.
 
-    Proof: its member id left the group, or its partitions belong to another member. In assign mode the proof is the
-    exit of its process.
+    Proof: its member id left the group, or its partitions belong to another member. The group does not miss a static
+    member before its session ends (KIP-345), so there, as in assign mode, the proof is the exit of its process.
     """
+
+    def _group_effect(self, world: World, group: str) -> str | None:
+        if self._instance_id is None:
+            return super()._group_effect(world, group)
+        state = world.kafka.group(group)
+        if state is None or (not self._restarted and world.fleet.state(self.resolved).alive):
+            return None
+        listed = next((m for m in state.members if m.instance_id == self._instance_id), None)
+        if listed is None:
+            return f"the session of the static member {self._instance_id} ended, and group {group} removed it"
+        again = f" and its next process, {listed.member_id}" if listed.member_id != self._member_id else ""
+        partitions = ", ".join(map(str, listed.partitions)) or "no partition"
+        return (
+            f"the process of {self.resolved} is gone and sends no heartbeat; group {group} keeps {partitions} for the "
+            f"static member {self._instance_id}{again}"
+        )
 
     def _assign_effect(self, world: World) -> str | None:
         gone = self._restarted or not world.fleet.state(self.resolved).alive
@@ -206,6 +227,28 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
         return f"{self.resolved} is in its group"
 
 
+class ConsumerFence(MemberFault[specs.ConsumerFence], spec=specs.ConsumerFence):
+    """Two processes with one group.instance.id: the broker accepts the later one and fences the earlier one (KIP-345).
+
+    Proof: the earlier one ended with an error that says that it was fenced.
+    """
+
+    _fenced: ClientState
+
+    def _inject(self, world: World) -> str:
+        self._fenced = world.fleet.state(self.resolved)
+        world.fleet.take_over(self.resolved)
+        return f"started the next incarnation of {self.resolved} while it runs"
+
+    def _group_effect(self, world: World, group: str) -> str | None:
+        if self._fenced.alive:
+            return None
+        error = next((e for e in self._fenced.errors if "FENCED" in e.upper()), None)
+        if error is None:
+            return None
+        return f"incarnation {self._fenced.incarnation} of {self.resolved} ({self._instance_id}) was fenced: {error}"
+
+
 class ConsumerSeek(ClientFault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
     """A consumer that seeks. Proof: the position of a partition changed, and the consumer has delivered from there."""
 
@@ -239,72 +282,3 @@ class ConsumerSeek(ClientFault[specs.ConsumerSeek], spec=specs.ConsumerSeek):
         """Return the seeks that the consumer has reported: partition, position before, position after."""
         seeks: list[tuple[str, int | None, int]] = world.fleet.state(self.resolved).progress().get("sought", [])
         return seeks
-
-
-class ProducerCrash(ClientFault[specs.ProducerCrash], spec=specs.ProducerCrash):
-    """A producer that crashes, on request with records in the log that were not reported to it.
-
-    Proof: its process is gone.
-    """
-
-    _killed: ClientState
-
-    def _inject(self, world: World) -> str:
-        unreported = self._leave_unreported(world, self.spec.unreported) if self.spec.unreported else ""
-        self._killed = world.fleet.state(self.resolved)
-        self.begun = True
-        world.fleet.crash(self.resolved)
-        return f"killed {self.resolved}{unreported}"
-
-    def _leave_unreported(self, world: World, records: int) -> str:
-        """Wait until the log has this many records more than the producer has reports for."""
-        topic = next(p.topic for p in world.scenario.producers if p.name == self.spec.client_name())
-        partitions = [TopicPartition(topic, number) for number in range(world.scenario.topic(topic).partitions)]
-        acked = 0
-
-        def ignores_reports() -> bool:
-            # the producer still reports its progress: it ignores reports once two counts in a row are equal
-            nonlocal acked
-            before, acked = acked, world.fleet.state(self.resolved).count("acked")
-            return before == acked and acked > 0
-
-        def surplus() -> int:
-            ends = world.kafka.end_offsets(partitions)
-            unreported = sum(ends.values()) - acked if len(ends) == len(partitions) else 0
-            return unreported if unreported >= records else 0
-
-        world.fleet.order(self.resolved, {"do": "ignore_reports"})
-        try:
-            wait_until(ignores_reports, UNREPORTED_TIMEOUT_S, "it still processes reports", every_s=0.3)
-            unreported = wait_until(surplus, UNREPORTED_TIMEOUT_S, "nothing is written")
-        except WaitTimeout as e:
-            raise FaultError(f"{self.resolved} does not get {records} records into the log: {e}") from None
-        return f", which had no report of at least {unreported} records in the log"
-
-    def _effect(self, world: World) -> str | None:
-        return None if self._killed.alive else f"the process of {self.resolved} is gone"
-
-    def _undo(self, world: World) -> str:
-        return self._restart(world)
-
-
-class ProducerFence(ClientFault[specs.ProducerFence], spec=specs.ProducerFence):
-    """Two processes with one transactional.id: the broker accepts the later one and fences the earlier one.
-
-    Proof: the earlier one ended with an error that says that it was fenced.
-    """
-
-    _fenced: ClientState
-
-    def _inject(self, world: World) -> str:
-        self._fenced = world.fleet.state(self.resolved)
-        self.begun = True
-        world.fleet.take_over(self.resolved)
-        return f"started the next incarnation of {self.resolved} while it runs"
-
-    def _effect(self, world: World) -> str | None:
-        if self._fenced.alive:
-            return None
-        errors = (e for e in self._fenced.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper())
-        error = next(errors, None)
-        return f"incarnation {self._fenced.incarnation} of {self.resolved} was fenced: {error}" if error else None

@@ -114,7 +114,8 @@ TABLES: dict[str, pa.Schema] = {
     # begins an epoch of its partition with the next running number `assignment`; revoked and lost carry the number that
     # they end. `position` is the next offset to read at that moment; null if the client does not know it. `source` is
     # the origin of the position at the start of an epoch: committed, reset (auto.offset.reset), start (set in the
-    # scenario), checkpoint, seek. `generation` is null in assign mode and if the client does not know it.
+    # scenario), checkpoint, seek. `generation` is null in assign mode and if the client does not know it. `instance_id`
+    # is the group.instance.id, null for a dynamic member (KIP-345).
     "assignments": _table(
         **_READER,
         member_id=_str,
@@ -126,6 +127,7 @@ TABLES: dict[str, pa.Schema] = {
         position=_i64,
         source=_str,
         at_us=_i64,
+        instance_id=_since(3, _str),
     ),
     # Client events: started, stopped (by order, everything flushed), crashed (written by the fleet), error, slowed,
     # resumed. `role` is producer or consumer. `detail` is a JSON object.

@@ -135,6 +135,9 @@ class _Consumer(Strict):
         return [name for name in names if name in self.topics]
 
 
+InstanceTemplate = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]*\{member\}[A-Za-z0-9._-]*$", max_length=200)]
+
+
 class Subscribe(_Consumer):
     """A consumer group: `members` consumers that subscribe to topics."""
 
@@ -148,6 +151,13 @@ class Subscribe(_Consumer):
         None, description="instead of topics: a regular expression for the names of topics, such as orders-.*"
     )
     workers: Workers | None = Field(None, description="process in a pool of threads; in one thread if left out")
+    static: bool | InstanceTemplate = Field(
+        False,
+        description="static membership (KIP-345): each member has a group.instance.id, its name such as billing-1 or a "
+        "template with its number such as pod-{member}; a restart within session.timeout.ms causes no rebalance. With "
+        "group.protocol=consumer (KIP-848) that is so only after consumer.leave: a crashed member cannot come back "
+        "before its session has ended (UNRELEASED_INSTANCE_ID)",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -155,9 +165,18 @@ class Subscribe(_Consumer):
             raise ValueError("give exactly one of topics, pattern")
         if self.admitted is not None and self.admitted > self.members:
             raise ValueError(f"admitted: {self.admitted} is more than the {self.members} members")
+        if self.static and self.threads > 1:
+            raise ValueError("static: the members in the threads of a process would share one group.instance.id")
         if self.workers and (self.commit.when != "after_batch" or self.commit.kind == "auto"):
             raise ValueError("workers: need commit after_batch, sync or async; tracking defines the committed offset")
         return self
+
+    def instance_id(self, number: int) -> str | None:
+        """Return the group.instance.id of a member by its number; None for a dynamic member."""
+        if not self.static:
+            return None
+        template = f"{self.name}-{{member}}" if self.static is True else self.static
+        return template.replace("{member}", str(number))
 
     @property
     def admitted_members(self) -> int:

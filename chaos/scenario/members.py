@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from chaos.scenario.clients import Subscribe, assignors_of, reads_committed, uses_kip_848
@@ -26,6 +27,12 @@ def group_problems(setup: Setup) -> Iterator[str]:
             )
     for group, entries in groups.items():
         names = ", ".join(entry.name for entry in entries)
+        ids = Counter(id_ for e in entries for n in range(1, e.members + 1) if (id_ := e.instance_id(n)))
+        for id_ in [id_ for id_, count in ids.items() if count > 1]:
+            yield (
+                f"consumers: {ids[id_]} members of group {group} have the group.instance.id {id_}, so each fences the "
+                "other; give the entries templates that differ, or use a fault consumer.fence to show it"
+            )
         classic = [entry for entry in entries if not uses_kip_848(entry.config)]
         if classic and not set.intersection(*(set(assignors_of(entry.config)) for entry in classic)):
             lists = "; ".join(f"{e.name}: {','.join(assignors_of(e.config))}" for e in classic)

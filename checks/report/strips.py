@@ -107,6 +107,39 @@ def coordinator_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, Lane]:
     return lanes
 
 
+def instance_lanes(rows: Sequence[Row], axis: Axis) -> dict[str, list[Lane]]:
+    """Return by group a strip for each static member (KIP-345). Colour: the member id that its instance has."""
+    seen = grouped(
+        (r for r in rows if r["key"] == "members" and isinstance(r["value"], list)),
+        lambda r: r["entity"].removeprefix("group:"),
+    )
+    return {group: [_instance_lane(group, i, found, axis) for i in _instances(found)] for group, found in seen.items()}
+
+
+def _instances(rows: Iterable[Row]) -> list[str]:
+    """Return the ids of the static members in observed lists of members."""
+    return sorted({m["instance_id"] for r in rows for m in r["value"] if m.get("instance_id")}, key=natural)
+
+
+def _instance_lane(group: str, instance: str, rows: Sequence[Row], axis: Axis) -> Lane:
+    of_instance = [
+        row | {"value": next((m for m in row["value"] if m.get("instance_id") == instance), None)} for row in rows
+    ]
+    ids = list(dict.fromkeys(r["value"]["member_id"] for r in of_instance if r["value"]))
+    segments = []
+    for begin, end, state in _periods(of_instance, axis):
+        member = state["members"]
+        if member is None:
+            segments.append(Segment(begin, end, "none", "not in the group", "none"))
+        else:
+            number = ids.index(member["member_id"])
+            about = f"{member['client_id']} · member id {member['member_id']}"
+            segments.append(Segment(begin, end, f"id {number + 1}", about, look(number)))
+    return Lane(
+        f"instance:{group}:{instance}", instance, "static", count(len(ids), "member id"), segments=_joined(segments)
+    )
+
+
 def _joined(segments: Iterable[Segment]) -> list[Segment]:
     """Merge adjacent segments with the same text and look."""
     joined: list[Segment] = []

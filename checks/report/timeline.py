@@ -19,7 +19,7 @@ from checks.report.dots import place_dots
 from checks.report.heatmap import latency_lanes
 from checks.report.lanes import Axis, Band, Lane, Segment, fold
 from checks.report.mechanisms import Mechanism
-from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, reader_lanes, topic_lanes
+from checks.report.strips import coordinator_lanes, instance_lanes, leader_lanes, owner_lanes, reader_lanes, topic_lanes
 from checks.report.tables import Tables, grouped
 from checks.report.text import duration
 
@@ -154,12 +154,14 @@ def _readers(tables: Tables, axis: Axis, resolved: Resolved) -> list[tuple[str, 
     assign = {c.name for c in resolved.scenario.readers if c.mode == "assign"}
     groups = grouped(tables.ownership, lambda r: None if r["consumer"].rpartition("/")[0] in assign else r["group"])
     alone = groups.pop(None, [])
-    coordinators = coordinator_lanes(tables.cluster, axis)
+    coordinators, instances = coordinator_lanes(tables.cluster, axis), instance_lanes(tables.cluster, axis)
     bands = []
     for name in sorted(groups.keys() | {name for name, lane in coordinators.items() if lane.segments}):
         owned = owner_lanes(name, groups.get(name, []), axis)
+        static = instances.get(name, [])
         hint = "name: the member that owns the partition · hatched: no owner" if owned else ""
-        bands.append((f"Group {name}", hint, [*filter(None, [coordinators.get(name)]), *owned]))
+        hint += " · static: the member ids of a group.instance.id (KIP-345)" if static else ""
+        bands.append((f"Group {name}", hint, [*filter(None, [coordinators.get(name)]), *static, *owned]))
     if alone:
         bands.append(("Assign-mode readers", "independent readers without a group", reader_lanes(alone, axis)))
     return bands

@@ -32,6 +32,7 @@ PART = {
     "retry-reorder/plain",
     "send-modes",
     "slow-consumer",
+    "static-restart/static",
     "subscribe-pattern",
     "transactions",
     "unclean-election",

@@ -18,6 +18,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
 
     def __init__(self, spec: GroupConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
         super().__init__(spec, channel, lifecycle, spec.group)
+        self.assignments.instance_id = str(spec.config.get("group.instance.id") or "") or None
         strategy = str(spec.config.get("partition.assignment.strategy", ""))
         self._incremental = "cooperative" in strategy or spec.config.get("group.protocol") == "consumer"
         """Whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from chaos.scenario.clients import uses_kip_848
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup, unknown
 from chaos.scenario.triggers import Partition, split_member
@@ -34,9 +35,16 @@ class ClientFault(FaultSpec):
 class ConsumerFault(ClientFault):
     """A fault of one consumer process."""
 
+    targets = frozenset({"member", "random_member", "random_member_of"})
+
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the target is a consumer."""
-        selector, _ = self.target.selector
+        selector, value = self.target.selector
+        if selector == "random_member_of":
+            yield from setup.group_problems(f"{where}.target.{selector}", value)
+            if writers := sorted({p.name for p in setup.processors} & set(setup.groups.get(value, []))):
+                yield f"{where}.target.{selector}: {writers[0]!r} of the group writes; {self.kind} is for consumers"
+            return
         name = self.client_name()
         if name in {p.name for p in setup.producers} | {p.name for p in setup.processors}:
             yield f"{where}.target.{selector}: {name!r} writes; {self.kind} is for consumers"
@@ -94,6 +102,29 @@ class ConsumerChurn(ConsumerFault):
     kind: Literal["consumer.churn"]
     times: int = Field(5, ge=1, le=100, description="how often it leaves")
     every: Duration = Field(1.0, description="time that it stays away, and then in the group")
+
+
+class ConsumerFence(ConsumerFault):
+    """Start a second process with the group.instance.id of a running static member, which fences the first (KIP-345).
+
+    There is nothing to heal: the later process continues.
+    """
+
+    kind: Literal["consumer.fence"]
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target is a static member of the classic protocol."""
+        yield from super().problems(setup, where)
+        selector, value = self.target.selector
+        names = setup.groups.get(value, []) if selector == "random_member_of" else [self.client_name()]
+        for entry in [c for c in setup.consumers if c.name in names]:
+            if entry.mode != "subscribe" or not entry.static:
+                yield f"{where}.target.{selector}: {entry.name} is not static, so no other process can fence it"
+            elif uses_kip_848(entry.config):
+                yield (
+                    f"{where}.target.{selector}: {entry.name} has group.protocol=consumer (KIP-848), where the broker "
+                    "refuses the later process (UNRELEASED_INSTANCE_ID) and fences none"
+                )
 
 
 class ProducerFault(ClientFault):

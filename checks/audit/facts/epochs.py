@@ -40,11 +40,11 @@ class Epoch:
     """One epoch.
 
     source and position: as recorded. start: the position taken as true, legal: whether it may begin there, why: the
-    reason. former: how far it had come in a deleted topic, if it goes on in the one that took its place. rows, low,
-    high, first and last: of the offsets delivered in it, first and last in the order of processing. committed: the
-    highest offset that its own rows committed (ok). passed: the same, including what the observer and the next owner's
-    start show. turn: its index among the reader's epochs on the partition, ordered by begin.
-    index: its index among all epochs.
+    reason. instance_id: of a static member. former: how far it had come in a deleted topic, if it goes on in the one
+    that took its place. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of
+    processing. committed: the highest offset that its own rows committed (ok). passed: the same, including what the
+    observer and the next owner's start show. turn: its index among the reader's epochs on the partition, ordered by
+    begin. index: its index among all epochs.
     """
 
     reader: str
@@ -76,6 +76,7 @@ class Epoch:
     legal: bool = False
     why: str = ""
     former: int | None = None
+    instance_id: str | None = None
 
     @property
     def key(self) -> Key:
@@ -91,6 +92,10 @@ class Epoch:
     def holder(self) -> dict[str, int]:
         """Incarnation of the consumer and assignment, as evidence."""
         return {"consumer_incarnation": self.incarnation, "assignment": self.assignment}
+
+    def rejoined(self, other: Epoch) -> bool:
+        """Return whether both are of one static member, in two processes (KIP-345)."""
+        return self.instance_id is not None and self.instance_id == other.instance_id and self.member != other.member
 
     @property
     def member(self) -> tuple[str, int]:
@@ -185,6 +190,7 @@ def _epoch(row: Row) -> Epoch:
         source=row.get("source"),
         position=row.get("position"),
         begin_us=row["at_us"],
+        instance_id=row.get("instance_id"),
     )
 
 

@@ -97,10 +97,10 @@ def _highest(offsets: Iterable[int | None]) -> int | None:
 
 def _start(turns: list[Epoch], reader: Reader | None, log_start: int | None) -> int | None:
     """Return the start of the first epoch; without an epoch, the log start for a reader that begins at the earliest."""
-    from_earliest = reader is not None and reader.default_start == EARLIEST
     if not turns:
-        return log_start if from_earliest else None
+        return log_start if reader is not None and reader.default_start == EARLIEST else None
     first = turns[0]
+    from_earliest = reader is not None and reader.seen_by(first.consumer).default_start == EARLIEST
     if first.position is None and first.source in ("start", "reset") and from_earliest:
         return log_start
     return first.start if first.start is not None else _lowest_delivered(turns)

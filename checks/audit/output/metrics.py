@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]
 
     A rebalance lasts from the first partition given up (revoked, lost, or its owner crashed) to the last one assigned
     in the next generation. The group has formed with the first generation in which as many members hold partitions as
-    can.
+    can. A static member that returns in its generation (KIP-345) causes none.
     """
     by_group: dict[str, list[Epoch]] = defaultdict(list)
     for e in epochs.all:
@@ -122,10 +123,18 @@ def rebalances(readers: list[Reader], epochs: Epochs, partitions: dict[str, int]
 
 def _rebalance_times(epochs: list[Epoch], holders: int) -> Iterable[int]:
     assigned: dict[int, int] = {}
-    for e in epochs:
-        if e.generation is not None:
+    last: dict[tuple[Any, ...], Epoch] = {}
+    came_back: set[int] = set()  # epochs whose static member returned in their generation, without a rebalance
+    for e in sorted(epochs, key=attrgetter("begin_us")):
+        place = e.generation, e.instance_id, e.topic, e.partition
+        before_it = last.get(place) if e.generation is not None else None
+        last[place] = e
+        if before_it is not None and e.rejoined(before_it):
+            came_back.add(before_it.index)
+        elif e.generation is not None:
             assigned[e.generation] = max(assigned.get(e.generation, e.begin_us), e.begin_us)
-    given_up = sorted(e.end_us for e in epochs if e.end_reason in ("revoked", "lost", "crashed"))
+    ends = ("revoked", "lost", "crashed")
+    given_up = sorted(e.end_us for e in epochs if e.end_reason in ends and e.index not in came_back)
     formed, before = False, None
     for done in (assigned[g] for g in sorted(assigned)):
         begin = next((t for t in given_up if before is not None and before < t <= done), None)

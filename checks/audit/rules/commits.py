@@ -140,7 +140,8 @@ def zombie_commit(b: CommitBlock, tally: Tally) -> None:
     """Report commits of a subscribe member, accepted although requested after another member had begun on the
     partition.
 
-    The other member is one of a later generation or, where generations are unknown, one that began after the committer
+    The other member is one of a later generation, or a later incarnation of the same static member, which fences this
+    one (KIP-345). Or, where generations are unknown, one that began after the committer
     had given the partition up. An automatic commit counts only if the earliest time at which it may have been made is
     late.
     """
@@ -165,7 +166,7 @@ def _took_over(b: CommitBlock, old: Epoch, new: Epoch) -> bool:
         return False
     recreated = group_recreated(b.facts.moves, old.group, old.begin_us, new.begin_us)
     if old.generation is not None and new.generation is not None and not recreated:
-        return new.generation > old.generation
+        return new.generation > old.generation or (new.generation == old.generation and new.rejoined(old))
     return old.end_reason in ("revoked", "lost") and old.end_us <= new.begin_us
 
 

@@ -34,8 +34,10 @@ def double_ownership(run: RunData, tally: Tally) -> None:
     """Report each pair of members of a subscribe group that owned a partition in the same generation.
 
     Generations from `assigned` to the last one known at the end decide. Where they are unknown, overlapping times
-    decide, unless the earlier owner was evicted or died: it cannot know that it no longer owned the partition. If a
-    fault deleted the group in between, the members belong to two groups.
+    decide, unless the earlier owner was evicted or died: it cannot know that it no longer owned the partition. The next
+    process of a static member joins the generation of the earlier one, which is fenced and cannot know it either
+    (KIP-345); both own the partition only if the earlier one goes on into a later generation.
+    If a fault deleted the group in between, the members belong to two groups.
     """
     for turns in run.facts.epochs.turns.values():
         if turns[0].mode != "subscribe":
@@ -51,7 +53,8 @@ def _owned_together(a: Epoch, b: Epoch, recreated: bool) -> str:
     first, second = _generations(a), _generations(b)
     if first and second and not recreated:
         common = max(first[0], second[0])
-        return f"both in generation {common}" if common <= min(first[1], second[1]) else ""
+        fenced = a.rejoined(b) and first[1] <= second[0]
+        return f"both in generation {common}" if common <= min(first[1], second[1]) and not fenced else ""
     if a.end_reason in ("lost", "crashed", "open", "deleted"):
         return ""
     return "at the same time" if b.begin_us < a.end_us else ""

@@ -1,11 +1,14 @@
-"""Faults of clients without a cluster: a client that runs is never started again."""
+"""Faults of clients without a cluster: their targets, their proofs, and that no running client is started again."""
 
+import random
 from types import SimpleNamespace
 
 import pytest
 
 from chaos.errors import ClientError
 from chaos.faults import FAULTS
+from chaos.kafka.groups import GroupMember, GroupState
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
 
 SCENARIO = """
@@ -65,3 +68,95 @@ def test_a_crashed_client_is_started_once_and_a_running_one_never(index):
     fault, world = injected(Fleet())
     world.fleet.restart("by another fault")
     assert fault.heal(world) == "nothing to heal"
+
+
+STATIC = """
+title: t
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+consumers:
+  - {mode: subscribe, name: a, group: g, topics: [orders], static: true, config: {auto.offset.reset: earliest}}
+  - {mode: subscribe, name: b, group: g, topics: [orders], static: true}
+faults: [{name: f, kind: KIND, target: TARGET, when: {at: 1s}}]
+"""
+
+
+class Groups:
+    """A fleet and the coordinator of its group; `members` are its member ids by client."""
+
+    def __init__(self, kind, target="{member: a/1}", static=True):
+        self.scenario = parse(STATIC.replace("KIND", kind).replace("TARGET", target), "t.yaml")
+        self.members, self.static, self.rng = {"a/1": "m1", "b/1": "m2"}, static, random.Random(0)
+        self.clients = {"a/1": SimpleNamespace(alive=True, errors=[], incarnation=1)}
+        self.fleet = self.kafka = self
+        self.fault = FAULTS[kind](self.scenario.faults[0])
+
+    def group(self, name):
+        members = []
+        for number, (client, member_id) in enumerate(self.members.items()):
+            instance = client.replace("/", "-") if self.static else None
+            members.append(GroupMember(member_id, instance, client, "", (), (TopicPartition("orders", number),)))
+        return GroupState("Stable", 1, tuple(members))
+
+    def present(self, entry):
+        return [client for client in self.members if client.startswith(f"{entry}/")]
+
+    def state(self, client):
+        return self.clients[client]
+
+    def crash(self, client):
+        self.clients[client].alive = False
+
+    def take_over(self, client):
+        self.clients[client] = SimpleNamespace(alive=True, errors=[], incarnation=2)
+
+    restart = take_over
+
+
+def test_the_proof_of_a_static_member_is_the_end_of_its_process():
+    world = Groups("consumer.crash")
+    world.fault.inject(world)
+    kept = "the process of a/1 is gone and sends no heartbeat; group g keeps orders/0 for the static member a-1"
+    assert world.fault.proof(world) == kept
+    world.fault.heal(world)
+    world.members["a/1"] = "m3"
+    assert world.fault.proof(world) == kept + " and its next process, m3"
+    del world.members["a/1"]
+    assert world.fault.proof(world) == "the session of the static member a-1 ended, and group g removed it"
+
+
+def test_a_static_member_that_lives_is_no_proof():
+    world = Groups("consumer.crash")
+    world.crash = lambda client: None
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None
+
+
+def test_a_dynamic_member_has_to_leave_its_group():
+    world = Groups("consumer.crash", static=False)
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None
+    del world.members["a/1"]
+    assert world.fault.proof(world) == "a/1 left group g, orders/0 moved to b/1"
+
+
+def test_a_fence_is_proven_by_the_error_of_the_earlier_process():
+    world = Groups("consumer.fence")
+    world.fault.inject(world)
+    earlier = SimpleNamespace(alive=True, errors=["other", "Static consumer fenced by other consumer"], incarnation=1)
+    world.fault._fenced = earlier
+    assert world.fault.proof(world) is None, "it still runs"
+    earlier.alive = False
+    assert "incarnation 1 of a/1 (a-1) was fenced: Static consumer fenced" in world.fault.proof(world)
+    earlier.errors = ["other"]
+    assert world.fault.proof(world) is None, "it ended for another reason"
+
+
+def test_a_member_of_a_group_may_be_of_any_entry():
+    world, chosen = Groups("consumer.crash", "{random_member_of: g}"), set()
+    world.clients["b/1"] = SimpleNamespace(alive=True)
+    for seed in range(9):
+        world.rng = random.Random(seed)
+        world.fault.inject(world)
+        chosen.add(world.fault.resolved)
+    assert chosen == {"a/1", "b/1"}

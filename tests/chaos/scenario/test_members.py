@@ -3,15 +3,16 @@
 import pytest
 
 from chaos.errors import ScenarioError
+from chaos.scenario.clients import Subscribe
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
 from checks.audit.facts.readers import readers_of
 
 
-def scenario(*entries: str) -> Scenario:
+def scenario(*entries: str, faults: str = "") -> Scenario:
     consumers = "".join(f"  - {{mode: subscribe, group: g, topics: [orders], {entry}}}\n" for entry in entries)
     head = "title: t\ntopics: [{name: orders, partitions: 3}]\nproducers: [{name: shop, topic: orders, records: 100}]\n"
-    return parse(f"{head}consumers:\n{consumers}", "x")
+    return parse(f"{head}consumers:\n{consumers}{faults}", "x")
 
 
 def strategy(name: str, assignors: str) -> str:
@@ -25,11 +26,56 @@ def strategy(name: str, assignors: str) -> str:
         ((strategy("a", "range"), strategy("b", "cooperative-sticky")), "INCONSISTENT_GROUP_PROTOCOL"),
         ((strategy("a", "range,cooperative-sticky"),), "mixes eager and cooperative"),
         (("name: a", "name: b, config: {isolation.level: read_uncommitted}"), "differ in isolation.level"),
+        (("name: a, static: true, threads: 2, members: 2",), "would share one group.instance.id"),
+        (("name: a, static: x",), "static"),
+        (("name: a, config: {group.instance.id: x}",), "group.instance.id is set by Aftershock itself"),
+        (("name: a, static: 'i-{member}'", "name: b, static: 'i-{member}'"), "each fences the other"),
     ],
 )
 def test_entries_that_cannot_be_one_group_are_refused(entries: tuple[str, ...], message: str) -> None:
     with pytest.raises(ScenarioError, match=message):
         scenario(*entries)
+
+
+def test_only_a_static_member_can_be_fenced() -> None:
+    fence = "faults: [{name: f, kind: consumer.fence, target: {member: a/1}, when: {at: 1s}}]\n"
+    scenario("name: a, static: true", faults=fence)
+    with pytest.raises(ScenarioError, match="a is not static, so no other process can fence it"):
+        scenario("name: a", faults=fence)
+
+
+def test_with_kip_848_the_broker_refuses_the_later_process_so_none_is_fenced() -> None:
+    fence = "faults: [{name: f, kind: consumer.fence, target: {random_member_of: g}, when: {at: 1s}}]\n"
+    with pytest.raises(ScenarioError, match="UNRELEASED_INSTANCE_ID"):
+        scenario("name: a, static: true, config: {group.protocol: consumer}", faults=fence)
+    with pytest.raises(ScenarioError, match="b is not static"):
+        scenario("name: a, static: true", "name: b", faults=fence)
+
+
+@pytest.mark.parametrize(
+    ("target", "when", "message"),
+    [
+        ("random_member_of: x", "at: 1s", "no consumer has the group id 'x'"),
+        ("random_member_of: g", "delivered: {group: x, records: 1}", "no consumer has the group id 'x'"),
+        ("random_member_of: g", "delivered: {consumer: g, records: 1}", "'g' is not one of the consumers"),
+        ("random_member_of: g", "delivered: {consumer: a, group: g, records: 1}", "exactly one of consumer, group"),
+        ("random_member_of: g", "delivered: {group: g, records: 101}", "101 is never reached, 100 records are sent"),
+    ],
+)
+def test_a_fault_may_name_the_group(target: str, when: str, message: str) -> None:
+    fault = "faults: [{{name: f, kind: consumer.crash, target: {{{}}}, when: {{{}}}}}]\n"
+    good = fault.format("random_member_of: g", "delivered: {group: g, records: 9}")
+    assert scenario("name: a", "name: b", faults=good).groups == {"g": ["a", "b"]}
+    with pytest.raises(ScenarioError, match=message):
+        scenario("name: a", "name: b", faults=fault.format(target, when))
+
+
+def test_static_members_have_ids_by_their_number() -> None:
+    named, templated, dynamic = (
+        Subscribe.model_validate({"mode": "subscribe", "name": "a", "group": "g", "topics": ["t"], "static": static})
+        for static in (True, "pod-{member}", False)
+    )
+    assert (named.instance_id(2), templated.instance_id(2), dynamic.instance_id(2)) == ("a-2", "pod-2", None)
 
 
 def test_a_group_of_several_entries_is_one_reader_with_the_settings_of_each() -> None:

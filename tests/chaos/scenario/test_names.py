@@ -46,7 +46,7 @@ OTHER_TEXTS = {
     "Topic": {"config"},
     "Producer": {"name", "config"},
     "Processor": {"name", "config", "consumer_config"},
-    "Subscribe": {"name", "config"},
+    "Subscribe": {"name", "config", "static"},
     "Assign": {"name", "config"},
     "Clients": {"confluent_kafka"},
     "Acked": {"producer"},

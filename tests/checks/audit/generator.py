@@ -28,7 +28,10 @@ KEYS = 5
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is like. seed decides what happens in it. planted: so many anomalies, of whatever kind."""
+    """What a run is like. seed decides what happens in it. planted: so many anomalies, of whatever kind.
+
+    beside: settings of a second entry of the group, to which the last of its members belongs.
+    """
 
     seed: int
     steps: int
@@ -55,6 +58,7 @@ class Plan:
     watched: bool
     sending: str
     settings: tuple[tuple[str, str], ...]
+    beside: tuple[tuple[str, str], ...]
 
 
 _numbers = st.sampled_from([0] * 12 + [(1 << bits) - below for bits in (20, 20, 31, 40) for below in (1, 2, 4, 7)])
@@ -96,6 +100,14 @@ plans = st.builds(
             (("group.protocol", "consumer"),),
         ]
     ),
+    beside=st.sampled_from(
+        [
+            (),
+            (),
+            (("auto.offset.reset", "latest"),),
+            (("auto.offset.reset", "earliest"), ("partition.assignment.strategy", "roundrobin,range")),
+        ]
+    ),
 )
 
 
@@ -108,11 +120,23 @@ class Run:
         self.producers = [
             Producer(self.brokers, f"p/{n + 1}", plan.acks, seq=plan.first_seq) for n in range(plan.producers)
         ]
-        members = [
-            Consumer(self.brokers, f"c/{n + 1}", "g", "subscribe", plan.when, plan.kind) for n in range(plan.members)
-        ]
+        names = [f"c/{n + 1}" for n in range(plan.members)]
+        if self.beside:
+            names[-1] = "d/1"
+        members = [Consumer(self.brokers, name, "g", "subscribe", plan.when, plan.kind) for name in names]
         self.group = Group(self.brokers, "g", members, plan.earliest, plan.recorded, plan.eager)
         self.assigned = [self._assign_consumer(n) for n in range(_ASSIGNED.get(plan.assign, 1))]
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """The settings of the second entry of the group; empty if it has one entry only."""
+        settings, strategy = dict(self.plan.settings), "partition.assignment.strategy"
+        found = settings | dict(self.plan.beside) if self.plan.beside and self.plan.members > 1 else {}
+        if strategy in found and "group.protocol" in settings:
+            del found[strategy]
+        elif strategy in found and strategy in settings:  # it supports that of the first entry, too
+            found[strategy] = ",".join(dict.fromkeys([*found[strategy].split(","), settings[strategy]]))
+        return found
 
     def _partition(self, number: int) -> Partition:
         """What was before its first record is gone, or (not too much of it) was never there."""
@@ -190,8 +214,10 @@ class Run:
         entries: list[dict[str, Any]] = []
         if plan.members:
             commit = {"when": plan.when, "kind": plan.kind}
-            entry = {"mode": "subscribe", "name": "c", "group": "g", "members": plan.members}
+            entry = {"mode": "subscribe", "name": "c", "group": "g", "members": plan.members - bool(self.beside)}
             entries.append(entry | {"commit": commit, "config": reset})
+            if self.beside:
+                entries.append(entry | {"name": "d", "members": 1, "commit": commit, "config": reset | self.beside})
         if self.assigned:
             one = self.assigned[0]
             entry = {"mode": "assign", "name": "a", "members": len(self.assigned), "start": one.begin}

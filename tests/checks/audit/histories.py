@@ -86,6 +86,16 @@ def _fault(row: Row, number: int | str) -> dict[str, str]:
     return {"target": f"group {group}", "evidence": json.dumps(evidence)}
 
 
+def _members(value: str, number: int | str) -> str:
+    """Of the observer: a list of members, each of which may name its client."""
+    members = json.loads(value)
+    return json.dumps(
+        [m | {"client_id": labelled(m["client_id"], number)} if "client_id" in m else m for m in members]
+        if isinstance(members, list)
+        else members
+    )
+
+
 def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
     topics: list[Any] = []
     producers: list[Any] = []
@@ -111,6 +121,8 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
                 names = {name: labelled(row[name], n) for name in NAMES if row.get(name) is not None}
                 if "entity" in row:
                     names["entity"] = _entity(row["entity"], n)
+                if row.get("key") == "members":
+                    names["value"] = _members(row["value"], n)
                 if row.get("target", "").startswith("group "):
                     names |= _fault(row, n)
                 if row.get("target", "").startswith("topic "):

@@ -223,6 +223,24 @@ def evicted_delivery(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def static_members(rng: random.Random, rows: Rows) -> None:
+    """Members have a group.instance.id, or all have the same; the next process often joins a generation again."""
+    mine = [r for r in rows.get("assignments", []) if r["mode"] == "subscribe"]
+    shared = rng.random() < 0.3
+    for row in mine:
+        row["instance_id"] = "i" if shared else f"i-{row['consumer']}"
+    for consumer in sorted({r["consumer"] for r in mine}):
+        of_consumer = [r for r in mine if r["consumer"] == consumer and r["generation"] is not None]
+        for incarnation in sorted({r["incarnation"] for r in of_consumer}):
+            former = [r["generation"] for r in of_consumer if r["incarnation"] < incarnation]
+            if former and rng.random() < 0.7:
+                generation = max(former) + rng.choice([-1, 0, 0, 0, 1])
+                for row in of_consumer:
+                    if row["incarnation"] == incarnation:
+                        row["generation"] = generation
+
+
+@planted
 def zombie_commit(rng: random.Random, rows: Rows) -> None:
     """A member commits once more when another one has just begun, or is about to."""
     commit = _one(rng, rows, "commits", outcome="ok", mode="subscribe")

@@ -763,6 +763,59 @@ def two_owners_at_once_without_generations(s: Story) -> None:
 
 
 @story()
+def static_member_back_in_its_generation(s: Story) -> None:
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1).died()
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+
+
+@story(double_ownership=1)
+def dynamic_member_back_in_its_generation(s: Story) -> None:
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4).got(0).commit(1).died()
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", generation=4, incarnation=2).got(1).commit(2)
+
+
+@story(double_ownership=1)
+def static_instances_that_differ_in_one_generation(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
+    s.assigned(2, position=1, source="committed", generation=4, instance_id="two").got(1).commit(2)
+    a.revoked(generation=4)
+
+
+@story()
+def static_member_stopped_before_it_knew_of_its_twin(s: Story) -> None:
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    a.revoked(generation=4)
+
+
+@story(double_ownership=1)
+def static_member_went_on_beside_its_twin(s: Story) -> None:
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    b = s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    a.revoked(generation=5)
+    b.revoked(generation=5)
+
+
+@story()
+def static_member_fenced_by_its_twin(s: Story) -> None:
+    s.wrote(0, 1)
+    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
+    s.life(a.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    a.died()
+
+
+@story()
 def learned_late_that_it_was_evicted(s: Story) -> None:
     s.members = 2
     s.wrote(0, 1)
@@ -1083,6 +1136,17 @@ def committed_after_another_had_begun(s: Story) -> None:
 
 
 @story(zombie_commit=1)
+def committed_after_its_static_twin_had_begun(s: Story) -> None:
+    s.wrote(0, 1)
+    old = s.assigned(1, generation=4, instance_id="one").got(0, 1)
+    s.life(old.consumer, "started", incarnation=2, role="consumer")
+    s.assigned(1, generation=4, incarnation=2, instance_id="one")
+    s.tick()
+    old.commit(2)
+    old.died()
+
+
+@story(zombie_commit=1)
 def committed_after_another_had_begun_without_generations(s: Story) -> None:
     s.members = 2
     s.wrote(0, 1)
@@ -1171,6 +1235,64 @@ def spread_over_members_with_different_topics(s: Story) -> None:
 def spread_by_an_assignor_that_promises_nothing(s: Story) -> None:
     s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": "my-own"}
     _settled(s, "012", "3")
+
+
+def _voted(s: Story, first: str, second: str, *held: str) -> None:
+    """A generation of the second entry's member and those of the first entry, in this order."""
+    s.partitions, s.members = 4, len(held) - 1
+    s.consumer_config = {"auto.offset.reset": "earliest", "partition.assignment.strategy": first}
+    s.beside = {"auto.offset.reset": "earliest", "partition.assignment.strategy": second}
+    s.wrote(0).assigned().got(0).commit(1).revoked()
+    members = [
+        {"client_id": s.reader(n), "partitions": [f"{s.name}/{p}" for p in partitions], "topics": [s.name]}
+        for n, partitions in enumerate(held)
+    ]
+    s.group_seen(state="Stable", members=members).tick(3_000_000)
+    s.group_seen(state="PreparingRebalance")
+
+
+@story()
+def spread_by_the_assignor_with_most_votes(s: Story) -> None:
+    _voted(s, "roundrobin,range", "range,roundrobin", "02", "1", "3")
+
+
+@story(unbalanced_assignment=1)
+def spread_by_the_assignor_with_fewer_votes(s: Story) -> None:
+    _voted(s, "range,roundrobin", "roundrobin,range", "02", "1", "3")
+
+
+@story(unbalanced_assignment__undetermined=1)
+def spread_after_a_tied_vote(s: Story) -> None:
+    _voted(s, "range,roundrobin", "roundrobin,range", "02", "13")
+
+
+@story(unbalanced_assignment=1)
+def spread_by_the_one_assignor_that_both_entries_have(s: Story) -> None:
+    _voted(s, "mine,range", "range", "02", "1", "3")
+
+
+def _mixed_resets(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    s.beside = {"auto.offset.reset": "earliest"}
+    s.wrote(0, 1, 2)
+
+
+@story()
+def latest_by_the_entry_of_the_member(s: Story) -> None:
+    _mixed_resets(s)
+    s.assigned(1, position=2).got(2).commit(3).revoked()
+
+
+@story(skipped_delivery=2)
+def earliest_by_the_entry_of_the_member(s: Story) -> None:
+    _mixed_resets(s)
+    s.assigned(0, position=2).got(2).commit(3).revoked()
+
+
+@story(skipped_delivery=2)
+def earliest_by_the_entry_of_a_member_without_a_recorded_position(s: Story) -> None:
+    _mixed_resets(s)
+    s.assigned(0, position=None).got(2).commit(3).revoked()
 
 
 def _coordinated(s: Story, coordinator: int, us: int) -> None:

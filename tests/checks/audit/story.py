@@ -27,7 +27,10 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass
 class Story:
-    """A history on one topic. Each call happens one millisecond after the one before."""
+    """A history on one topic. Each call happens one millisecond after the one before.
+
+    beside: settings of a second entry of the same group, whose first consumer is reader 0.
+    """
 
     name: str
     number: int = 0
@@ -42,6 +45,7 @@ class Story:
     members: int = 1
     consumer_config: dict[str, Any] = field(default_factory=lambda: {"auto.offset.reset": "earliest"})
     consumer: dict[str, Any] = field(default_factory=dict)
+    beside: dict[str, Any] = field(default_factory=dict)
     rows: Rows = field(default_factory=lambda: defaultdict(list))
     assignment: int = 0
     ordinal: int = 0
@@ -52,8 +56,8 @@ class Story:
         return f"p{self.number}/1"
 
     def reader(self, n: int = 1) -> str:
-        """The n-th consumer process."""
-        return f"c{self.number}/{n}"
+        """The n-th consumer process; 0 is that of the second entry."""
+        return f"c{self.number}/{n}" if n else f"d{self.number}/1"
 
     def sent_us(self, seq: int | None) -> int | None:
         """When a record was sent first, as its value says; a minute ago if no row of `sends` knows it."""
@@ -252,6 +256,9 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
         producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
         if s.mode == "subscribe":
             consumers.append({"group": s.name} | _consumer(s))
+            if s.beside:
+                beside = {"name": f"d{s.number}", "members": 1, "config": s.beside}
+                consumers.append({"group": s.name} | _consumer(s) | beside)
         elif s.mode:
             consumers.append(_consumer(s))
     return Scenario.model_validate(

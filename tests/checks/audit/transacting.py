@@ -60,9 +60,15 @@ def watch(rng: random.Random, rows: Rows, partitions: int, group: str | None) ->
             see(f"group:{group}", "coordinator", rng.choice([1, 1, 1, 2]))
             see(f"group:{group}", "state", rng.choice(["Stable", "Stable", "Empty"]))
             held = [rng.randrange(2) for _ in range(partitions)]
+            subscribed = [{"topics": [TOPIC]}, {}][rng.random() < 0.5]
             members = [
-                {"member_id": f"m{m}", "partitions": [f"{TOPIC}/{n}" for n, holder in enumerate(held) if holder == m]}
-                for m in range(2)
+                {
+                    "member_id": f"m{m}",
+                    "client_id": rng.choice(["c/1", "d/1"]),
+                    "partitions": [f"{TOPIC}/{n}" for n, holder in enumerate(held) if holder == m],
+                }
+                | subscribed
+                for m in range(rng.choice([2, 2, 3]))
             ]
             see(f"group:{group}", "members", members)
         now += rng.choice([SECOND, 3 * SECOND, 12 * SECOND])

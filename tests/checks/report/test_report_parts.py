@@ -13,7 +13,7 @@ from checks.report.heatmap import bin_ratio, column_us, decade, latency_lanes, p
 from checks.report.lanes import Axis, Dot, Lane, Segment, fold
 from checks.report.mechanisms import families
 from checks.report.settings import settings_that_mattered
-from checks.report.strips import coordinator_lanes, leader_lanes, owner_lanes, topic_lanes
+from checks.report.strips import coordinator_lanes, instance_lanes, leader_lanes, owner_lanes, topic_lanes
 from checks.report.tables import AUDIT
 from checks.report.text import Clock, duration, natural, visible
 from tests.checks.report.story import BEGAN, at
@@ -75,6 +75,18 @@ def test_a_topic_that_was_deleted_has_a_strip_of_its_ids() -> None:
     (lane,) = topic_lanes([*rows, once], AXIS)
     assert spans(lane.segments) == [(1, 2, "none"), (2, 5, "AAAAAA"), (5, 6, "none"), (6, 10, "BBBBBB")]
     assert lane.note == "2 topics of this name" and lane.segments[1].details == "id AAAAAAAA"
+
+
+def test_a_static_member_has_a_strip_of_its_member_ids() -> None:
+    def members(second: float, *found: tuple[str, str | None]) -> dict[str, Any]:
+        value = [{"instance_id": i, "member_id": m, "client_id": "c/1", "partitions": []} for m, i in found]
+        return seen(second, "members", value, "group:g")
+
+    rows = [members(1, ("m1", "pod-1"), ("m2", None)), members(3, ("m2", None)), members(4, ("m3", "pod-1"))]
+    (lane,) = instance_lanes(rows, AXIS)["g"]
+    assert spans(lane.segments) == [(1, 3, "id 1"), (3, 4, "none"), (4, 10, "id 2")]
+    assert (lane.label, lane.note) == ("pod-1", "2 member ids")
+    assert lane.segments[2].details == "c/1 · member id m3"
 
 
 def test_a_rebalance_is_a_seam_and_a_time_without_owner_a_gap() -> None:

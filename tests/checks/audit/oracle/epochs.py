@@ -37,6 +37,7 @@ class Epoch:
     moved: bool = False
     unfinished: set[int] = field(default_factory=set)
     former: int | None = None
+    instance: str | None = None
 
     @property
     def consumer(self) -> str:
@@ -144,6 +145,7 @@ def _epoch(row: Row, begin_us: int) -> Epoch:
         source=row.get("source"),
         position=row.get("position"),
         begin_us=begin_us,
+        instance=row.get("instance_id"),
     )
 
 

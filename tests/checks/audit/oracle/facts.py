@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES
@@ -45,7 +45,8 @@ class ReaderFacts:
     resets_to_earliest: auto.offset.reset. begins_at_earliest: it reads a partition from its first record if it never
     was there. auto: its client commits by itself. pooled: its records may overtake
     each other. checkpoint: an assign consumer goes on where it was after a crash. subscribed: of a group, name of an
-    entry and topic that its members subscribe to.
+    entry and topic that its members subscribe to. entries: of a group, by name whether the entry resets to earliest,
+    and its assignors, the most wanted first.
     """
 
     name: str
@@ -62,6 +63,26 @@ class ReaderFacts:
     assignor: str = ""
     group: str | None = None
     subscribed: frozenset[tuple[str, str]] = frozenset()
+    entries: tuple[tuple[str, bool, tuple[str, ...]], ...] = ()
+
+    def of(self, consumer: str) -> ReaderFacts:
+        """The same, with the auto.offset.reset of the entry that a member belongs to."""
+        for name, earliest, _ in self.entries:
+            if consumer.startswith(f"{name}/"):
+                return replace(self, resets_to_earliest=earliest, begins_at_earliest=earliest)
+        return self
+
+    def elected(self, members: list[str]) -> str:
+        """The assignor of a generation: each member votes for the first of its own that all support. "" in a tie."""
+        if self.assignor:
+            return self.assignor
+        own = [a for m in members for name, _, a in self.entries if m.startswith(f"{name}/")]
+        votes = [next((a for a in mine if all(a in others for others in own)), "") for mine in own]
+        if len(own) < len(members) or not all(votes):
+            return ""
+        most = max(map(votes.count, votes), default=0)
+        winners = {a for a in votes if votes.count(a) == most}
+        return winners.pop() if len(winners) == 1 else ""
 
     def sees(self, record: Row) -> bool:
         """Whether its isolation level lets it see a record of the log."""
@@ -147,18 +168,21 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
     for c in scenario.readers:
         earliest = str(c.config.get("auto.offset.reset", "latest")).lower() in ("earliest", "smallest", "beginning")
         uncommitted = str(c.config.get("isolation.level", "read_committed")) == "read_uncommitted"
-        assignor = str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(",")[0]
+        assignors = tuple(str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(","))
         if c.config.get("group.protocol") == "consumer":
-            assignor = str(c.config.get("group.remote.assignor", "uniform"))
+            assignors = (str(c.config.get("group.remote.assignor", "uniform")),)
+        assignor = assignors[0]
         commits, auto = c.commit.when != "never", c.commit.kind == "auto"
         if c.mode == "subscribe":
             same = readers.get(c.group)
+            entries = ((c.name, earliest, assignors), *(same.entries if same else ()))
             mine = frozenset(c.topics_among(t.name for t in scenario.topics))
             if same:
                 earliest &= same.resets_to_earliest
                 commits, auto = commits or same.commits, auto or same.auto
                 uncommitted = uncommitted or same.sees_uncommitted
-                assignor = assignor if (assignor, set(mine)) == (same.assignor, set(same.topics)) else ""
+                alike = len({a for _, _, a in entries}) == 1 and set(mine) == set(same.topics)
+                assignor = assignor if alike else ""
             topics = mine | (same.topics if same else frozenset())
             subscribed = {(c.name, topic) for topic in mine} | (same.subscribed if same else frozenset())
             pooled = c.workers is not None or (same is not None and same.pooled)
@@ -175,6 +199,7 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
                 assignor=assignor,
                 group=c.group,
                 subscribed=frozenset(subscribed),
+                entries=entries,
             )
         else:
             first = c.start == "earliest" or (c.start == "group" and earliest)

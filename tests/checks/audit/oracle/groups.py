@@ -104,7 +104,8 @@ def _zombie(case: Case, commit: Commit, epoch: Epoch | None, reading: Reading, v
         if later.holder == epoch.holder or later.begin_us >= commit.from_us:
             continue
         if epoch.generation is not None and later.generation is not None and not _group_recreated(case, epoch, later):
-            taken = later.generation > epoch.generation
+            fences = later.generation == epoch.generation and _one_static_member(epoch, later)
+            taken = fences or later.generation > epoch.generation
         else:
             taken = epoch.end in ("revoked", "lost") and epoch.end_us <= later.begin_us
         if taken:
@@ -128,8 +129,16 @@ def _group_recreated(case: Case, a: Epoch, b: Epoch) -> bool:
 def _both_held(a: Epoch, b: Epoch, recreated: bool) -> bool:
     """By generations where both are known, else by time: but who was thrown out or died cannot know since when."""
     if a.generation is not None and b.generation is not None and not recreated:
-        return bool(_generations(a) & _generations(b))
+        both = _generations(a) & _generations(b)
+        if _one_static_member(a, b):  # the later one fences the earlier one, in the generation that it finds
+            both -= {b.generation} if max(_generations(a)) <= b.generation else set()
+        return bool(both)
     return a.end in ("revoked", "replaced", "stopped") and b.begin_us < a.end_us
+
+
+def _one_static_member(a: Epoch, b: Epoch) -> bool:
+    """Two processes with one group.instance.id."""
+    return a.holder != b.holder and a.instance is not None and a.instance == b.instance
 
 
 def _generations(e: Epoch) -> set[int]:

@@ -80,8 +80,9 @@ def range_start(case: Case, scope: Scope, reading: Reading) -> int | None:
     if not turns:
         return earliest
     first = turns[0]
-    if first.position is None and first.source in ("start", "reset") and facts and facts.begins_at_earliest:
-        return earliest
+    at_earliest = facts is not None and facts.of(first.consumer).begins_at_earliest
+    if first.position is None and first.source in ("start", "reset") and at_earliest:
+        return log[0] if log else None
     if first.start is not None:
         return first.start
     return min((o for e in turns for o in e.offsets), default=None)

@@ -202,10 +202,11 @@ def judge_starts(
     have been committed as each began."""
     known = {}
     for (reader, topic, partition), turns in reading.items():
-        facts = case.readers.get(reader, ReaderFacts(reader, turns[0].mode, frozenset()))
+        everyone = case.readers.get(reader, ReaderFacts(reader, turns[0].mode, frozenset()))
         for nth, epoch in enumerate(turns):
             known[epoch.key] = committed_at_begin(epoch, commits, case)
             epoch.moved = known[epoch.key].moved
+            facts = everyone.of(epoch.consumer)
             epoch.found_nothing = not known[epoch.key].surely_something and not known[epoch.key].possible
             log = case.range_of(topic, partition)
             epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.checks.audit.oracle.epochs import _end_of_drive
-from tests.checks.audit.oracle.facts import Case, Finding, Judgement
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, ReaderFacts
 
 SECOND = 1_000_000
 Moment = tuple[int, int, bool, dict[str, Any]]
@@ -26,7 +26,7 @@ def judge_watching(case: Case, verdict: Judgement) -> None:
         _coordinator(case, group, end_us, verdict)
     for reader in case.readers.values():
         if reader.mode == "subscribe":
-            _members(case, reader.name, reader.assignor, end_us, verdict)
+            _members(case, reader, end_us, verdict)
 
 
 def _moments(case: Case, end_us: int, *watched: tuple[str, str]) -> Iterator[Moment]:
@@ -108,10 +108,10 @@ def _coordinator(case: Case, group: str, end_us: int, verdict: Judgement) -> Non
             verdict.undetermined["misplaced_coordinator", group] += 1
 
 
-def _members(case: Case, group: str, assignor: str, end_us: int, verdict: Judgement) -> None:
+def _members(case: Case, reader: ReaderFacts, end_us: int, verdict: Judgement) -> None:
     """A settled group in which somebody has two partitions more than another, or (range) not neighbouring ones."""
-    me = f"group:{group}"
-    long = 300_000 if assignor in ("range", "roundrobin") else 2 * SECOND  # others move partitions in two steps
+    group, me = reader.name, f"group:{reader.name}"
+    long = 300_000 if reader.assignor in ("range", "roundrobin") else 2 * SECOND  # others move partitions in two steps
     for at, until, _, values in _moments(case, end_us, (me, "members"), (me, "state"), (me, "answers")):
         members = values.get("members")
         quiet = values.get("state") == "Stable" and values.get("answers", True)
@@ -119,6 +119,8 @@ def _members(case: Case, group: str, assignor: str, end_us: int, verdict: Judgem
             continue
         verdict.looked_at.append(("unbalanced_assignment", group))
         topic = "".join({p.rpartition("/")[0] for m in members for p in m["partitions"]})
+        known_topics = all(m.get("topics") is not None for m in members)
+        assignor = reader.elected([m.get("client_id", "") for m in members]) if known_topics else reader.assignor
         wanted = [m.get("topics", [topic]) for m in members]
         held = [
             sorted(int(p.rpartition("/")[2]) for p in m["partitions"])  # of the one topic

@@ -1,0 +1,82 @@
+"""Faults of producers, and of processors, which also produce."""
+
+from __future__ import annotations
+
+from chaos.clients.roster import ClientState
+from chaos.errors import FaultError, WaitTimeout
+from chaos.faults.base import World
+from chaos.faults.clients import ClientFault
+from chaos.kafka.partition import TopicPartition
+from chaos.scenario.faults import clients as specs
+from chaos.wait import wait_until
+
+UNREPORTED_TIMEOUT_S = 30.0
+
+
+class ProducerCrash(ClientFault[specs.ProducerCrash], spec=specs.ProducerCrash):
+    """A producer that crashes, on request with records in the log that were not reported to it.
+
+    Proof: its process is gone.
+    """
+
+    _killed: ClientState
+
+    def _inject(self, world: World) -> str:
+        unreported = self._leave_unreported(world, self.spec.unreported) if self.spec.unreported else ""
+        self._killed = world.fleet.state(self.resolved)
+        self.begun = True
+        world.fleet.crash(self.resolved)
+        return f"killed {self.resolved}{unreported}"
+
+    def _leave_unreported(self, world: World, records: int) -> str:
+        """Wait until the log has this many records more than the producer has reports for."""
+        topic = next(p.topic for p in world.scenario.producers if p.name == self.spec.client_name())
+        partitions = [TopicPartition(topic, number) for number in range(world.scenario.topic(topic).partitions)]
+        acked = 0
+
+        def ignores_reports() -> bool:
+            # the producer still reports its progress: it ignores reports once two counts in a row are equal
+            nonlocal acked
+            before, acked = acked, world.fleet.state(self.resolved).count("acked")
+            return before == acked and acked > 0
+
+        def surplus() -> int:
+            ends = world.kafka.end_offsets(partitions)
+            unreported = sum(ends.values()) - acked if len(ends) == len(partitions) else 0
+            return unreported if unreported >= records else 0
+
+        world.fleet.order(self.resolved, {"do": "ignore_reports"})
+        try:
+            wait_until(ignores_reports, UNREPORTED_TIMEOUT_S, "it still processes reports", every_s=0.3)
+            unreported = wait_until(surplus, UNREPORTED_TIMEOUT_S, "nothing is written")
+        except WaitTimeout as e:
+            raise FaultError(f"{self.resolved} does not get {records} records into the log: {e}") from None
+        return f", which had no report of at least {unreported} records in the log"
+
+    def _effect(self, world: World) -> str | None:
+        return None if self._killed.alive else f"the process of {self.resolved} is gone"
+
+    def _undo(self, world: World) -> str:
+        return self._restart(world)
+
+
+class ProducerFence(ClientFault[specs.ProducerFence], spec=specs.ProducerFence):
+    """Two processes with one transactional.id: the broker accepts the later one and fences the earlier one.
+
+    Proof: the earlier one ended with an error that says that it was fenced.
+    """
+
+    _fenced: ClientState
+
+    def _inject(self, world: World) -> str:
+        self._fenced = world.fleet.state(self.resolved)
+        self.begun = True
+        world.fleet.take_over(self.resolved)
+        return f"started the next incarnation of {self.resolved} while it runs"
+
+    def _effect(self, world: World) -> str | None:
+        if self._fenced.alive:
+            return None
+        errors = (e for e in self._fenced.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper())
+        error = next(errors, None)
+        return f"incarnation {self._fenced.incarnation} of {self.resolved} was fenced: {error}" if error else None
