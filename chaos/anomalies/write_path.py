@@ -18,6 +18,15 @@ WRITE_PATH: dict[str, Anomaly] = {
         "acknowledged records",
         "{n} acknowledged {records} {were} lost",
     ),
+    "lost_key": _write(
+        "the last acknowledged record of a key is not in the compacted log, and no later record of the key is",
+        "acks=all with min.insync.replicas=2 or more and unclean.leader.election.enable=false",
+        "LostKeys",
+        "No last value of a key is lost",
+        "Last values of keys are lost",
+        "acknowledged records of compacted topics",
+        "{n} last {records} of a key {were} lost",
+    ),
     "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",
         "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",

@@ -154,9 +154,11 @@ LOG = _table(
     seq=_i64,
     crc_ok=_bool,
     committed=_bool,
+    key=_since(3, _str),
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
-and `seq` are null if the value has no identity; `timestamp` is that of the record, in us."""
+and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
+in a compacted topic, null in other topics and for a record without a key."""
 
 LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64, topic_id=_since(3, _str))
 """Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the

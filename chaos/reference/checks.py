@@ -42,6 +42,8 @@ _MORE = """
   (rounded down to 250 ms). The last one counts with the sends that it has. A window without sends does not count, so
   bound `produce_unavailability` for applications that wait.
 - `client_errors: {billing: {GROUP_MAX_SIZE_REACHED: 1}}`: number of clients of an entry that reported such an error.
+- `superseded: {prices: {min: 1}}`: acknowledged records of a compacted topic that are not in the log because a later
+  record has their key. Without such a bound, a run in which compaction removed nothing of the topic is inconclusive.
 
 Every run must meet these conditions, whatever its contract: each fault has its proof, no client ended unless a fault
 killed it, the ledger is complete, the log was read back, and records moved while faults were in force.

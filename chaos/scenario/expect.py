@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from chaos.anomalies import ANOMALIES, METRICS
-from chaos.scenario.names import ClientName, GroupId
+from chaos.scenario.names import ClientName, GroupId, TopicName
 from chaos.scenario.triggers import Strict
 from chaos.units import Duration, Percent
 
@@ -128,6 +128,12 @@ class _Contract(Strict):
         {},
         description="by the name of an entry and a text such as GROUP_MAX_SIZE_REACHED: the number of its clients that "
         "reported an error with this text",
+    )
+
+    superseded: dict[TopicName, Count] = Field(
+        {},
+        description="by compacted topic: acknowledged records that are not in the log because a later record has their "
+        "key; if left out, a run in which compaction removed nothing of a compacted topic is inconclusive",
     )
 
     def counts(self) -> dict[tuple[str, str], Bound]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from chaos.scenario import rules
+from chaos.scenario import compaction, rules
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
@@ -52,6 +52,11 @@ class Scenario(Setup):
         if problems := list(rules.problems(self, self.faults, self.expect, changes)):
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """The topics with `compact` in their cleanup.policy, from the start or by a fault."""
+        return compaction.compacted_topics(self, self.faults)
 
     @property
     def proxied(self) -> bool:

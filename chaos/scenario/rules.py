@@ -13,6 +13,7 @@ from typing import Any, get_args
 from chaos.cluster.drivers import capabilities
 from chaos.cluster.verbs import CAPABILITY_NEEDS
 from chaos.kafka.settings import Config
+from chaos.scenario import compaction
 from chaos.scenario.clients import (
     ApplicationPartitioner,
     Assign,
@@ -59,6 +60,7 @@ def problems(
     yield from _client_problems(setup)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
+    yield from compaction.problems(setup, faults, expect.superseded)
     yield from _variant_problems(variants)
 
 

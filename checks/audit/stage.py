@@ -18,6 +18,7 @@ from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.audit.engine import counters, scan, survey_facts
+from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
@@ -49,12 +50,6 @@ def audit(spark: SparkSession, run: Run, resolved: Resolved) -> None:
     with tuned(spark):
         tables = _Audit(spark, ledger, resolved.scenario, run_token(resolved.run_id)).written()
     write_tables(run.audit, tables)
-
-
-def compacted_topics(scenario: Scenario) -> frozenset[str]:
-    """Return the topics whose cleanup.policy includes compaction."""
-    policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
-    return frozenset(t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy)))
 
 
 class _Audit:
@@ -111,7 +106,7 @@ class _Audit:
 
     def _topic_lives(self) -> TopicLives:
         begins = {partition: start or 0 for partition, (start, _) in self.ranges.items()}
-        return topic_lives(self.tables["cluster"], self.tables["faults"], begins, compacted_topics(self.scenario))
+        return topic_lives(self.tables["cluster"], self.tables["faults"], begins, self.scenario.compacted)
 
     def _epochs(self) -> Epochs:
         committed: dict[Any, int] = dict(self.tally.each(counters.COMMITTED_TO))
@@ -135,7 +130,7 @@ class _Audit:
             epochs=self.epochs,
             log_ranges=self.ranges,
             heads=survey_facts.heads(survey, self.epochs),
-            compacted=compacted_topics(scenario),
+            compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
             producer_ends={client: life.end for client, life in self.lives.items() if life.role == "producer"},
             later_offsets=survey_facts.later_offsets(survey),
             log_ends=log_ends,
@@ -151,6 +146,10 @@ class _Audit:
             lives=self.plan.lives,
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
         )
+
+    def _keyed_rows(self, topic: str) -> int:
+        """Return the number of acknowledged records and log records of a topic."""
+        return self.tally.count(counters.ACKED, topic) + self.tally.count(counters.IN_LOG, topic)
 
     def _committed(self) -> dict[int, CommittedOffsets]:
         """Return what may have been committed when each epoch began, by index of the epoch."""

@@ -47,6 +47,8 @@ class Conditions:
         """Return the observed value of a term of the platform."""
         if term.check == "fault_proof":
             return self._fault(term.scope)
+        if term.check == "superseded":
+            return self.superseded(term.scope)
         measures = {
             "StagesBrokenOff": self._stages,
             "RowsMissingFromAudit": self._rows,
@@ -89,10 +91,7 @@ class Conditions:
         and rows of a killed producer are missing. In these topics, an acknowledged record that was not read back
         counts as lost by its identity.
         """
-        cluster = str(self._scenario.cluster.config.get("log.cleanup.policy", "delete"))
-        complete = {
-            t.name for t in self._scenario.topics if "compact" not in str(t.config.get("cleanup.policy", cluster))
-        }
+        complete = {t.name for t in self._scenario.topics} - self._scenario.compacted
         complete -= {p.topic for p in self._scenario.producers if p.transactions}
         complete -= {p.to for p in self._scenario.processors}
         gaps = self._counts.get("log_gaps", {})
@@ -103,6 +102,16 @@ class Conditions:
         if reason := missing_proof(fault):
             return Observation(0, "failed" if fault.error else "no proof", reason)
         return Observation(1, fault.proof or "proven", fault.proof)
+
+    def superseded(self, topic: str) -> Observation:
+        """Return the number of acknowledged records of a topic that compaction removed."""
+        counts = self._counts.get("superseded", {})
+        if topic not in counts:
+            return Observation.missing("not counted", f"the audit counted no superseded records; {AUDIT_AGAIN}")
+        settings = "segment.ms or segment.bytes, min.cleanable.dirty.ratio and the brokers' log.cleaner.backoff.ms"
+        reason = f"compaction removed nothing of {topic}, so its promise was not tested: lower {settings}"
+        n = counts[topic]
+        return Observation(n, f"{n:,}", "" if n else reason)
 
     def _stages(self) -> Observation:
         if not any(e.get("kind") == "stage" and e.get("stage") in DRIVING for e in self._events):

@@ -42,7 +42,7 @@ class Term:
 def terms(resolved: Resolved) -> list[Term]:
     """Return all terms: those of the scenario first, then those of the platform."""
     s = resolved.scenario
-    return [*_counts(s), *_times(s), *_sends(s), *_groups(s), *_client_errors(s), *_conditions(s)]
+    return [*_counts(s), *_times(s), *_sends(s), *_groups(s), *_client_errors(s), *_superseded(s), *_conditions(s)]
 
 
 def planned_sends(s: Scenario) -> int:
@@ -117,6 +117,17 @@ def _client_errors(s: Scenario) -> Iterator[Term]:
         for j, (text, bound) in enumerate(bounds.items(), start=1):
             name, column = f"Clients of {entry} that report {text}", f"client_errors_{i}_{j}"
             yield from _bounded(bound, Term("ClientErrors", column, name, "client_errors", split=text, scope=entry))
+
+
+def _superseded(s: Scenario) -> Iterator[Term]:
+    """Yield a term for each compacted topic: the bound of the scenario, else a condition that compaction took place."""
+    for i, topic in enumerate(sorted(s.compacted), start=1):
+        name = f"Compaction removed superseded records of {topic}"
+        term = Term("SupersededRecords", f"superseded_{i}", name, "superseded", scope=topic)
+        if topic in s.expect.superseded:
+            yield from _bounded(s.expect.superseded[topic], term)
+        else:
+            yield replace(term, expected="at least 1", at_least=1, condition=True)
 
 
 def _bounded(bound: Bound, term: Term) -> Iterator[Term]:

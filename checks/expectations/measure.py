@@ -43,6 +43,8 @@ class Measure:
             return failures(self._run, term.split)
         if term.check == "send_success":
             return self._send_success()
+        if term.check == "superseded":
+            return self._conditions.superseded(term.scope)
         if term.check == "client_errors":
             return _clients_with_error(self._run, term.scope, term.split)
         if term.check == "groups":

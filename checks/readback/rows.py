@@ -59,6 +59,8 @@ class Records:
     values: Sequence[bytes | None]
     committed: tuple[Flags, Flags] | None = None
     """Whether a read_committed reader gets each record, and whether that is decided; None: no transactions, all are."""
+    keyed: bool = False
+    """Whether the rows have the keys."""
 
     def rows(self) -> pa.RecordBatch:
         """Return one row of `log` for each record, in order."""
@@ -77,8 +79,15 @@ class Records:
             "seq": seq,
             "crc_ok": _flags(_crc_ok(self.keys, self.values, headers, ours), ours),
             "committed": _flags(*self.committed) if self.committed else _flags(np.ones(size, np.bool_)),
+            "key": self._key_column(),
         }
         return pa.RecordBatch.from_arrays([columns[name] for name in LOG.names], schema=LOG)
+
+    def _key_column(self) -> pa.Array:
+        """Return the keys as texts; bytes that are no UTF-8 are escaped."""
+        if not self.keyed:
+            return pa.nulls(len(self.keys), pa.string())
+        return pa.array([k if k is None else k.decode(errors="backslashreplace") for k in self.keys], pa.string())
 
     def _identities(self, headers: Bytes, ours: Flags) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
         """Return run, producer, incarnation and seq; null for a value without identity."""

@@ -64,6 +64,8 @@ class OffsetRange:
     security: Security | None = None
     stable: int | None = None
     """The last stable offset if there are transactions, else None."""
+    keyed: bool = False
+    """Whether the rows have the keys of the records."""
 
     def file(self, number: int) -> Path:
         """Return the path of a file; the names of all files sort by part and offset."""
@@ -131,7 +133,7 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
                 keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
                 largest = max(map(len, filter(None, values)), default=1)
                 decided = committed.of(offsets) if committed else None
-                yield Records(part.topic, part.partition, offsets, times, keys, values, decided).rows()
+                yield Records(part.topic, part.partition, offsets, times, keys, values, decided, part.keyed).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
 

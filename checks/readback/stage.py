@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -50,7 +50,7 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        _write_log(spark, bootstrap, ranges, stable, half, security)
+        _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.compacted)
         _write_range(ranges, topic_ids(bootstrap, topics, security), run.ledger / "log_range.parquet")
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
@@ -125,14 +125,25 @@ def _ask(
 
 
 def _write_log(
-    spark: SparkSession, bootstrap: str, ranges: Ranges, stable: Offsets, folder: Path, security: Security | None
+    spark: SparkSession,
+    bootstrap: str,
+    ranges: Ranges,
+    stable: Offsets,
+    folder: Path,
+    security: Security | None,
+    keyed: Collection[str] = (),
 ) -> None:
-    """Write the records of the ranges as Parquet files; without records, one empty file with the schema."""
+    """Write the records of the ranges as Parquet files; without records, one empty file with the schema.
+
+    keyed: topics of which the rows have keys.
+    """
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
     share = total // (TASKS_PER_CORE * cores)
     parts = [
-        OffsetRange(bootstrap, topic, partition, start, end, folder, i, security, stable.get((topic, partition)))
+        OffsetRange(
+            bootstrap, topic, partition, start, end, folder, i, security, stable.get((topic, partition)), topic in keyed
+        )
         for i, (topic, partition, start, end) in enumerate(_split(ranges, share))
     ]
     if total > SMALL and is_here(spark.sparkContext.master):

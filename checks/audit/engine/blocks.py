@@ -2,7 +2,7 @@
 
 Writes meet by sender: a block is 2^20 seqs of one producer, with its sends and its records in the log. Reads meet by
 position: a block is 2^20 offsets of one partition, with its log records and all deliveries of them. Commits meet by
-partition.
+partition. Records of compacted topics also meet by key.
 
 Blocks are sent between executors by the hundred million rows. Neighbouring rows differ little (the next offset, the
 same time), so a packed column holds differences, in the smallest integer type that fits, compressed.
@@ -32,6 +32,10 @@ KINDS = {
     "progress": ("epoch", "at_us", "reached"),
     "runs": ("first", "last"),
     "committed_runs": ("first", "last"),
+    "keyed_acks": ("key", "partition", "offset", "sender", "seq", "end", "completed_us"),
+    "keyed_log": ("key", "partition", "offset", "sender", "seq", "committed"),
+    "key_texts": ("key", "length"),
+    "key_bytes": ("byte",),
 }
 """The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
 
@@ -49,8 +53,8 @@ COMMIT_OK, COMMIT_UNKNOWN, COMMIT_FAILED = 0, 1, 2
 
 
 def block_name(path: str, *key: str | int) -> str:
-    """Return the name of a block: write, producer and block of seqs; read, topic, partition and block of offsets; or
-    commits, topic and partition.
+    """Return the name of a block: write, producer and block of seqs; read, topic, partition and block of offsets;
+    commits, topic and partition; or keys, topic and block of keys.
     """
     return json.dumps([path, *key])
 

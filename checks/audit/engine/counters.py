@@ -31,6 +31,8 @@ LOCATED = total("located")
 """Acknowledged records with an offset."""
 EVICTED = total("evicted")
 """Acknowledged records below the log start at read-back."""
+SUPERSEDED = total("superseded")
+"""Acknowledged records that are not in the log because a later record has their key."""
 UNSENT_PRESENT = total("unsent_present")
 """Records in the log for which the send row was lost with the producer."""
 

@@ -22,6 +22,7 @@ from checks.audit.engine.blocks import (
     pack,
 )
 from checks.audit.engine.group import Rows, runs, sections
+from checks.audit.engine.keys import rows_by_key
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import COLUMNS, committers
 from checks.audit.facts.readers import entry_of
@@ -29,9 +30,11 @@ from checks.audit.facts.run_facts import RunFacts
 
 _TRANSACTION_COLUMNS = ("txn", "polled_us")
 """Columns that are needed only if something was sent in a transaction."""
+_KEY_COLUMNS = ("key",)
+"""Columns that are needed only if a topic is compacted."""
 _COLUMNS = {
-    "sends": ("producer", "txn", *(name for name in KINDS["sends"] if name != "end")),
-    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed"),
+    "sends": ("producer", "txn", "key", *(name for name in KINDS["sends"] if name != "end")),
+    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
         *("producer", "producer_incarnation", "seq", "sent_us", "polled_us", "processed_us"),
@@ -44,7 +47,9 @@ Piece = tuple[str, str, bytes]
 
 def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
     """Return the columns to read of a table."""
-    return tuple(c for c in _COLUMNS[table] if facts.transactions or c not in _TRANSACTION_COLUMNS)
+    unused = set(() if facts.transactions else _TRANSACTION_COLUMNS)
+    unused |= set(() if facts.compacted else _KEY_COLUMNS)
+    return tuple(c for c in _COLUMNS[table] if c not in unused)
 
 
 def cut(part: Part, facts: RunFacts) -> Iterator[Piece]:
@@ -67,9 +72,11 @@ def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     columns["end"], last_us = _transaction_ends(part, codes, producers, facts)
     for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
         yield _piece(block_name("write", producers[code], block), "sends", columns, rows)
-    if facts.contested:
+    if facts.contested or facts.compacted:
         columns |= {"last_us": last_us, "sender": _senders(codes, producers, columns["incarnation"], facts)}
         yield from _acks(columns, facts)
+    if facts.compacted:
+        yield from rows_by_key(part, columns, "keyed_acks", columns["outcome"] == OK, facts)
 
 
 def _transaction_ends(part: Part, codes: Ints, producers: list[str], facts: RunFacts) -> tuple[Ints, Ints]:
@@ -107,6 +114,9 @@ def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
         yield _piece(block_name("write", producers[code], block), "log", kept, rows)
     columns["sender"] = _senders(codes, producers, columns["incarnation"], facts)
     yield from _by_offset(facts, columns, "records")
+    if facts.compacted:
+        seq = columns["seq"] if all_own else np.where(part.own_records(facts.run_token), columns["seq"], NONE)
+        yield from rows_by_key(part, columns | {"seq": seq}, "keyed_log", np.ones(part.rows, np.bool_), facts)
     if facts.committers:
         yield from _runs_of_log(columns, "runs", facts)
         visible = columns["committed"] != 0

@@ -66,7 +66,8 @@ class RunFacts:
     epochs that fetched a committed offset. pooled: scenario entries with workers
     that process what one thread polls, so that records overtake each other: the ordinal of a row is that of the poll.
     contested: (topic, partition, block) in which
-    acknowledgements and log differ or transactions were written. read_uncommitted: readers with that isolation level.
+    acknowledgements and log differ or transactions were written. compacted: the compacted topics, each with its number
+    of blocks of keys. read_uncommitted: readers with that isolation level.
     cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
     lives: of topics that were deleted.
     """
@@ -78,7 +79,7 @@ class RunFacts:
     log_ranges: dict[tuple[str, int], LogRange] = field(default_factory=dict)
     heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
-    compacted: frozenset[str] = frozenset()
+    compacted: dict[str, int] = field(default_factory=dict)
     producer_ends: dict[Sender, str] = field(default_factory=dict)
     later_offsets: dict[tuple[str, int, str, int], tuple[Ints, Ints]] = field(default_factory=dict)
     log_ends: dict[tuple[str, int], int] = field(default_factory=dict)

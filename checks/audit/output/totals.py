@@ -65,6 +65,7 @@ _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
     "in_log": (counters.IN_LOG,),
     "evicted": (counters.EVICTED,),
     "gone": (counters.GONE,),
+    "superseded": (counters.SUPERSEDED,),
 }
 
 

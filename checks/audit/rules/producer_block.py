@@ -107,11 +107,16 @@ class ProducerBlock:
         ended = [self.facts.topic_ids[label] for label in self.facts.lives.ended if label in self.facts.topic_ids]
         return np.isin(self.sends["topic"][sends], ended)
 
+    def in_compacted(self, sends: Ints) -> Mask:
+        """Return which sends are to compacted topics, where a record may be absent because a later one has its key."""
+        compacted = [self.facts.topic_ids[t] for t in self.facts.compacted if t in self.facts.topic_ids]
+        return np.isin(self.sends["topic"][sends], compacted)
+
     def absent(self, sends: Ints) -> tuple[Mask, Mask]:
         """Return which acknowledged sends, if they are not in the log, were evicted, and which are undetermined.
 
         Evicted: acknowledged below the log start at read-back. Undetermined: without an acknowledged offset (acks=0)
-        where the log does not start at 0, in a compacted topic, or in a partition that was not read back.
+        where the log does not start at 0, or in a partition that was not read back.
         """
         evicted, undetermined = np.zeros((2, len(sends)), np.bool_)
         ranges = self.facts.log_ranges
@@ -126,9 +131,7 @@ class ProducerBlock:
                 continue
             if log_start is not None:
                 evicted[at] = (offset != NONE) & (offset < log_start)
-            if topic in self.facts.compacted:
-                undetermined[at] = ~evicted[at]
-            elif (log_start if log_start is not None else latest_start) > 0:
+            if (log_start if log_start is not None else latest_start) > 0:
                 undetermined[at] = offset == NONE
         return evicted, undetermined
 

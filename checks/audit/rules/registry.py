@@ -15,6 +15,7 @@ from checks.audit.engine.blocks import unpack_block
 from checks.audit.engine.commits import CommitBlock, commits_at_begin
 from checks.audit.engine.counters import CONSUMED, IN_RANGE, LATENCIES
 from checks.audit.engine.group import runs
+from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.sparse import histogram
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Tally
@@ -25,6 +26,7 @@ from checks.audit.rules import (
     deliveries,
     groups,
     isolation,
+    keys,
     records,
     transactions,
     undelivered,
@@ -35,7 +37,18 @@ from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Rule, RunData
 
-FAMILIES = (commits, deliveries, groups, isolation, records, transactions, undelivered, write_outcomes, write_positions)
+FAMILIES = (
+    commits,
+    deliveries,
+    groups,
+    isolation,
+    keys,
+    records,
+    transactions,
+    undelivered,
+    write_outcomes,
+    write_positions,
+)
 RULES: dict[str, Rule] = {check: rule for family in FAMILIES for check, rule in family.RULES.items()}
 """The rules by the name of their anomaly in `chaos.anomalies`."""
 
@@ -67,6 +80,7 @@ _OF_WRITES = _distinct(rule.writes for rule in RULES.values())
 _OF_READERS = _distinct(rule.reader for rule in RULES.values())
 _OF_READS = _distinct(rule.reads for rule in RULES.values())
 _OF_COMMITS = _distinct(rule.commits for rule in RULES.values())
+_OF_KEYS = _distinct(rule.keys for rule in RULES.values())
 _OF_RUN = _distinct(rule.run for rule in RULES.values())
 
 
@@ -80,6 +94,9 @@ def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> Non
     elif path == "read":
         topic, partition, _ = key
         _judge_reads(PartitionBlock(topic, partition, facts, rows), tally)
+    elif path == "keys":
+        for of_keys in _OF_KEYS:
+            of_keys(KeyBlock(key[0], facts, rows), tally)
     elif len(rows["commits"]["offset"]):
         topic, partition = key
         commits = CommitBlock(topic, partition, facts, rows)

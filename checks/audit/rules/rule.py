@@ -10,6 +10,7 @@ from chaos.kafka.settings import as_text
 from chaos.scenario.clients import Producer
 from chaos.scenario.model import Scenario
 from checks.audit.engine.commits import CommitBlock
+from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.facts.epochs import Row
@@ -98,8 +99,8 @@ class Rule:
     undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
-    block of reads, a block of reads, a block of commits, or the whole run. Rules may share a function, which is then
-    called once.
+    block of reads, a block of reads, a block of commits, a block of keys, or the whole run. Rules may share a function,
+    which is then called once.
     """
 
     examines: tuple[Aggregate[int], ...]
@@ -113,6 +114,7 @@ class Rule:
     reader: Callable[[ReaderBlock, Tally], None] | None = None
     reads: Callable[[PartitionBlock, Tally], None] | None = None
     commits: Callable[[CommitBlock, Tally], None] | None = None
+    keys: Callable[[KeyBlock, Tally], None] | None = None
     run: Callable[[RunData, Tally], None] | None = None
 
     def explanation(self, finding: Finding, evidence: Evidence, run: RunData) -> str:

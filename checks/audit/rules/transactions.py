@@ -31,13 +31,15 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
 
     These are the acknowledged records of a committed transaction that read_committed readers do not see (hidden, or
     absent and not evicted), and those of an aborted one that they see. Undetermined if their visibility is unknown. If
-    the client never learned the end of a transaction, either side is right.
+    the client never learned the end of a transaction, either side is right. In a compacted topic, `lost_key` judges
+    absent records.
     """
     _count_transactional(b, tally)
     s = b.sends
     inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
     inside = inside[~b.of_ended(inside)]
     evicted, undetermined = b.absent(inside)
+    evicted |= b.in_compacted(inside)
     whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), undetermined.tolist()))
     why = dict(zip(inside.tolist(), whys, strict=True))
     b.report_undetermined("torn_transaction", inside[np.array([w is None for w in whys], np.bool_)], tally)
@@ -58,7 +60,7 @@ def _torn(b: ProducerBlock, i: int, evicted: bool, undetermined: bool) -> str | 
         return "aborted, yet seen" if visible else ""
     if len(seen):
         return "" if visible else "committed, yet hidden"
-    if undetermined:
+    if undetermined and not evicted:
         return None
     return "" if evicted else "committed, yet absent"
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from checks.audit.arrays import NONE, nullable
-from checks.audit.engine.blocks import FAIL, OK, OUTCOMES
+from checks.audit.engine.blocks import FAIL, OK, OUTCOMES, UNKNOWN
 from checks.audit.engine.counters import ACKED, EVICTED, GONE, OWN_RECORDS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.readers import entry_of
@@ -21,7 +21,7 @@ UNWATCHED = total("unwatched")
 
 
 def lost_write(b: ProducerBlock, tally: Tally) -> None:
-    """Report acknowledged (producer, incarnation, seq) that are nowhere in the log.
+    """Report acknowledged (producer, incarnation, seq) that are nowhere in the log; in a compacted topic, see lost_key.
 
     Evicted records and those of a deleted topic, which are gone by an administrator's order, are counted apart;
     undetermined ones are reported as such; see `ProducerBlock.absent`. A record of a transaction that was aborted, or
@@ -34,6 +34,7 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
     for topic, rows in b.by_topic(s, absent[gone]):
         tally.add(GONE, topic, value=len(rows))
     absent = absent[~gone]
+    absent = absent[~b.in_compacted(absent)]
     evicted, undetermined = b.absent(absent)
     for topic, rows in b.by_topic(s, absent[evicted]):
         tally.add(EVICTED, topic, value=len(rows))
@@ -82,7 +83,10 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
 
 
 def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
-    """Report failed or unanswered sends that are not in the log, of a producer that reads no delivery report."""
+    """Report failed or unanswered sends that are not in the log, of a producer that reads no delivery report.
+
+    Undetermined for an unanswered send to a compacted topic: its record may have been in the log.
+    """
     if entry_of(b.producer) not in b.facts.unwatched:
         return
     for topic, rows in b.by_topic(b.all_sends, np.arange(len(b.all_sends["seq"]))):
@@ -90,11 +94,13 @@ def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
     names = {number: name for name, number in OUTCOMES.items()}
     outcome, invoked_us = b.sends["outcome"], b.sends["invoked_us"]
     absent = np.flatnonzero((outcome != OK) & ~np.isin(b.sent, b.logged))
+    unsure = b.in_compacted(absent) & (outcome[absent] == UNKNOWN)
+    b.report_undetermined("unnoticed_failure", absent[unsure], tally)
 
     def shown(i: int) -> dict[str, Any]:
         return b.send(i, outcome=names[int(outcome[i])], invoked_us=int(invoked_us[i]))
 
-    b.report("unnoticed_failure", b.sends, absent, shown, tally)
+    b.report("unnoticed_failure", b.sends, absent[~unsure], shown, tally)
 
 
 def _explain_unnoticed(f: Finding, e: Evidence, c: RunData) -> str:
