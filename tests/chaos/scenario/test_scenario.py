@@ -223,6 +223,8 @@ def test_faults_of_processes_are_refused_for_containers(spec):
     assert f"{spec['kind']} needs " in refusal(small(cluster=DOCKER, faults=[spec]))
 
 
+COMPACT = {"cleanup.policy": "compact,delete"}
+COMPACTED = [{"name": "orders", "partitions": 2, "config": COMPACT}]
 LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
 
 
@@ -256,6 +258,10 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             "brokers are numbered 1 to 3, not 9",
         ),
         ({"faults": [fault(kind="consumer.join", target={"random_member": "billing"})]}, "does not fit this fault"),
+        ({"topics": COMPACTED}, "producers[0].keys: orders is compacted, and brokers refuse a record without a key"),
+        ({"faults": [fault(kind="topic.config", target={"topic": "orders"}, settings=COMPACT)]}, "orders is compacted"),
+        ({"cluster": {"config": {"log.cleanup.policy": "compact"}}}, "orders is compacted"),
+        ({"expect": {"superseded": {"orders": 1}}}, "expect.superseded: orders is not compacted"),
         ({"expect": {"client_errors": {"biling": {"REFUSED": 1}}}}, "no client has the name 'biling'"),
         ({"expect": {"send_success": {"min": "99.9 %", "per": "300ms"}}}, "per must be a multiple of 250ms"),
         ({"expect": {"send_success": {"min": 0.999, "per": "10s"}}}, "0.999 is not a share; write one such as 99.9 %"),

@@ -211,6 +211,14 @@ def from_the_latest(s: Story) -> None:
 
 
 @clean
+def compacted(s: Story) -> None:
+    """The last record of each key is left."""
+    s.compacted().life(s.producer, "started")
+    s.log_start = 1
+    s.send(0, 1, key="k1").wrote(2, key="k2").wrote(3, key="k1").life(s.producer, "stopped")
+
+
+@clean
 def reset_by_an_administrator(s: Story) -> None:
     """A group has read everything and left; its offset is set back, and another member begins there."""
     s.members = 2

@@ -15,6 +15,7 @@ from tests.checks.audit.oracle import Row
 ILLEGAL = "duplicate_delivery.illegal"
 NOT_DELIVERED = "skipped_delivery|lost_processing|stalled_delivery|evicted_delivery"
 MISSING = frozenset({"skipped_delivery", "lost_processing", "stalled_delivery", "poll_skip", "overcommit"})
+UNLOCATED = frozenset(f"{check}.undetermined" for check in ("lost_write", "lost_key", "torn_transaction"))
 UNJUDGED = "overcommit.undetermined"
 HANGS = frozenset({"hanging_transaction"})
 """Where the row is what ended the wait of the last stable offset."""
@@ -60,6 +61,14 @@ class CleanHistory:
         start: int = next(r["start"] for r in self.rows["log_range"] if r["partition"] == send["partition"])
         offset: int | None = send["offset"]
         return offset is not None and offset + by < start
+
+    def absence(self, row: Row, by: int = 0) -> set[str]:
+        """What it means that an acknowledged record is not in the log; the last of its key was nowhere superseded."""
+        if row.get("key") is None:
+            return {"lost_write"}
+        acked = [s for s in self.rows["sends"] if s["outcome"] == "ok"]
+        later = [r for r in (*acked, *self.rows["log"]) if r["offset"] > row["offset"] + by]
+        return set() if any(r["key"] == row["key"] for r in later) else {"lost_key"}
 
     def all_on_record(self, record: Row) -> bool:
         """Its producer stopped in order."""
@@ -144,22 +153,24 @@ def _unsent(row: Row, clean: CleanHistory) -> set[str]:
 
 
 def _acked_as_another(row: Row, clean: CleanHistory) -> set[str]:
-    must = _unsent(row, clean) | when(row["outcome"] == "ok" and not clean.evicted(row), "lost_write")
+    must = _unsent(row, clean) | when(row["outcome"] == "ok" and not clean.evicted(row), *clean.absence(row))
     must |= when(row["outcome"] != "ok" and clean.record(row), "unnoticed_failure")
-    return must - when(row.get("txn") is not None, "lost_write")  # sent in a transaction, or in one of nobody's
+    return must - when(
+        row.get("txn") is not None, "lost_write", "lost_key"
+    )  # sent in a transaction, or in one of nobody's
 
 
 def _acked_elsewhere(by: int) -> Callable[[Row, CleanHistory], set[str]]:
     def must(row: Row, clean: CleanHistory) -> set[str]:
         found = clean.record(row)
-        return when(found, "misplaced_write") | when(not found and not clean.evicted(row, by), "lost_write")
+        return when(found, "misplaced_write") | when(not found and not clean.evicted(row, by), *clean.absence(row, by))
 
     return must
 
 
 def _lost(row: Row, clean: CleanHistory) -> set[str]:
     """An acknowledged record, unless its transaction was aborted."""
-    must = when(clean.acked(row) and clean.end(row) != "aborted", "lost_write")
+    must = when(clean.acked(row) and clean.end(row) != "aborted", *clean.absence(row))
     must |= when(clean.unsure(row), "unnoticed_failure")
     return must | when(clean.end(row) == "committed", "torn_transaction")
 
@@ -313,7 +324,10 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "sends: left out": (_unsent, frozenset()),
     "sends: offset + 1": (_acked_elsewhere(1), frozenset({"offset_reuse", "torn_transaction"})),
     "sends: offset - 1": (_acked_elsewhere(-1), frozenset({"offset_reuse"})),
-    "sends: offset not recorded": (NOTHING, frozenset({"lost_write.undetermined", "torn_transaction.undetermined"})),
+    "sends: offset not recorded": (
+        NOTHING,
+        UNLOCATED,
+    ),
     "sends: another partition": (
         lambda row, clean: (
             when(row["offset"] is not None and clean.record(row), "misplaced_write")
@@ -323,6 +337,10 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     ),
     "sends: another seq": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
     "sends: another incarnation": (_acked_as_another, frozenset({"offset_reuse", "torn_transaction", "lost_write"})),
+    "sends: another key and error": (
+        lambda row, clean: when(row.get("key") and row["outcome"] == "ok" and not clean.record(row), "lost_key"),
+        frozenset(),
+    ),
     "sends: unknown made ok": (lambda row, clean: when(not clean.record(row), "lost_write"), frozenset()),
     "sends: fail made ok": (lambda row, clean: when(not clean.record(row), "lost_write"), frozenset()),
     "log: left out": (_gone, frozenset()),

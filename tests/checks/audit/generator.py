@@ -19,11 +19,10 @@ from tests.checks.audit.histories import PART, History
 from tests.checks.audit.mutations import disturb
 from tests.checks.audit.oracle import Row
 from tests.checks.audit.planting import PLANTED
-from tests.checks.audit.simulation import Brokers, Partition, Producer
+from tests.checks.audit.simulation import KEYS, Brokers, Partition, Producer
 from tests.checks.audit.transacting import transact, watch
 
 PARTITIONERS = ("round_robin", "by_key_number", "murmur2", "consistent")
-KEYS = 5
 
 
 @dataclass(frozen=True)
@@ -117,6 +116,7 @@ class Run:
     def __init__(self, plan: Plan) -> None:
         self.plan, self.rng = plan, random.Random(plan.seed)
         self.brokers = Brokers(self.rng, [self._partition(n) for n in range(plan.partitions)], plan.log == "markers")
+        self.brokers.keyed = plan.log == "compacted"
         self.producers = [
             Producer(self.brokers, f"p/{n + 1}", plan.acks, seq=plan.first_seq) for n in range(plan.producers)
         ]
@@ -165,7 +165,7 @@ class Run:
             transact(self.rng, rows, hide=self.plan.transactions == "sound")
         if self.plan.watched:
             watch(self.rng, rows, self.plan.partitions, "g" if self.plan.members else None)
-        if self.plan.sending in PARTITIONERS and self.plan.sending != "round_robin":
+        if self.plan.sending in PARTITIONERS[1:] and self.plan.log != "compacted":
             for send in rows["sends"]:
                 send["key"] = self.rng.choice([None, *(f"k{n}" for n in range(KEYS))])
         for name in self.rng.sample(sorted(PLANTED), self.plan.planted):
@@ -234,10 +234,11 @@ class Run:
         )
 
     def _sending(self) -> dict[str, Any]:
+        keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted"
+        keys = {"keys": KEYS} if keyed else {}
         if self.plan.sending == "forgotten":
-            return {"mode": "fire_and_forget"}
-        keys = {} if self.plan.sending in ("", "round_robin") else {"keys": KEYS}
-        return {"partitioner": self.plan.sending} | keys if self.plan.sending else {}
+            return {"mode": "fire_and_forget"} | keys
+        return {"partitioner": self.plan.sending} | keys if self.plan.sending else keys
 
 
 def spread(rng: random.Random, rows: dict[str, list[Row]], parts: int) -> None:

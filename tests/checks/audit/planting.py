@@ -34,6 +34,22 @@ def lost_write(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def lost_key(rng: random.Random, rows: Rows) -> None:
+    """The last record of a key, in whatever topic."""
+    if record := _one(rng, rows, "log"):
+        of_key = [r for r in rows["log"] if all(r[n] == record.get(n) for n in ("partition", "key") if n in r)]
+        rows["log"].remove(max(of_key, key=lambda r: r["offset"]))
+
+
+@planted
+def key_not_read(rng: random.Random, rows: Rows) -> None:
+    """A ledger of an older version has no keys of the log."""
+    if rng.random() < 0.3:
+        for record in rows.get("log", []):
+            record["key"] = None
+
+
+@planted
 def duplicate_write(rng: random.Random, rows: Rows) -> None:
     if record := _one(rng, rows, "log"):
         rows["log"].append(

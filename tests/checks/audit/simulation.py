@@ -17,6 +17,7 @@ from tests.checks.audit.oracle import Row
 from tests.checks.audit.story import TOKEN
 
 STEP_US = 1_000
+KEYS = 5
 
 
 @dataclass
@@ -40,6 +41,7 @@ class Brokers:
     rng: random.Random
     partitions: list[Partition]
     markers: bool = False
+    keyed: bool = False
     now: int = 1_000_000
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -74,9 +76,14 @@ class Brokers:
             "seq": seq,
             "crc_ok": True,
             "committed": True,
+            "key": self.key(producer, seq),
         }
         partition.end += 1
         return offset
+
+    def key(self, producer: str, seq: int) -> str | None:
+        """The key of a record, the same in every incarnation."""
+        return f"k{(5 * seq + len(producer)) % KEYS}" if self.keyed else None
 
     def life(self, client: str, role: str, incarnation: int, event: str) -> None:
         row = {"client": client, "role": role, "incarnation": incarnation, "event": event, "detail": "{}"}
@@ -109,10 +116,11 @@ class Brokers:
         partition.records = {o: r for o, r in partition.records.items() if o >= partition.start}
 
     def compact(self) -> None:
-        """Compaction leaves gaps."""
+        """Compaction removes superseded records; now and then, something is gone that must not be."""
         for partition in self.partitions:
-            for offset in sorted(partition.records)[:-1]:
-                if self.maybe(0.3):
+            last = {record["key"]: offset for offset, record in sorted(partition.records.items())}
+            for offset, record in sorted(partition.records.items())[:-1]:
+                if self.maybe(0.5 if last[record["key"]] > offset else 0.02):
                     del partition.records[offset]
 
     def read_back(self) -> None:
@@ -180,6 +188,7 @@ class Producer:
                     "partition": partition.number if outcome != "fail" or b.maybe(0.5) else None,
                     "offset": offsets[seq] if reported else None,
                     "outcome": outcome,
+                    "key": b.key(self.name, seq),
                     "error": None if outcome == "ok" else "_MSG_TIMED_OUT",
                     "invoked_us": invoked[seq],
                     "completed_us": b.tick(),

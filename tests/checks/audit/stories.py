@@ -64,10 +64,81 @@ def acks_0_and_gone_or_evicted(s: Story) -> None:
     s.send(0, None).wrote(1)
 
 
-@story(lost_write__undetermined=1)
+@story()
 def compacted_away(s: Story) -> None:
-    s.topic_config = {"cleanup.policy": "compact"}
-    s.send(0, 0).wrote(1)
+    s.compacted().send(0, 0, key="k1").send(1, 1, key="k1").log(2, 2, key="k1").send(2, 2, key="k1").wrote(3, key="k2")
+
+
+@story(lost_key=1)
+def the_last_of_its_key_is_gone(s: Story) -> None:
+    s.compacted().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2")
+
+
+@story(lost_key=1)
+def several_of_a_key_are_gone(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").send(1, 1, key="k1").wrote(2, key="k2")
+
+
+@story(lost_key=1)
+def its_key_went_on_in_another_partition(s: Story) -> None:
+    s.partitions, s.sending = 2, {"partitioner": "round_robin"}
+    s.compacted().send(0, 0, key="k1").wrote(1, key="k1", partition=1)
+
+
+@story()
+def superseded_by_a_record_that_timed_out(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").log(1, 1, key="k1")
+
+
+@story(lost_key=1)
+def what_timed_out_supersedes_nothing_if_it_is_gone(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k2")
+
+
+@story(lost_key=1)
+def what_was_aborted_supersedes_nothing(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").send(1, 1, key="k1", txn=1).log(1, 1, key="k1", committed=False)
+    s.transaction(1, "aborted", s.now)
+
+
+@story(lost_key__undetermined=1)
+def perhaps_superseded_in_a_transaction(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").send(1, 1, key="k1", txn=1).transaction(1, "unknown", s.now)
+
+
+@story()
+def a_committed_record_is_superseded(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1", txn=1).transaction(1, "committed", s.now).wrote(1, key="k1")
+
+
+@story(lost_key__undetermined=1)
+def a_log_without_its_keys(s: Story) -> None:
+    s.compacted().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").log(1, 1)
+
+
+@story(lost_key__undetermined=1)
+def acks_0_of_a_key(s: Story) -> None:
+    s.producer_config = {"acks": "0"}
+    s.compacted().send(0, None, key="k1").wrote(1, key="k2")
+
+
+@story()
+def evicted_with_its_key(s: Story) -> None:
+    s.log_start = 1
+    s.compacted().send(0, 0, key="k1").wrote(1, key="k2")
+
+
+@story(unnoticed_failure=1, unnoticed_failure__undetermined=1)
+def forgotten_in_a_compacted_topic(s: Story) -> None:
+    s.sending = {"mode": "fire_and_forget"}
+    s.compacted().send(0, outcome="fail", key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k1")
+
+
+@story(skipped_delivery=1, poll_skip=1)
+def the_last_value_of_a_key_is_skipped(s: Story) -> None:
+    """What was removed is not owed; what is left is."""
+    s.compacted().send(0, 0, key="k1").wrote(1, key="k1").wrote(2, key="k2").wrote(3, key="k3")
+    s.assigned().got(1, 3).revoked()
 
 
 @story(lost_write=1, offset_reuse=1)

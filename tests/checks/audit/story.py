@@ -89,6 +89,10 @@ class Story:
             self.send(seq, seq, **more).log(seq, seq, **more)
         return self
 
+    def compacted(self) -> Story:
+        self.topic_config, self.sending = {"cleanup.policy": "compact"}, {"keys": 9} | self.sending
+        return self
+
     def life(self, client: str, *events: str, incarnation: int = 1, role: str = "producer") -> Story:
         for event in events:
             row = {"client": client, "role": role, "incarnation": incarnation, "event": event, "detail": "{}"}

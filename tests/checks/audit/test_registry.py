@@ -29,7 +29,9 @@ def test_a_rule_is_complete(check: str) -> None:
     rule = RULES[check]
     assert rule.examines, "it says which rows it examines"
     assert isinstance(rule.explain, str) or callable(rule.explain)
-    assert any((rule.rows, rule.writes, rule.reader, rule.reads, rule.commits, rule.run)), "it judges somewhere"
+    assert any((rule.rows, rule.writes, rule.reader, rule.reads, rule.commits, rule.keys, rule.run)), (
+        "it judges somewhere"
+    )
     scopes = rule.scopes(["orders"], READERS)
     expected = {"write": [["orders"]], "read": [["group", "job/1"], ["group"]], "group": [["group"]]}
     assert scopes in expected[ANOMALIES[check].path]

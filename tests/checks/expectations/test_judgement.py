@@ -219,10 +219,40 @@ def test_an_incomplete_read_back_is_no_loss(fake):
     assert found["lost_write", "", ""].verdict == "inconclusive"
 
 
+COMPACT = SCENARIO.replace(
+    "replication_factor: 3}", "replication_factor: 3, config: {cleanup.policy: compact}}"
+).replace("topic: orders,", "topic: orders, keys: 9,", 1)
+
+
+@pytest.mark.parametrize(
+    ("bound", "removed", "verdict"),
+    [
+        ("", 5, "pass"),
+        ("", 0, "inconclusive"),
+        ("", None, "inconclusive"),
+        ("superseded: {orders: {min: 9}}", 5, "fail"),
+        ("superseded: {orders: {min: 9}}", None, "inconclusive"),
+        ("superseded: {orders: {min: 1}}", 5, "pass"),
+    ],
+)
+def test_a_compacted_topic_of_which_nothing_was_removed_proves_nothing(fake, bound, removed, verdict):
+    run = fake(COMPACT.replace("expect:", f"expect:\n  {bound}"))
+    if removed is not None:
+        run.counts.append({"name": "superseded", "scope": "orders", "value": removed})
+    assert judged(run)["superseded", "", "orders"].verdict == verdict
+
+
+def test_without_a_bound_any_number_of_superseded_records_is_right(fake):
+    run = fake(COMPACT.replace("expect:", "expect:\n  superseded: {orders: {min: 0}}"))
+    assert ("superseded", "", "orders") not in judged(run)
+
+
 @pytest.mark.parametrize(("policy", "verdict"), [("delete", "inconclusive"), ("compact", "fail")])
 def test_gaps_in_the_log_are_no_loss_unless_it_is_compacted(fake, policy, verdict):
     run = fake(
-        SCENARIO.replace("replication_factor: 3}", f"replication_factor: 3, config: {{cleanup.policy: {policy}}}}}")
+        SCENARIO.replace(
+            "replication_factor: 3}", f"replication_factor: 3, config: {{cleanup.policy: {policy}}}}}"
+        ).replace("topic: orders,", "topic: orders, keys: 9,", 1)
     )
     run.counts.append({"name": "log_gaps", "scope": "orders", "value": 4})
     run.found("lost_write", count=4)

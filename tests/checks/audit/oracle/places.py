@@ -80,13 +80,15 @@ def _torn(case: Case, send: Row, verdict: Judgement) -> None:
         wrong = True in visible
     elif copies:
         wrong = True not in visible
-    elif read_back and send["offset"] is not None and send["offset"] < read_back[0]:
+    elif send["topic"] in case.compacted or (
+        read_back and send["offset"] is not None and send["offset"] < read_back[0]
+    ):
         wrong = False
     else:
         starts = [r["start"] for r in case.rows["log_range"] if r["topic"] == send["topic"]]
         unread = not starts or (send["partition"] is not None and read_back is None)
         cut = (read_back[0] if read_back else max(starts, default=0)) > 0
-        unclear = unread or send["topic"] in case.compacted or (send["offset"] is None and cut)
+        unclear = unread or (send["offset"] is None and cut)
         wrong = None if unclear else True
     if wrong is None:
         verdict.undetermined["torn_transaction", send["topic"]] += 1

@@ -266,6 +266,8 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
     for send in case.rows["sends"]:
         if send["outcome"] == "ok":
             looked["lost_write", send["topic"]] += 1
+            required = case.fate(send) in ("", "committed")
+            looked["lost_key", send["topic"]] += required and send["topic"] in case.compacted
             looked["misplaced_write", send["topic"]] += send["offset"] is not None
             looked["offset_reuse", send["topic"]] += send["offset"] is not None
             looked["torn_transaction", send["topic"]] += case.fate(send) in ("committed", "aborted")
@@ -295,5 +297,5 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
     for row in verdict.looked_at:
         looked[row] += 1
     for (check, scope), number in verdict.undetermined.items():
-        if check in ("lost_write", "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"):
+        if check in ("lost_write", "lost_key", "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"):
             looked[check, scope] -= number

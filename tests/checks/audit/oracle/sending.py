@@ -24,7 +24,10 @@ def judge_sending(case: Case, scenario: Scenario, verdict: Judgement) -> None:
         if p.mode == "fire_and_forget":
             verdict.examined["unnoticed_failure", send["topic"]] += 1
             if send["outcome"] != "ok" and (send["producer"], send["incarnation"], send["seq"]) not in in_log:
-                verdict.findings[_finding("unnoticed_failure", send)] += 1
+                if send["outcome"] == "unknown" and send["topic"] in case.compacted:
+                    verdict.undetermined["unnoticed_failure", send["topic"]] += 1
+                else:
+                    verdict.findings[_finding("unnoticed_failure", send)] += 1
 
 
 def _finding(check: str, send: Row) -> Finding:

@@ -31,7 +31,9 @@ def _acknowledged(case: Case, verdict: Judgement) -> None:
         found = [r for r in case.rows["log"] if case.is_own(r) and _identity(r) == _identity(send)]
         if not found and case.fate(send) in ("aborted", "unknown"):
             continue
-        if not found:
+        if not found and send["topic"] in case.compacted:
+            _of_its_key(case, send, verdict)
+        elif not found:
             fate = _fate(case, send)
             if fate == "lost":
                 verdict.findings[_finding("lost_write", send)] += 1
@@ -62,11 +64,31 @@ def _fate(case: Case, send: Row) -> str:
         return "undetermined"
     if send["offset"] is not None and read_back and send["offset"] < read_back[0]:
         return "evicted"
-    if topic in case.compacted:
-        return "undetermined"
     if send["offset"] is None and (read_back[0] if read_back else max(starts)) > 0:
         return "undetermined"
     return "lost"
+
+
+def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
+    """lost_key: nothing of its key came after it in its partition, neither acknowledged nor in the log."""
+    read_back = case.range_of(send["topic"], send["partition"])
+    if read_back is None or None in (send["offset"], send["key"]):
+        verdict.undetermined["lost_key", send["topic"]] += 1
+        return
+    if send["offset"] < read_back[0]:
+        return
+    place = send["topic"], send["partition"]
+    sends = [s for s in case.rows["sends"] if s["outcome"] == "ok" and s["offset"] is not None]
+    sends = [s for s in sends if (s["topic"], s["partition"]) == place and s["offset"] > send["offset"]]
+    log = [r for r in case.rows["log"] if (r["topic"], r["partition"]) == place and r["offset"] > send["offset"]]
+    fates = {case.fate(s) for s in sends if s["key"] == send["key"]}
+    seen = {r["committed"] for r in log if r["key"] == send["key"]}
+    if fates & {"", "committed"} or True in seen:
+        return
+    if "unknown" in fates or None in seen or any(r["key"] is None for r in log):
+        verdict.undetermined["lost_key", send["topic"]] += 1
+    else:
+        verdict.findings[_finding("lost_key", send)] += 1
 
 
 def _copies(case: Case, verdict: Judgement) -> None:

@@ -1,0 +1,60 @@
+"""Blocks of keys: a topic with many records has several, and the verdicts are the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checks.audit import audit
+from checks.audit.engine.blocks import BLOCK_BITS
+from checks.audit.stage import _Audit
+from tests.checks.audit.story import Story, make_run, read_audit, resolved_of
+
+BLOCKS = 7
+
+
+def judged(spark: Any, folder: Path, story: Story) -> dict[str, tuple[int, int, int]]:
+    run = make_run(folder / "run", [story])
+    audit(spark, run, resolved_of([story]))
+    return {r["check"]: (r["count"], r["undetermined"], r["examined"]) for r in read_audit(run, "summary")}
+
+
+def many_keys() -> Story:
+    """Of 40 keys, the older record was removed; of each tenth, the last one is gone too."""
+    story = Story("t").compacted()
+    for seq in range(40):
+        story.send(seq, seq, key=f"k{seq}")
+    for seq in range(40, 80):
+        story.send(seq, seq, key=f"k{seq - 40}")
+        if seq % 10:
+            story.log(seq, seq, key=f"k{seq - 40}")
+    return story
+
+
+@pytest.mark.parametrize("blocks", [1, BLOCKS])
+def test_each_block_has_all_records_of_its_keys(
+    blocks: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Audit, "_keyed_rows", lambda self, topic: (blocks - 1) << BLOCK_BITS)
+    found = judged(spark, tmp_path, many_keys())
+    assert found["lost_key"] == (4, 0, 80)
+    assert found["lost_write"][0] == 0
+
+
+@pytest.mark.parametrize("blocks", [1, BLOCKS])
+def test_a_log_record_without_a_key_is_in_every_block(
+    blocks: int, spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Audit, "_keyed_rows", lambda self, topic: (blocks - 1) << BLOCK_BITS)
+    story = many_keys()
+    story.log(90, None)
+    assert judged(spark, tmp_path, story)["lost_key"] == (0, 4, 76)
+
+
+def test_superseded_records_are_counted(spark: Any, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [many_keys()])
+    audit(spark, run, resolved_of([many_keys()]))
+    counts = {r["name"]: r["value"] for r in read_audit(run, "counts") if r["scope"] == "t"}
+    assert counts["superseded"] == 40
