@@ -37,7 +37,7 @@ class Measure:
             return self._conditions.observe(term)
         if term.check == "groups" and term.split == "members":
             return _most_members(self._run, term.scope)
-        if term.check in ("send_failures", "send_success") and self._distrust:
+        if term.check in ("send_failures", "send_success", "superseded") and self._distrust:
             return Observation.missing("not counted", self._distrust)
         if term.check == "send_failures":
             return failures(self._run, term.split)

@@ -65,4 +65,12 @@ def test_every_record_is_parsed_as_if_alone(records: list[tuple[bytes | None, by
             "seq": known and known.seq,
             "crc_ok": crc_ok(key, value) if has_header and value is not None else None,
             "committed": True,
+            "key": None,
         }
+
+
+def test_keys_are_read_where_they_are_needed() -> None:
+    keys = [b"k1", None, b"\xff"]
+    batch = Records("prices", 0, range(3), [1, 2, 3], keys, [None, None, None], keyed=True).rows()
+    batch.validate(full=True)
+    assert batch.column("key").to_pylist() == ["k1", None, "\\xff"]
