@@ -90,9 +90,11 @@ class Part:
 
 
 def _read(table: str, path: str, data: Any, columns: Sequence[str]) -> pa.Table:
-    texts = [field.name for field in SCHEMAS[table] if field.type == pa.string()]
     try:
-        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
+        metadata = pq.read_metadata(pa.BufferReader(data))
+        # pyarrow refuses to encode a column that the file does not have
+        texts = [f.name for f in SCHEMAS[table] if f.type == pa.string() and f.name in metadata.schema.names]
+        file = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts, metadata=metadata)
         check_schema(table, path, file.schema_arrow, SCHEMAS[table])
         stored = [name for name in columns if name in file.schema_arrow.names]
         rows = file.read(stored, use_threads=False)
