@@ -60,18 +60,23 @@ class LivePart(Part):
             return codes, names
         return np.where(self.unsure & (codes == names.index("ok")), len(names), codes), [*names, "unknown"]
 
-    def records(self) -> list[Record]:
-        """Return the records of the unsure rows; rows without an identity have none."""
-        rows = np.flatnonzero(self.unsure).tolist()
-        return [record for row in rows if (record := self._record(row)) is not None]
+    def unsettled(self) -> list[Record]:
+        """Return the records of the rows that by time may belong to the life in force or to an earlier one.
+
+        Rows without an identity have none.
+        """
+        found = []
+        for topic, rows, earliest, latest in self._by_time():
+            in_force = np.array([not life.ended for life in self._lives.of[topic]], np.bool_)
+            found += [self._record(row) for row in rows[(earliest < latest) & in_force[latest]].tolist()]
+        return [record for record in found if record is not None]
 
     @cached_property
     def _assigned(self) -> tuple[Ints, list[str], Mask]:
         plain, names = super().codes("topic")
         codes, labels = plain.astype(np.int64), list(names)
         unsure = np.zeros(self.rows, np.bool_)
-        first, last = (self.ints(name) for name in _TIMES[self.table])
-        last = np.where(last == NONE, NEVER_US - 1, last)
+        first, last = self._times
         for code, topic in enumerate(names):
             if topic not in self._lives.of:
                 continue
@@ -125,7 +130,7 @@ class LivePart(Part):
 
     def acks_between(self) -> Iterator[Ack]:
         """Yield the acknowledgements that may belong to two neighbouring lives that have ended."""
-        first, last = (self.ints(name) for name in _TIMES[self.table])
+        first, last = self._times
         for topic, rows, earliest, latest in self._acks():
             for i in np.flatnonzero(latest == earliest + 1).tolist():
                 row, record = int(rows[i]), self._record(int(rows[i]))
@@ -144,13 +149,24 @@ class LivePart(Part):
 
     def _acks(self) -> Iterator[tuple[str, Ints, Ints, Ints]]:
         """Yield each topic with lives, the rows of its acknowledgements, and the lives that they may belong to."""
-        topics, names = super().codes("topic")
         ok = self.equals("outcome", "ok") & (self.ints("offset") != NONE)
-        first, last = (self.ints(name) for name in _TIMES[self.table])
+        for topic, rows, earliest, latest in self._by_time():
+            if ok[rows].any():
+                yield topic, rows[ok[rows]], earliest[ok[rows]], latest[ok[rows]]
+
+    def _by_time(self) -> Iterator[tuple[str, Ints, Ints, Ints]]:
+        """Yield each topic with lives, its rows, and the earliest and the latest life that each may belong to."""
+        topics, names = super().codes("topic")
+        first, last = self._times
         for code, topic in enumerate(names):
-            rows = np.flatnonzero((topics == code) & ok)
-            if topic in self._lives.of and len(rows):
+            if topic in self._lives.of:
+                rows = np.flatnonzero(topics == code)
                 yield topic, rows, *self._lives.bounds(topic, first[rows], last[rows])
+
+    @cached_property
+    def _times(self) -> tuple[Ints, Ints]:
+        first, last = (self.ints(name) for name in _TIMES[self.table])
+        return first, np.where(last == NONE, NEVER_US - 1, last)
 
     @cached_property
     def _offsets(self) -> tuple[Ints, Ints]:
@@ -162,9 +178,9 @@ class LivePart(Part):
 
 
 def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:
-    """Add the records that time does not assign to a life. lives: without what the log shows."""
+    """Add the records that time does not assign to a life."""
     if isinstance(part, LivePart) and part.table != "commits" and part.rows:
-        tally.add(UNSETTLED, part.table, value=set(part.records()))
+        tally.add(UNSETTLED, part.table, value=set(part.unsettled()))
         if part.table == "sends":
             tally.add(BETWEEN, value=list(part.acks_between()))
             for label, partition, extent in part.extents():

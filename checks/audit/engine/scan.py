@@ -46,8 +46,8 @@ def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token
     """
     if not lives:
         return lives
-    by_time = partial(_add_unsettled, replace(lives, steady=frozenset()))
-    found = _each_part(spark, {table: files[table] for table in ("sends", "deliveries")}, by_time)
+    tables = {table: files[table] for table in ("sends", "deliveries")}
+    found = _each_part(spark, tables, partial(_add_unsettled, lives))
     unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
     extents: dict[Any, Extent] = dict(found.each(EXTENTS))
     between: list[Ack] = found.get(BETWEEN) or []

@@ -1581,6 +1581,16 @@ def acked_in_a_partition_that_the_new_topic_does_not_have(s: Story) -> None:
     epoch.got(0, 1, seq=_of(3)).commit(2)
 
 
+@story()
+def in_the_log_of_a_partition_that_was_not_read_back(s: Story) -> None:
+    """The log decides, whether it has the partition or not; found among generated histories (seed 105)."""
+    invoked_us = s.now
+    epoch = _deleted(s, steady=False)
+    s.again(3, 0, 1).send(9, None, partition=1, invoked_us=invoked_us).log(0, 9, partition=1)
+    s.send(10, 1, partition=1, invoked_us=invoked_us).log(1, 10, partition=1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+
+
 @story(lost_write__undetermined=1)
 def acked_while_the_topic_was_created_again_before_a_failover(s: Story) -> None:
     invoked_us = s.now
