@@ -12,8 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from chaos.clients.protocol import Partition, partition_name
+from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
-from chaos.ledger.stream import SUFFIX, StreamEnd, read_stream
+from chaos.ledger.stream import StreamEnd
 
 
 def checkpoint_of(ledger: Path, client: str) -> dict[str, int]:
@@ -52,11 +53,10 @@ def _sends(ledger: Path, client: str) -> Iterator[tuple[int, str]]:
 
 
 def _incarnations(ledger: Path, client: str) -> list[int]:
-    files = (ledger / "lifecycle").glob(f"{client.replace('/', '-')}.*{SUFFIX}")
-    return sorted(int(path.name.removesuffix(SUFFIX).rpartition(".")[2]) for path in files)
+    files = ledger_files(ledger / "lifecycle", f"{client.replace('/', '-')}.*")
+    return sorted({int(path.stem.rpartition(".")[2]) for path in files})
 
 
 def _batches(ledger: Path, table: str, client: str, incarnation: int) -> Iterator[pa.RecordBatch]:
-    path = ledger / table / f"{client.replace('/', '-')}.{incarnation}{SUFFIX}"
-    if path.exists():
-        yield from read_stream(path, TABLES[table], StreamEnd())
+    for path in ledger_files(ledger / table, f"{client.replace('/', '-')}.{incarnation}"):
+        yield from read_file(path, TABLES[table], StreamEnd())

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from chaos.errors import RunDirError
+from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import READABLE, SCHEMA_VERSION, TABLES, is_readable
-from chaos.ledger.stream import SUFFIX, StreamEnd, read_stream
+from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import read_json, write_atomically
 
 ROWS_PER_PART = 1 << 19
@@ -28,11 +29,12 @@ SEAL = "seal.json"
 
 
 class Torn(BaseModel):
-    """A stream with bytes after its last complete batch."""
+    """A file with bytes after its last complete batch; see `StreamEnd`."""
 
     file: str
     bytes: int
     reason: str
+    refused: bool = False
 
 
 class SealedTable(BaseModel):
@@ -120,14 +122,18 @@ def _parts(ledger: Path, table: str, schema: pa.Schema, sealed: SealedTable) -> 
 
 def _batches(ledger: Path, table: str, schema: pa.Schema, sealed: SealedTable) -> Iterator[pa.RecordBatch]:
     """Yield the complete batches of all streams of a table, and count rows, streams and torn bytes in `sealed`."""
-    for path in sorted((ledger / table).glob(f"*{SUFFIX}")):
+    for path in ledger_files(ledger / table):
         end = StreamEnd()
-        for batch in read_stream(path, schema, end):
+        for batch in read_file(path, schema, end):
             sealed.rows += batch.num_rows
             yield batch
         sealed.files += 1
         if end.torn_bytes:
-            sealed.torn.append(Torn(file=f"{table}/{path.name}", bytes=end.torn_bytes, reason=end.reason))
+            sealed.torn.append(_torn(f"{table}/{path.name}", end))
+
+
+def _torn(file: str, end: StreamEnd) -> Torn:
+    return Torn(file=file, bytes=end.torn_bytes, reason=end.reason, refused=end.refused)
 
 
 def part_name(index: int) -> str:

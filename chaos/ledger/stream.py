@@ -115,10 +115,14 @@ def _decoded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 @dataclass
 class StreamEnd:
-    """The end of a stream: the number of bytes after the last complete batch (0 in a clean file), and the reason."""
+    """The end of a stream: the number of bytes after the last complete batch (0 in a clean file), and the reason.
+
+    refused: the bytes are no batch that was cut off, but one that breaks the rules of the ledger.
+    """
 
     torn_bytes: int = 0
     reason: str = ""
+    refused: bool = False
 
 
 def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.RecordBatch]:
@@ -138,6 +142,7 @@ def read_stream(path: Path, schema: pa.Schema, end: StreamEnd) -> Iterator[pa.Re
             if not is_readable(version) or not plain.equals(as_of(schema, version)):
                 end.torn_bytes = size
                 end.reason = f"written with schema version {version}, this is version {SCHEMA_VERSION}"
+                end.refused = True
                 return
             good = source.tell()
             while good < size:

@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
 from chaos.ledger.seal import Seal, read_seal
-from chaos.ledger.stream import SUFFIX
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
 from chaos.scenario.resolve import Resolved
@@ -29,9 +28,9 @@ class Conditions:
         self._events = read_events(run)
         self._faults = {f.name: f for f in fault_outcomes(run, resolved)}
         self._lifecycle = ledger_rows(run, "lifecycle", ["client", "incarnation", "event", "detail"])
-        # the names of the ledger files of each client: see chaos.clients
+        # the names of the ledger files of each client, without suffix: see chaos.clients
         self._ended_on_purpose = {
-            f"{str(row['client']).replace('/', '-')}.{row['incarnation']}{SUFFIX}"
+            f"{str(row['client']).replace('/', '-')}.{row['incarnation']}"
             for row in self._lifecycle
             if row["event"] == "crashed" and not json_object(row["detail"]).get("unexpected")
         }
@@ -138,12 +137,15 @@ class Conditions:
     def _torn(self) -> Observation:
         if self._seal is None:
             return Observation.missing("not counted", "the ledger was never sealed; run again")
-        torn = [(t.file, t.bytes) for table in self._seal.tables.values() for t in table.torn]
-        unexplained = [(file, size) for file, size in torn if PurePosixPath(file).name not in self._ended_on_purpose]
-        size = sum(size for _, size in unexplained)
-        explained = sum(size for _, size in torn) - size
+        torn = [t for table in self._seal.tables.values() for t in table.torn]
+        unexplained = [t for t in torn if t.refused or PurePosixPath(t.file).stem not in self._ended_on_purpose]
+        size = sum(t.bytes for t in unexplained)
+        explained = sum(t.bytes for t in torn) - size
         text = f"{size:,} bytes" + (f" (and {explained:,} of clients killed on purpose)" if explained else "")
-        files = listed([file for file, _ in unexplained])
+        if refused := [f"{t.file}, {t.reason}" for t in unexplained if t.refused]:
+            reason = f"not readable to the end: {listed(refused)}; the client program breaks the rules of the ledger"
+            return Observation(size, text, reason)
+        files = listed([t.file for t in unexplained])
         reason = f"torn at the end: {files}; look in logs/ for why the writer died, and check for a full disk"
         return Observation(size, text, reason)
 

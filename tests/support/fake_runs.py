@@ -72,6 +72,7 @@ class FakeRun:
         s = self.resolved.scenario
         self.sealed = True
         self.torn: dict[str, int] = {}
+        self.refused = ""
         self.readers = [c.group if c.mode == "subscribe" else f"{c.name}/1" for c in s.consumers]
         self.topics = [t.name for t in s.topics]
         sent = sum(p.count * p.records for p in s.producers)
@@ -129,7 +130,8 @@ class FakeRun:
         if self.sealed:
             tables = {t: SealedTable(rows=len(self.ledger.get(t, []))) for t in TABLES}
             for file, size in self.torn.items():
-                tables[file.split("/")[0]].torn.append(Torn(file=file, bytes=size, reason="cut off"))
+                torn = Torn(file=file, bytes=size, reason=self.refused or "cut off", refused=bool(self.refused))
+                tables[file.split("/")[0]].torn.append(torn)
             (self.run.ledger / "seal.json").write_text(Seal(tables=tables).model_dump_json())
         for stage, state in self.stages:
             EventLog(self.run).emit("stage", stage=stage, state=state, seconds=1.5, detail="broker 2 did not start")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
+from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
-from chaos.ledger.stream import StreamEnd, read_stream
+from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
 
 
@@ -19,8 +20,8 @@ def rows(run: Run, table: str, **where: Any) -> list[dict[str, Any]]:
     """Return the rows of a table with these column values, ordered by file."""
     return [
         row
-        for path in sorted((run.ledger / table).glob("*.arrows"))
-        for batch in read_stream(path, TABLES[table], StreamEnd())
+        for path in ledger_files(run.ledger / table)
+        for batch in read_file(path, TABLES[table], StreamEnd())
         for row in batch.to_pylist()
         if all(row[name] == value for name, value in where.items())
     ]

@@ -179,6 +179,7 @@ def test_an_unexpected_client_death_is_inconclusive_and_named(fake):
     [
         ("deliveries/billing-1.1.arrows", False, "pass"),
         ("deliveries/billing-1.1.arrows", True, "inconclusive"),
+        ("deliveries/billing-1.1.jsonl", False, "pass"),
         ("deliveries/billing-1.2.arrows", False, "inconclusive"),
         ("deliveries/billing-11.1.arrows", False, "inconclusive"),
         ("faults/drive.arrows", False, "inconclusive"),
@@ -191,6 +192,16 @@ def test_a_torn_tail_is_expected_only_of_an_incarnation_that_a_fault_killed(fake
     ]
     run.torn = {file: 100}
     assert judged(run)["ledger_complete", "torn", ""].verdict == verdict
+
+
+def test_a_file_that_breaks_the_rules_is_never_explained_by_a_kill(fake):
+    run = fake()
+    run.ledger["lifecycle"] += [life("billing/1", "consumer", "crashed")]
+    run.torn = {"deliveries/billing-1.1.jsonl": 100}
+    run.refused = "line 3: unknown column 'ofset'"
+    found = judged(run)["ledger_complete", "torn", ""]
+    assert found.verdict == "inconclusive"
+    assert "deliveries/billing-1.1.jsonl, line 3: unknown column 'ofset'" in found.why
 
 
 def test_rows_that_the_audit_missed_make_all_counts_inconclusive(fake):
