@@ -14,7 +14,10 @@ Source = Annotated[
     str, typer.Argument(metavar="BUNDLE|SCENARIO", help="A bundle, a run directory, a scenario's name or YAML file.")
 ]
 Kafka = Annotated[str | None, typer.Option(help="Kafka release, such as 3.9.2 or 4.3.1.")]
-Client = Annotated[str | None, typer.Option(help="confluent-kafka release of the clients, such as 2.5.0.")]
+Client = Annotated[
+    str | None,
+    typer.Option(help="Client library of every entry, such as java or java:3.9.2, or a release of confluent-kafka."),
+]
 Driver = Annotated[
     str | None, typer.Option(help="Where brokers run: process, docker or attached; see `cluster.driver`.")
 ]

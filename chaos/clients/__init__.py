@@ -2,17 +2,20 @@
 
 `chaos.clients.fleet` starts and supervises them. A client is any program that follows the protocol below. There is no
 base class: a client in Java, Go or Flink has the same standing as one in Python. Each client library has one folder
-(`confluent`), with its programs, and with a module `runtime` that describes how to install and start them.
+(`confluent`, `java`), with its programs, and with a module `runtime` that describes how to install and start them. What
+a library can do is in `chaos.scenario.runtimes`.
 
-**Input**: `argv[1]` is the path of a JSON spec, one of the models in `chaos.clients.protocol`. The spec names the run,
-the ledger directory, the client (`shop/1`, also its Kafka `client.id`), its incarnation (1 for the first process), the
-bootstrap servers, the settings of the scenario entry, and the position at which a later incarnation continues. If
-`security` is set, its passwords are `env:NAME` or `file:PATH`; the client looks them up and does not log them.
+**Input**: the last argument is the path of a JSON spec, one of the models in `chaos.clients.protocol`. The spec names
+the program that runs it, the run, the ledger directory, the client (`shop/1`, also its Kafka `client.id`), its
+incarnation (1 for the first process), the bootstrap servers, the settings of the scenario entry, and the position at
+which a later incarnation continues. If `security` is set, its passwords are `env:NAME` or `file:PATH`; the client looks
+them up and does not log them. A client ignores fields that it does not know.
 
 **Output to the ledger**: the tables of `chaos.ledger.schemas`, one file per table and incarnation,
-`<table>/<client with - for />.<incarnation>.arrows`. A producer writes `sends` and `lifecycle`, and `transactions` if
-it is transactional. A consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. A processor, which reads,
-transforms and writes, writes all of them.
+`<table>/<client with - for />.<incarnation>.arrows`, or `.jsonl` for batch lines (`chaos.ledger.lines`).
+`chaos.ledger.contract` names the columns that are never null. A producer writes `sends` and `lifecycle`, and
+`transactions` if it is transactional. A consumer writes `deliveries`, `commits`, `assignments` and `lifecycle`. A
+processor, which reads, transforms and writes, writes all of them.
 
 - Each batch is one write(2).
 - A client writes the `sends` of a transaction before it ends the transaction, and the row in `transactions` afterwards.
@@ -21,7 +24,7 @@ transforms and writes, writes all of them.
 - A static member (KIP-345) has a group.instance.id in its settings, and writes it to `assignments`. When it is fenced,
   it reports the error and exits.
 - A client writes the lifecycle events started, stopped, error, slowed and resumed. The fleet writes crashed. The detail
-  of started names the client library and its release (confluent_kafka, librdkafka).
+  of started names the client library and its release (confluent_kafka, librdkafka, kafka_clients).
 
 **Orders**: one JSON object per line on stdin.
 
@@ -35,7 +38,8 @@ transforms and writes, writes all of them.
 Several clients may be threads of one process (`threads` in the spec). Each writes its own tables, an order with a
 `client` field is for that client only, and every event carries a `client` field.
 
-The end of stdin means that the fleet is gone: the client exits at once. A crash is a SIGKILL, not an order.
+The end of stdin means that the fleet is gone: the client exits at once. A crash is a SIGKILL to the process group of
+the client, not an order.
 
 **Events**: one JSON object per line on stdout. stderr is the log.
 

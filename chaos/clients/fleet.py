@@ -10,8 +10,8 @@ from typing import Any
 
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
-from chaos.clients.runtime import runtime
-from chaos.clients.specs import Entry, SpecBuilder, process_mates
+from chaos.clients.runtime import prepare
+from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ClientError
 from chaos.install.cache import silent
 from chaos.ledger.stream import TableWriter
@@ -19,6 +19,7 @@ from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
 from chaos.run.events import now_us
+from chaos.scenario.clients import Entry
 from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
@@ -36,8 +37,7 @@ class Fleet(Roster):
         self._run = run
         self._specs = SpecBuilder(run, resolved, bootstrap)
         self._owner = ProcessId.current()
-        self._runtime = runtime()
-        self._env = self._runtime.prepare(resolved.scenario.clients.confluent_kafka, silent)
+        self._installed = {client: prepare(client, silent) for client in resolved.scenario.client_libraries}
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []
         self.clock_zero_us = 0
@@ -80,16 +80,17 @@ class Fleet(Roster):
             mates = process_mates(entry, client)
             incarnation = len(self._incarnations.get(client, [])) + 1
             spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us)
+            installed = self._installed[self._scenario.client_of(entry)]
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             spawned = spawn(
-                self._runtime.command(spec, self._specs.write(spec)),
+                installed.command(spec, self._specs.write(spec)),
                 run=self._run,
                 role=f"{spec.role} {client}",
                 owner=self._owner,
                 log=log,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=self._env,
+                env=installed.env,
             )
             states = [ClientState(mate, spec.role, spec.incarnation, spawned, log) for mate in mates]
             for state in states:
@@ -146,12 +147,12 @@ class Fleet(Roster):
     def pause(self, client: str) -> None:
         """Pause a client with SIGSTOP. Returns when the process is stopped."""
         state = self.state(client)
-        if not state.alive or not process.pause(state.spawned.identity):
+        if not state.alive or not process.pause(state.spawned.identity, group=True):
             raise ClientError(f"{client} is gone and cannot be paused; see {state.log}")
 
     def resume(self, client: str) -> None:
         """Resume a client with SIGCONT; no-op if it is not paused or is gone."""
-        process.cont(self.state(client).spawned.identity)
+        process.cont(self.state(client).spawned.identity, group=True)
 
     def leave(self, client: str, timeout_s: float) -> None:
         """Order a client to stop and wait for its exit. Raises `ClientError` after `timeout_s`."""

@@ -29,10 +29,10 @@ class _Spec(BaseModel):
 
 
 class ClientSpec(_Spec):
-    """The fields that every client has. `program` is the program that runs the spec."""
+    """The fields that every client has. `program` names the program that runs the spec."""
 
     role: ClassVar[Role]
-    program: ClassVar[Program]
+    program: Program
     run_id: str
     run_token: str = Field(description="8 characters that every record value of the run contains")
     ledger: Path
@@ -40,7 +40,9 @@ class ClientSpec(_Spec):
     incarnation: int = Field(1, ge=1)
     bootstrap: str
     security: Security | None = Field(None, description="TLS and SASL; plaintext when left out")
-    config: Config = Field({}, description="librdkafka settings; they override the defaults of the client")
+    config: Config = Field(
+        {}, description="settings by the names of the client library; they override the defaults of the program"
+    )
 
     @property
     def writer(self) -> str:
@@ -78,7 +80,7 @@ class WriterSpec(ClientSpec):
 class ProducerSpec(WriterSpec):
     """A producer that sends seq `first_seq` to `records` - 1, waits for all reports, then for the order to stop."""
 
-    program = "producer"
+    program: Literal["producer"] = "producer"
     records: int = Field(ge=0)
     hold: bool = Field(False, description="send nothing before the order to start")
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
@@ -87,14 +89,14 @@ class ProducerSpec(WriterSpec):
     mode: Literal["callback", "synchronous", "fire_and_forget"] = "callback"
     partitions: int = Field(0, ge=0, description="partitions of the topic; required with `partitioner`")
     partitioner: Literal["round_robin", "by_key_number"] | None = Field(
-        None, description="the application chooses the partition; librdkafka does when left out"
+        None, description="the application chooses the partition; the library does when left out"
     )
 
 
 class ProcessorSpec(WriterSpec):
     """A group member that reads topics and writes one record for each record that it reads, in transactions."""
 
-    program = "processor"
+    program: Literal["processor"] = "processor"
     group: str
     topics: list[str] = Field(min_length=1, description="topics to read")
     consumer_config: Config = {}
@@ -135,7 +137,7 @@ class GroupConsumerSpec(ConsumerSpec):
     With `threads`, the process runs one member per name, each in a thread; `client` is the first name.
     """
 
-    program = "group_consumer"
+    program: Literal["group_consumer"] = "group_consumer"
     group: str
     workers: WorkersSpec | None = None
     threads: list[str] = Field([], description="the clients of this process; only `client` if empty")
@@ -147,7 +149,7 @@ class AssignConsumerSpec(ConsumerSpec):
     A partition in `checkpoint` continues there. Every other partition starts as `start` says.
     """
 
-    program = "assign_consumer"
+    program: Literal["assign_consumer"] = "assign_consumer"
     group: str | None = None
     start: Literal["earliest", "latest", "group", "offsets", "timestamp"] = "earliest"
     offsets: dict[str, int] = Field(

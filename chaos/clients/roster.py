@@ -9,15 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from chaos.clients.specs import Entry
 from chaos.errors import ClientError
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import Spawned
-from chaos.scenario.clients import Assign, Producer, StartAt
+from chaos.scenario.clients import Assign, Entry, Producer, StartAt
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
 
 LAST_LINES = 20
+MAX_EVENT = 1 << 20
+"""Bytes of the longest event."""
+MAX_ERRORS = 200
+"""Errors that are kept of a client; a program may flood its stdout."""
 
 
 class ClientState:
@@ -77,9 +80,9 @@ class ClientState:
 
     def _listen(self, stdout: IO[bytes], on_exit: Callable[[ClientState], None]) -> None:
         try:
-            for line in stdout:
+            while line := stdout.readline(MAX_EVENT):
                 self._receive(line)
-            exit_code = self.spawned.popen.wait()
+            exit_code = self.spawned.wait()
             for mate in self.mates:
                 mate.exit_code = exit_code
                 on_exit(mate)
@@ -92,7 +95,7 @@ class ClientState:
             event = json.loads(line)
             kind, client = event.pop("event"), event.pop("client", self.client)
         except (ValueError, KeyError, AttributeError, TypeError):  # cut by a SIGKILL, or not of the protocol
-            self.errors.append(f"not an event: {line[:200]!r}")
+            self._add_error(f"not an event: {line[:200]!r}")
             return
         for mate in [m for m in self.mates if m.client == client]:
             mate._apply(kind, event)
@@ -104,7 +107,11 @@ class ClientState:
             with self._lock:
                 self._progress = event
         elif kind == "error":
-            self.errors.append(str(event.get("detail")))
+            self._add_error(str(event.get("detail")))
+
+    def _add_error(self, text: str) -> None:
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(text)
 
     def order(self, order: dict[str, Any]) -> None:
         """Send an order. Raises `ClientError` if the client is gone."""
@@ -120,7 +127,7 @@ class ClientState:
 
     def kill(self, timeout_s: float) -> None:
         """Send SIGKILL and wait for the exit. Raises `ClientError` after `timeout_s`."""
-        self.spawned.identity.signal(signal.SIGKILL)
+        self.spawned.signal_group(signal.SIGKILL)
         if not self.gone.wait(timeout_s):
             raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")
 

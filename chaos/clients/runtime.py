@@ -1,37 +1,35 @@
-"""The client libraries: each folder of `chaos.clients` with a module `runtime` is one, described by its `RUNTIME`."""
+"""The client libraries: each folder of `chaos.clients` with a module `runtime` is one, described by its `RUNTIME`.
+
+What a library can do and its defaults are in `chaos.scenario.runtimes`, under the name of the folder.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
 from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.errors import ClientError
 from chaos.install.cache import Progress
-
-DEFAULT = "confluent"
-"""Folder of the library that all clients use; a scenario cannot choose another one yet."""
+from chaos.scenario.runtimes import DEFAULT
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.traits import Traits
 
 
 @dataclass(frozen=True)
-class Runtime:
-    """A client library: its releases, their installation, and the programs that use them.
+class Installed:
+    """A release of a library that is ready to run.
 
     package: name of the library, as in the versions of a result.
     programs: command line of each program that the library has; the path of a spec completes it.
-    installed_release: returns the release that needs no installation.
-    prepare: installs a release and returns the environment variables of its programs; None means the installed release.
-        Raises `ResolveError` if the release is not available or does not run, `MachineError` if the disk is full.
-    consumer_defaults: returns settings of each consumer of a release; the scenario can override them.
+    env: environment variables of the programs.
     """
 
     package: str
     programs: Mapping[Program, tuple[str, ...]]
-    installed_release: Callable[[], str]
-    prepare: Callable[[str | None, Progress], dict[str, str]]
-    consumer_defaults: Callable[[str | None], Config]
+    env: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, spec: ClientSpec, path: Path) -> list[str]:
         """Return the command that runs a spec. Raises `ClientError` if the library has no program for it."""
@@ -40,7 +38,34 @@ class Runtime:
         return [*self.programs[spec.program], str(path)]
 
 
-def runtime(folder: str = DEFAULT) -> Runtime:
+@dataclass(frozen=True)
+class Runtime:
+    """A client library: its releases, their installation, and the programs that use them.
+
+    traits: what it can do.
+    default_release: returns the release of an entry that names none.
+    prepare: installs the chosen release into the user's cache, unless it is there. Raises `ResolveError` if the release
+        is not available or does not run, `MachineError` if the machine lacks what it needs.
+    consumer_defaults: returns settings of each consumer of a release; the scenario can override them.
+    """
+
+    traits: Traits
+    default_release: Callable[[], str]
+    prepare: Callable[[Client, Progress], Installed]
+    consumer_defaults: Callable[[str | None], Config]
+
+    @property
+    def package(self) -> str:
+        """Name of the library, as in the versions of a result."""
+        return self.traits.library
+
+
+def runtime(name: str = DEFAULT) -> Runtime:
     """Return the library in a folder of `chaos.clients`. Raises `ModuleNotFoundError` if there is none."""
-    found: Runtime = import_module(f"chaos.clients.{folder}.runtime").RUNTIME
+    found: Runtime = import_module(f"chaos.clients.{name}.runtime").RUNTIME
     return found
+
+
+def prepare(client: Client, on_progress: Progress) -> Installed:
+    """Install what an entry runs with; see `Runtime.prepare`."""
+    return runtime(client.runtime).prepare(client, on_progress)

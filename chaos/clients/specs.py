@@ -22,11 +22,10 @@ from chaos.clients.protocol import (
 from chaos.clients.runtime import runtime
 from chaos.ledger.record import run_token
 from chaos.run.directory import Run
-from chaos.scenario.clients import ApplicationPartitioner, Assign, Processor, Producer, Subscribe
+from chaos.scenario.clients import ApplicationPartitioner, Assign, Entry, Processor, Producer, Subscribe
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
-
-Entry = Producer | Processor | Subscribe | Assign
+from chaos.scenario.runtimes import DEFAULT
 
 TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits."""
@@ -39,7 +38,6 @@ class SpecBuilder:
 
     def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
         self._run, self._resolved, self._scenario, self._bootstrap = run, resolved, resolved.scenario, bootstrap
-        self._consumer_defaults = runtime().consumer_defaults(resolved.scenario.clients.confluent_kafka)
 
     def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> ClientSpec:
         """Return the spec of one incarnation. Start times in the scenario count from `clock_zero_us`."""
@@ -72,8 +70,9 @@ class SpecBuilder:
     def _producer(self, entry: Producer, client: str, incarnation: int) -> dict[str, Any]:
         application = entry.partitioner if entry.partitioner in get_args(ApplicationPartitioner) else None
         settings: Config = {} if application or entry.partitioner is None else {"partitioner": entry.partitioner}
-        if entry.partitioner == "sticky":  # librdkafka is sticky for records without a key, whatever the hash is
-            settings = {"partitioner": "consistent_random"}
+        if entry.partitioner == "sticky":
+            # librdkafka is sticky for records without a key, whatever the hash is; other libraries are so by default
+            settings = {"partitioner": "consistent_random"} if entry.client.runtime == DEFAULT else {}
         first_seq = first_unacked_of if entry.resend else next_seq_of
         records = entry.records
         if entry.outlast_faults:  # enough for the whole drive: the order to stop ends it
@@ -94,7 +93,7 @@ class SpecBuilder:
             **self._writer(entry, client),
             "topic": entry.to,
             "first_seq": next_seq_of(self._run.ledger, client) if incarnation > 1 else 0,
-            "consumer_config": {**self._consumer_defaults, **entry.consumer_config},
+            "consumer_config": {**self._consumer_defaults(entry), **entry.consumer_config},
         }
 
     def _group_consumer(self, entry: Subscribe, client: str) -> dict[str, Any]:
@@ -134,10 +133,14 @@ class SpecBuilder:
             and {"id": transactional_id, **_in_seconds(entry.transactions, "timeout", "hold")},
         }
 
+    def _consumer_defaults(self, entry: Entry) -> Config:
+        client = self._scenario.client_of(entry)
+        return runtime(client.runtime).consumer_defaults(client.release)
+
     def _consumer(self, entry: Subscribe | Assign) -> dict[str, Any]:
         """Return the fields that both kinds of consumers share."""
         return {
-            "config": {**self._consumer_defaults, **entry.config},
+            "config": {**self._consumer_defaults(entry), **entry.config},
             "commit": _in_seconds(entry.commit, "every"),
             "per_record_s": entry.per_record,
         }

@@ -14,7 +14,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from chaos.clients.runtime import runtime
+from chaos.clients.runtime import prepare as prepare_client
 from chaos.cluster import state
 from chaos.cluster.api import Cluster
 from chaos.cluster.drivers import driver as driver_of
@@ -97,7 +97,8 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
     resolved = read(run)
     scenario = resolved.scenario
     with events.stage("deploy"):
-        runtime().prepare(scenario.clients.confluent_kafka, events.note)
+        for client in scenario.client_libraries:
+            prepare_client(client, events.note)
         if lender is None:
             driver = driver_of(scenario.cluster.driver)
             spec, deadline = cluster_spec(resolved), deadline_s(resolved)

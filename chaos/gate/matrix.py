@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chaos.clients.runtime import runtime
+from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
 from chaos.errors import ScenarioError, UsageError
 from chaos.gate.model import Gate
@@ -24,6 +24,7 @@ from chaos.run.gate_result import Key
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
+from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.setup import Clients
 
 
@@ -68,7 +69,7 @@ def cells(gate: Gate, home: Path) -> list[PlannedCell]:
         key = Key(
             scenario=subject.name,
             kafka=scenario.cluster.kafka,
-            client=scenario.clients.confluent_kafka or runtime().installed_release(),
+            client=scenario.clients.confluent_kafka or runtime().default_release(),
             settings=name,
         )
         if not any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
@@ -90,7 +91,7 @@ def _check_axes(gate: Gate) -> None:
     for release in gate.kafka or []:
         check_release("kafka", release)
     for release in gate.clients or []:
-        if release != runtime().installed_release():
+        if release != runtime().default_release():
             check_release("client", release)
 
 
@@ -148,4 +149,4 @@ def fetch_releases(planned: Sequence[PlannedCell], say: Callable[[str], None]) -
         kafka_jars(kafka)
     for client in dict.fromkeys(cell.key.client for cell in planned):
         say(f"checking confluent-kafka {client}")
-        runtime().prepare(client, silent)
+        prepare(Client(release=client), silent)

@@ -12,6 +12,7 @@ from chaos.run.directory import Run
 from chaos.run.events import read_events, stages_broken_off
 from chaos.run.result import Metric, RunSummary, count_anomalies, describe_anomalies
 from chaos.scenario.resolve import Resolved, read
+from chaos.scenario.runtimes import DEFAULT, RUNTIMES
 
 _MAX_DEPTH = 3
 """Depth of run directories below the folder of the runs: `runs/<catalogue>/<run>`, `runs/<A/B>/<side>`."""
@@ -100,7 +101,7 @@ def _entry(run: Run, resolved: Resolved, summary: RunSummary, digest: str, anoma
         seen=anomalies,
         seed=summary.seed,
         kafka=summary.versions.get("kafka", ""),
-        client=summary.versions.get("confluent-kafka", ""),
+        client=_clients(resolved, summary.versions),
         began_us=summary.began_us,
         ended_us=summary.ended_us,
         run_dir=_storable(str(run.path)),
@@ -111,6 +112,14 @@ def _entry(run: Run, resolved: Resolved, summary: RunSummary, digest: str, anoma
             if m.stat != "count"
         ),
     )
+
+
+def _clients(resolved: Resolved, versions: dict[str, str]) -> str:
+    """Return the release of the client library; with another one than confluent-kafka, the name and release of each."""
+    libraries = sorted({client.traits.library for client in resolved.scenario.client_libraries})
+    if libraries == [RUNTIMES[DEFAULT].library]:
+        return versions.get(libraries[0], "")
+    return ", ".join(f"{name} {versions.get(name, '')}" for name in libraries)
 
 
 def find_runs(folder: Path) -> Iterator[Run]:

@@ -15,8 +15,10 @@ from chaos.incident.subject import Raw, Request, Subject, dump, load_subject, ra
 from chaos.lab.lab import run_variants
 from chaos.lab.progress import ProgressListener
 from chaos.run.directory import Run, new_folder, write_atomically
+from chaos.scenario.clients import Entry
 from chaos.scenario.load import parse
 from chaos.scenario.model import Scenario
+from chaos.scenario.runtimes import DEFAULT
 
 UNCHANGED, CHANGED = "as-it-was", "with-the-change"
 
@@ -61,12 +63,16 @@ def _with_sides(subject: Subject, changes: Sequence[str]) -> Raw:
 
 
 def unknown_settings(scenario: Scenario) -> Iterator[str]:
-    """Yield a message for each client setting that librdkafka does not know, or with a value that it refuses."""
+    """Yield a message for each client setting that librdkafka does not know, or with a value that it refuses.
+
+    Entries with another client library are left out: their programs refuse unknown settings.
+    """
+    processors = list(filter(_librdkafka, scenario.processors))
     for where, config, client_type in [
-        *((f"producers.{p.name}.config", p.config, Producer) for p in scenario.producers),
-        *((f"consumers.{c.name}.config", c.config, Consumer) for c in scenario.consumers),
-        *((f"processors.{p.name}.config", p.config, Producer) for p in scenario.processors),
-        *((f"processors.{p.name}.consumer_config", p.consumer_config, Consumer) for p in scenario.processors),
+        *((f"producers.{p.name}.config", p.config, Producer) for p in filter(_librdkafka, scenario.producers)),
+        *((f"consumers.{c.name}.config", c.config, Consumer) for c in filter(_librdkafka, scenario.consumers)),
+        *((f"processors.{p.name}.config", p.config, Producer) for p in processors),
+        *((f"processors.{p.name}.consumer_config", p.consumer_config, Consumer) for p in processors),
     ]:
         for key, value in config.items():
             base: dict[str, Any] = {"group.id": "none"} if client_type is Consumer else {}
@@ -77,3 +83,7 @@ def unknown_settings(scenario: Scenario) -> Iterator[str]:
                     yield f"{where}.{key}: {e.args[0].str()}"
             except (TypeError, ValueError) as e:
                 yield f"{where}.{key}: {e}"
+
+
+def _librdkafka(entry: Entry) -> bool:
+    return entry.client.runtime == DEFAULT

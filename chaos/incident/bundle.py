@@ -27,18 +27,21 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from chaos.errors import RunDirError, UsageError
+from chaos.ledger.files import ledger_files, read_file
 from chaos.ledger.schemas import TABLES
-from chaos.ledger.stream import StreamEnd, read_stream
+from chaos.ledger.stream import StreamEnd
 from chaos.run.directory import Run
 from chaos.run.result import RunOutcome
 from chaos.scenario.resolve import Resolved, read
+from chaos.scenario.runtimes import RUNTIMES
 
 SUFFIX = ".aftershock.tar.gz"
 FORMAT = 1
 MANIFEST = "manifest.json"
 _CHUNK = 2**20
 _MAX_MANIFEST_BYTES = 64 * 2**20
-_CLIENT_KEYS = {"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"}
+_CLIENT_KEYS = {key: package for traits in RUNTIMES.values() for key, package in traits.reported.items()}
+"""Keys of the detail of the event started, with the packages that they name."""
 _EXCLUDED = {"brokers", "gx"}
 _NAME = re.compile(r"[A-Za-z0-9._@+=-]+(/[A-Za-z0-9._@+=-]+)*")
 
@@ -130,8 +133,8 @@ def _lifecycle(run: Run) -> Iterator[pa.Table | pa.RecordBatch]:
     for path in sealed:
         yield pq.read_table(path, columns=["event", "detail"])
     if not sealed:
-        for path in sorted((run.ledger / "lifecycle").glob("*.arrows")):
-            yield from read_stream(path, TABLES["lifecycle"], StreamEnd())
+        for path in ledger_files(run.ledger / "lifecycle"):
+            yield from read_file(path, TABLES["lifecycle"], StreamEnd())
 
 
 def _files(run: Run) -> Iterator[Path]:

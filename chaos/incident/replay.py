@@ -61,7 +61,7 @@ def version_notes(subject: Subject) -> list[str]:
         )
     notes = []
     client = subject.scenario.clients.confluent_kafka
-    if client and client != runtime().installed_release():
+    if client and client != runtime().default_release():
         notes.append(f"clients run with confluent-kafka {client} as then, in a separate environment")
     now = {"aftershock": __version__, "python": platform.python_version(), "platform": platform.platform(terse=True)}
     for name, version in now.items():

@@ -117,7 +117,7 @@ def _of_resolved(source: str, resolved: Resolved, outcome: RunOutcome | None, ve
         scenario = parse(dump(plain), source)
     release = versions.get("confluent-kafka", "")
     is_set = scenario.clients.confluent_kafka is not None
-    if not is_set and release != runtime().installed_release() and re.fullmatch(r"\d+\.\d+\.\d+", release):
+    if not is_set and release != runtime().default_release() and re.fullmatch(r"\d+\.\d+\.\d+", release):
         clients = scenario.clients.model_copy(update={"confluent_kafka": release})
         scenario = scenario.model_copy(update={"clients": clients})
     stem = Path(resolved.name).stem

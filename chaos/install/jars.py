@@ -35,14 +35,32 @@ def kafka_jars(version: str, on_progress: Progress = silent) -> Path:
     def fill(directory: Path) -> None:
         on_progress(f"resolving Kafka {version}: about 45 MB, once")
         _retrieve("org.apache.kafka", "kafka_2.13", version, directory)
-        # Kafka logs through slf4j, and its artifacts contain no back end: without one, a broker logs nothing.
-        # slf4j-simple works with every release, needs no settings file, and starts fastest.
-        api = next(directory.glob("slf4j-api-*.jar"), None)
-        if api is None:
-            raise ResolveError(f"Kafka {version} resolved without slf4j-api, so its brokers could not log")
-        _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
+        _add_logging(f"Kafka {version}", directory)
 
     return cached(f"jars/kafka-{version}", fill, "another run resolves Kafka jars; waiting for it", on_progress)
+
+
+def kafka_client_jars(version: str, on_progress: Progress = silent) -> Path:
+    """Return the directory with the jars of a release of kafka-clients, for a class path. Raises like `kafka_jars`."""
+    _check("release of kafka-clients", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
+
+    def fill(directory: Path) -> None:
+        on_progress(f"resolving kafka-clients {version}: about 20 MB, once")
+        _retrieve("org.apache.kafka", "kafka-clients", version, directory)
+        _add_logging(f"kafka-clients {version}", directory)
+
+    return cached(f"jars/kafka-clients-{version}", fill, "another run resolves jars; waiting for it", on_progress)
+
+
+def _add_logging(name: str, directory: Path) -> None:
+    """Add a back end for slf4j, through which Kafka logs; its artifacts contain none.
+
+    slf4j-simple works with every release, needs no settings file, and starts fastest.
+    """
+    api = next(directory.glob("slf4j-api-*.jar"), None)
+    if api is None:
+        raise ResolveError(f"{name} resolved without slf4j-api, so it could not log")
+    _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
 
 
 def resolve(org: str, module: str, version: str, on_progress: Progress = silent) -> Path:

@@ -107,6 +107,16 @@ class ProcessId:
             if handle is not None:
                 os.close(handle)
 
+    def signal_group(self, number: int) -> bool:
+        """Send a signal to the group that the process leads; return False if the process is gone."""
+        if not self.alive():
+            return False
+        try:
+            os.killpg(self.pid, number)
+            return True
+        except ProcessLookupError:
+            return False
+
 
 def _state_and_start(pid: int) -> tuple[str, float] | None:
     """Return the state letter, as in `ps`, and the start time of a process; None if there is no process."""
@@ -133,6 +143,26 @@ class Spawned:
 
     popen: subprocess.Popen[bytes]
     identity: ProcessId
+
+    def signal_group(self, number: int) -> bool:
+        """Send a signal to the process and its children; return False if none of them is there.
+
+        The children may outlive the process. Until it is waited for, no other process or group can have its ID.
+        """
+        if self.popen.returncode is not None:
+            return False
+        try:
+            os.killpg(self.popen.pid, number)
+        except (ProcessLookupError, PermissionError):  # macOS: the group has only a zombie
+            return False
+        return True
+
+    def wait(self) -> int:
+        """Wait until the process ends, then kill the children that it left. Returns its exit code."""
+        if hasattr(os, "waitid"):  # not on macOS
+            os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOWAIT)
+            self.signal_group(signal.SIGKILL)
+        return self.popen.wait()
 
 
 def marks_of(run: Run, role: str, owner: ProcessId | None) -> dict[str, str]:
@@ -225,17 +255,20 @@ def terminate(process: ProcessId, timeout_s: float) -> bool:
     return sent
 
 
-def pause(process: ProcessId) -> bool:
-    """Send SIGSTOP, and wait until the process is suspended; return False if it is gone."""
-    if not process.signal(signal.SIGSTOP):
+def pause(process: ProcessId, group: bool = False) -> bool:
+    """Send SIGSTOP, and wait until the process is suspended; return False if it is gone.
+
+    With `group`, the process leads a process group, and all of it is suspended.
+    """
+    if not (process.signal_group(signal.SIGSTOP) if group else process.signal(signal.SIGSTOP)):
         return False
     wait_until(lambda: _is_paused(process) or not process.alive(), 10, f"process {process.pid} does not stop", 0.005)
     return process.alive()
 
 
-def cont(process: ProcessId) -> bool:
-    """Send SIGCONT; return False if the process is gone."""
-    return process.signal(signal.SIGCONT)
+def cont(process: ProcessId, group: bool = False) -> bool:
+    """Send SIGCONT, with `group` to the group that the process leads; return False if the process is gone."""
+    return process.signal_group(signal.SIGCONT) if group else process.signal(signal.SIGCONT)
 
 
 def limit_files(process: ProcessId, max_bytes: int | None) -> bool:

@@ -14,6 +14,8 @@ from pydantic import Field, model_validator
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
+from chaos.scenario.runtimes.choice import Client, ClientChoice
+from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
 from chaos.scenario.triggers import OneOf, Partition, Strict
 from chaos.units import Duration, Rate, Size
 
@@ -55,11 +57,14 @@ class Producer(Strict):
     partitioner: Partitioner | None = Field(
         None,
         description="librdkafka's partitioners by their names; sticky: one partition for some time, without keys; "
-        "round_robin and by_key_number: functions of the application. librdkafka's default if left out",
+        "round_robin and by_key_number: functions of the application. The library's default if left out",
     )
     resend: bool = Field(False, description="after a crash, continue at the first record without acknowledgement")
     transactions: Transactions | None = Field(None, description="write in transactions")
-    config: Config = Field({"acks": "all", "enable.idempotence": True}, description="librdkafka settings")
+    client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
+    config: Config = Field(
+        {"acks": "all", "enable.idempotence": True}, description="settings by the names of the client library"
+    )
 
 
 class Processor(Strict):
@@ -76,9 +81,10 @@ class Processor(Strict):
     members: int = Field(1, ge=1, le=50)
     transactions: Transactions = Transactions()
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
-    config: Config = Field({}, description="librdkafka settings of its producer")
+    client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
+    config: Config = Field({}, description="settings of its producer by the names of the client library")
     consumer_config: Config = Field(
-        {"auto.offset.reset": "earliest"}, description="librdkafka settings of its consumer"
+        {"auto.offset.reset": "earliest"}, description="settings of its consumer by the names of the client library"
     )
 
 
@@ -88,8 +94,9 @@ class Commit(Strict):
     when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"] = "after_batch"
     kind: Literal["sync", "async", "auto"] = Field(
         "sync",
-        description="auto: librdkafka's auto commit. `when` says which offsets are stored: before_processing is its "
-        "default (enable.auto.offset.store), after_batch and after_record store processed offsets",
+        description="auto: the library commits. librdkafka commits stored offsets, and `when` says which are stored: "
+        "before_processing is its default (enable.auto.offset.store), after_batch and after_record store processed "
+        "offsets. The Java client commits what earlier polls returned, which is after_batch",
     )
     every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
     on_revoke: bool = Field(False, description="also commit processed offsets in the revoke callback")
@@ -101,7 +108,7 @@ class Commit(Strict):
         if self.when == "periodic" and self.kind == "auto":
             raise ValueError("kind: auto is periodic already; set auto.commit.interval.ms in config")
         if self.on_revoke and self.kind == "auto":
-            raise ValueError("on_revoke: librdkafka's auto commit already does that")
+            raise ValueError("on_revoke: an automatic commit already does that")
         return self
 
 
@@ -128,7 +135,8 @@ class _Consumer(Strict):
     commit: Commit = Commit()
     max_poll_records: int = Field(500, ge=1, description="maximum number of records in a batch")
     per_record: Duration = Field(0.0, description="processing time of each record")
-    config: Config = Field({}, description="librdkafka settings")
+    client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
+    config: Config = Field({}, description="settings by the names of the client library")
 
     def topics_among(self, names: Iterable[str]) -> list[str]:
         """Return the topics that the consumer reads."""
@@ -229,17 +237,24 @@ class Assign(_Consumer):
 
 
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
+Entry = Producer | Processor | Subscribe | Assign
 
 
-def assignors_of(config: Config) -> tuple[str, ...]:
-    """Return the assignors that members with these settings support, in order of preference.
+def assignors_of(config: Config, client: Client) -> tuple[str, ...]:
+    """Return the assignors that members with these settings support, in order of preference, by their protocol names.
 
-    librdkafka's default is range,roundrobin. With group.protocol=consumer the broker has them (KIP-848).
+    The default is that of the client library. With group.protocol=consumer the broker has them (KIP-848).
     """
     if uses_kip_848(config):
         return (str(config.get("group.remote.assignor") or "uniform"),)
-    names = str(config.get("partition.assignment.strategy") or "range,roundrobin").split(",")
-    return tuple(name.strip() for name in names)
+    key = "partition.assignment.strategy"
+    names = str(config.get(key) or client.traits.defaults(client.release)[key]).split(",")
+    return tuple(_assignor(name.strip()) for name in names)
+
+
+def _assignor(name: str) -> str:
+    """Return the protocol name of an assignor. The Java client is configured with the names of classes."""
+    return ASSIGNORS.get(name.removeprefix(PACKAGE), name)
 
 
 def uses_kip_848(config: Config) -> bool:
@@ -248,5 +263,7 @@ def uses_kip_848(config: Config) -> bool:
 
 
 def reads_committed(consumer: Subscribe | Assign) -> bool:
-    """Return whether a consumer reads only committed records (isolation.level), as librdkafka does by default."""
-    return str(consumer.config.get("isolation.level", "read_committed")).lower() != "read_uncommitted"
+    """Return whether a consumer reads only committed records (isolation.level), by default as its library does."""
+    client = consumer.client
+    default = client.traits.defaults(client.release)["isolation.level"]
+    return str(consumer.config.get("isolation.level", default)).lower() != "read_uncommitted"

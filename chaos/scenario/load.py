@@ -66,10 +66,17 @@ def all_overrides(
         "cluster.kafka": kafka,
         "cluster.driver": driver,
         "cluster.bootstrap": bootstrap,
-        "clients.confluent_kafka": client,
+        **_client_options(client),
     }
     # values in quotes, because YAML reads 10:30 as a number
     return [*(sets or ()), *(f"{path}={json.dumps(value)}" for path, value in options.items() if value)]
+
+
+def _client_options(client: str | None) -> dict[str, str | None]:
+    """Return the values that `--client` means: a release of confluent-kafka, or a runtime for every entry."""
+    if client is None or client[:1].isdigit():
+        return {"clients.confluent_kafka": client}
+    return {f"{entries}.*.client": client for entries in ("producers", "consumers", "processors")}
 
 
 def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "") -> Scenario:
@@ -139,9 +146,9 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _apply(raw: dict[str, Any], override: str) -> None:
-    """Set one `path=value`. A path names a list item by its number or `name`. The rest after `config.` is one key.
+    """Set one `path=value`. A path names a list item by its number or `name`, and all items of a list by `*`.
 
-    A missing key on the way gets an empty mapping.
+    The rest after `config.` is one key. A missing key on the way gets an empty mapping.
     """
     path, equals, text = override.partition("=")
     if not equals or not path.strip():
@@ -152,15 +159,24 @@ def _apply(raw: dict[str, Any], override: str) -> None:
         value = yaml.safe_load(text)
     except yaml.YAMLError:  # the message leaves the value out, which may be a secret
         raise ScenarioError(f"--set {path.strip()}: the value is not valid YAML") from None
-    override = f"{path.strip()}=…"
+    _set(raw, parts, value, path, f"{path.strip()}=…")
+
+
+def _set(raw: Any, parts: list[str], value: Any, path: str, override: str) -> None:
     parent: Any = raw
     for i, part in enumerate(parts):
         last = i == len(parts) - 1
+        if part == "*" and isinstance(parent, list) and not last:
+            for item in parent:
+                _set(item, parts[i + 1 :], value, path, override)
+            return
         if isinstance(parent, list):
             key: int | str = _index(parent, part, path if last else ".".join(parts[: i + 1]), override)
         elif isinstance(parent, dict):
             key = part
             if not last and parent.get(key) is None:
+                if parts[i + 1] == "*":  # there is no such list
+                    return
                 parent[key] = {}
         else:
             raise ScenarioError(f"--set {override!r}: {'.'.join(parts[:i])} is a single value without keys")

@@ -19,8 +19,9 @@ def group_problems(setup: Setup) -> Iterator[str]:
         if not isinstance(consumer, Subscribe):
             continue
         groups.setdefault(consumer.group, []).append(consumer)
-        kinds = {EAGER.get(name, "unknown") for name in assignors_of(consumer.config)} - {"unknown"}
-        if not uses_kip_848(consumer.config) and len(kinds) > 1:
+        kinds = {EAGER.get(name, "unknown") for name in _assignors(consumer)} - {"unknown"}
+        mixed = consumer.client.traits.mixed_assignors or uses_kip_848(consumer.config)
+        if not mixed and len(kinds) > 1:
             yield (
                 f"consumers[{i}].config: partition.assignment.strategy mixes eager and cooperative assignors, which "
                 "librdkafka refuses; a group cannot change between them member by member"
@@ -34,8 +35,8 @@ def group_problems(setup: Setup) -> Iterator[str]:
                 "other; give the entries templates that differ, or use a fault consumer.fence to show it"
             )
         classic = [entry for entry in entries if not uses_kip_848(entry.config)]
-        if classic and not set.intersection(*(set(assignors_of(entry.config)) for entry in classic)):
-            lists = "; ".join(f"{e.name}: {','.join(assignors_of(e.config))}" for e in classic)
+        if classic and not set.intersection(*(set(_assignors(entry)) for entry in classic)):
+            lists = "; ".join(f"{e.name}: {','.join(_assignors(e))}" for e in classic)
             yield (
                 f"consumers: the entries of group {group} have no common assignor ({lists}), so the coordinator would "
                 "refuse those that join later (INCONSISTENT_GROUP_PROTOCOL); give each one that all of them support"
@@ -45,3 +46,7 @@ def group_problems(setup: Setup) -> Iterator[str]:
                 f"consumers: the entries of group {group} ({names}) differ in isolation.level, so what the group must "
                 "read would depend on which of them owns a partition"
             )
+
+
+def _assignors(entry: Subscribe) -> tuple[str, ...]:
+    return assignors_of(entry.config, entry.client)

@@ -15,6 +15,7 @@ from chaos.errors import RunDirError, UsageError
 from chaos.run.directory import Run, read_json, write_atomically
 from chaos.scenario.model import Scenario
 from chaos.scenario.names import new_prefix, prefixed
+from chaos.scenario.runtimes import DEFAULT
 
 
 class Resolved(BaseModel):
@@ -40,7 +41,11 @@ class Resolved(BaseModel):
         """Return the command that repeats the run."""
         sets = "".join(f" --set {shlex.quote(o)}" for o in self.overrides)
         sets += f" --variant {self.variant}" if self.variant else ""
-        if client := self.scenario.clients.confluent_kafka:
+        client = self.scenario.clients.confluent_kafka or ""
+        shared = self.scenario.client_libraries
+        if len(shared) == 1 and shared[0].runtime != DEFAULT and shared[0].heap is None:
+            client = shared[0].describe()
+        if client:
             sets = f" --client {client}{sets}"
         cluster = self.scenario.cluster
         if cluster.driver == "attached":
@@ -75,7 +80,7 @@ def resolve(
     versions = {
         "aftershock": __version__,
         "kafka": "of the attached cluster" if prefix else scenario.cluster.kafka,
-        "confluent-kafka": scenario.clients.confluent_kafka or version("confluent-kafka"),
+        **_client_versions(scenario),
         "pyspark": version("pyspark"),
         "great-expectations": version("great-expectations"),
         "python": platform.python_version(),
@@ -92,6 +97,15 @@ def resolve(
         variant=variant,
         prefix=prefix,
     )
+
+
+def _client_versions(scenario: Scenario) -> dict[str, str]:
+    """Return the releases of the client libraries by name. The platform itself uses the installed confluent-kafka."""
+    installed = scenario.clients.confluent_kafka or version("confluent-kafka")
+    releases: dict[str, set[str]] = {"confluent-kafka": set()}
+    for client in scenario.client_libraries:
+        releases.setdefault(client.traits.library, set()).add(client.release or installed)
+    return {name: ", ".join(sorted(found)) or installed for name, found in releases.items()}
 
 
 def _for_existing_cluster(scenario: Scenario) -> Scenario:

@@ -27,6 +27,7 @@ from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.members import group_problems
+from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setup import Setup
 from chaos.scenario.trigger_rules import order_problems, trigger_problems
 
@@ -57,7 +58,7 @@ def problems(
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)
     yield from _topic_problems(setup, faults)
-    yield from _client_problems(setup)
+    yield from _client_problems(setup, faults)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from compaction.problems(setup, faults, expect.superseded)
@@ -116,8 +117,9 @@ def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
         yield "topics: at least one of them must exist from the start"
 
 
-def _client_problems(setup: Setup) -> Iterator[str]:
+def _client_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
     yield from group_problems(setup)
+    yield from runtime_problems(setup, faults)
     for i, producer in enumerate(setup.producers):
         yield from _producer_problems(setup, f"producers[{i}]", producer)
     for i, consumer in enumerate(setup.consumers):

@@ -19,8 +19,10 @@ from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
-from chaos.scenario.clients import Consumer, Processor, Producer, Subscribe
+from chaos.scenario.clients import Consumer, Entry, Processor, Producer, Subscribe
 from chaos.scenario.names import TopicName
+from chaos.scenario.runtimes import DEFAULT
+from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.triggers import Strict, Target
 from chaos.units import Size
 
@@ -112,12 +114,13 @@ class Cluster(Strict):
 
 
 class Clients(Strict):
-    """The client library that clients run with."""
+    """The client library of entries that name none."""
 
     confluent_kafka: str | None = Field(
         None,
         pattern=r"^\d+\.\d+\.\d+$",
-        description="release of confluent-kafka, and so of librdkafka; the installed one if left out",
+        description="release of confluent-kafka, and so of librdkafka, of entries without a `client`; the installed "
+        "one if left out",
     )
 
 
@@ -170,6 +173,18 @@ class Setup(Strict):
     def transactional(self) -> bool:
         """Whether any client writes in transactions."""
         return bool(self.processors) or any(p.transactions for p in self.producers)
+
+    def client_of(self, entry: Entry) -> Client:
+        """Return the client library of an entry, with the release of `clients` if the entry names none."""
+        common = self.clients.confluent_kafka
+        if entry.client.release is None and entry.client.runtime == DEFAULT and common is not None:
+            return entry.client.model_copy(update={"release": common})
+        return entry.client
+
+    @property
+    def client_libraries(self) -> list[Client]:
+        """The client libraries of all entries, each once."""
+        return list(dict.fromkeys(map(self.client_of, [*self.producers, *self.consumers, *self.processors])))
 
     def topic(self, name: str) -> Topic:
         """Return the topic of that name. Raises `StopIteration` if there is none."""
@@ -228,5 +243,11 @@ def unknown(where: str, name: str, role: str, names: Collection[str]) -> Iterato
 
 def _reading_side(p: Processor) -> Subscribe:
     return Subscribe(
-        mode="subscribe", name=p.name, group=p.group, members=p.members, topics=p.topics, config=p.consumer_config
+        mode="subscribe",
+        name=p.name,
+        group=p.group,
+        members=p.members,
+        topics=p.topics,
+        client=p.client,
+        config=p.consumer_config,
     )

@@ -44,6 +44,7 @@ def render(run: Run, result: Result, resolved: Resolved) -> str:
         scripts=("page.js", "timeline.js"),
         result=result,
         scenario=resolved.scenario,
+        libraries=sorted({client.traits.library for client in resolved.scenario.client_libraries}),
         picture=picture,
         moments=moments,
         more_moments=more_moments,

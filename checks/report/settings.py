@@ -11,9 +11,10 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
-from chaos.scenario.clients import Assign, Subscribe
+from chaos.scenario.clients import Assign, Consumer, Producer, Subscribe
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
+from chaos.scenario.runtimes import DEFAULT
 
 Values = Mapping[str, Scalar]
 
@@ -65,9 +66,19 @@ def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
     for topic in scenario.topics:
         yield f"topic {topic.name}", {**inherited, **topic.config}, _TOPIC
     for producer in scenario.producers:
-        yield f"producer {producer.name}", producer.config, _PRODUCER
+        yield f"producer {producer.name}", producer.config, _defaults(scenario, producer, _PRODUCER)
     for consumer in scenario.consumers:
-        yield f"consumer {consumer.name}", {**consumer.config, **_commits(consumer)}, {**_CONSUMER, **_COMMIT}
+        defaults = _defaults(scenario, consumer, _CONSUMER)
+        yield f"consumer {consumer.name}", {**consumer.config, **_commits(consumer)}, {**defaults, **_COMMIT}
+
+
+def _defaults(scenario: Scenario, entry: Producer | Consumer, librdkafka: Values) -> Values:
+    """Return the known defaults of the settings of an entry: librdkafka's, or those of its library."""
+    library = scenario.client_of(entry)
+    if library.runtime == DEFAULT:
+        return librdkafka
+    defaults = library.traits.defaults(library.release)
+    return {name: value for name, value in defaults.items() if name in librdkafka}
 
 
 def _commits(consumer: Subscribe | Assign) -> dict[str, Scalar]:

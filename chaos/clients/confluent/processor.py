@@ -51,7 +51,7 @@ class Source(GroupConsumer):
     ) -> None:
         self._report, self._before_release = on_error, before_release
         self.read_ends: dict[Partition, int] = {}
-        shared = {name: getattr(spec, name) for name in ClientSpec.model_fields}
+        shared = {name: getattr(spec, name) for name in ClientSpec.model_fields if name != "program"}
         never = CommitSpec(when="never", kind="sync")
         reader = {**shared, "group": spec.group, "topics": spec.topics, "config": spec.consumer_config, "commit": never}
         super().__init__(GroupConsumerSpec.model_validate(reader), channel, lifecycle)

@@ -14,10 +14,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 from chaos.clients.protocol import PROGRAMS, Config
-from chaos.clients.runtime import Runtime
+from chaos.clients.runtime import Installed, Runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
 from chaos.install.locations import python_path
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.confluent import TRAITS
+from chaos.scenario.runtimes.traits import number
 
 PACKAGE = "confluent-kafka"
 OLDEST = (2, 0, 2)
@@ -39,21 +42,21 @@ def installed_release() -> str:
     return version(PACKAGE)
 
 
-def release_number(release: str) -> tuple[int, ...]:
-    """Return a release as a tuple of integers, for comparisons."""
-    return tuple(int(part) for part in release.split("."))
-
-
 def consumer_defaults(release: str | None) -> Config:
     """Return `CONSUMER_DEFAULTS` if the release knows them."""
-    return CONSUMER_DEFAULTS if release is None or release_number(release) >= _CONSUMER_DEFAULTS_SINCE else {}
+    return CONSUMER_DEFAULTS if release is None or number(release) >= _CONSUMER_DEFAULTS_SINCE else {}
 
 
-def prepare(release: str | None, on_progress: Progress = silent) -> dict[str, str]:
-    """Install a release, and return the environment variables of its programs; see `Runtime`."""
+def prepare(client: Client, on_progress: Progress = silent) -> Installed:
+    """Install a release; see `Runtime`."""
+    return Installed(PACKAGE, PROGRAMS_IN_PYTHON, _environment(client.release, on_progress))
+
+
+def _environment(release: str | None, on_progress: Progress) -> dict[str, str]:
+    """Install a release, and return the environment variables of its programs."""
     if release is None or release == installed_release():
         return {}
-    if release_number(release) < OLDEST:
+    if number(release) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise ResolveError(f"{PACKAGE} {release} is too old: the first release that clients can use is {oldest}")
     directory = cached(
@@ -105,10 +108,11 @@ def _run(argv: list[str], variables: dict[str, str]) -> subprocess.CompletedProc
         raise ResolveError(f"{argv[2]} did not end within {INSTALL_S} s; check the network, then try again") from None
 
 
+PROGRAMS_IN_PYTHON = {program: (sys.executable, "-m", f"chaos.clients.confluent.{program}") for program in PROGRAMS}
+
 RUNTIME = Runtime(
-    package=PACKAGE,
-    programs={program: (sys.executable, "-m", f"chaos.clients.confluent.{program}") for program in PROGRAMS},
-    installed_release=installed_release,
+    traits=TRAITS,
+    default_release=installed_release,
     prepare=prepare,
     consumer_defaults=consumer_defaults,
 )

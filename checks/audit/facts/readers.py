@@ -97,7 +97,7 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     )
     if c.mode == "subscribe":
         subscribed = tuple(sorted(set(c.topics_among(topics))))
-        entry = Entry(c.name, subscribed, reset, assignors_of(c.config))
+        entry = Entry(c.name, subscribed, reset, assignors_of(c.config, c.client))
         group = replace(reader, name=c.group, topics=subscribed, members=c.admitted_members)
         return [replace(group, assignor=entry.assignors[0], entries=(entry,))]
     from_earliest = c.start == EARLIEST or (c.start == "group" and reset == EARLIEST)
@@ -139,6 +139,6 @@ def _default_start(reset: str) -> str:
 
 
 def _reset(config: Mapping[str, bool | int | float | str]) -> str:
-    """Return auto.offset.reset from librdkafka's spellings; its default is latest."""
+    """Return auto.offset.reset from the spellings of the libraries; the default of all of them is latest."""
     value = str(config.get("auto.offset.reset", LATEST)).lower()
     return EARLIEST if value in ("earliest", "smallest", "beginning") else LATEST

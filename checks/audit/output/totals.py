@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Any
 
 from chaos.anomalies import ANOMALIES
+from chaos.scenario.runtimes import DEFAULT
 from checks.audit.engine import counters
 from checks.audit.engine.tally import FINDINGS, Aggregate, Tally
 from checks.audit.facts.readers import Reader
@@ -54,7 +55,19 @@ def anomaly_rows(tally: Tally, run: RunData) -> list[Finding]:
 def _explained(finding: Finding, run: RunData) -> Finding:
     evidence = json.loads(finding["evidence"])
     sentence = RULES[finding["check"]].explanation(finding, evidence, run)
+    if sentence and (libraries := _libraries(finding, run)):
+        sentence += f" ({libraries})"
     return finding | {"mechanism": sentence or "not determined", "evidence": json.dumps(evidence)}
+
+
+def _libraries(finding: Finding, run: RunData) -> str:
+    """Return the client library and release of each client in a finding, unless all clients have the default one."""
+    found = []
+    for client in dict.fromkeys([finding["producer"], finding["consumer"]]):
+        library = run.library(client) if client else None
+        if library is not None and any(c.runtime != DEFAULT for c in run.scenario.client_libraries):
+            found.append(f"{client}: {library.traits.library} {library.release or 'as installed'}")
+    return ", ".join(found)
 
 
 _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {

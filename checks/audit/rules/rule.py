@@ -9,6 +9,7 @@ from typing import Any
 from chaos.kafka.settings import as_text
 from chaos.scenario.clients import Producer
 from chaos.scenario.model import Scenario
+from chaos.scenario.runtimes.choice import Client
 from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.survey import RowRule
@@ -41,10 +42,20 @@ class RunData:
     survey: Tally
 
     def setting(self, client: str | None, name: str, default: str) -> str:
-        """Return a setting of a producer client such as `shop/1`: the scenario's value, else the client's default."""
+        """Return a setting of a producer client such as `shop/1`: the scenario's value, else the library's default."""
         entry = entry_of(client or "")
         producer: Producer | None = next((p for p in self.scenario.producers if p.name == entry), None)
-        return as_text(producer.config.get(name, default) if producer else default)
+        if producer is None:
+            return default
+        library = self.scenario.client_of(producer)
+        return as_text(producer.config.get(name, library.traits.defaults(library.release).get(name, default)))
+
+    def library(self, client: str) -> Client | None:
+        """Return the client library of a client such as `shop/1`; None if the scenario has no such client."""
+        for entry in (*self.scenario.producers, *self.scenario.consumers, *self.scenario.processors):
+            if entry.name == entry_of(client):
+                return self.scenario.client_of(entry)
+        return None
 
     def last_fault(self, at_us: int) -> str | None:
         """Return the fault injected last at or before a moment, None if there was none."""

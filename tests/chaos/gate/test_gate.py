@@ -149,7 +149,7 @@ def test_every_shipped_gate_has_cells_and_something_to_hold_them_against(name):
 
 def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_really_runs():
     planned = cells(
-        clients=["2.5.0", runtime().installed_release()],
+        clients=["2.5.0", runtime().default_release()],
         settings={
             "acks-1": {"set": {"producers.shop.config.acks": 1}, "expect": {"lost_write": {"min": 0}}},
             "as-is": {},
@@ -158,11 +158,11 @@ def test_the_matrix_is_every_value_with_every_other_and_says_what_each_cell_real
     )
     assert [(c.number, c.key.kafka, c.key.client, c.key.settings) for c in planned] == [
         (1, "3.9.2", "2.5.0", "as-is"),
-        (2, "3.9.2", runtime().installed_release(), "as-is"),
+        (2, "3.9.2", runtime().default_release(), "as-is"),
         (3, "4.3.1", "2.5.0", "acks-1"),
         (4, "4.3.1", "2.5.0", "as-is"),
-        (5, "4.3.1", runtime().installed_release(), "acks-1"),
-        (6, "4.3.1", runtime().installed_release(), "as-is"),
+        (5, "4.3.1", runtime().default_release(), "acks-1"),
+        (6, "4.3.1", runtime().default_release(), "as-is"),
     ]
     three = planned[2].subject.scenario
     assert (three.cluster.kafka, three.clients.confluent_kafka) == ("4.3.1", "2.5.0")

@@ -26,6 +26,8 @@ from chaos.run.result import RunOutcome
 from chaos.scenario.expect import Expect
 from chaos.scenario.load import load, parse
 from chaos.scenario.resolve import read, resolve
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.traits import number
 from chaos.scenario.shipped import shipped
 from tests.chaos.incident.test_bundle import RESULT, a_run
 
@@ -208,7 +210,7 @@ def test_seeds_differ_and_are_the_same_for_the_same_base():
 def test_the_list_of_releases_is_in_order_and_has_the_defaults():
     known = yaml.safe_load(releases.RELEASES.read_text())
     for listed in known.values():
-        assert listed == sorted(set(listed), key=runtime.release_number)
+        assert listed == sorted(set(listed), key=number)
     assert load(shipped()["clean-run"]).cluster.kafka in known["kafka"]
     assert runtime.installed_release() in known["confluent-kafka"]
 
@@ -252,9 +254,7 @@ def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="u
 
 
 def since(first):
-    return lambda release: (
-        outcome("pass", lost_write=5) if runtime.release_number(release) >= first else outcome("fail")
-    )
+    return lambda release: outcome("pass", lost_write=5) if number(release) >= first else outcome("fail")
 
 
 def test_the_first_release_with_the_change_is_named():
@@ -379,13 +379,18 @@ def test_what_an_inconclusive_run_shows_does_not_count():
     assert oracle.remains(shrink.starting_point(oracle.subject)) is False
 
 
+def prepared(release):
+    """Return the environment variables of a release of confluent-kafka."""
+    return runtime.prepare(Client(release=release)).env
+
+
 def test_this_environments_own_release_needs_no_other_environment():
-    assert runtime.prepare(None) == runtime.prepare(runtime.installed_release()) == {}
+    assert prepared(None) == prepared(runtime.installed_release()) == {}
 
 
 def test_a_client_that_is_too_old_is_refused_before_anything_is_asked_for():
     with pytest.raises(ResolveError, match=r"too old: the first release that clients can use is 2\.0\.2"):
-        runtime.prepare("1.9.2")
+        prepared("1.9.2")
 
 
 @pytest.fixture
@@ -412,12 +417,12 @@ def pip(monkeypatch, tmp_path):
 
 
 def test_another_release_is_installed_once_and_found_before_everything_else(pip):
-    env = runtime.prepare("2.5.0")
+    env = prepared("2.5.0")
     asked = "import confluent_kafka, chaos; print(confluent_kafka.__version__)"
     message = subprocess.run([sys.executable, "-c", asked], env=env, capture_output=True, text=True, check=True).stdout
     assert message.strip() == "2.5.0"
     before = len(pip)
-    assert runtime.prepare("2.5.0") == env
+    assert prepared("2.5.0") == env
     assert len(pip) == before
 
 
@@ -426,7 +431,7 @@ def test_another_release_is_installed_once_and_found_before_everything_else(pip)
 )
 def test_a_release_that_is_missing_or_another_is_refused_and_not_kept(pip, tmp_path, release, message):
     with pytest.raises(ResolveError, match=message):
-        runtime.prepare(release)
+        prepared(release)
     assert not list((tmp_path / "clients").glob("confluent-kafka*"))
 
 

@@ -49,6 +49,7 @@ OTHER_TEXTS = {
     "Subscribe": {"name", "config", "static"},
     "Assign": {"name", "config"},
     "Clients": {"confluent_kafka"},
+    "Client": {"runtime", "release"},
     "Acked": {"producer"},
     "Delivered": {"consumer"},
     "Trigger": {"after"},

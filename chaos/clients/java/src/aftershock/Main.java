@@ -1,0 +1,59 @@
+package aftershock;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/** Runs the client of a spec, which is the only argument. Without an argument, prints the release of the library. */
+public final class Main {
+    private Main() {}
+
+    /** Runs a client. The exit code is 0 only after a clean stop. */
+    public static void main(String[] argv) throws Exception {
+        if (argv.length == 0) {
+            System.out.println(AppInfoParser.getVersion());
+            return;
+        }
+        Spec spec = Spec.load(argv[0]);
+        Channel channel = new Channel();
+        String program = spec.text("program");
+        Lifecycle lifecycle = new Lifecycle(spec, channel, program.endsWith("consumer") ? "consumer" : "producer");
+        channel.listen();
+        int exit = 1;
+        try {
+            Client client = build(program, spec, channel, lifecycle);
+            lifecycle.event("started", started(spec));
+            if (client.run() && !channel.orphaned) {
+                lifecycle.event("stopped", Map.of());
+                exit = 0;
+            }
+        } catch (Throwable e) { // the process ends with the client
+            e.printStackTrace();
+            lifecycle.error(Outcomes.describe(e), true); // last in the log, whose last lines are shown
+        }
+        System.err.flush();
+        Runtime.getRuntime().halt(exit);
+    }
+
+    private static Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception {
+        return switch (program) {
+            case "producer" -> new Producer(spec, channel, lifecycle);
+            case "processor" -> new Processor(spec, channel, lifecycle);
+            case "group_consumer" -> new GroupConsumer(spec, channel, lifecycle);
+            case "assign_consumer" -> new AssignConsumer(spec, channel, lifecycle);
+            default -> throw new IllegalArgumentException("there is no program " + program);
+        };
+    }
+
+    private static Map<String, Object> started(Spec spec) {
+        Map<String, Object> detail = new LinkedHashMap<>();
+        detail.put("kafka_clients", AppInfoParser.getVersion());
+        detail.put("java", Runtime.version().toString());
+        for (String name : new String[] {"first_seq", "checkpoint"}) {
+            if (spec.has(name)) {
+                detail.put(name, name.equals("first_seq") ? (Object) spec.number(name) : spec.map(name));
+            }
+        }
+        return detail;
+    }
+}

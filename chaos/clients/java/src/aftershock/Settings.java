@@ -1,0 +1,91 @@
+package aftershock;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import java.util.Properties;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.kafka.common.utils.AppInfoParser;
+
+/** The settings of a Kafka client: the connection with its security, and those of the scenario, which come last. */
+final class Settings {
+    private Settings() {}
+
+    /** Returns the settings of a client. Throws IllegalArgumentException for a setting that the library lacks. */
+    static Properties of(Spec spec, Map<String, Object> config, Set<String> known) throws IOException {
+        Set<String> unknown = new TreeSet<>(config.keySet());
+        unknown.removeAll(known);
+        if (!unknown.isEmpty()) {
+            throw new IllegalArgumentException(
+                    "kafka-clients " + AppInfoParser.getVersion() + " has no setting " + String.join(", ", unknown));
+        }
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", spec.text("bootstrap"));
+        settings.put("client.id", spec.client());
+        if (spec.has("security")) {
+            secure(settings, spec.part("security"));
+        }
+        config.forEach((name, value) -> settings.put(name, String.valueOf(value)));
+        return settings;
+    }
+
+    private static void secure(Properties settings, Spec security) throws IOException {
+        String protocol = security.text("protocol");
+        settings.put("security.protocol", protocol);
+        if (protocol.startsWith("SASL_")) {
+            String mechanism = security.text("mechanism");
+            settings.put("sasl.mechanism", mechanism);
+            String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
+            settings.put(
+                    "sasl.jaas.config",
+                    String.format(
+                            "org.apache.kafka.common.security.%s required username=%s password=%s;",
+                            module, quoted(security.text("username")), quoted(secret(security.text("password")))));
+        }
+        if (protocol.endsWith("SSL")) {
+            encrypt(settings, security);
+        }
+    }
+
+    private static void encrypt(Properties settings, Spec security) throws IOException {
+        if (security.has("ca")) { // PEM files: KIP-651
+            settings.put("ssl.truststore.type", "PEM");
+            settings.put("ssl.truststore.certificates", read(security.text("ca")));
+        }
+        if (security.has("certificate")) {
+            settings.put("ssl.keystore.type", "PEM");
+            settings.put("ssl.keystore.certificate.chain", read(security.text("certificate")));
+            settings.put("ssl.keystore.key", read(security.text("key")));
+            if (security.has("key_password")) {
+                settings.put("ssl.key.password", secret(security.text("key_password")));
+            }
+        }
+        if (!security.flag("verify_hostname")) {
+            settings.put("ssl.endpoint.identification.algorithm", "");
+        }
+    }
+
+    private static String quoted(String text) {
+        return '"' + text.replace("\\", "\\\\").replace("\"", "\\\"") + '"';
+    }
+
+    /** Returns the secret that a reference names: env:NAME or file:PATH. */
+    private static String secret(String reference) throws IOException {
+        String name = reference.substring(reference.indexOf(':') + 1);
+        if (reference.startsWith("file:")) {
+            return read(name).strip();
+        }
+        String value = System.getenv(name);
+        if (value == null) {
+            throw new IllegalArgumentException("the environment variable " + name + " is not set");
+        }
+        return value;
+    }
+
+    private static String read(String path) throws IOException {
+        return Files.readString(Path.of(path), StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,78 @@
+package aftershock;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+
+/** A ledger file of one table and one incarnation: batch lines, each line one write(2). */
+final class Table {
+    /** Version of the ledger schema that these programs write. */
+    static final int SCHEMA = 3;
+
+    private final FileChannel file;
+
+    Table(Spec spec, String table) throws IOException {
+        Path path = path(spec, table, spec.incarnation());
+        Files.createDirectories(path.getParent());
+        file = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.APPEND);
+        write("{\"schema\":" + SCHEMA + ",\"table\":\"" + table + "\"}\n");
+    }
+
+    void write(Batch batch) {
+        write(batch.line());
+    }
+
+    private synchronized void write(String line) {
+        ByteBuffer bytes = ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8));
+        try {
+            while (bytes.hasRemaining()) {
+                file.write(bytes);
+            }
+        } catch (IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
+    /** Returns the seq after the highest one in the rows of earlier incarnations; 0 without rows. */
+    static long nextSeq(Spec spec) throws IOException {
+        long next = 0;
+        for (long incarnation = 1; incarnation < spec.incarnation(); incarnation++) {
+            Path path = path(spec, "sends", incarnation);
+            if (Files.exists(path)) {
+                next = Math.max(next, nextSeq(path));
+            }
+        }
+        return next;
+    }
+
+    private static long nextSeq(Path path) throws IOException {
+        long next = 0;
+        try (BufferedReader lines = Files.newBufferedReader(path)) {
+            lines.readLine();
+            for (String line; (line = lines.readLine()) != null; ) {
+                try {
+                    next = Math.max(next, highest(((java.util.Map<?, ?>) Json.parse(line)).get("seq")) + 1);
+                } catch (IllegalArgumentException e) {
+                    break; // the last line was cut off
+                }
+            }
+        }
+        return next;
+    }
+
+    private static long highest(Object seq) {
+        if (seq instanceof java.util.List<?> all) {
+            return all.stream().mapToLong(one -> ((Number) one).longValue()).max().orElse(-1);
+        }
+        return ((Number) seq).longValue();
+    }
+
+    private static Path path(Spec spec, String table, long incarnation) {
+        return Path.of(spec.text("ledger"), table, spec.writer(incarnation) + ".jsonl");
+    }
+}

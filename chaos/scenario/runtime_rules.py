@@ -1,0 +1,128 @@
+"""Rules for the client runtimes of entries: an entry must not ask its runtime for what it cannot do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+from chaos.kafka.settings import Config
+from chaos.scenario.clients import (
+    Assign,
+    Entry,
+    LibraryPartitioner,
+    Processor,
+    Producer,
+    Subscribe,
+    assignors_of,
+    uses_kip_848,
+)
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.clients import ConsumerSeek, ProducerCrash
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.traits import Ability
+from chaos.scenario.setup import Setup
+
+Asked = Iterator[tuple[str, Ability]]
+"""Keys of an entry, with what they ask of the client."""
+
+
+def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
+    """Yield what an entry or a fault asks of a client that its runtime cannot do."""
+    for where, entry in entries(setup):
+        for key, ability in _asked(entry):
+            yield from _refusal(f"{where}.{key}" if key else where, entry.client, ability)
+        yield from _config_problems(where, entry)
+        yield from _auto_commit_problems(setup, where, entry)
+    for i, fault in enumerate(faults):
+        yield from _fault_problems(setup, f"faults[{i}]", fault)
+
+
+def entries(setup: Setup) -> Iterator[tuple[str, Entry]]:
+    """Yield every client entry with its place, such as `producers[0]`."""
+    for key in ("producers", "consumers", "processors"):
+        for i, entry in enumerate(getattr(setup, key)):
+            yield f"{key}[{i}]", entry
+
+
+def _refusal(where: str, client: Client, ability: Ability) -> Iterator[str]:
+    if reason := client.missing(ability):
+        yield f"{where}: the runtime {client.describe()} has no {ability}: {reason}"
+
+
+def _asked(entry: Entry) -> Asked:
+    match entry:
+        case Producer():
+            yield "", "produce"
+            if entry.transactions:
+                yield "transactions", "transactions"
+            if entry.partitioner in get_args(LibraryPartitioner):
+                yield "partitioner", "library partitioner"
+        case Processor():
+            yield "", "process"
+            yield from _asked_of_member("consumer_config", entry.consumer_config, entry.client)
+        case Subscribe():
+            yield "", "subscribe"
+            if entry.pattern is not None:
+                yield "pattern", "pattern"
+            if entry.threads > 1:
+                yield "threads", "threads"
+            if entry.static:
+                yield "static", "static membership"
+            if entry.workers:
+                yield "workers", "workers"
+            yield from _asked_of_member("config", entry.config, entry.client)
+        case Assign():
+            yield "", "assign"
+            if entry.checkpoint:
+                yield "checkpoint", "checkpoint"
+
+
+def _asked_of_member(key: str, config: Config, client: Client) -> Asked:
+    if uses_kip_848(config):
+        yield key, "KIP-848"
+    if "group.instance.id" in config:
+        yield key, "static membership"
+    if any("cooperative" in name for name in assignors_of(config, client)):
+        yield key, "cooperative"
+
+
+def _config_problems(where: str, entry: Entry) -> Iterator[str]:
+    traits = entry.client.traits
+    configs = {"config": entry.config}
+    if isinstance(entry, Processor):
+        configs["consumer_config"] = entry.consumer_config
+    for key, config in configs.items():
+        for name in sorted(config):
+            if name in traits.reserved:
+                yield f"{where}.{key}: {name} is set by the programs of the runtime {traits.name}"
+            elif name in traits.misnamed:
+                own = traits.misnamed[name]
+                hint = f"its name there is {own}" if own else f"{traits.library} has nothing like it"
+                yield f"{where}.{key}: {name} is no setting of {traits.library}: {hint}"
+
+
+def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:
+    if not isinstance(entry, Subscribe | Assign) or entry.commit.kind != "auto" or entry.commit.when == "never":
+        return
+    traits = entry.client.traits
+    if entry.commit.when not in traits.auto_commits:
+        yield (
+            f"{where}.commit: kind: auto of {traits.library} goes with when: {', '.join(sorted(traits.auto_commits))}, "
+            f"not with {entry.commit.when}: it commits what earlier polls returned"
+        )
+    if traits.name != "confluent" and setup.transactional:
+        yield (
+            f"{where}.commit: kind: auto of {traits.library} commits positions after transaction markers, which the "
+            "audit cannot compare with what was processed; use kind: sync where topics have transactions"
+        )
+
+
+def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
+    by_name: dict[str, Entry] = {entry.name: entry for _, entry in entries(setup)}
+    entry = by_name.get(str(fault.target.selector[1]).partition("/")[0])
+    if entry is None or not isinstance(fault, ConsumerSeek | ProducerCrash):
+        return
+    if isinstance(fault, ConsumerSeek):
+        yield from _refusal(where, entry.client, "seek")
+    elif fault.unreported:
+        yield from _refusal(f"{where}.unreported", entry.client, "ignore reports")

@@ -1,0 +1,91 @@
+"""The client runtime of an entry: the field `client`."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from chaos.scenario.runtimes import DEFAULT, RUNTIMES
+from chaos.scenario.runtimes.traits import Ability, Traits
+from chaos.scenario.triggers import Strict
+from chaos.units import Size
+
+
+class Client(Strict):
+    """The client library that an entry runs with. A text such as `java` or `java:3.9.2` is the short form."""
+
+    runtime: str = Field(DEFAULT, description=", ".join(RUNTIMES))
+    release: str | None = Field(
+        None,
+        pattern=r"^\d+\.\d+\.\d+$",
+        validate_default=True,
+        description="release of the library; if left out, the newest one that is known, and for confluent the "
+        "one of `clients.confluent_kafka`",
+    )
+    heap: Size | None = Field(None, ge=16 * 2**20, description="heap of each process; 96MiB for java if left out")
+
+    @field_validator("runtime")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        if name not in RUNTIMES:
+            near = difflib.get_close_matches(name, RUNTIMES, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ValueError(f"there is no runtime {name!r}{hint}; the runtimes are {', '.join(RUNTIMES)}")
+        return name
+
+    @model_validator(mode="before")
+    @classmethod
+    def _newest(cls, data: Any) -> Any:
+        """Fill in the release of a runtime that has no installed one, so that `resolved.json` records it."""
+        if isinstance(data, dict) and data.get("release") is None:
+            traits = RUNTIMES.get(data.get("runtime", DEFAULT)) if isinstance(data.get("runtime", ""), str) else None
+            if traits and traits.newest:
+                return {**data, "release": traits.newest}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.release and (problem := self.traits.release_problem(self.release)):
+            raise ValueError(f"release: {problem}")
+        if self.heap is not None and not self.traits.heap:
+            raise ValueError(f"heap: the runtime {self.runtime} has no heap of its own")
+        return self
+
+    @property
+    def traits(self) -> Traits:
+        """What the runtime can do."""
+        return RUNTIMES[self.runtime]
+
+    def missing(self, ability: Ability) -> str:
+        """Return why the client cannot do something; empty if it can."""
+        return self.traits.missing(ability, self.release)
+
+    def describe(self) -> str:
+        """Return the short form, such as `java:3.9.2`."""
+        return self.runtime + (f":{self.release}" if self.release else "")
+
+
+def _short(value: Any) -> Any:
+    """Return the fields that a short form means; other values as they are."""
+    if not isinstance(value, str):
+        return value
+    runtime, colon, release = value.partition(":")
+    if colon and not release:
+        raise ValueError(f"{value!r} has no release after the colon; write one such as java:3.9.2, or just {runtime}")
+    return {"runtime": runtime, **({"release": release} if colon else {})}
+
+
+class _ShortForm:
+    """Adds the short form to the JSON Schema."""
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        short = {"type": "string", "examples": ["java", "java:3.9.2"], "pattern": r"^[a-z-]+(:\d+\.\d+\.\d+)?$"}
+        return {"anyOf": [short, handler(core)]}
+
+
+ClientChoice = Annotated[Client, BeforeValidator(_short), _ShortForm()]
+"""A client in either form."""

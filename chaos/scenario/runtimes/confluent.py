@@ -1,0 +1,37 @@
+"""The runtime `confluent`: confluent-kafka, and with it librdkafka."""
+
+from __future__ import annotations
+
+from chaos.kafka.settings import Config
+from chaos.scenario.runtimes.traits import Traits
+
+DEFAULTS: Config = {
+    "acks": "all",
+    "enable.idempotence": False,
+    "enable.auto.commit": True,
+    "auto.offset.reset": "latest",
+    "isolation.level": "read_committed",
+    "partition.assignment.strategy": "range,roundrobin",
+}
+
+
+def defaults(_: str | None) -> Config:
+    """Return the settings that a scenario leaves out; they are the same in all releases."""
+    return DEFAULTS
+
+
+TRAITS = Traits(
+    name="confluent",
+    library="confluent-kafka",
+    reported={"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"},
+    abilities=dict.fromkeys(
+        [
+            *("produce", "transactions", "library partitioner", "ignore reports", "process", "send outcomes"),
+            *("subscribe", "pattern", "static membership", "cooperative", "KIP-848", "threads", "workers"),
+            *("assign", "seek", "checkpoint", "commit outcomes", "automatic commit outcomes"),
+        ],
+        "",
+    ),
+    auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    defaults=defaults,
+)

@@ -1,0 +1,91 @@
+"""The runtime `java`: Apache Kafka's Java client (kafka-clients).
+
+Defaults by release: KIP-679 (acks and idempotence; KAFKA-13598 delays the latter), KIP-735 (session.timeout.ms is not
+listed, because a broker may refuse it), KAFKA-12675 (the assignors of 3.0).
+"""
+
+from __future__ import annotations
+
+from chaos.kafka.settings import Config
+from chaos.scenario.runtimes.traits import Traits, number
+
+OLDEST, NEWEST = "2.8.2", "4.3.1"
+PACKAGE = "org.apache.kafka.clients.consumer."
+ASSIGNORS = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+"""The assignors by the names of their classes, with the names that they have in the group protocol."""
+
+MISNAMED = {
+    "batch.num.messages": "batch.size",
+    "enable.auto.offset.store": "",
+    "enable.gapless.guarantee": "",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "fetch.queue.backoff.ms": "",
+    "fetch.wait.max.ms": "fetch.max.wait.ms",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "message.max.bytes": "max.request.size",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "partitioner": "partitioner.class",
+    "queue.buffering.max.kbytes": "buffer.memory",
+    "queue.buffering.max.messages": "buffer.memory",
+    "queue.buffering.max.ms": "linger.ms",
+    "queued.max.messages.kbytes": "",
+    "queued.min.messages": "",
+    "request.required.acks": "acks",
+    "socket.timeout.ms": "request.timeout.ms",
+    "sticky.partitioning.linger.ms": "",
+    "topic.auto.offset.reset": "auto.offset.reset",
+    "topic.metadata.refresh.interval.ms": "metadata.max.age.ms",
+}
+"""Settings of librdkafka, with their names in the Java client. The client only warns of settings that it does not
+know, so a scenario that gives one is refused; its programs refuse all other unknown settings when they start."""
+
+
+def defaults(release: str | None) -> Config:
+    """Return the settings that a scenario leaves out."""
+    found = number(release or NEWEST)
+    strong = found >= (3, 0, 0)
+    return {
+        "acks": "all" if strong else "1",
+        "enable.idempotence": strong and found not in ((3, 0, 0), (3, 1, 0)),
+        "enable.auto.commit": True,
+        "auto.offset.reset": "latest",
+        "isolation.level": "read_uncommitted",
+        "partition.assignment.strategy": "range,cooperative-sticky" if strong else "range",
+    }
+
+
+TRAITS = Traits(
+    name="java",
+    library="kafka-clients",
+    reported={"kafka_clients": "kafka-clients"},
+    releases=(OLDEST, NEWEST),
+    newest=NEWEST,
+    abilities={
+        **dict.fromkeys(
+            [
+                *("produce", "transactions", "ignore reports", "process", "send outcomes", "subscribe", "pattern"),
+                *("static membership", "cooperative", "assign", "seek", "checkpoint", "commit outcomes"),
+            ],
+            "",
+        ),
+        "KIP-848": "4.0.0",
+    },
+    lacks={
+        "library partitioner": "the names are librdkafka's; set partitioner.class in config",
+        "threads": "each Java client is a process",
+        "workers": "its group consumer processes in one thread",
+        "automatic commit outcomes": "an automatic commit that fails reaches nobody",
+    },
+    auto_commits=frozenset({"after_batch"}),
+    reserved=frozenset({"key.serializer", "value.serializer", "key.deserializer", "value.deserializer"}),
+    misnamed=MISNAMED,
+    defaults=defaults,
+    heap=True,
+    mixed_assignors=True,
+)

@@ -1,0 +1,87 @@
+"""What a client runtime can do, and the values of settings that a scenario leaves to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from chaos.kafka.settings import Config
+
+Ability = Literal[
+    "produce",
+    "transactions",
+    "library partitioner",
+    "ignore reports",
+    "process",
+    "subscribe",
+    "pattern",
+    "static membership",
+    "cooperative",
+    "KIP-848",
+    "threads",
+    "workers",
+    "assign",
+    "seek",
+    "checkpoint",
+    "send outcomes",
+    "commit outcomes",
+    "automatic commit outcomes",
+]
+"""Something that a scenario can ask of a client."""
+
+Role = Literal["producer", "consumer"]
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a runtime can do.
+
+    name: as in a scenario; also the folder of its programs in `chaos.clients`.
+    library: the package, as in the versions of a result.
+    reported: keys of the detail of the event `started` that hold a release, with the packages that they name.
+    releases: the oldest and the newest release that was tried; None if any release is tried at run time.
+    newest: the release if the scenario names none; None means the installed one.
+    abilities: what it can do, with the first release that can; empty for all releases.
+    lacks: why it cannot do something else, where a reason helps the user.
+    auto_commits: the values of `commit.when` that an automatic commit supports.
+    reserved: settings that its programs set.
+    misnamed: settings of another library by the name that this one has for them; empty if it has none.
+    defaults: returns the values of settings that the scenario leaves out, by release (None: the installed one).
+    heap: whether its programs have a heap of a size that can be set.
+    mixed_assignors: whether eager and cooperative assignors can be given together.
+    """
+
+    name: str
+    library: str
+    reported: Mapping[str, str]
+    abilities: Mapping[Ability, str]
+    auto_commits: frozenset[str]
+    defaults: Callable[[str | None], Config]
+    releases: tuple[str, str] | None = None
+    newest: str | None = None
+    lacks: Mapping[Ability, str] = field(default_factory=dict)
+    reserved: frozenset[str] = frozenset()
+    misnamed: Mapping[str, str] = field(default_factory=dict)
+    heap: bool = False
+    mixed_assignors: bool = False
+
+    def missing(self, ability: Ability, release: str | None) -> str:
+        """Return why a release cannot do something; empty if it can."""
+        if ability not in self.abilities:
+            return self.lacks.get(ability, f"{self.library} cannot do it")
+        since = self.abilities[ability]
+        if since and release is not None and number(release) < number(since):
+            return f"{self.library} has it from {since} on, not in {release}"
+        return ""
+
+    def release_problem(self, release: str) -> str:
+        """Return why a release cannot be chosen; empty if it can."""
+        if self.releases and not number(self.releases[0]) <= number(release) <= number(self.releases[1]):
+            return f"{self.library} {release} is not supported; choose {self.releases[0]} to {self.releases[1]}"
+        return ""
+
+
+def number(release: str) -> tuple[int, ...]:
+    """Return a release as a tuple of integers, for comparisons."""
+    return tuple(int(part) for part in release.split("."))

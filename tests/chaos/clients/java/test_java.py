@@ -1,0 +1,103 @@
+"""The Java clients with a real broker: counts, rows, crashes, transactions and assignors."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from chaos.clients.fleet import Fleet
+from chaos.errors import ClientError
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.ledger.seal import seal
+from chaos.run.directory import Run
+from chaos.scenario.runtimes.java import NEWEST, OLDEST
+from chaos.wait import wait_until
+from tests.support.ledgers import rows, topic_name
+
+pytestmark = pytest.mark.kafka
+
+MakeFleet = Callable[[str], Fleet]
+EARLIEST = "auto.offset.reset: earliest, heartbeat.interval.ms: 300, session.timeout.ms: 10000"
+WAIT_S = 60
+
+
+def until(condition: Callable[[], object], why: str) -> None:
+    wait_until(condition, WAIT_S, why)
+
+
+@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+def test_java_clients_write_read_restart_and_transform_and_their_rows_agree(
+    fleet: MakeFleet, run: Run, bootstrap: str, release: str
+) -> None:
+    t, u = topic_name(), topic_name()
+    java = f"client: 'java:{release}'"
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 3, replication_factor: 1}}, {{name: {u}, partitions: 2, replication_factor: 1}}]
+producers:
+  - {{name: shop, topic: {t}, records: 600, rate: 2000/s, keys: 9, {java}}}
+  - {{name: till, topic: {t}, records: 200, transactions: {{records: 25, abort_every: 4}}, {java}}}
+processors:
+  - {{name: bill, group: p{t}, topics: [{t}], to: {u}, {java}, transactions: {{records: 40}},
+      consumer_config: {{{EARLIEST}, isolation.level: read_committed}}}}
+consumers:
+  - {{mode: subscribe, name: group, group: g{t}, topics: [{t}], {java}, config: {{{EARLIEST}}}}}
+  - {{mode: assign, name: flink, topics: [{t}], {java}, per_record: 2ms, max_poll_records: 40}}
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    f.start_producers()
+    until(lambda: f.delivered("flink") >= 100, "nothing is delivered")
+    f.crash("flink/1")
+    f.restart("flink/1")
+    until(f.producers_done, "producers did not finish")
+    until(lambda: f.delivered("group") == 800, "the group did not receive all records")
+    until(lambda: f.delivered("bill") == 750, "the processor did not receive all committed records")
+    until(lambda: f.acked("bill") == 750, "the processor did not write its records")
+    until(lambda: len(set(_offsets(run, "flink/1"))) == 800, "the assign consumer did not receive all records")
+    assert f.stop_all(WAIT_S) == []
+    assert f.unexpected_exits() == []
+
+    sends = rows(run, "sends", topic=t)
+    assert {(s["producer"], s["seq"]) for s in sends} == {
+        *(("shop/1", n) for n in range(600)),
+        *(("till/1", n) for n in range(200)),
+    }
+    assert {s["outcome"] for s in sends} == {"ok"}
+    assert all(s["invoked_us"] <= s["completed_us"] for s in sends)
+    assert {s["key"] for s in rows(run, "sends", producer="shop/1")} == {f"k{n}" for n in range(9)}
+    sent = {(s["partition"], s["offset"]): (s["producer"], s["seq"]) for s in sends}
+    got = rows(run, "deliveries", consumer="group/1")
+    assert {(d["partition"], d["offset"]): (d["producer"], d["seq"]) for d in got} == sent
+    assert [d["ordinal"] for d in got] == list(range(800))
+    assert all(d["leader_epoch"] is not None and d["assignment"] for d in got)
+    assert max(Counter(_offsets(run, "flink/1")).values()) == 1, "its checkpoint is exact"
+    assert {a["source"] for a in rows(run, "assignments", consumer="flink/1", incarnation=2)} == {"checkpoint"}
+    assert Counter(x["outcome"] for x in rows(run, "transactions", producer="till/1")) == {
+        "committed": 6,
+        "aborted": 2,
+    }
+    bills = [s for s in rows(run, "sends", topic=u) if s["outcome"] == "ok"]
+    assert len(bills) == 750
+    ends = {TopicPartition(t, c["partition"]): c["offset"] for c in rows(run, "commits", kind="sync")}
+    assert Kafka(bootstrap).committed(f"g{t}", ends) == ends
+    started = [json.loads(e["detail"]) for e in rows(run, "lifecycle", event="started")]
+    assert {d["kafka_clients"] for d in started} == {release}
+    assert not any(table.torn for table in seal(run.ledger).tables.values())
+
+
+def _offsets(run: Run, consumer: str) -> list[tuple[int, int]]:
+    return [(d["partition"], d["offset"]) for d in rows(run, "deliveries", consumer=consumer)]
+
+
+def test_a_java_client_that_cannot_start_reports_the_reason(fleet: MakeFleet, run: Run) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, client: java, config: {{no.such.setting: 1}}}}]
+""")
+    with pytest.raises(ClientError, match=r"kafka-clients \S+ has no setting no\.such\.setting"):
+        f.start_producers()

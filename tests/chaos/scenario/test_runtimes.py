@@ -1,0 +1,159 @@
+"""The client of an entry: its forms, its defaults, and what its runtime cannot do."""
+
+import json
+
+import pytest
+
+from chaos.errors import ScenarioError
+from chaos.scenario.clients import assignors_of, reads_committed
+from chaos.scenario.load import all_overrides, parse
+from chaos.scenario.resolve import resolve
+from chaos.scenario.runtimes.choice import Client
+
+HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
+SHOP = "producers: [{name: shop, topic: orders}]\n"
+
+
+def scenario(text, *overrides):
+    return parse(HEAD + text, "mine.yaml", overrides)
+
+
+def refusal(text, *overrides):
+    with pytest.raises(ScenarioError) as caught:
+        scenario(text, *overrides)
+    return str(caught.value)
+
+
+def group(client="java", **values):
+    entry = {"mode": "subscribe", "name": "b", "group": "b", "topics": ["orders"], "client": client, **values}
+    return SHOP + "consumers: [" + json.dumps({k: v for k, v in entry.items() if v is not None}) + "]\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "means"),
+    [
+        ("confluent", Client()),
+        ("java", Client(runtime="java", release="4.3.1")),
+        ("java:3.9.2", Client(runtime="java", release="3.9.2")),
+        ("{runtime: java, release: 2.8.2, heap: 48MiB}", Client(runtime="java", release="2.8.2", heap=48 * 2**20)),
+        ("{runtime: java}", Client(runtime="java", release="4.3.1")),
+    ],
+)
+def test_a_client_has_a_short_and_a_long_form(written, means):
+    found = scenario(f"producers: [{{name: shop, topic: orders, client: {written}}}]\n")
+    assert found.producers[0].client == means
+    again = type(found).model_validate_json(found.model_dump_json())
+    assert again == found
+
+
+@pytest.mark.parametrize(
+    ("client", "why"),
+    [
+        ("jav", "producers[0].client.runtime: there is no runtime 'jav' (did you mean java?)"),
+        ("java:9.9.9", "producers[0].client: release: kafka-clients 9.9.9 is not supported; choose 2.8.2 to 4.3.1"),
+        ("java:2.0.0", "is not supported; choose 2.8.2 to 4.3.1"),
+        ("'java:'", "producers[0].client: 'java:' has no release after the colon"),
+        ("java:new", "producers[0].client.release: String should match"),
+        ("{runtime: confluent, heap: 64MiB}", "producers[0].client: heap: the runtime confluent has no heap"),
+        ("{runtime: java, heap: 1MiB}", "producers[0].client.heap"),
+        ("{runtime: java, relaese: 3.9.2}", "producers[0].client.relaese: unknown key (did you mean release?)"),
+        ("3", "producers[0].client"),
+    ],
+)
+def test_a_wrong_client_is_refused_with_its_place(client, why):
+    assert why in refusal(f"producers: [{{name: shop, topic: orders, client: {client}}}]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (group(threads=2, members=2), "consumers[0].threads: the runtime java:4.3.1 has no threads: each Java client"),
+        (group(workers={"count": 2}), "consumers[0].workers: the runtime java:4.3.1 has no workers"),
+        (
+            group(client="java:3.9.2", config={"group.protocol": "consumer"}),
+            "consumers[0].config: the runtime java:3.9.2 has no KIP-848: kafka-clients has it from 4.0.0 on",
+        ),
+        (
+            group(commit={"kind": "auto", "when": "before_processing"}),
+            "consumers[0].commit: kind: auto of kafka-clients goes with when: after_batch, not with before_processing",
+        ),
+        (
+            group(config={"topic.metadata.refresh.interval.ms": 1000}),
+            "topic.metadata.refresh.interval.ms is no setting of kafka-clients: its name there is metadata.max.age.ms",
+        ),
+        (
+            "producers: [{name: shop, topic: orders, client: java, partitioner: murmur2}]\n",
+            "producers[0].partitioner: the runtime java:4.3.1 has no library partitioner: the names are librdkafka's",
+        ),
+        (
+            "producers: [{name: shop, topic: orders, client: java, config: {key.serializer: x}}]\n",
+            "producers[0].config: key.serializer is set by the programs of the runtime java",
+        ),
+        (
+            group(commit={"kind": "auto"}).replace("orders}", "orders, transactions: {}}"),
+            "consumers[0].commit: kind: auto of kafka-clients commits positions after transaction markers",
+        ),
+    ],
+)
+def test_what_a_runtime_cannot_do_is_refused_with_reason_and_place(text, why):
+    assert why in refusal(text)
+
+
+def test_the_default_client_can_do_what_java_refuses():
+    scenario(group(client=None, threads=2, members=2))
+    scenario(group(client=None, commit={"kind": "auto", "when": "before_processing"}))
+
+
+def test_defaults_are_those_of_the_library_and_its_release():
+    (b,) = scenario(group()).consumers
+    assert not reads_committed(b)
+    assert assignors_of(b.config, b.client) == ("range", "cooperative-sticky")
+    (old,) = scenario(group(client="java:2.8.2")).consumers
+    assert assignors_of(old.config, old.client) == ("range",)
+    (default,) = scenario(group(client=None)).consumers
+    assert reads_committed(default)
+    committed = {"isolation.level": "read_committed"}
+    assert reads_committed(scenario(group(config=committed)).consumers[0])
+    strategy = {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"}
+    (sticky,) = scenario(group(config=strategy)).consumers
+    assert assignors_of(sticky.config, sticky.client) == ("cooperative-sticky",)
+    defaults = Client(runtime="java", release="3.1.0").traits.defaults
+    assert [defaults(r)["enable.idempotence"] for r in ("2.8.2", "3.0.0", "3.0.1", "3.1.0", "3.1.1")] == [
+        *(False, False, True, False, True)
+    ]
+
+
+def test_the_option_client_is_a_release_of_confluent_kafka_or_a_runtime_of_every_entry():
+    text = group(client=None)
+    found = scenario(text, *all_overrides(None, None, None, client="2.5.0"))
+    assert found.clients.confluent_kafka == "2.5.0"
+    assert [c.release for c in found.client_libraries] == ["2.5.0"]
+    found = scenario(text, *all_overrides(None, None, None, client="java:3.9.2"))
+    assert {c.describe() for c in found.client_libraries} == {"java:3.9.2"}
+    assert found.consumers[0].client.release == "3.9.2"
+    with pytest.raises(ScenarioError, match="there is no runtime 'jvaa'"):
+        scenario(text, *all_overrides(None, None, None, client="jvaa"))
+
+
+def test_a_list_item_by_star_means_all_items():
+    found = scenario(SHOP, "topics.*.partitions=3", "consumers.*.members=2")
+    assert [t.partitions for t in found.topics] == [3, 3]
+    assert "topics.*" in refusal(SHOP, "topics.*=3")
+
+
+def test_a_result_names_the_library_and_release_of_each_entry():
+    text = "clients: {confluent_kafka: 2.5.0}\n" + group(client="java:3.9.2")
+    resolved = resolve(scenario(text), run_id="r", name="r", created_us=0, seed=1, overrides=[])
+    assert resolved.versions["kafka-clients"] == "3.9.2"
+    assert resolved.versions["confluent-kafka"] == "2.5.0"
+
+
+def test_the_command_that_repeats_a_run_names_the_client_that_all_entries_share():
+    def command(text, *overrides):
+        found = scenario(text, *overrides)
+        return resolve(found, run_id="r", name="r", created_us=0, seed=1, overrides=[]).command()
+
+    java = all_overrides(None, None, None, client="java:3.9.2")
+    assert "--client java:3.9.2" in command(SHOP, *java)
+    assert "--client" not in command(SHOP)
+    assert "--client" not in command(group())

@@ -1,0 +1,32 @@
+"""Findings name the client library of their clients where a scenario has more than the default one."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from chaos.scenario.load import parse
+from checks.audit.output.totals import _libraries
+from checks.audit.rules.rule import RunData
+
+
+def run(client: str) -> Any:
+    text = f"""
+title: t
+topics: [{{name: orders}}]
+producers: [{{name: shop, topic: orders}}, {{name: till, topic: orders, client: {client}}}]
+consumers: [{{mode: assign, name: dirty, topics: [orders]}}]
+"""
+    found = SimpleNamespace(scenario=parse(text, "mine.yaml"))
+    found.library = lambda name: RunData.library(found, name)
+    return found
+
+
+def test_a_finding_names_the_library_and_release_of_its_clients() -> None:
+    java = run("java:3.9.2")
+    assert _libraries({"producer": "till/1", "consumer": None}, java) == "till/1: kafka-clients 3.9.2"
+    both = "shop/1: confluent-kafka as installed, dirty/1: confluent-kafka as installed"
+    assert _libraries({"producer": "shop/1", "consumer": "dirty/1"}, java) == both
+    assert _libraries({"producer": "gone/1", "consumer": None}, java) == ""
+
+
+def test_a_finding_of_a_run_with_the_default_library_only_names_none() -> None:
+    assert _libraries({"producer": "shop/1", "consumer": None}, run("confluent")) == ""
