@@ -158,9 +158,7 @@ class Roster:
         self._readers = scenario.readers
         self._lock = threading.RLock()
         self._incarnations: dict[str, list[ClientState]] = {}
-        self._entries: dict[str, Entry] = {
-            e.name: e for e in (*scenario.producers, *scenario.consumers, *scenario.processors)
-        }
+        self._entries: dict[str, Entry] = {entry.name: entry for entry in scenario.entries}
 
     def clients(self, entry: str) -> list[str]:
         """Return the names of an entry's clients. Raises `ClientError` if the scenario has no such entry."""

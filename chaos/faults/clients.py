@@ -40,6 +40,14 @@ class ClientFault(Fault[C]):
         return f"{self.resolved} started again"
 
 
+def fenced(earlier: ClientState, who: str, *marks: str) -> str | None:
+    """Return the error with which the earlier of two processes ended, if it contains a mark of a fenced client."""
+    if earlier.alive:
+        return None
+    error = next((e for e in earlier.errors if any(mark in e.upper() for mark in marks)), None)
+    return f"incarnation {earlier.incarnation} of {who} was fenced: {error}" if error else None
+
+
 class MemberFault(ClientFault[S]):
     """A fault of one consumer, with its membership at the injection.
 
@@ -241,12 +249,7 @@ class ConsumerFence(MemberFault[specs.ConsumerFence], spec=specs.ConsumerFence):
         return f"started the next incarnation of {self.resolved} while it runs"
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        if self._fenced.alive:
-            return None
-        error = next((e for e in self._fenced.errors if "FENCED" in e.upper()), None)
-        if error is None:
-            return None
-        return f"incarnation {self._fenced.incarnation} of {self.resolved} ({self._instance_id}) was fenced: {error}"
+        return fenced(self._fenced, f"{self.resolved} ({self._instance_id})", "FENCED")
 
 
 class ConsumerSeek(ClientFault[specs.ConsumerSeek], spec=specs.ConsumerSeek):

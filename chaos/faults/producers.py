@@ -5,7 +5,7 @@ from __future__ import annotations
 from chaos.clients.roster import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import World
-from chaos.faults.clients import ClientFault
+from chaos.faults.clients import ClientFault, fenced
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import clients as specs
 from chaos.wait import wait_until
@@ -75,8 +75,4 @@ class ProducerFence(ClientFault[specs.ProducerFence], spec=specs.ProducerFence):
         return f"started the next incarnation of {self.resolved} while it runs"
 
     def _effect(self, world: World) -> str | None:
-        if self._fenced.alive:
-            return None
-        errors = (e for e in self._fenced.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper())
-        error = next(errors, None)
-        return f"incarnation {self._fenced.incarnation} of {self.resolved} was fenced: {error}" if error else None
+        return fenced(self._fenced, self.resolved, "FENCED", "PRODUCER_EPOCH")

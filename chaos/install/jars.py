@@ -10,12 +10,13 @@ import importlib.util
 import os
 import pwd
 import re
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from chaos.errors import MachineError, ResolveError
 from chaos.install.cache import Progress, cache_dir, cached, silent
 from chaos.install.java import JAVA_ENVIRONMENT, find_java
+from chaos.install.tool import run_tool
 
 KNOWN_GOOD = ("2.8.2", "3.4.1", "3.9.2", "4.0.2", "4.1.2", "4.2.1", "4.3.1")
 """One release of each line that resolves and runs, for messages."""
@@ -32,11 +33,7 @@ def kafka_jars(version: str, on_progress: Progress = silent) -> Path:
     """
     _check("Kafka version", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
 
-    def fill(directory: Path) -> None:
-        on_progress(f"resolving Kafka {version}: about 45 MB, once")
-        _retrieve("org.apache.kafka", "kafka_2.13", version, directory)
-        _add_logging(f"Kafka {version}", directory)
-
+    fill = _with_logging(f"Kafka {version}", 45, "kafka_2.13", version, on_progress)
     return cached(f"jars/kafka-{version}", fill, "another run resolves Kafka jars; waiting for it", on_progress)
 
 
@@ -44,23 +41,28 @@ def kafka_client_jars(version: str, on_progress: Progress = silent) -> Path:
     """Return the directory with the jars of a release of kafka-clients, for a class path. Raises like `kafka_jars`."""
     _check("release of kafka-clients", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
 
-    def fill(directory: Path) -> None:
-        on_progress(f"resolving kafka-clients {version}: about 20 MB, once")
-        _retrieve("org.apache.kafka", "kafka-clients", version, directory)
-        _add_logging(f"kafka-clients {version}", directory)
-
+    fill = _with_logging(f"kafka-clients {version}", 20, "kafka-clients", version, on_progress)
     return cached(f"jars/kafka-clients-{version}", fill, "another run resolves jars; waiting for it", on_progress)
 
 
-def _add_logging(name: str, directory: Path) -> None:
-    """Add a back end for slf4j, through which Kafka logs; its artifacts contain none.
+def _with_logging(
+    name: str, megabytes: int, module: str, version: str, on_progress: Progress
+) -> Callable[[Path], None]:
+    """Return a function that retrieves a module of Kafka, and a back end for slf4j, through which it logs.
 
-    slf4j-simple works with every release, needs no settings file, and starts fastest.
+    Kafka's artifacts contain no back end. slf4j-simple works with every release, needs no settings file, and starts
+    fastest.
     """
-    api = next(directory.glob("slf4j-api-*.jar"), None)
-    if api is None:
-        raise ResolveError(f"{name} resolved without slf4j-api, so it could not log")
-    _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
+
+    def fill(directory: Path) -> None:
+        on_progress(f"resolving {name}: about {megabytes} MB, once")
+        _retrieve("org.apache.kafka", module, version, directory)
+        api = next(directory.glob("slf4j-api-*.jar"), None)
+        if api is None:
+            raise ResolveError(f"{name} resolved without slf4j-api, so it could not log")
+        _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
+
+    return fill
 
 
 def resolve(org: str, module: str, version: str, on_progress: Progress = silent) -> Path:
@@ -91,21 +93,8 @@ def _retrieve(org: str, module: str, version: str, directory: Path) -> None:
         # relative to the working directory: a path may contain characters that are special in an Ivy pattern
         *("-retrieve", "./[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    try:
-        done = subprocess.run(
-            argv,
-            cwd=directory,
-            env={**os.environ, **JAVA_ENVIRONMENT},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=TIMEOUT_S,
-        )
-    except subprocess.TimeoutExpired:
-        raise ResolveError(
-            f"{org}:{module}:{version} was not resolved within {TIMEOUT_S} s; check the network, then try again"
-        ) from None
+    late = f"{org}:{module}:{version} was not resolved within {TIMEOUT_S} s; check the network, then try again"
+    done = run_tool(argv, JAVA_ENVIRONMENT, TIMEOUT_S, late, directory)
     if done.returncode != 0 or not any(directory.glob("*.jar")):
         raise ResolveError(_error(f"{org}:{module}:{version}", done.stdout + done.stderr))
 

@@ -238,7 +238,7 @@ def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str
 def _expect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
     for group in expect.groups:
         yield from setup.group_problems("expect.groups", group)
-    names = {entry.name for entry in (*setup.producers, *setup.consumers, *setup.processors)}
+    names = {entry.name for entry in setup.entries}
     for name in expect.client_errors:
         if name not in names:
             yield f"expect.client_errors: no client has the name {name!r} ({', '.join(sorted(names))})"

@@ -118,8 +118,8 @@ def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[st
 
 
 def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
-    by_name: dict[str, Entry] = {entry.name: entry for _, entry in entries(setup)}
-    entry = by_name.get(str(fault.target.selector[1]).partition("/")[0])
+    name = str(fault.target.selector[1]).partition("/")[0]
+    entry = next((e for e in setup.entries if e.name == name), None)
     if entry is None or not isinstance(fault, ConsumerSeek | ProducerCrash):
         return
     if isinstance(fault, ConsumerSeek):

@@ -161,6 +161,11 @@ class Setup(Strict):
         return [*self.consumers, *map(_reading_side, self.processors)]
 
     @property
+    def entries(self) -> list[Entry]:
+        """The entries of all clients."""
+        return [*self.producers, *self.consumers, *self.processors]
+
+    @property
     def groups(self) -> dict[str, list[str]]:
         """The names of the entries of each group, in their order."""
         found: dict[str, list[str]] = {}
@@ -184,7 +189,7 @@ class Setup(Strict):
     @property
     def client_libraries(self) -> list[Client]:
         """The client libraries of all entries, each once."""
-        return list(dict.fromkeys(map(self.client_of, [*self.producers, *self.consumers, *self.processors])))
+        return list(dict.fromkeys(map(self.client_of, self.entries)))
 
     def topic(self, name: str) -> Topic:
         """Return the topic of that name. Raises `StopIteration` if there is none."""

@@ -10,6 +10,7 @@ from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
 from chaos.scenario.resolve import Resolved
+from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows, fault_outcomes, json_object, ledger_rows, missing_proof
 from checks.expectations.contract import Term, partition_count, planned_sends, readers
 from checks.expectations.judge import Observation, listed
@@ -195,7 +196,7 @@ class Conditions:
     def _acked(self) -> Observation:
         acked: dict[str, int] = defaultdict(int)
         for scope, count in self._counts.get("acked", {}).items():
-            acked[scope.partition(" (deleted")[0]] += count  # also before the topic was created again
+            acked[topic_of(scope)] += count  # also before the topic was created again
         topics = sorted({p.topic for p in self._scenario.producers})
         none = [t for t in topics if not acked.get(t)]
         reason = f"nothing was acknowledged in {listed(none)}; see the producers' files in logs/ for their errors"

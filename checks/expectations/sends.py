@@ -6,6 +6,7 @@ from collections import Counter
 
 from chaos.run.directory import Run
 from chaos.units import format_percent
+from checks.audit.facts.topic_lives import topic_of
 from checks.evidence import audit_rows
 from checks.expectations.contract import duration
 from checks.expectations.judge import Observation
@@ -34,25 +35,20 @@ def lowest_success(run: Run, window_us: int) -> Observation:
     A send belongs to the window of its call. The windows of a topic follow each other from its first send (rounded down
     to 250 ms); the last window counts with the sends that it has. Windows without sends do not count.
     """
-    series = audit_rows(run, "series")
-    if not any(r["series"] == "called" for r in series):
+    series = [(topic_of(r["scope"]), r) for r in audit_rows(run, "series") if r["series"] in ("called", "unacked")]
+    first_us: dict[str, int] = {}
+    for topic, row in series:
+        if row["series"] == "called":
+            first_us[topic] = min(row["at_us"], first_us.get(topic, row["at_us"]))
+    if not first_us:
         return Observation.missing("not measured", f"no send is in the table `series` of the audit; {AUDIT_AGAIN}")
-    shares = []
-    for topic in sorted({_topic(r["scope"]) for r in series if r["series"] == "called"}):
-        calls = [r for r in series if r["series"] == "called" and _topic(r["scope"]) == topic]
-        first_us = min(r["at_us"] for r in calls)
-        called, unacked = Counter[int](), Counter[int]()
-        for row in series:
-            if row["series"] in ("called", "unacked") and _topic(row["scope"]) == topic:
-                counter = called if row["series"] == "called" else unacked
-                counter[(row["at_us"] - first_us) // window_us] += row["value"]
-        shares += [((n - unacked[w]) * 1_000_000 // n, -n, w, topic) for w, n in called.items()]
+    sends = {"called": Counter[tuple[str, int]](), "unacked": Counter[tuple[str, int]]()}
+    for topic, row in series:
+        if topic in first_us:
+            sends[row["series"]][topic, (row["at_us"] - first_us[topic]) // window_us] += row["value"]
+    called, unacked = sends["called"], sends["unacked"]
+    shares = [((n - unacked[key]) * 1_000_000 // n, -n, key[1], key[0]) for key, n in called.items()]
     share, negative, window, topic = min(shares)
     begin = duration(window * window_us)
     reason = f"{format_percent(share)} of {-negative:,} sends in the window {begin} after the first send to {topic}"
     return Observation(share, f"{format_percent(share)} of {-negative:,} sends", reason)
-
-
-def _topic(scope: str) -> str:
-    """Return the name of a topic, without the note of a life that has ended."""
-    return scope.partition(" (deleted")[0]

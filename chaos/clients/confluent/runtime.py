@@ -18,6 +18,7 @@ from chaos.clients.runtime import Installed, Runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached, silent
 from chaos.install.locations import python_path
+from chaos.install.tool import run_tool
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.confluent import TRAITS
 from chaos.scenario.runtimes.traits import number
@@ -93,19 +94,9 @@ def _install(release: str, directory: Path, on_progress: Progress) -> None:
 
 
 def _run(argv: list[str], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            argv,
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=INSTALL_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ResolveError(f"{argv[2]} did not end within {INSTALL_S} s; check the network, then try again") from None
+    return run_tool(
+        argv, variables, INSTALL_S, f"{argv[2]} did not end within {INSTALL_S} s; check the network, then try again"
+    )
 
 
 PROGRAMS_IN_PYTHON = {program: (sys.executable, "-m", f"chaos.clients.confluent.{program}") for program in PROGRAMS}

@@ -20,6 +20,7 @@ from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached
 from chaos.install.jars import kafka_client_jars, resolve
 from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
+from chaos.install.tool import run_tool
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.java import NEWEST, TRAITS
 
@@ -102,19 +103,8 @@ def _pack(folder: Path, jar: Path) -> None:
 
 
 def _run(java: Java, arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
-    try:
-        return subprocess.run(
-            [str(java.path), *arguments],
-            env={**os.environ, **JAVA_ENVIRONMENT},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise ResolveError(f"{java.path} did not end within {timeout_s:g} s; try again") from None
+    late = f"{java.path} did not end within {timeout_s:g} s; try again"
+    return run_tool([str(java.path), *arguments], JAVA_ENVIRONMENT, timeout_s, late)
 
 
 def _last(done: subprocess.CompletedProcess[str]) -> str:

@@ -52,7 +52,7 @@ class Client(Strict):
         if self.release and (problem := self.traits.release_problem(self.release)):
             raise ValueError(f"release: {problem}")
         if self.heap is not None and not self.traits.heap:
-            raise ValueError(f"heap: the runtime {self.runtime} has no heap of its own")
+            raise ValueError(f"heap: the runtime {self.runtime} has no heap that can be set")
         return self
 
     @property

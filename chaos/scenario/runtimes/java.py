@@ -65,7 +65,6 @@ TRAITS = Traits(
     library="kafka-clients",
     reported={"kafka_clients": "kafka-clients"},
     releases=(OLDEST, NEWEST),
-    newest=NEWEST,
     abilities={
         **dict.fromkeys(
             [

@@ -41,7 +41,6 @@ class Traits:
     library: the package, as in the versions of a result.
     reported: keys of the detail of the event `started` that hold a release, with the packages that they name.
     releases: the oldest and the newest release that was tried; None if any release is tried at run time.
-    newest: the release if the scenario names none; None means the installed one.
     abilities: what it can do, with the first release that can; empty for all releases.
     lacks: why it cannot do something else, where a reason helps the user.
     auto_commits: the values of `commit.when` that an automatic commit supports.
@@ -59,12 +58,16 @@ class Traits:
     auto_commits: frozenset[str]
     defaults: Callable[[str | None], Config]
     releases: tuple[str, str] | None = None
-    newest: str | None = None
     lacks: Mapping[Ability, str] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
     misnamed: Mapping[str, str] = field(default_factory=dict)
     heap: bool = False
     mixed_assignors: bool = False
+
+    @property
+    def newest(self) -> str | None:
+        """The release of an entry that names none; None means the installed one."""
+        return self.releases[1] if self.releases else None
 
     def missing(self, ability: Ability, release: str | None) -> str:
         """Return why a release cannot do something; empty if it can."""

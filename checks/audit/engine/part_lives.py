@@ -66,7 +66,7 @@ class LivePart(Part):
         Rows without an identity have none.
         """
         found = []
-        for topic, rows, earliest, latest in self._by_time():
+        for topic, rows, earliest, latest in self._by_time:
             in_force = np.array([not life.ended for life in self._lives.of[topic]], np.bool_)
             found += [self._record(row) for row in rows[(earliest < latest) & in_force[latest]].tolist()]
         return [record for record in found if record is not None]
@@ -150,18 +150,21 @@ class LivePart(Part):
     def _acks(self) -> Iterator[tuple[str, Ints, Ints, Ints]]:
         """Yield each topic with lives, the rows of its acknowledgements, and the lives that they may belong to."""
         ok = self.equals("outcome", "ok") & (self.ints("offset") != NONE)
-        for topic, rows, earliest, latest in self._by_time():
+        for topic, rows, earliest, latest in self._by_time:
             if ok[rows].any():
                 yield topic, rows[ok[rows]], earliest[ok[rows]], latest[ok[rows]]
 
-    def _by_time(self) -> Iterator[tuple[str, Ints, Ints, Ints]]:
-        """Yield each topic with lives, its rows, and the earliest and the latest life that each may belong to."""
+    @cached_property
+    def _by_time(self) -> list[tuple[str, Ints, Ints, Ints]]:
+        """Each topic with lives, its rows, and the earliest and the latest life that each may belong to."""
         topics, names = super().codes("topic")
         first, last = self._times
+        found = []
         for code, topic in enumerate(names):
             if topic in self._lives.of:
                 rows = np.flatnonzero(topics == code)
-                yield topic, rows, *self._lives.bounds(topic, first[rows], last[rows])
+                found.append((topic, rows, *self._lives.bounds(topic, first[rows], last[rows])))
+        return found
 
     @cached_property
     def _times(self) -> tuple[Ints, Ints]:

@@ -55,6 +55,11 @@ class TopicLife:
         return self.deleted_us != NEVER_US
 
 
+def topic_of(label: str) -> str:
+    """Return the name of the topic with a label of a life, or with a name."""
+    return label.partition(" (deleted")[0]
+
+
 @dataclass(frozen=True)
 class TopicLives:
     """The lives of each topic that was deleted, in their order.

@@ -52,10 +52,8 @@ class RunData:
 
     def library(self, client: str) -> Client | None:
         """Return the client library of a client such as `shop/1`; None if the scenario has no such client."""
-        for entry in (*self.scenario.producers, *self.scenario.consumers, *self.scenario.processors):
-            if entry.name == entry_of(client):
-                return self.scenario.client_of(entry)
-        return None
+        entry = next((e for e in self.scenario.entries if e.name == entry_of(client)), None)
+        return self.scenario.client_of(entry) if entry else None
 
     def last_fault(self, at_us: int) -> str | None:
         """Return the fault injected last at or before a moment, None if there was none."""

@@ -19,6 +19,10 @@ from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve
+from chaos.wait import wait_until
+
+MakeFleet = Callable[[str], Fleet]
+WAIT_S = 60
 
 BROKER = {
     "offsets.topic.num.partitions": 4,
@@ -68,3 +72,8 @@ def fleet(run: Run, bootstrap: str) -> Iterator[Callable[[str], Fleet]]:
 @contextmanager
 def admin(bootstrap: str) -> Iterator[AdminClient]:
     yield AdminClient({"bootstrap.servers": bootstrap})
+
+
+def until(condition: Callable[[], object], why: str) -> None:
+    """Wait at most `WAIT_S` for a condition."""
+    wait_until(condition, WAIT_S, why)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import NewPartitions, NewTopic
@@ -13,19 +12,12 @@ from chaos.clients.fleet import Fleet
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.run.directory import Run
-from chaos.wait import wait_until
-from tests.chaos.clients.conftest import admin
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
 
-MakeFleet = Callable[[str], Fleet]
 CALM = "session.timeout.ms: 30000, heartbeat.interval.ms: 300, auto.offset.reset: earliest"
-WAIT_S = 60
-
-
-def until(condition: Callable[[], object], why: str) -> None:
-    wait_until(condition, WAIT_S, why)
 
 
 def committed(bootstrap: str, group: str, topic: str) -> dict[int, int] | None:

@@ -5,29 +5,21 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from chaos.clients.fleet import Fleet
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import read_seal, seal
 from chaos.run.directory import Run
-from chaos.wait import wait_until
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
 
-MakeFleet = Callable[[str], Fleet]
 CALM = "session.timeout.ms: 30000, heartbeat.interval.ms: 300, auto.offset.reset: earliest"
 QUICK = "session.timeout.ms: 3000, heartbeat.interval.ms: 300, auto.offset.reset: earliest"
-WAIT_S = 60
-
-
-def until(condition: Callable[[], object], why: str) -> None:
-    wait_until(condition, WAIT_S, why)
 
 
 def test_each_group_and_each_assign_consumer_receives_and_counts_all_records(

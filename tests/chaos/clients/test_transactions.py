@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 
 import pyarrow.parquet as pq
 import pytest
 
-from chaos.clients.fleet import Fleet
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import readable_ends
 from chaos.run.directory import Run
-from chaos.wait import wait_until
 from checks.readback.source import OffsetRange, read
 from checks.readback.stage import log_ranges, stable_offsets
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
-
-MakeFleet = Callable[[str], Fleet]
-WAIT_S = 60
-
-
-def until(condition: Callable[[], object], why: str) -> None:
-    wait_until(condition, WAIT_S, why)
 
 
 def committed_rows(run: Run, bootstrap: str, topic: str) -> list[dict[str, object]]:

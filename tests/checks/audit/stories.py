@@ -858,31 +858,31 @@ def static_instances_that_differ_in_one_generation(s: Story) -> None:
     a.revoked(generation=4)
 
 
-@story()
-def static_member_stopped_before_it_knew_of_its_twin(s: Story) -> None:
+def static_twins(s: Story) -> tuple[Epoch, Epoch]:
+    """Two processes of one static member in one generation; the later one goes on where the earlier one committed."""
     s.wrote(0, 1)
     a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
     s.life(a.consumer, "started", incarnation=2, role="consumer")
-    s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    b = s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    return a, b
+
+
+@story()
+def static_member_stopped_before_it_knew_of_its_twin(s: Story) -> None:
+    a, _ = static_twins(s)
     a.revoked(generation=4)
 
 
 @story(double_ownership=1)
 def static_member_went_on_beside_its_twin(s: Story) -> None:
-    s.wrote(0, 1)
-    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
-    s.life(a.consumer, "started", incarnation=2, role="consumer")
-    b = s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    a, b = static_twins(s)
     a.revoked(generation=5)
     b.revoked(generation=5)
 
 
 @story()
 def static_member_fenced_by_its_twin(s: Story) -> None:
-    s.wrote(0, 1)
-    a = s.assigned(1, generation=4, instance_id="one").got(0).commit(1)
-    s.life(a.consumer, "started", incarnation=2, role="consumer")
-    s.assigned(1, position=1, source="committed", generation=4, incarnation=2, instance_id="one").got(1).commit(2)
+    a, _ = static_twins(s)
     a.died()
 
 

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
-from chaos.clients.fleet import Fleet
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
 from chaos.scenario.runtimes.java import NEWEST, OLDEST
-from chaos.wait import wait_until
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
 
-MakeFleet = Callable[[str], Fleet]
 EARLIEST = "auto.offset.reset: earliest, heartbeat.interval.ms: 300, session.timeout.ms: 10000"
-WAIT_S = 60
-
-
-def until(condition: Callable[[], object], why: str) -> None:
-    wait_until(condition, WAIT_S, why)
 
 
 @pytest.mark.parametrize("release", [NEWEST, OLDEST])
