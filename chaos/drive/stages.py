@@ -190,7 +190,10 @@ def destroy(run: Run, events: EventLog) -> Run:
 
 
 def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | None) -> None:
-    """Create the topics, and wait until every partition has a leader and a full ISR. Raises `ClusterError`."""
+    """Create the topics; wait until every broker lists them, and every partition has a leader and a full ISR.
+
+    Raises `ClusterError`.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap, **(access.librdkafka() if access else {})})
     new = [
         NewTopic(t.name, t.partitions, t.replication_factor, config={k: as_text(v) for k, v in t.config.items()})
@@ -202,10 +205,11 @@ def _create_topics(bootstrap: str, topics: Sequence[Topic], access: Access | Non
         except KafkaException as e:
             raise ClusterError(f"topic {name} could not be created: {e.args[0].str()}") from None
     kafka = Kafka(bootstrap, access=access, topics=[t.name for t in topics])
+    names = [t.name for t in topics]
     partitions = [TopicPartition(t.name, p) for t in topics for p in range(t.partitions)]
-    wait_until(
-        lambda: not kafka.unhealthy(partitions),
-        TOPICS_TIMEOUT_S,
-        lambda: f"the topics are not ready: {'; '.join(kafka.unhealthy(partitions))}",
-    )
+
+    def problems() -> list[str]:
+        return kafka.lacking(names) + kafka.unhealthy(partitions)
+
+    wait_until(lambda: not problems(), TOPICS_TIMEOUT_S, lambda: f"the topics are not ready: {'; '.join(problems())}")
     kafka.close()

@@ -78,6 +78,21 @@ class Brokers:
         answer = self.ask(broker, messages.metadata([topic], topic_ids=True))
         return None if answer is None else "".join(id_text(t.topic_id) for t in answer.topics if t.name == topic)
 
+    def lacking(self, topics: Sequence[str]) -> list[str]:
+        """Describe the brokers that do not list one of the topics yet. Empty: a client may ask any broker.
+
+        Brokers learn about a new topic one after the other. A merged view of some of them can have it and lose it.
+        """
+        metadata = self.metadata()
+        if metadata is None:
+            return ["no broker answers"]
+        problems = []
+        for broker in metadata.brokers:
+            answer = self.ask(broker, messages.metadata(topics))
+            listed = {t.name for t in answer.topics if not t.error_code} if answer else set()
+            problems += [f"broker {broker} does not list {topic}" for topic in topics if topic not in listed]
+        return problems
+
     def unhealthy(self, partitions: Iterable[TopicPartition]) -> list[str]:
         """Describe the partitions without a leader or with a replica that is not in sync. Empty: all are healthy."""
         metadata = self.metadata()

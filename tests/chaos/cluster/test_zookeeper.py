@@ -48,6 +48,7 @@ def test_the_life_of_a_cluster_with_zookeeper(run: Run) -> None:
     assert zookeeper.registered(server) == {1, 2, 3}
     create_topic(cluster, "orders")
     kafka = Kafka(cluster.bootstrap)
+    wait_until(lambda: not kafka.lacking(["orders"]), 60, lambda: f"{kafka.lacking(['orders'])}")
     wait_until(lambda: not kafka.unhealthy([PARTITION]), 60, lambda: f"{kafka.unhealthy([PARTITION])}")
 
     before = state_of(kafka, PARTITION)

@@ -30,6 +30,7 @@ def cluster(request, tmp_path_factory):
 @pytest.fixture
 def kafka(cluster):
     kafka = Kafka(cluster.bootstrap)
+    wait_until(lambda: not kafka.lacking(["orders"]), 30, lambda: f"lacking: {kafka.lacking(['orders'])}")
     wait_until(lambda: not kafka.unhealthy(PARTITIONS), 30, lambda: f"unhealthy: {kafka.unhealthy(PARTITIONS)}")
     yield kafka
     kafka.close()
@@ -62,6 +63,11 @@ def test_a_group_has_its_members_and_committed_offsets(cluster, kafka):
     assert kafka.committed("billing", PARTITIONS) == {SECOND: message.offset() + 1}
     consumer.close()
     wait_until(lambda: kafka.group("billing").members == (), 30, "the group still has a member")
+
+
+def test_each_broker_that_does_not_list_a_topic_is_named(kafka):
+    assert kafka.lacking(["orders"]) == []
+    assert kafka.lacking(["orders", "bills"]) == [f"broker {b} does not list bills" for b in (1, 2, 3)]
 
 
 def test_an_unknown_group_is_dead_and_has_no_commits(kafka):
