@@ -50,6 +50,8 @@ the client, not an order.
                   positions {"orders/0": 17}: for each assigned partition the offset after the last processed record, or
                   the start position; a partition without a known start position is left out,
                   member_id and generation (null in assign mode); after a seek: sought [["orders/0", from, to], ...]
+        both: after responses with a throttle time: throttled {"producer": [number, longest time in ms]}, as the side
+                  (producer or consumer) that they belong to
     {"event": "stopped"}                      the order to stop is done
     {"event": "error", "detail": "..."}       something failed; the client continues unless it exits
 

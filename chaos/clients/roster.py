@@ -71,6 +71,11 @@ class ClientState:
         """Return the next offset of each assigned partition; empty if the client is gone."""
         return dict(self.progress().get("positions", {})) if self.alive else {}
 
+    def throttled(self) -> dict[str, tuple[int, int]]:
+        """Return the number of throttled responses, and the longest time in ms, by side: producer or consumer."""
+        sides: dict[str, list[int]] = self.progress().get("throttled", {})
+        return {side: (responses, longest_ms) for side, (responses, longest_ms) in sides.items()}
+
     def listen(self, on_exit: Callable[[ClientState], None]) -> None:
         """Read events in a thread until the process exits; then call `on_exit` with this state and each mate."""
         stdout = self.spawned.popen.stdout

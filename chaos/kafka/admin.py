@@ -14,12 +14,14 @@ from typing import Any
 
 from kafka.errors import for_code
 from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
     AlterPartitionReassignmentsRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     DeleteGroupsRequest,
     DeleteRecordsRequest,
     DeleteTopicsRequest,
+    DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     ElectLeadersRequest,
     IncrementalAlterConfigsRequest,
@@ -36,6 +38,7 @@ TIMEOUT_S = 30.0
 _TIMEOUT_MS = 10_000
 _ANSWER_S = 12.0
 _TOPIC_RESOURCE, _SET, _DELETE, _OF_TOPIC = 2, 0, 1, 1
+_EXACT = 0
 _PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
 """Error codes that may pass: unknown topic, no leader or another one, timeout, moving coordinator or controller, no
 replica to elect yet."""
@@ -140,6 +143,23 @@ def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> 
     resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
     message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
     AdminRequest(f"change settings of {topic}", message, _controller).apply(kafka)
+
+
+def quotas(kafka: Kafka, client_id: str) -> dict[str, float] | None:
+    """Return the quotas of a client id for all users; None without an answer."""
+    component = {"entity_type": "client-id", "match_type": _EXACT, "match": client_id}
+    answer = kafka.ask_any(request(DescribeClientQuotasRequest[0], components=[component], strict=True))
+    if answer is None or answer.error_code:
+        return None
+    return {quota.key: quota.value for entry in answer.entries or () for quota in entry.values}
+
+
+def set_quotas(kafka: Kafka, client_id: str, rates: Mapping[str, float | None]) -> None:
+    """Set quotas of a client id; None removes a quota. One that does not exist counts as removed."""
+    ops = [{"key": key, "value": rate or 0.0, "remove": rate is None} for key, rate in rates.items()]
+    entry = {"entity": [{"entity_type": "client-id", "entity_name": client_id}], "ops": ops}
+    message = request(AlterClientQuotasRequest[0], entries=[entry], validate_only=False)
+    AdminRequest(f"change quotas of {client_id}", message, _controller).apply(kafka)
 
 
 def delete_offsets(kafka: Kafka, group: str, partitions: Iterable[TopicPartition]) -> None:

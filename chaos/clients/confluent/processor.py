@@ -189,6 +189,9 @@ class Processor(Sender[ProcessorSpec]):
     def _more_progress(self) -> dict[str, Any]:
         return self._source.reading()
 
+    def _throttling(self) -> dict[str, list[int]]:
+        return {**super()._throttling(), **self._source.throttled.progress()}
+
     def _giving_up(self) -> bool:
         if self._fatal:  # limits the wait, as the order to stop does
             self._limit()

@@ -20,7 +20,7 @@ from chaos.clients.assignments import AssignmentLog, ReaderKey, StartPosition
 from chaos.clients.confluent.columns import Columns, consumed
 from chaos.clients.confluent.commits import Committer
 from chaos.clients.confluent.deliveries import DeliveryLog
-from chaos.clients.confluent.library import connection
+from chaos.clients.confluent.library import Throttled, connection
 from chaos.clients.confluent.positions import seek_targets
 from chaos.clients.program import Channel, Lifecycle, log
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
@@ -52,12 +52,14 @@ class Reader(Generic[Spec]):
         self._gathers = when in ("never", "periodic") or (when == "after_batch" and kind == "auto")
         self._slow_s = 0.0
         self._sought: list[tuple[str, int | None, int]] = []
+        self.throttled = Throttled("consumer")
         # the scenario's config wins, except over its own commit setting
         self.settings: dict[str, Any] = {
             **connection(spec),
             "group.id": group_id,
             "on_commit": self._committer.on_commit,
             "error_cb": self._on_error,
+            "throttle_cb": self.throttled,
             **spec.config,
             **self._committer.settings(),
         }
@@ -125,8 +127,10 @@ class Reader(Generic[Spec]):
 
     def progress(self) -> None:
         """Send a progress event."""
-        sought = {"sought": self._sought} if self._sought else {}
-        self._channel.progress(delivered=self._deliveries.delivered, **self.assignments.progress(), **sought)
+        more: dict[str, Any] = {"sought": self._sought} if self._sought else {}
+        if sides := self.throttled.progress():
+            more["throttled"] = sides
+        self._channel.progress(delivered=self._deliveries.delivered, **self.assignments.progress(), **more)
 
     def _columns(self, batch: Sequence[Message]) -> Columns | None:
         """Return the columns of a batch without its errors, which are reported; None if no record is left."""

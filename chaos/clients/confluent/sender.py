@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from chaos.clients.checkpoint import next_seq_of
-from chaos.clients.confluent.library import connection
+from chaos.clients.confluent.library import Throttled, connection
 from chaos.clients.confluent.outcomes import kept_by
 from chaos.clients.confluent.sends import Keys, SendLog
 from chaos.clients.program import Channel, Lifecycle, log
@@ -80,7 +80,9 @@ class Sender(ABC, Generic[Spec]):
         )
         kept = kept_by(spec.config, spec.transactions is not None, spec.steady)
         self._log = SendLog(TableWriter(spec.ledger, "sends", spec.writer), spec, keys, kept)
-        settings = {**connection(spec), "error_cb": self._on_error, **spec.config}
+        self._throttled = Throttled("producer")
+        callbacks = {"error_cb": self._on_error, "throttle_cb": self._throttled}
+        settings = {**connection(spec), **callbacks, **spec.config}
         self._transactions: TransactionSpec | None = spec.transactions
         if txns := spec.transactions:
             settings |= {"transactional.id": txns.id, "transaction.timeout.ms": round(txns.timeout_s * 1000)}
@@ -100,10 +102,15 @@ class Sender(ABC, Generic[Spec]):
     def _more_progress(self) -> dict[str, Any]:
         """Return the fields of the progress event that only this kind of client has."""
 
+    def _throttling(self) -> dict[str, list[int]]:
+        """Return the throttled responses of each Kafka client that this client has."""
+        return self._throttled.progress()
+
     def _progress(self) -> None:
         sends, sent = self._log, self._next - self._first
         counts = {"sent": sent, "acked": sends.acked, "failed": sends.failed, "unknown": sends.unknown}
-        self._channel.progress(**counts, **self._more_progress())
+        throttled = {"throttled": sides} if (sides := self._throttling()) else {}
+        self._channel.progress(**counts, **self._more_progress(), **throttled)
 
     def _serve(self, timeout_s: float = 0.0) -> None:
         """Poll delivery reports for at most `timeout_s`; then write rows and send progress if they are due."""

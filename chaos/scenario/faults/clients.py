@@ -11,7 +11,7 @@ from chaos.scenario.clients import uses_kip_848
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup, unknown
 from chaos.scenario.triggers import Partition, split_member
-from chaos.units import Duration
+from chaos.units import Duration, Size
 
 
 class ClientFault(FaultSpec):
@@ -30,6 +30,41 @@ class ClientFault(FaultSpec):
     def client_name(self) -> str:
         """Return the name of the targeted entry, such as `billing`."""
         return str(self.target.selector[1]).partition("/")[0]
+
+
+class ClientQuota(ClientFault):
+    """Limit the bytes per second that each broker takes from a client, or returns to it; healed by removing the quota.
+
+    The quota is for the client id (KIP-546). A broker delays the requests of a client above its quota, and its response
+    says for how long (KIP-13, KIP-219).
+    """
+
+    once_per_target = True
+    kind: Literal["client.quota"]
+    producer_byte_rate: Size | None = Field(None, gt=0, description="bytes per second of produce requests, by broker")
+    consumer_byte_rate: Size | None = Field(None, gt=0, description="bytes per second of fetch responses, by broker")
+
+    @property
+    def rates(self) -> dict[str, int]:
+        """The quotas by their Kafka names."""
+        rates = {"producer_byte_rate": self.producer_byte_rate, "consumer_byte_rate": self.consumer_byte_rate}
+        return {key: rate for key, rate in rates.items() if rate is not None}
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that each quota concerns requests of the client, and that the cluster ends with the run."""
+        readers = {c.name: c.members for c in (*setup.consumers, *setup.processors)}
+        writers = {p.name: p.count for p in setup.producers} | {p.name: p.members for p in setup.processors}
+        yield from self.client_problems(where, "clients", readers | writers)
+        if not self.rates:
+            yield f"{where}: give producer_byte_rate, consumer_byte_rate or both"
+        for key, clients, act in (("producer_byte_rate", writers, "writes"), ("consumer_byte_rate", readers, "reads")):
+            if key in self.rates and self.client_name() in (readers | writers).keys() - clients.keys():
+                yield f"{where}.{key}: {self.client_name()} never {act}, so this quota has no effect"
+        if setup.attached:
+            yield (
+                f"{where}: {self.kind} is for clusters of the run only: on an existing cluster the quota also applies "
+                "to other clients with this client id, and it stays if the run is killed"
+            )
 
 
 class ConsumerFault(ClientFault):

@@ -104,6 +104,20 @@ def test_topics_change_while_clients_use_them(world: World) -> None:
         build(world, "more").inject(world)
 
 
+def test_quotas_of_a_client_id_are_set_and_removed(world: World) -> None:
+    assert admin.quotas(world.kafka, "shop/1") == {}
+    rates = {"producer_byte_rate": 2048.0, "consumer_byte_rate": 1024.0}
+    admin.set_quotas(world.kafka, "shop/1", rates)
+    wait_until(lambda: admin.quotas(world.kafka, "shop/1") == rates, 10, "the quotas are not listed")
+    admin.set_quotas(world.kafka, "shop/1", {"producer_byte_rate": None})
+    wait_until(
+        lambda: admin.quotas(world.kafka, "shop/1") == {"consumer_byte_rate": 1024.0}, 10, "one quota is still listed"
+    )
+    for _ in range(2):  # a quota that is gone counts as removed
+        admin.set_quotas(world.kafka, "shop/1", dict.fromkeys(rates))
+    wait_until(lambda: admin.quotas(world.kafka, "shop/1") == {}, 10, "the quotas are still listed")
+
+
 def test_records_are_deleted_up_to_an_offset(world: World) -> None:
     assert run(world, "cut") == f"orders/0 begins at offset {RECORDS - 3}"
     with pytest.raises(FaultError, match="no record below"):

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.errors import ClientError
+from chaos.errors import ClientError, ClusterError, FaultError
 from chaos.faults import FAULTS
+from chaos.kafka import admin
 from chaos.kafka.groups import GroupMember, GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.load import parse
@@ -160,3 +161,83 @@ def test_a_member_of_a_group_may_be_of_any_entry():
         world.fault.inject(world)
         chosen.add(world.fault.resolved)
     assert chosen == {"a/1", "b/1"}
+
+
+QUOTAS = """
+title: t
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+consumers: [{mode: assign, name: replay, topics: [orders]}]
+faults:
+  - {name: limit, kind: client.quota, target: {member: shop/1}, producer_byte_rate: 1KiB, when: {at: 1s}}
+"""
+
+
+class Throttling:
+    """A fleet of one client with the throttled responses that it has reported."""
+
+    def __init__(self):
+        self.sides, self.client = {}, SimpleNamespace(throttled=lambda: self.sides)
+
+    def state(self, client):
+        return self.client
+
+
+@pytest.fixture
+def quotas(monkeypatch):
+    """The quotas of the cluster by client id."""
+    kept = {}
+
+    def change(kafka, client, rates):
+        kept[client] = {**kept.get(client, {}), **rates}
+        kept[client] = {key: rate for key, rate in kept[client].items() if rate is not None}
+
+    monkeypatch.setattr("chaos.kafka.admin.set_quotas", change)
+    monkeypatch.setattr("chaos.kafka.admin.quotas", lambda kafka, client: kept.get(client, {}))
+    return kept
+
+
+def limited():
+    scenario = parse(QUOTAS, "t.yaml")
+    world = SimpleNamespace(scenario=scenario, fleet=Throttling(), kafka=None)
+    return FAULTS["client.quota"](scenario.faults[0]), world
+
+
+def test_a_quota_is_proven_by_responses_throttled_since_then(quotas):
+    fault, world = limited()
+    world.fleet.sides = {"producer": (2, 50)}
+    fault.inject(world)
+    assert quotas == {"shop/1": {"producer_byte_rate": 1024}}
+    assert fault.proof(world) is None, "the responses before the fault"
+    world.fleet.sides = {"producer": (2, 50), "consumer": (3, 70)}
+    assert fault.proof(world) is None, "the quota does not limit reads"
+    world.fleet.sides["producer"] = (5, 1200)
+    assert fault.proof(world) == "3 responses to shop/1 as a producer were throttled, by up to 1,200 ms"
+    world.fleet.client = SimpleNamespace(throttled=lambda: {"producer": (1, 9)})
+    assert fault.proof(world), "a later incarnation counts from zero"
+    assert fault.heal(world) == fault.heal(world)
+    assert quotas == {"shop/1": {}}
+
+
+def test_a_client_that_has_a_quota_already_is_left_alone(quotas):
+    quotas["shop/1"] = {"request_percentage": 5.0}
+    fault, world = limited()
+    with pytest.raises(FaultError, match="has to be none"):
+        fault.inject(world)
+    assert fault.heal(world) == "nothing to heal"
+    assert quotas["shop/1"] == {"request_percentage": 5.0}
+
+
+def test_a_quota_that_was_set_half_way_is_removed(quotas, monkeypatch):
+    fault, world = limited()
+    change = admin.set_quotas
+
+    def answer_is_lost(*args):
+        change(*args)
+        raise ClusterError("no answer")
+
+    with monkeypatch.context() as patch, pytest.raises(ClusterError):
+        patch.setattr("chaos.kafka.admin.set_quotas", answer_is_lost)
+        fault.inject(world)
+    fault.heal(world)
+    assert quotas == {"shop/1": {}}

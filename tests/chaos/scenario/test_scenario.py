@@ -156,6 +156,10 @@ def fault(**keys):
     return {"name": "it", "target": {"leader_of": "orders/0"}, "when": {"acked": 50}, **keys}
 
 
+def quota(**keys):
+    return fault(kind="client.quota", **{"target": {"member": "billing/1"}, **keys})
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -257,6 +261,15 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             {"faults": [fault(kind="partition.reassign", target={"partition": "orders/0"}, to=[1, 9])]},
             "brokers are numbered 1 to 3, not 9",
         ),
+        ({"faults": [quota(target={"member": "shop/1"})]}, "give producer_byte_rate, consumer_byte_rate or both"),
+        ({"faults": [quota(producer_byte_rate="0B")]}, "greater than 0"),
+        ({"faults": [quota(producer_byte_rate="1KiB")]}, "billing never writes, so this quota has no effect"),
+        (
+            {"faults": [quota(consumer_byte_rate="1KiB", target={"random_member": "shop"})]},
+            "shop never reads, so this quota has no effect",
+        ),
+        ({"faults": [quota(consumer_byte_rate="1KiB", target={"member": "billing/9"})]}, "not 9"),
+        ({"faults": [quota(consumer_byte_rate="1KiB", target={"random_member": "biling"})]}, "biling"),
         ({"faults": [fault(kind="consumer.join", target={"random_member": "billing"})]}, "does not fit this fault"),
         ({"topics": COMPACTED}, "producers[0].keys: orders is compacted, and brokers refuse a record without a key"),
         ({"faults": [fault(kind="topic.config", target={"topic": "orders"}, settings=COMPACT)]}, "orders is compacted"),
