@@ -72,6 +72,16 @@ WRITE_PATH: dict[str, Anomaly] = {
         "records in the log",
         "{n} {records} {were} corrupt",
     ),
+    "returned_record": _write(
+        "deleted from the start of its partition, yet in the log again",
+        "replicas that do not fail together: a broker keeps its log start in memory for up to "
+        "log.flush.start.offset.checkpoint.interval.ms",
+        "ReturnedRecords",
+        "No deleted record is in the log again",
+        "Deleted records are in the log again",
+        "records in the log",
+        "{n} deleted {records} {were} in the log again",
+    ),
     "misrouted_write": _write(
         "acknowledged in another partition than the producer's partitioner promises for its key or number",
         "one partitioner for all producers of a topic, and no change of its number of partitions",

@@ -84,6 +84,7 @@ class DeleteRecords(Fault[specs.DeleteRecords], spec=specs.DeleteRecords):
         starts = world.kafka.start_offsets(self._starts)
         if any(starts.get(name, -1) < offset for name, offset in self._starts.items()):
             return None
+        self.evidence["log_starts"] = {str(name): offset for name, offset in self._starts.items()}
         return "; ".join(f"{name} begins at offset {start}" for name, start in starts.items())
 
 

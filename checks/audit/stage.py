@@ -22,6 +22,7 @@ from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
+from checks.audit.facts.deletions import deletions
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
@@ -74,7 +75,8 @@ class _Audit:
         injected = phase_times(self.tables["faults"], "injected")
         cell_us = curves.cell_us(self.end_us - begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
-        self.plan = SurveyPlan(token, injected, cell_us, routes(scenario, self.partitions), ROW_RULES, topics)
+        deleted = deletions(self.tables["faults"], topics)
+        self.plan = SurveyPlan(token, injected, cell_us, routes(scenario, self.partitions), ROW_RULES, topics, deleted)
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
         self.end_us = max(self.end_us, self.tally.count(counters.DRIVE_END_US))

@@ -27,6 +27,7 @@ PART = {
     "hanging-transaction",
     "leader-kill",
     "out-of-range",
+    "oversized-records",
     "producer-restart",
     "retry-duplicate/plain",
     "retry-reorder/plain",

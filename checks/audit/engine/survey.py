@@ -21,6 +21,7 @@ from checks.audit.engine.segments import segments
 from checks.audit.engine.sparse import Sparse, histogram
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.engine.time_buckets import BUCKET_US, add_heat, add_successes, bucket
+from checks.audit.facts.deletions import Deletion
 from checks.audit.facts.routes import Routes
 from checks.audit.facts.run_facts import Committer
 from checks.audit.facts.topic_lives import TopicLives
@@ -50,7 +51,7 @@ class SurveyPlan:
 
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
-    were deleted.
+    were deleted. deletions: by topic and partition, the offsets below which faults deleted all records.
     """
 
     run_token: str
@@ -59,6 +60,7 @@ class SurveyPlan:
     routes: Routes = field(default_factory=dict)
     row_rules: tuple[RowRule, ...] = ()
     lives: TopicLives = field(default_factory=TopicLives)
+    deletions: dict[tuple[str, int], list[Deletion]] = field(default_factory=dict)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns to read of a table."""

@@ -4,7 +4,7 @@
 |---|---|
 | `write_outcomes` | lost_write, unnoticed_failure, resurrected_write |
 | `write_positions` | misplaced_write, misrouted_write, offset_reuse |
-| `records` | phantom_write, corrupt_record, duplicate_write, reordered_write |
+| `records` | phantom_write, corrupt_record, returned_record, duplicate_write, reordered_write |
 | `transactions` | torn_transaction, hanging_transaction |
 | `isolation` | aborted_read, precommitted_read |
 | `undelivered` | skipped_delivery, stalled_delivery, lost_processing, evicted_delivery |

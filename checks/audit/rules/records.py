@@ -1,4 +1,4 @@
-"""Records in the log: phantom_write, corrupt_record, duplicate_write, reordered_write."""
+"""Records in the log: phantom_write, corrupt_record, returned_record, duplicate_write, reordered_write."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally
+from checks.audit.facts.deletions import KIND, Deletion
 from checks.audit.findings import CAP, POSITION, Finding
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData
+from checks.audit.rules.rule import Evidence, Rule, RunData, unless
 
 
 def corrupt_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
@@ -29,7 +30,20 @@ def foreign_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     _report_records(part, "phantom_write", np.flatnonzero(~part.own_records(plan.run_token)), tally)
 
 
-def _report_records(part: Part, check: str, rows: Ints, tally: Tally) -> None:
+def returned_record(part: Part, plan: SurveyPlan, tally: Tally) -> None:
+    """Report log records below the offset to which a fault deleted the records of the partition, of an earlier time."""
+    topics, names = part.codes("topic")
+    partition, offset, timestamp = (part.ints(name) for name in ("partition", "offset", "timestamp"))
+    left = timestamp >= 0
+    for (topic, number), deletions in plan.deletions.items():
+        here = (topics == names.index(topic)) & (partition == number) if topic in names else np.zeros_like(left)
+        for deleted in deletions:
+            returned = here & left & (offset < deleted.below) & (timestamp < deleted.at_us)
+            _report_records(part, "returned_record", np.flatnonzero(returned), tally, deleted=deleted)
+            left &= ~returned
+
+
+def _report_records(part: Part, check: str, rows: Ints, tally: Tally, deleted: Deletion | None = None) -> None:
     if not len(rows):
         return
     topics, names = part.codes("topic")
@@ -37,13 +51,15 @@ def _report_records(part: Part, check: str, rows: Ints, tally: Tally) -> None:
     for (code,), section in sections(topics[rows]):
         of_topic = section.ints(rows)
         first = of_topic[np.lexsort((offset[of_topic], partition[of_topic]))[:CAP]]
-        tally.report(check, names[code], len(of_topic), (_record(row, check) for row in part.take(first)))
+        tally.report(check, names[code], len(of_topic), (_record(row, check, deleted) for row in part.take(first)))
 
 
-def _record(row: dict[str, Any], check: str) -> dict[str, Any]:
+def _record(row: dict[str, Any], check: str, deleted: Deletion | None) -> dict[str, Any]:
     evidence = {"carried_run": row["run"]}
     if check == "phantom_write":
         evidence["why"] = "no identity" if row["producer"] is None else "identity of another run"
+    if deleted:
+        evidence |= {"deleted_below": deleted.below, "deleted_by": deleted.fault}
     return {name: row[name] for name in POSITION} | {"at_us": row["timestamp"], "evidence": evidence}
 
 
@@ -139,6 +155,13 @@ RULES = {
         examines=(IN_LOG,), explain="{why}", rows=RowRule("log", foreign_record), writes=unsent_record
     ),
     "corrupt_record": Rule(examines=(CRC_CHECKED,), explain="", rows=RowRule("log", corrupt_record)),
+    "returned_record": Rule(
+        examines=(IN_LOG,),
+        explain="{deleted_by} deleted the records below offset {deleted_below}, and the log has some of them again",
+        inapplicable=unless(lambda s: any(f.kind == KIND for f in s.faults), f"no fault is of kind {KIND}"),
+        needs_clock=True,
+        rows=RowRule("log", returned_record, needed=lambda plan: bool(plan.deletions)),
+    ),
     "duplicate_write": Rule(examines=(OWN_RECORDS,), explain=_explain_duplicate, writes=duplicate_write),
     "reordered_write": Rule(examines=(OWN_RECORDS,), explain=_explain_reordered, writes=reordered_write),
 }

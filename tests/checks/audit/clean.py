@@ -80,7 +80,7 @@ def a_producer_restarts(s: Story) -> None:
     retention leave gaps; the one member is thrown out, comes back, and commits asynchronously.
     """
     s.log_start = 1
-    s.life(s.producer, "started").send(0, 0).wrote(1, 2).log(3, 3).life(s.producer, "crashed")
+    s.life(s.producer, "started").send(0, 0).wrote(1, 2).log(3, 3).life(s.producer, "crashed").cut(1)
     s.life(s.producer, "started", incarnation=2)
     s.send(4, 5, incarnation=2).log(5, 4, incarnation=2).send(5, 6, incarnation=2).log(6, 5, incarnation=2)
     s.fault("injected").fault("healed")

@@ -373,6 +373,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "faults: left out": (_never_moved, frozenset()),
     "faults: of another group": (_never_moved, frozenset()),
     "faults: to another offset": (_moved_otherwise, frozenset()),
+    "faults: deleted further": (always("returned_record"), frozenset()),
     "cluster: later": (_made_later, HANGS),
     "cluster: another coordinator": (always("misplaced_coordinator"), frozenset()),
     "cluster: all partitions to one member": (NOTHING, frozenset({"unbalanced_assignment"})),

@@ -86,6 +86,12 @@ def _fault(row: Row, number: int | str) -> dict[str, str]:
     return {"target": f"group {group}", "evidence": json.dumps(evidence)}
 
 
+def _deletion(row: Row, number: int | str) -> str:
+    """Of records: the partitions that they were deleted from."""
+    starts = json.loads(row["evidence"]).get("log_starts", {})
+    return json.dumps({"log_starts": {labelled(place, number): offset for place, offset in starts.items()}})
+
+
 def _members(value: str, number: int | str) -> str:
     """Of the observer: a list of members, each of which may name its client."""
     members = json.loads(value)
@@ -125,6 +131,8 @@ def rows_of(histories: Mapping[int | str, History]) -> dict[str, list[Row]]:
                     names["value"] = _members(row["value"], n)
                 if row.get("target", "").startswith("group "):
                     names |= _fault(row, n)
+                if row.get("kind") == "topic.delete_records":
+                    names["evidence"] = _deletion(row, n)
                 if row.get("target", "").startswith("topic "):
                     names["target"] = f"topic {labelled(row['target'].removeprefix('topic '), n)}"
                     names["fault"] = f"{row['fault']}-{n}"

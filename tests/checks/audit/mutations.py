@@ -117,6 +117,12 @@ def _other_offsets(row: Row) -> str:
     return json.dumps({"offsets": {place: offset + 1 for place, offset in offsets.items()}})
 
 
+def _deleted_further(row: Row) -> str:
+    """By one offset."""
+    starts = json.loads(row["evidence"])["log_starts"]
+    return json.dumps({"log_starts": {place: offset + 1 for place, offset in starts.items()}})
+
+
 def above_zero(column: str) -> Callable[[Row], bool]:
     return lambda row: bool((row.get(column) or 0) > 0)
 
@@ -220,6 +226,7 @@ CHANGES: list[Change] = [
     Change("faults", "later", plus(LATE_US, "at_us")),
     Change("faults", "of another group", put(target="group nobody's"), of_a_group),
     Change("faults", "to another offset", put(evidence=_other_offsets), of_a_group),
+    Change("faults", "deleted further", put(evidence=_deleted_further), has(kind="topic.delete_records")),
 ]
 
 

@@ -93,6 +93,17 @@ def corrupt_record(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def returned_record(rng: random.Random, rows: Rows) -> None:
+    """A fault deleted records of a partition, and some are there."""
+    if record := _one(rng, rows, "log"):
+        below = {f"t/{record['partition']}": record["offset"] + rng.choice([0, 1, 1])}
+        at_us = record["timestamp"] + rng.choice([0, 1, 1, 5_000])
+        fault = {"fault": "cut", "kind": "topic.delete_records", "target": "topic t", "at_us": at_us}
+        phase = rng.choice(["injected", "proven", "proven", "proven"])
+        rows["faults"].append(fault | {"phase": phase, "evidence": json.dumps({"log_starts": below})})
+
+
+@planted
 def skipped_delivery(rng: random.Random, rows: Rows) -> None:
     if row := _one(rng, rows, "deliveries"):
         same = ("offset", "partition", "group", "mode")

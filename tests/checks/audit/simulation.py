@@ -7,6 +7,7 @@ writer, a leader lost with records that only it had.
 
 from __future__ import annotations
 
+import json
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -114,6 +115,14 @@ class Brokers:
         partition = self.rng.choice(self.partitions)
         partition.start = min(partition.end, partition.start + self.rng.randint(1, 2))
         partition.records = {o: r for o, r in partition.records.items() if o >= partition.start}
+        if self.maybe(0.5):
+            self._deleted(partition)
+
+    def _deleted(self, partition: Partition) -> None:
+        """An administrator did."""
+        evidence = json.dumps({"log_starts": {f"{TOPIC}/{partition.number}": partition.start}})
+        row = {"fault": f"f{len(self.rows['faults'])}", "kind": "topic.delete_records", "target": f"topic {TOPIC}"}
+        self.rows["faults"].append(row | {"phase": "proven", "evidence": evidence, "at_us": self.tick()})
 
     def compact(self) -> None:
         """Compaction removes superseded records; now and then, something is gone that must not be."""

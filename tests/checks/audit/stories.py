@@ -227,6 +227,40 @@ def bits_flipped(s: Story) -> None:
     s.wrote(0).send(1, 1).log(1, 1, crc_ok=False)
 
 
+@story(returned_record=2)
+def deleted_records_are_back(s: Story) -> None:
+    s.wrote(0, 1, 2).cut(2).wrote(3)
+
+
+@story()
+def deleted_and_gone(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).cut(2).wrote(3)
+
+
+@story()
+def a_deletion_without_proof(s: Story) -> None:
+    s.wrote(0, 1, 2).cut(2, phase="injected")
+
+
+@story(returned_record=1)
+def deleted_further_later(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1, 2).cut(1).wrote(3).cut(2).cut(1)
+
+
+@story()
+def written_again_after_the_deletion(s: Story) -> None:
+    """The log lost everything, so its offsets begin again."""
+    s.cut(2).wrote(0, 1)
+
+
+@story(returned_record=1)
+def deleted_in_another_partition(s: Story) -> None:
+    s.partitions = 2
+    s.send(0, 0).log(0, 0).send(1, 0, partition=1).log(0, 1, partition=1).cut(1, partition=1)
+
+
 # --- how producers send
 
 

@@ -148,6 +148,13 @@ class Story:
             self.rows["faults"].append(row | {"phase": phase, "evidence": json.dumps(evidence), "at_us": self.tick()})
         return self
 
+    def cut(self, below: int, partition: int = 0, phase: str = "proven") -> Story:
+        """A fault deletes the records of a partition below an offset."""
+        row = {"fault": f"c{self.number}-{len(self.rows['faults'])}", "kind": "topic.delete_records", "phase": phase}
+        row |= {"target": f"{self.name}/{partition}", "at_us": self.tick()}
+        self.rows["faults"].append(row | {"evidence": json.dumps({"log_starts": {f"{self.name}/{partition}": below}})})
+        return self
+
     def deleted(self, former_id: str = "A", again: bool = True, steady: bool = True, wait_us: int = 2_000_000) -> Story:
         """A fault deletes the topic and creates it again; steady: its leader does not change after that."""
         evidence: dict[str, Any] = {"former_id": former_id, "delete_us": [self.tick(), self.tick()]}

@@ -272,7 +272,8 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
             looked["offset_reuse", send["topic"]] += send["offset"] is not None
             looked["torn_transaction", send["topic"]] += case.fate(send) in ("committed", "aborted")
     for record in case.rows["log"]:
-        looked["phantom_write", record["topic"]] += 1
+        for check in ("phantom_write", "returned_record"):
+            looked[check, record["topic"]] += 1
         looked["corrupt_record", record["topic"]] += record["crc_ok"] is not None
         for check in ("duplicate_write", "reordered_write", "resurrected_write"):
             looked[check, record["topic"]] += case.is_own(record)

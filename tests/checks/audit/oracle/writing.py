@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
@@ -16,6 +17,20 @@ def judge_writing(case: Case, verdict: Judgement) -> None:
     for record in case.rows["log"]:
         if record["crc_ok"] is False:
             verdict.findings[_finding("corrupt_record", record)] += 1
+        if any(_deleted(case, fault, record) for fault in case.rows["faults"]):
+            verdict.findings[_finding("returned_record", record)] += 1
+
+
+def _deleted(case: Case, fault: Row, record: Row) -> bool:
+    """Whether a fault deleted the records of the partition up to here, and this one was there by then."""
+    if (fault["kind"], fault["phase"]) != ("topic.delete_records", "proven"):
+        return False
+    lives = case.lives.of.get(record["topic"])
+    if lives and lives[-1].alone_since > fault["at_us"]:
+        return False  # records of an earlier topic
+    starts = json.loads(fault["evidence"] or "{}").get("log_starts", {})
+    below = starts.get(f"{record['topic']}/{record['partition']}", 0)
+    return bool(record["offset"] < below and 0 <= (record["timestamp"] or -1) < fault["at_us"])
 
 
 def _finding(check: str, row: Row) -> Finding:
