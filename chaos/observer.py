@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -149,10 +149,12 @@ class Observer:
         for group in self._group_ids:
             entity = f"group:{group}"
             state = kafka.group(group)
-            if state is None:
+            if state is not None:
+                self.groups[group] = state
+            committed = kafka.committed_or_none(group, self._partitions, state.coordinator) if state else None
+            if state is None or committed is None:  # a sample is whole, or it is none
                 self._record([(entity, "answers", False)])
                 continue
-            committed = kafka.committed(group, self._partitions) or {}
             members = [{**asdict(m), "partitions": [*map(str, m.partitions)]} for m in state.members]
             self._record(
                 [
@@ -160,10 +162,16 @@ class Observer:
                     (entity, "state", state.state),
                     (entity, "coordinator", state.coordinator),
                     (entity, "members", members),
-                    *((f"{entity}/{partition}", "committed", offset) for partition, offset in committed.items()),
+                    *self._committed(entity, committed),
                 ]
             )
-            self.groups[group] = state
+
+    def _committed(self, entity: str, committed: dict[TopicPartition, int | None]) -> Iterator[Observation]:
+        """Yield the committed offsets of a group, and null for an offset that was observed before and is gone."""
+        for partition, offset in committed.items():
+            name = f"{entity}/{partition}"
+            if offset is not None or (name, "committed") in self._recorded:
+                yield name, "committed", offset
 
     def _sample_offsets(self, kafka: Kafka) -> None:
         offsets = kafka.stable_offsets(self._partitions)

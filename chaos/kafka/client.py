@@ -25,6 +25,8 @@ LATEST, EARLIEST = -1, -2
 """Timestamps in ListOffsets for the end and the start of a log."""
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 _GROUP, _TRANSACTION = 0, 1
+_COORDINATOR_MOVES = {14, 15, 16}
+"""Error codes of a broker that loads the group, or does not coordinate it (any more)."""
 
 
 class Kafka(Brokers):
@@ -129,20 +131,35 @@ class Kafka(Brokers):
         # DescribeGroups does not know the groups of the `consumer` protocol
         if state.state == UNKNOWN_GROUP and self.supports(CONSUMER_GROUP_DESCRIBE, coordinator):
             answer = self.ask(coordinator, ConsumerGroupDescribeRequest[0](group_ids=[group]))
-            if answer is not None and not answer.groups[0].error_code:
+            if answer is None or answer.groups[0].error_code in _COORDINATOR_MOVES:
+                return None
+            if not answer.groups[0].error_code:
                 return from_kip_848(answer.groups[0], coordinator)
         return state
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
         """Return the committed offsets of a group, without the partitions that have none; None without an answer."""
-        coordinator = self.coordinator(group)
+        found = self.committed_or_none(group, partitions)
+        return None if found is None else {p: offset for p, offset in found.items() if offset is not None}
+
+    def committed_or_none(
+        self, group: str, partitions: Iterable[TopicPartition], coordinator: int | None = None
+    ) -> dict[TopicPartition, int | None] | None:
+        """Return the committed offset of each partition that the coordinator answers for, None where it has none.
+
+        coordinator: the broker to ask if it is known. Returns None without an answer.
+        """
+        coordinator = self.coordinator(group) if coordinator is None else coordinator
         if coordinator is None:
             return None
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in by_topic(partitions).items()]
         answer = self.ask(coordinator, messages.request(OffsetFetchRequest[5], group_id=group, topics=topics))
         if answer is None or answer.error_code:
             return None
-        return {partition: p.committed_offset for partition, p in _without_error(answer) if p.committed_offset >= 0}
+        return {
+            partition: p.committed_offset if p.committed_offset >= 0 else None
+            for partition, p in _without_error(answer)
+        }
 
 
 def _without_error(answer: Any) -> list[tuple[TopicPartition, Any]]:

@@ -1,0 +1,47 @@
+"""Samples of groups by the observer, with answers by hand."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from chaos.kafka.groups import GroupState
+from chaos.kafka.partition import TopicPartition
+from chaos.observer import Observer
+from chaos.run.directory import Run
+
+PARTITION = TopicPartition("orders", 0)
+
+
+@pytest.fixture
+def samples(tmp_path):
+    """Return a function that samples answers of a coordinator, each (state, committed offset), and returns the rows."""
+
+    def sample(*answers):
+        run = Run.create(tmp_path, "observer")
+        observer, rows = Observer(run, lambda: None, [PARTITION], ["billing"]), []
+        observer._writer = SimpleNamespace(append_rows=rows.extend)
+        for state, committed in answers:
+            asked = []
+
+            def committed_or_none(group, partitions, coordinator, committed=committed, asked=asked):
+                asked.append(coordinator)
+                return None if committed == "refused" else {PARTITION: committed}
+
+            answer = None if state is None else GroupState(state, 2, ())
+            kafka = SimpleNamespace(group=lambda group, answer=answer: answer, committed_or_none=committed_or_none)
+            observer._sample_groups(kafka)
+            assert asked == ([] if state is None else [2]), "one sample asks one coordinator"
+        return [(row["key"], json.loads(row["value"])) for row in rows if row["key"] in ("answers", "committed")]
+
+    return sample
+
+
+def test_an_offset_that_is_gone_is_null_and_one_that_never_was_has_no_row(samples):
+    rows = samples(("Empty", None), ("Empty", 7), ("Empty", 7), ("Dead", None))
+    assert rows == [("answers", True), ("committed", 7), ("committed", None)]
+
+
+def test_a_sample_without_offsets_is_no_sample(samples):
+    rows = samples(("Stable", 7), ("Dead", "refused"), (None, None), ("Stable", 7))
+    assert rows == [("answers", True), ("committed", 7), ("answers", False), ("answers", True)]
