@@ -70,7 +70,11 @@ class DiskFill(BrokerFault[specs.DiskFill], spec=specs.DiskFill):
 
 
 class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
-    """SIGKILL and an empty disk. Proof: as for any killed broker, and a disk without a replica."""
+    """SIGKILL and an empty disk. Proof: as for any killed broker, and a disk without a replica.
+
+    The broker may have led only partitions that have no other replica, such as those of `__consumer_offsets`. Then the
+    proof is a disk without a replica, and that the other brokers no longer list the broker.
+    """
 
     _replicas = 0
 
@@ -88,11 +92,17 @@ class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
         disk.wipe_disk(self.broker)
 
     def _effect(self, world: World) -> str | None:
-        killed = super()._effect(world)
+        killed = super()._effect(world) or self._unlisted(world)
         if killed is None or world.cluster.broker_alive(self.broker):
             return None
         left = able(world.cluster, Wipe).replicas_on_disk(self.broker)
         return f"{killed}; of {self._replicas} replicas on its disk none is left" if left == 0 else None
+
+    def _unlisted(self, world: World) -> str | None:
+        """Return that the other brokers do not list the target, None if they do or nobody answers."""
+        metadata = world.kafka.metadata()
+        gone = metadata is not None and metadata.brokers and self.broker not in metadata.brokers
+        return f"{self.resolved} is gone from the metadata" if gone else None
 
 
 class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):

@@ -11,6 +11,7 @@ from chaos.faults.base import World
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import brokers as specs
+from chaos.scenario.faults import resources
 from chaos.scenario.triggers import Target, Trigger
 from chaos.wait import wait_until
 
@@ -134,3 +135,19 @@ def test_a_short_pause_is_proven_by_a_delayed_request(monkeypatch, wait_s, prove
     fault.inject(world)
     assert bool(fault.proof(world)) == proven
     fault.heal(world)
+
+
+def test_a_wipe_of_unreplicated_partitions_is_proven_by_the_list_of_brokers():
+    cluster = Cluster()
+    cluster.replicas_on_disk = lambda broker: 0 if broker in cluster.down else 21
+    cluster.wipe_disk = lambda broker: None
+    spec = resources.BrokerWipe(name="w", kind="broker.wipe", target=Target(broker=1), when=AT)
+    fault, world = build(spec), world_of(cluster)
+    fault.inject(world)
+    assert fault.proof(world) is None, "the others still list it"
+    listed = world.kafka.metadata
+    world.kafka.metadata = lambda: None
+    assert fault.proof(world) is None, "no broker answers"
+    without = Metadata({b: ("h", b) for b in (2, 3)}, listed().partitions)
+    world.kafka.metadata = lambda: without
+    assert fault.proof(world) == "broker 1 is gone from the metadata; of 21 replicas on its disk none is left"
