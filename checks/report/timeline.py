@@ -16,6 +16,7 @@ from chaos.run.result import FaultOutcome, Result
 from chaos.scenario.resolve import Resolved
 from checks.report.curves import BUCKET_US, lag_lanes, rate_lanes
 from checks.report.dots import place_dots
+from checks.report.group_lives import group_lanes
 from checks.report.heatmap import latency_lanes
 from checks.report.lanes import Axis, Band, Lane, Segment, fold
 from checks.report.mechanisms import Mechanism
@@ -79,6 +80,11 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
     bands = [
         fold("Faults", "bar: injected to healed · ◆ proof of effect", [_fault_lane(f, axis) for f in result.faults]),
         fold("Topics", "colour: one topic of the name · number: its id (KIP-516)", topic_lanes(tables.cluster, axis)),
+        fold(
+            "Groups",
+            "colour: one life of the group · number: which one",
+            group_lanes(tables.cluster, tables.ownership, axis),
+        ),
         fold("Leaders", "number: the leader · height: in-sync replicas", leaders),
         *(fold(*reader) for reader in readers),
         fold("Throughput", rate_hint, rates, CURVES, CURVES),

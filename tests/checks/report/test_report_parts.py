@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from checks.report.curves import ceiling, lag_lanes, nice_ceiling, rate_lanes
+from checks.report.group_lives import group_lanes
 from checks.report.heatmap import bin_ratio, column_us, decade, latency_lanes, percentile
 from checks.report.lanes import Axis, Dot, Lane, Segment, fold
 from checks.report.mechanisms import families
@@ -65,6 +66,20 @@ def test_a_state_from_before_the_axis_holds_at_its_beginning() -> None:
 def test_kafkas_own_topics_and_groups_are_no_partitions() -> None:
     rows = [seen(1, "leader", 2, entity) for entity in ("__consumer_offsets/3", "group:billing/orders/0", "cluster")]
     assert leader_lanes(rows, AXIS, {}) == []
+
+
+def test_a_group_that_ended_has_a_strip_of_its_lives() -> None:
+    states = [(1, "Dead"), (2, "Stable"), (4, "Empty"), (5, "Dead"), (6, "Stable")]
+    rows = [seen(second, "state", state, "group:billing") for second, state in states]
+    member = {"group": "billing", "consumer": "billing/1", "incarnation": 1, "end_reason": "revoked"}
+    owned = [
+        member | {"generation": generation, "begin_us": at(second)}
+        for second, generation in ((2, 1), (3, 4), (6.5, 1), (7, 2), (8, 1), (9, 1))
+    ]
+    (lane,) = group_lanes(rows, owned, AXIS)
+    assert spans(lane.segments) == [(2, 5, "1"), (5, 6, "none"), (6, 8, "2"), (8, 9, "3"), (9, 10, "4")]
+    assert lane.segments[2].details == "life 2 of the group · generations 1 to 2"
+    assert group_lanes(rows[:3], owned[:2], AXIS) == []
 
 
 def test_a_topic_that_was_deleted_has_a_strip_of_its_ids() -> None:
