@@ -27,6 +27,25 @@ GROUPS: dict[str, Anomaly] = {
         "commits",
         "{n} {commits} lowered the committed offset",
     ),
+    "expired_commit": _group(
+        "committed offsets expired while their group had no members; counted once for each life of the group",
+        "an offsets.retention.minutes longer than a group may be without members",
+        "ExpiredCommits",
+        "No committed offset expires",
+        "Committed offsets expire",
+        "commits",
+        "{n} {times} the committed offsets of a group expired",
+    ),
+    "lost_commit": _group(
+        "acknowledged commits are no longer in force, though nobody deleted or lowered them and they were not due to "
+        "expire; counted once for each life of the group",
+        "offsets.topic.replication.factor=3 and unclean.leader.election.enable=false",
+        "LostCommits",
+        "No acknowledged offset commit is lost",
+        "Acknowledged offset commits are lost",
+        "commits",
+        "{n} {times} a group lost acknowledged offset commits",
+    ),
     "double_ownership": _group(
         "two members owned one partition in the same generation",
         "nothing a setting can do: report it as a bug of the assignor or the coordinator",

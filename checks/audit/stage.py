@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets, LogRange
 from checks.audit.facts.topic_changes import topic_lives
 from checks.audit.facts.topic_lives import TopicLives
+from checks.audit.facts.vanished import Vanished, explained, lower_fetches, restarts
 from checks.audit.load import Ledger, load, settle
 from checks.audit.output import curves, metrics, totals
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
@@ -81,11 +83,11 @@ class _Audit:
         settle(ledger, survey_facts.rows_of_parts(self.tally))
         self.end_us = max(self.end_us, self.tally.count(counters.DRIVE_END_US))
         self.epochs = self._epochs()
+        self.observed = Observed(self.tables["cluster"], self.end_us)
         self.facts = self._run_facts()
         self.committed = self._committed()
         reached = reached_before(self.epochs, self.plan.lives)
         starts.judge_starts(self.epochs, self.committed, self.readers, self.ranges, reached)
-        self.observed = Observed(self.tables["cluster"], self.end_us)
         self.read_ranges = self._read_ranges(reached)
         self.run = RunData(
             scenario,
@@ -154,16 +156,26 @@ class _Audit:
         return self.tally.count(counters.ACKED, topic) + self.tally.count(counters.IN_LOG, topic)
 
     def _committed(self) -> dict[int, CommittedOffsets]:
-        """Return what may have been committed when each epoch began, by index of the epoch."""
-        ledger, commits = self.ledger, {}
+        """Return what may have been committed when each epoch began, by index of the epoch.
+
+        Adds the offsets that were no longer in force to the moves of the facts.
+        """
+        ledger, facts, commits, topics = self.ledger, self.facts, {}, self.plan.lives
+        vanished = Vanished(self.observed, facts.moves, topics)
+        lower, fetches = vanished.observed_moves(), facts.fetches
         if ledger.rows["commits"]:
+            extra = lower_fetches(lower)
+            asked = {p: [*fetches.get(p, []), *extra.get(p, [])] for p in {**fetches, **extra}}
             files = {"commits": ledger.files["commits"]}
-            found = scan.judge(self.spark, files, self.facts, ledger.rows["commits"], judge_fetches)
+            found = scan.judge(self.spark, files, replace(facts, fetches=asked), ledger.rows["commits"], judge_fetches)
             commits = {epoch: rows[0] for (epoch,), rows in found.each(counters.COMMITS_AT_BEGIN)}
-        topics = self.plan.lives
+        lost = explained(lower, commits, self.epochs, self.lives)
+        lost += vanished.begun_below(self.epochs, commits, lost, self.ranges)
+        ends = [*vanished.ended_groups(), *restarts(self.epochs)]
+        self.facts = replace(facts, moves=(*facts.moves, *ends, *lost))
         observed = (r for r in self.tables["cluster"] if r["key"] == "committed")
         seen = starts.sightings(observed, topics.label)
-        return starts.committed_at_begin(self.facts.fetches, commits, seen, self.facts.moves)
+        return starts.committed_at_begin(fetches, commits, seen, self.facts.moves)
 
     def _read_ranges(self, reached: Mapping[ReaderPartition, Collection[int]]) -> list[ReadRange]:
         once = [(topic, partition) for topic, partition in self.ranges if topic not in self.plan.lives.of]

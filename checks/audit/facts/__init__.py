@@ -7,6 +7,7 @@ There are as many facts as assignments, faults or partitions, never as many as r
 | `readers` | the readers of a scenario |
 | `epochs` | who read which partition from when to when |
 | `moves` | committed offsets that a fault deleted or set |
+| `vanished` | committed offsets that expired or were lost, and groups that began again |
 | `starts` | where each epoch began, and whether it may begin there |
 | `newcomers` | partitions created after a group had begun to read their topic |
 | `ranges` | what each reader has to read of each partition |

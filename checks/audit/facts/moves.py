@@ -1,4 +1,4 @@
-"""Committed offsets of a group that a fault deleted or set.
+"""Committed offsets of a group that a fault deleted or set, or that vanished (`vanished.py`).
 
 A redelivery from a moved offset is legal, and a commit below the offset that was in force before the move is no rewind.
 A record that the reader leaves out because of a move is still a skip.
@@ -23,10 +23,12 @@ BY_FAULT = "fault"
 
 @dataclass(frozen=True)
 class Move:
-    """A change of a group's committed offsets by one fault, at some time from from_us to to_us.
+    """A change of a group's committed offsets, at some time from from_us to to_us.
 
-    sure: whether the change certainly happened. offsets: by partition such as orders/0, None for a deleted offset; None
-    if the whole group was deleted.
+    fault: the fault that made it, "" if none did. sure: whether the change certainly happened. offsets: by partition
+    such as orders/0, None for a deleted offset; None if a fault deleted the whole group; empty if the group was no
+    longer known. vanished: the committed offset that was no longer in force, though no fault changed it. interrupted:
+    whether the coordinator had been interrupted just before that.
     """
 
     fault: str
@@ -35,6 +37,13 @@ class Move:
     to_us: int
     sure: bool
     offsets: dict[str, int | None] | None
+    vanished: int | None = None
+    interrupted: bool = False
+
+    @property
+    def recreates(self) -> bool:
+        """Whether the group may begin again at generation 1 after it."""
+        return self.offsets is None or not self.fault
 
     def touches(self, topic: str, partition: int) -> bool:
         """Return whether it changes a partition."""
@@ -46,8 +55,8 @@ class Move:
 
 
 def group_recreated(moves: Iterable[Move], group: str | None, from_us: int, to_us: int) -> bool:
-    """Return whether a group may have been deleted in a time span: generations before and after do not compare."""
-    return any(m.offsets is None and m.group == group and m.from_us <= to_us and m.to_us >= from_us for m in moves)
+    """Return whether a group may have begun again in a time span: generations before and after do not compare."""
+    return any(m.recreates and m.group == group and m.from_us <= to_us and m.to_us >= from_us for m in moves)
 
 
 def moves_of(faults: Iterable[Row]) -> list[Move]:

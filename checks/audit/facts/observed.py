@@ -16,6 +16,8 @@ from typing import Any
 from checks.audit.facts.epochs import Row
 
 OFFSETS_TOPIC = "__consumer_offsets"
+UNKNOWN_GROUP = "Dead"
+"""State of a group that its coordinator does not know."""
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def read_ranges(
         own.went_to = _went_to(turns, reader, log_end)
         for e, following in zip(turns, [*turns[1:], None], strict=False):
             next_fetch = committed.get(following.index, CommittedOffsets()) if following else None
-            moved = bool(next_fetch and next_fetch.moved)
+            moved = bool(next_fetch and (next_fetch.moved or next_fetch.vanished is not None))
             stale = succeeding.get((name, topic, partition), ())
             e.passed = _passed(e, following, committed.get(e.index, CommittedOffsets()), moved, stale)
             own.lost += _lost(e)
@@ -144,8 +144,8 @@ def _passed(
     """Return the highest offset that an epoch committed, None without a commit.
 
     Sources are its own rows, the observations while it was the latest owner, and the position at which the next owner
-    began. The last two prove nothing where other jobs commit to the group, nor the last one where a fault may have
-    moved the offset, nor where the offset is stale: reached in a deleted topic.
+    began. The last two prove nothing where other jobs commit to the group, nor the last one where the offset may have
+    been moved or lost, nor where the offset is stale: reached in a deleted topic.
     """
     offsets = [e.committed]
     if e.mode == "subscribe" and not committed.foreign:

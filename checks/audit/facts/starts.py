@@ -35,6 +35,7 @@ class CommittedOffsets:
     offset that only the observer saw. own: the consumer's own last commit. seen: the highest offset observed while the
     epoch was the latest one. foreign: whether assign-mode consumers commit to this group too, so that `seen` may be
     theirs. moved: the fault that may have changed the offset that the epoch fetched, "" if none did.
+    vanished: the committed offset that was no longer in force, though no fault had changed it.
     """
 
     none: bool = True
@@ -43,6 +44,7 @@ class CommittedOffsets:
     seen: int | None = None
     foreign: bool = False
     moved: str = ""
+    vanished: int | None = None
 
 
 def offset_fetches(epochs: Epochs, clients: dict[tuple[str, int], Life]) -> dict[tuple[str, int], list[OffsetFetch]]:
@@ -115,10 +117,11 @@ class _OffsetWrite:
     offset: int | None
     fault: str = ""
     sure: bool = True
+    vanished: int | None = None
 
     @classmethod
     def of_move(cls, m: Move, topic: str, partition: int) -> _OffsetWrite:
-        return cls(m.to_us, m.from_us, m.offset(topic, partition), m.fault, m.sure)
+        return cls(m.to_us, m.from_us, m.offset(topic, partition), m.fault, m.sure, m.vanished)
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -165,7 +168,7 @@ def _collect(
             found.committers[offset].add((consumer, mode))
     possible = [m for m in moved if m.from_us <= fetch.begin_us and m.to_us >= since]
     for m in possible:
-        found.moved = m.fault
+        found.moved, found.vanished = m.fault, m.vanished
         if m.offset is not None:
             found.committers[m.offset].add((m.fault, BY_FAULT))
     last, following = observed.get("last_seen"), observed.get("next_seen")
@@ -244,6 +247,8 @@ def _judge_reset(e: Epoch, committed: CommittedOffsets, reader: Reader, log: Log
     )
     if e.legal and committed.moved:
         e.why += f", because fault {committed.moved} had deleted the committed offset"
+    elif e.legal and committed.vanished is not None:
+        e.why += f", because the committed offset {committed.vanished} was no longer in force"
     e.start = start if reader.reset == EARLIEST and start is not None else _position(e)
     if reader.reset == EARLIEST and e.position is not None and start is not None and e.position > start:
         e.why += f" (recorded at {e.position}, above the log start {start})"
@@ -255,7 +260,9 @@ def _judge_committed(
     offsets = committed.committers
     e.start, e.legal, e.why = position, position in offsets, "the committed offset"
     if e.legal:
-        e.why += f", set by fault {committed.moved}" if (committed.moved, BY_FAULT) in offsets[position] else ""
+        if (committed.moved, BY_FAULT) in offsets[position]:
+            lost = f"; {committed.vanished} was no longer in force"
+            e.why += f", set by fault {committed.moved}" if committed.moved else lost
         return
     # Above all recorded commits, but not above what was processed: the row of that commit was lost with its member, or
     # the commit was automatic and never reported. It repeats less than the recorded commits would allow.

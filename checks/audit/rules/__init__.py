@@ -11,6 +11,7 @@
 | `deliveries` | duplicate_delivery, dirty_read, nonmonotonic_poll, poll_skip |
 | `commits` | overcommit, commit_rewind, zombie_commit |
 | `groups` | double_ownership, foreign_commit, unbalanced_assignment, misplaced_coordinator |
+| `vanished` | expired_commit, lost_commit |
 
 `producer_block` and `partition_block` hold the rows of one block as rules see them (for commits: `engine.commits`);
 `registry` applies the rules to a block and to the run.

@@ -30,6 +30,7 @@ from checks.audit.rules import (
     records,
     transactions,
     undelivered,
+    vanished,
     write_outcomes,
     write_positions,
 )
@@ -46,6 +47,7 @@ FAMILIES = (
     records,
     transactions,
     undelivered,
+    vanished,
     write_outcomes,
     write_positions,
 )

@@ -232,6 +232,38 @@ def reset_by_an_administrator(s: Story) -> None:
 
 
 @clean
+def a_coordinator_comes_back(s: Story) -> None:
+    """It does not answer for a moment, and has the commit after that; the next member begins there."""
+    s.members = 2
+    s.life(s.producer, "started").wrote(0, 1, 2, 3).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer").group_seen(answers=True, state="Stable")
+    first = s.assigned(1, generation=1).got(0, 1).commit(2)
+    s.saw_committed(2).group_seen(answers=False).group_seen(answers=True)
+    first.got(2).commit(3)
+    s.saw_committed(3)
+    first.revoked()
+    s.life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 3, "committed", generation=2).got(3).commit(4).revoked()
+    _lives(s, s.reader(1), s.reader(2))
+
+
+@clean
+def deleted_after_a_long_absence(s: Story) -> None:
+    """A group has been without members for as long as Kafka keeps its offset, which an administrator deletes then."""
+    s.members = 2
+    s.life(s.producer, "started").wrote(0, 1).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer").group_seen(answers=True, state="Stable")
+    s.assigned(1, generation=1).got(0, 1).commit(2).revoked()
+    s.saw_committed(2).group_seen(state="Empty")
+    _lives(s, s.reader(1))
+    s.tick(7 * 24 * 3600 * 1_000_000)
+    s.moved(None, kind="delete_offsets").saw_committed(None)
+    s.life(s.reader(2), "started", role="consumer")
+    s.assigned(2, 0, "reset", generation=2).got(0, 1).commit(2).revoked()
+    _lives(s, s.reader(2))
+
+
+@clean
 def in_turn_and_forgotten(s: Story) -> None:
     """A producer takes partitions in turn, and looks at no result: one send was never answered, and arrived."""
     s.partitions, s.sending = 2, {"partitioner": "round_robin", "mode": "fire_and_forget"}

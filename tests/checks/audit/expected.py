@@ -311,8 +311,22 @@ def _moved_otherwise(row: Row, clean: CleanHistory) -> set[str]:
 
 
 def _never_moved(row: Row, clean: CleanHistory) -> set[str]:
-    """Nor did it take back what the group had committed."""
+    """Nor did it take back what the group had committed. An offset that it did not delete expired."""
+    if row["kind"] == "group.delete_offsets":
+        return when(row["phase"] == "injected", "expired_commit")
     return _moved_otherwise(row, clean) | when(_moved_otherwise(row, clean), "commit_rewind")
+
+
+def _committed_though_deleted(row: Row, clean: CleanHistory) -> set[str]:
+    """A fault had deleted what was committed."""
+    faults = clean.rows.get("faults", [])
+    return when(any(f["kind"] == "group.delete_offsets" and f["at_us"] < row["at_us"] for f in faults), ILLEGAL)
+
+
+def _gone_after_an_interruption(row: Row, clean: CleanHistory) -> set[str]:
+    seen = [r for r in clean.rows["cluster"] if r["at_us"] < row["at_us"]]
+    paused = any((r["key"], r["value"]) == ("answers", "false") for r in seen)
+    return when(paused and any(r["entity"] == row["entity"] for r in seen), "lost_commit")
 
 
 def always(*checks: str) -> Must:
@@ -368,6 +382,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "transactions: committed made aborted": (_aborted_after_all, frozenset()),
     "transactions: aborted made committed": (always("torn_transaction"), frozenset()),
     "deliveries: polled before everything": (_polled_early, frozenset()),
+    "cluster: committed made null": (_gone_after_an_interruption, frozenset()),
     "cluster: last stable offset - 1": (NOTHING, HANGS),
     "cluster: left out": (NOTHING, HANGS),
     "faults: left out": (_never_moved, frozenset()),
@@ -421,6 +436,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "assignments: left out": (NOTHING, frozenset({"double_ownership"})),
     "assignments: position + 1": (NOTHING, frozenset({ILLEGAL})),
     "assignments: position - 1": (_began_lower, frozenset({ILLEGAL, "evicted_delivery"})),
+    "assignments: said to be committed": (_committed_though_deleted, frozenset()),
     "assignments: said to be a reset": (NOTHING, frozenset({ILLEGAL})),
     "assignments: generation + 1": (NOTHING, frozenset({"double_ownership"})),
     "assignments: generation - 1": (NOTHING, frozenset({"double_ownership"})),

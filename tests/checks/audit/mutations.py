@@ -112,6 +112,14 @@ def of_a_group(row: Row) -> bool:
     return bool(row["kind"].startswith("group."))
 
 
+def is_committed(row: Row) -> bool:
+    return bool(row["key"] == "committed" and row["value"] != "null")
+
+
+def sets_offsets(row: Row) -> bool:
+    return of_a_group(row) and None not in json.loads(row["evidence"]).get("offsets", {}).values()
+
+
 def _other_offsets(row: Row) -> str:
     offsets = json.loads(row["evidence"]).get("offsets", {})
     return json.dumps({"offsets": {place: offset + 1 for place, offset in offsets.items()}})
@@ -217,15 +225,16 @@ CHANGES: list[Change] = [
     Change("lifecycle", "crashed made stopped", put(event="stopped"), has(event="crashed")),
     Change("lifecycle", "another incarnation", plus(FAR, "incarnation")),
     Change("lifecycle", "later", plus(LATE_US, "at_us")),
-    Change("cluster", "committed + 1", put(value=lambda row: str(int(row["value"]) + 1)), has(key="committed")),
-    Change("cluster", "committed - 1", put(value=lambda row: str(int(row["value"]) - 1)), has(key="committed")),
+    Change("cluster", "committed + 1", put(value=lambda row: str(int(row["value"]) + 1)), is_committed),
+    Change("cluster", "committed - 1", put(value=lambda row: str(int(row["value"]) - 1)), is_committed),
+    Change("cluster", "committed made null", put(value="null"), has(key="committed")),
     Change("cluster", "last stable offset - 1", _lower, has(key="last_stable_offset")),
     Change("cluster", "another coordinator", put(value="2"), has(key="coordinator")),
     Change("cluster", "all partitions to one member", _all_to_one, has(key="members")),
     Change("cluster", "later", plus(LATE_US, "at_us")),
     Change("faults", "later", plus(LATE_US, "at_us")),
     Change("faults", "of another group", put(target="group nobody's"), of_a_group),
-    Change("faults", "to another offset", put(evidence=_other_offsets), of_a_group),
+    Change("faults", "to another offset", put(evidence=_other_offsets), sets_offsets),
     Change("faults", "deleted further", put(evidence=_deleted_further), has(kind="topic.delete_records")),
 ]
 

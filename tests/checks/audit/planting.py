@@ -319,6 +319,42 @@ def offsets_moved(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def offset_vanished(rng: random.Random, rows: Rows) -> None:
+    """A group's offset is gone, or lower, when one of its readers begins, after a pause or without the coordinator."""
+    begun = [r for r in rows.get("assignments", []) if r["event"] == "assigned" and r["group"] is not None]
+    if not begun:
+        return
+    row = rng.choice(begun)
+    group = f"group:{row['group']}"
+    entity = f"{group}/{row['topic']}/{row['partition']}"
+    gone_us = row["at_us"] - rng.choice([-1, 1, 500])
+    long = rng.random() < 0.6
+    seen: list[tuple[int, str, str, object]] = [
+        (gone_us - (604_800_000_000 if long else 3_000), entity, "committed", rng.randint(0, 5)),
+        (
+            gone_us - (604_800_000_000 if long else 2_000),
+            group,
+            "state",
+            rng.choice(["Empty", "Empty", "Empty", "Stable"]),
+        ),
+    ]
+    seen += [(gone_us - 5_000, group, "answers", True)] * rng.choice([0, 1])
+    if rng.random() < (0.2 if long else 0.6):
+        back_us = gone_us - rng.choice([-2_000, 0, 1_000])
+        seen += [(back_us - rng.choice([500, 4_000]), group, "answers", False), (back_us, group, "answers", True)]
+    if (how := rng.random()) < 0.7:
+        seen += [(gone_us, group, "state", "Dead"), (gone_us, entity, "committed", None)]
+    elif how < 0.85:
+        seen.append((gone_us, entity, "committed", rng.randint(0, 3)))
+    for at_us, name, key, value in seen:
+        changed = {"at_us": at_us, "entity": name, "key": key, "value": json.dumps(value)}
+        rows.setdefault("cluster", []).append(changed)
+    if rng.random() < 0.7 and row["position"] is not None:
+        at = {"position": 0, "source": "reset"} if rng.random() < 0.7 else {"position": 1, "source": "committed"}
+        row |= at | {"generation": rng.choice([1, row["generation"]])}
+
+
+@planted
 def topic_recreated(rng: random.Random, rows: Rows) -> None:
     """The topic is deleted at some moment and created again; most of what the log had by then is not in the new one."""
     moments = sorted({row["completed_us"] for row in rows["sends"]})

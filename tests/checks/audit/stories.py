@@ -1512,6 +1512,161 @@ def left_out_by_a_reset(s: Story) -> None:
     s.moved(3).saw_committed(3).assigned(1, position=3, source="committed", generation=2).got(3).commit(4)
 
 
+@story(expired_commit=1, duplicate_delivery__legal=2)
+def over_again_when_its_offset_had_expired(s: Story) -> None:
+    _vanished(_alone(s, 60 * SECOND))
+
+
+@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
+def over_again_when_its_offset_was_gone_before_it_was_due(s: Story) -> None:
+    """A client outside the scenario may have deleted it."""
+    _vanished(_alone(s, 30 * SECOND))
+
+
+@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
+def over_again_when_its_offset_had_expired_or_was_lost(s: Story) -> None:
+    _vanished(_alone(s, 60 * SECOND).group_seen(answers=False).group_seen(answers=True))
+
+
+@story(lost_commit=1, duplicate_delivery__legal=2)
+def over_again_when_the_coordinator_had_lost_its_offset(s: Story) -> None:
+    _vanished(_alone(s, 0).group_seen(answers=False).group_seen(answers=True))
+
+
+@story(lost_commit=1, duplicate_delivery__legal=2)
+def over_again_when_its_offset_was_gone_while_it_had_members(s: Story) -> None:
+    _vanished(_read_two(s).saw_committed(2).group_seen(state="Stable"))
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_though_the_coordinator_never_lost_its_offset(s: Story) -> None:
+    _vanished(_alone(s, 0).group_seen(answers=False).group_seen(answers=True), gone=False)
+
+
+@story(duplicate_delivery__legal=2)
+def over_again_when_the_observer_saw_what_a_fault_deleted(s: Story) -> None:
+    _read_two(s).saw_committed(2).moved(None, kind="delete_offsets").saw_committed(None)
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(lost_commit=1, duplicate_delivery__legal=2)
+def over_again_before_the_observer_saw_that_its_offset_was_lost(s: Story) -> None:
+    """The coordinator answers a member first."""
+    _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable").group_seen(answers=False)
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3)
+    s.saw_committed(3).group_seen(answers=True)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_though_the_observer_saw_its_offset_in_force(s: Story) -> None:
+    """The coordinator was interrupted, and had the offset when it answered again."""
+    _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable").group_seen(answers=False)
+    s.group_seen(answers=True).assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+
+
+@story(duplicate_delivery__illegal=2)
+def over_again_though_its_coordinator_was_never_interrupted(s: Story) -> None:
+    _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable")
+    s.assigned(2, position=0, generation=2).got(0, 1, 2).commit(3)
+    s.saw_committed(3)
+
+
+def _cut(s: Story, *, silent: bool = True) -> Story:
+    """Two commits, of which the last one is gone when the coordinator answers again."""
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2).revoked()
+    s.group_seen(answers=True, state="Stable").saw_committed(2)
+    return s.group_seen(answers=False).group_seen(answers=True).saw_committed(1) if silent else s.saw_committed(1)
+
+
+@story(lost_commit=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_when_the_last_one_was_cut_off(s: Story) -> None:
+    _cut(s).assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(lost_commit=1, duplicate_delivery__legal=1)
+def from_an_earlier_commit_before_the_observer_saw_that(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2).revoked()
+    s.group_seen(answers=True, state="Stable").saw_committed(2).group_seen(answers=False)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2)
+    s.group_seen(answers=True).saw_committed(1)
+
+
+@story(duplicate_delivery__legal=1)
+def from_a_lower_offset_that_somebody_committed(s: Story) -> None:
+    """Without an interruption it is a commit that the ledger does not have."""
+    _cut(s, silent=False).assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(commit_rewind=1, duplicate_delivery__legal=1)
+def from_a_lower_offset_that_a_member_committed_after_an_interruption(s: Story) -> None:
+    s.members = 2
+    epoch = s.wrote(0, 1, 2).assigned(1, generation=1).got(0).commit(1).got(1).commit(2)
+    s.group_seen(answers=True, state="Stable").saw_committed(2).group_seen(answers=False).group_seen(answers=True)
+    epoch.commit(1).revoked()
+    s.saw_committed(1).assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3)
+
+
+@story(expired_commit=1, duplicate_delivery__legal=3)
+def over_again_in_two_partitions_when_their_offsets_had_expired(s: Story) -> None:
+    """One life of the group ended."""
+    s.partitions = 2
+    s.send(9, 0, partition=1).log(0, 9, partition=1)
+    s.assigned(1, partition=1, generation=1).got(0, seq=lambda _: 9).commit(1).revoked()
+    _read_two(s).saw_committed(2).observed("committed", 1, f"group:{s.name}/{s.name}/1")
+    s.group_seen(answers=True, state="Empty").tick(60 * SECOND)
+    s.saw_committed(None).observed("committed", "null", f"group:{s.name}/{s.name}/1")
+    s.assigned(2, partition=1, generation=1).got(0, seq=lambda _: 9).commit(1)
+    s.assigned(2, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(expired_commit=2, duplicate_delivery__legal=4)
+def over_again_twice(s: Story) -> None:
+    """Two lives of the group ended."""
+    s.members = 3
+    _alone(s, 60 * SECOND).saw_committed(None).assigned(2, generation=1).got(0, 1).commit(2).revoked()
+    s.group_seen(state="Stable").saw_committed(2).group_seen(state="Empty").tick(60 * SECOND)
+    s.saw_committed(None).assigned(3, generation=1).got(0, 1, 2).commit(3)
+
+
+@story(expired_commit__undetermined=1, lost_commit__undetermined=1, duplicate_delivery__legal=2)
+def over_again_when_it_may_have_been_alone_while_nobody_answered(s: Story) -> None:
+    """Its members may have left while the observer got no answer, and its offset may have expired then."""
+    _read_two(s).saw_committed(2).group_seen(answers=True, state="Stable").group_seen(answers=False)
+    _vanished(s.tick_on(61 * SECOND).group_seen(answers=True))
+
+
+def _alone(s: Story, us: int) -> Story:
+    """Its only member leaves the group for some time."""
+    return _read_two(s).saw_committed(2).group_seen(answers=True, state="Empty").tick_on(us)
+
+
+def _vanished(s: Story, gone: bool = True) -> None:
+    """A member reads all again after the observer saw that its group has no offset any more."""
+    if gone:
+        s.saw_committed(None)
+    s.assigned(2, position=0, generation=1 if gone else 2).got(0, 1, 2).commit(3)
+
+
+@story(stalled_delivery=1)
+def held_in_the_first_generation_of_two_lives(s: Story) -> None:
+    """Nobody saw the end of the group, which commits nothing: a member has another id in the same generation."""
+    s.partitions = s.members = 2
+    s.consumer_config, s.consumer = {"auto.offset.reset": "latest"}, {"commit": {"when": "never"}}
+    s.wrote(0)
+    one = s.assigned(1, position=1, generation=1)
+    two = s.assigned(2, position=0, generation=1, partition=1)
+    s.wrote(1, 2)
+    one.got(1)
+    one.lost()
+    two.lost()
+    s.assigned(2, position=2, generation=1)
+    s.assigned(1, position=0, generation=1, partition=1)
+    for row in s.rows["assignments"][-2:]:
+        row["member_id"] += "-again"
+
+
 @story(double_ownership=1)
 def held_by_two_at_once_when_the_group_was_deleted(s: Story) -> None:
     s.members = 2

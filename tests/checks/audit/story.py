@@ -128,8 +128,12 @@ class Story:
             self.observed(key, json.dumps(value), f"group:{self.name}")
         return self
 
-    def saw_committed(self, offset: int) -> Story:
-        return self.observed("committed", offset, f"group:{self.name}/{self.name}/0")
+    def tick_on(self, us: int) -> Story:
+        self.tick(us)
+        return self
+
+    def saw_committed(self, offset: int | None) -> Story:
+        return self.observed("committed", json.dumps(offset), f"group:{self.name}/{self.name}/0")
 
     def fault(self, phase: str, name: str | None = None) -> Story:
         row = {"fault": name or f"f{self.number}", "kind": "broker.kill", "target": "", "phase": phase}
@@ -273,7 +277,13 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
         elif s.mode:
             consumers.append(_consumer(s))
     return Scenario.model_validate(
-        {"title": "stories", "topics": topics, "producers": producers, "consumers": consumers}
+        {
+            "title": "stories",
+            "cluster": {"config": {"offsets.retention.minutes": 1}},
+            "topics": topics,
+            "producers": producers,
+            "consumers": consumers,
+        }
     )
 
 

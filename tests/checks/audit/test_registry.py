@@ -45,5 +45,6 @@ def test_a_scenario_without_readers_and_transactions_gives_most_rules_nothing(ch
 def test_the_checks_that_compare_times() -> None:
     assert {
         *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
-        *("zombie_commit", "precommitted_read", "hanging_transaction", "returned_record"),
+        *("zombie_commit", "precommitted_read", "hanging_transaction"),
+        *("returned_record", "expired_commit", "lost_commit"),
     } == NEED_CLOCK

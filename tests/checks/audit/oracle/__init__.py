@@ -2,7 +2,7 @@
 
 It is written from DESIGN ("exact meanings of the checks") and shares no code with `checks.audit`. `facts`
 is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
-`groups`, `places` and `watching` the checks.
+`groups`, `places`, `watching` and `vanishing` the checks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.checks.audit.oracle.places import judge_places
 from tests.checks.audit.oracle.reading import count_examined, judge_reading
 from tests.checks.audit.oracle.sending import judge_sending
 from tests.checks.audit.oracle.starts import commits_of, judge_starts
+from tests.checks.audit.oracle.vanishing import find_vanished, judge_vanished
 from tests.checks.audit.oracle.watching import judge_watching
 from tests.checks.audit.oracle.writing import judge_writing
 
@@ -29,10 +30,12 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     judge_sending(case, scenario, verdict)
     reading = reading_of(case)
     commits = commits_of(case, reading)
+    find_vanished(case, reading, commits)
     known = judge_starts(case, reading, commits)
     judge_reading(case, reading, commits, verdict)
     judge_groups(case, reading, commits, known, verdict)
     judge_places(case, reading, verdict)
     judge_watching(case, verdict)
+    judge_vanished(case, verdict)
     count_examined(case, reading, verdict)
     return verdict

@@ -38,6 +38,7 @@ class Epoch:
     unfinished: set[int] = field(default_factory=set)
     former: int | None = None
     instance: str | None = None
+    member_id: str | None = None
 
     @property
     def consumer(self) -> str:
@@ -146,6 +147,7 @@ def _epoch(row: Row, begin_us: int) -> Epoch:
         position=row.get("position"),
         begin_us=begin_us,
         instance=row.get("instance_id"),
+        member_id=row.get("member_id"),
     )
 
 

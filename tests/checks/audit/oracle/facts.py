@@ -97,6 +97,10 @@ class Case:
     run: str
     readers: dict[str, ReaderFacts]
     compacted: frozenset[str]
+    offsets_kept_min: int = 7 * 24 * 60
+    vanished: list[Any] = field(default_factory=list)
+    restarts: dict[str, list[Any]] = field(default_factory=dict)
+    kip_848: frozenset[str | None] = frozenset()
     lives: Lives = field(default_factory=Lives)
 
     @classmethod
@@ -111,6 +115,8 @@ class Case:
         policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
         compacted = {t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))}
         case = cls(whole, run, readers_of(scenario), frozenset(compacted))
+        case.offsets_kept_min = int(str(scenario.cluster.config.get("offsets.retention.minutes", 7 * 24 * 60)))
+        case.kip_848 = frozenset(c.group for c in scenario.readers if c.config.get("group.protocol") == "consumer")
         case.lives = separate(case.rows, case.is_own, case.compacted)
         return case
 

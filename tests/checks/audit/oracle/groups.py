@@ -7,7 +7,7 @@ from itertools import combinations
 
 from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, key_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, reader_name
-from tests.checks.audit.oracle.starts import BY_FAULT, Commit, Committed, moves_of
+from tests.checks.audit.oracle.starts import BY_FAULT, Commit, Committed, Moved, changes_to, moves_of
 
 
 def judge_groups(
@@ -123,7 +123,13 @@ def _owners(case: Case, reader: str, turns: list[Epoch], verdict: Judgement) -> 
 def _group_recreated(case: Case, a: Epoch, b: Epoch) -> bool:
     """Whether a fault may have deleted the group between the begins of two epochs: its generations begin again then."""
     moves = moves_of(case, a.group, a.topic, a.partition)
-    return any(m.whole and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
+    deleted = [m for m in moves if m.whole]
+    for from_us, to_us, _ in changes_to(case, f"group:{a.group}", "state", "Dead"):
+        if not any(m.from_us <= to_us and m.to_us >= from_us for m in deleted):
+            moves = [*moves, Moved(from_us, to_us, None, True, True)]
+    moves += [m for place, m in case.vanished if place[0] == a.group]
+    moves += case.restarts.get(a.group or "", [])
+    return any((m.whole or m.vanished is not None) and m.from_us <= b.begin_us and m.to_us >= a.begin_us for m in moves)
 
 
 def _both_held(a: Epoch, b: Epoch, recreated: bool) -> bool:

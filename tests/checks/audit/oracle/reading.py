@@ -282,7 +282,7 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         for check in ("duplicate_delivery", "nonmonotonic_poll", "poll_skip", "dirty_read"):
             looked[check, reader_name(row)] += 1
     for row in case.rows["commits"]:
-        for check in ("overcommit", "commit_rewind", "zombie_commit"):
+        for check in ("overcommit", "commit_rewind", "zombie_commit", "expired_commit", "lost_commit"):
             looked[check, reader_name(row)] += row["outcome"] == "ok"
     for reader, topic, partition in places(case, reading):
         turns = reading.get((reader, topic, partition), [])

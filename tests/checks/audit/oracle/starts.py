@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of, reached_before
 from tests.checks.audit.oracle.facts import Case, ReaderFacts, Row
@@ -42,13 +43,16 @@ SEEN_LATE_US = 2_000_000
 @dataclass(frozen=True)
 class Moved:
     """What a fault did to the committed offset of a partition: set it, or (None) deleted it. sure: not only perhaps.
-    whole: with the whole group."""
+    whole: with the whole group. vanished: the offset that was no longer in force without any fault; interrupted: after
+    a pause of the coordinator."""
 
     from_us: int
     to_us: int
     offset: int | None
     sure: bool
     whole: bool
+    vanished: int | None = None
+    interrupted: bool = False
 
 
 Set = Commit | Moved
@@ -106,7 +110,18 @@ def moves_of(case: Case, group: str | None, topic: str, partition: int) -> list[
                 continue
             offset = offsets[f"{topic}/{partition}"]
         found.append(Moved(min(begun, to_us), to_us, offset, done is not None, kind == "group.delete"))
-    return found
+    return found + [m for place, m in case.vanished if place == (group, topic, partition)]
+
+
+def changes_to(case: Case, entity: str, key: str, end: object) -> list[tuple[int, int, object]]:
+    """When a value became the last one: since when it may have, when it was seen, what was before."""
+    rows = sorted(
+        [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == (entity, key)], key=lambda r: r["at_us"]
+    )
+    values = [(r["at_us"], json.loads(r["value"])) for r in rows]
+    return [
+        (min(was_at + 1, at), at, was) for (was_at, was), (at, now) in pairwise(values) if now == end and was != end
+    ]
 
 
 def sightings(case: Case, group: str | None, topic: str, partition: int) -> list[tuple[int, int]]:
@@ -159,7 +174,7 @@ def _order(c: Set) -> tuple[int, int, int]:
 
 def _seen_from(c: Set) -> int:
     """From when on a sighting is of what was there then, or of something later."""
-    return c.to_us + SEEN_LATE_US if isinstance(c, Moved) else c.to_us
+    return c.to_us + SEEN_LATE_US if isinstance(c, Moved) and c.vanished is None else c.to_us
 
 
 def _asked_us(epoch: Epoch, case: Case) -> int:

@@ -17,8 +17,7 @@ Moment = tuple[int, int, bool, dict[str, Any]]
 
 def judge_watching(case: Case, verdict: Judgement) -> None:
     """The checks that are judged from the observer's rows."""
-    ends = [t["ended_us"] for t in case.rows["transactions"] if t["ended_us"] is not None]
-    end_us = max([_end_of_drive(case), *ends])
+    end_us = end_of(case)
     entities = {row["entity"] for row in case.rows["cluster"] if row["key"] == "last_stable_offset"}
     for entity in sorted(entities):
         _hanging(case, entity, end_us, verdict)
@@ -29,7 +28,13 @@ def judge_watching(case: Case, verdict: Judgement) -> None:
             _members(case, reader, end_us, verdict)
 
 
-def _moments(case: Case, end_us: int, *watched: tuple[str, str]) -> Iterator[Moment]:
+def end_of(case: Case) -> int:
+    """The last moment of the drive."""
+    ends = [t["ended_us"] for t in case.rows["transactions"] if t["ended_us"] is not None]
+    return max([_end_of_drive(case), *ends])
+
+
+def moments(case: Case, end_us: int, *watched: tuple[str, str]) -> Iterator[Moment]:
     rows = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) in watched]
     times = sorted({r["at_us"] for r in rows})
     for at, until in pairwise([*times, max([end_us, *times])]):
@@ -60,7 +65,7 @@ def _hanging(case: Case, entity: str, end_us: int, verdict: Judgement) -> None:
     verdict.looked_at += [("hanging_transaction", topic)] * len(changes)
     found: list[tuple[Any, Moment]] = []
     keys = ("last_stable_offset", "end_offset", "offsets_answer")
-    for moment in _moments(case, end_us, *((entity, key) for key in keys)):
+    for moment in moments(case, end_us, *((entity, key) for key in keys)):
         stable, end = moment[3].get("last_stable_offset"), moment[3].get("end_offset")
         below = stable is not None and end is not None and stable < end and moment[3].get("offsets_answer", True)
         found.append((stable if below else None, moment))
@@ -83,36 +88,47 @@ def _hanging(case: Case, entity: str, end_us: int, verdict: Judgement) -> None:
 
 def _coordinator(case: Case, group: str, end_us: int, verdict: Judgement) -> None:
     """Another broker than the leader of the group's offsets partition, for longer than 2 s."""
-    counts = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == ("__consumer_offsets", "partitions")]
-    if not counts:
-        return
-    value = 0
-    for letter in group:  # of the basic plane in all histories: one UTF-16 unit each
-        value = (31 * value + ord(letter)) % 2**32
-    signed = value - 2**32 if value >= 2**31 else value
-    number = (0 if signed == -(2**31) else abs(signed)) % json.loads(max(counts, key=lambda r: r["at_us"])["value"])
-    place, me = f"__consumer_offsets/{number}", f"group:{group}"
-    if not any((r["entity"], r["key"]) == (place, "leader") for r in case.rows["cluster"]):
+    place, me = offsets_place(case, group), f"group:{group}"
+    if place is None:
         return
     seen = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == (me, "coordinator")]
     verdict.looked_at += [("misplaced_coordinator", group)] * len(seen)
     found: list[tuple[Any, Moment]] = []
-    for moment in _moments(case, end_us, (me, "coordinator"), (me, "answers"), (place, "leader")):
+    for moment in moments(case, end_us, (me, "coordinator"), (me, "answers"), (place, "leader")):
         pair = moment[3].get("coordinator", -1), moment[3].get("leader", -1)
         apart = min(pair) >= 0 and pair[0] != pair[1] and moment[3].get("answers", True)
         found.append((pair if apart else None, moment))
     for _, at, until, last in _stretches(found):
         if until - at > 2 * SECOND:
-            verdict.findings[Finding("misplaced_coordinator", "", group, "__consumer_offsets", number)] += 1
+            verdict.findings[Finding("misplaced_coordinator", "", group, *_split(place))] += 1
         elif last:
             verdict.undetermined["misplaced_coordinator", group] += 1
+
+
+def _split(place: str) -> tuple[str, int]:
+    topic, _, number = place.rpartition("/")
+    return topic, int(number)
+
+
+def offsets_place(case: Case, group: str) -> str | None:
+    """The partition of a group, None if its leader was never seen."""
+    counts = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == ("__consumer_offsets", "partitions")]
+    if not counts:
+        return None
+    value = 0
+    for letter in group:  # of the basic plane in all histories: one UTF-16 unit each
+        value = (31 * value + ord(letter)) % 2**32
+    signed = value - 2**32 if value >= 2**31 else value
+    number = (0 if signed == -(2**31) else abs(signed)) % json.loads(max(counts, key=lambda r: r["at_us"])["value"])
+    place = f"__consumer_offsets/{number}"
+    return place if any((r["entity"], r["key"]) == (place, "leader") for r in case.rows["cluster"]) else None
 
 
 def _members(case: Case, reader: ReaderFacts, end_us: int, verdict: Judgement) -> None:
     """A settled group in which somebody has two partitions more than another, or (range) not neighbouring ones."""
     group, me = reader.name, f"group:{reader.name}"
     long = 300_000 if reader.assignor in ("range", "roundrobin") else 2 * SECOND  # others move partitions in two steps
-    for at, until, _, values in _moments(case, end_us, (me, "members"), (me, "state"), (me, "answers")):
+    for at, until, _, values in moments(case, end_us, (me, "members"), (me, "state"), (me, "answers")):
         members = values.get("members")
         quiet = values.get("state") == "Stable" and values.get("answers", True)
         if not members or not quiet or until - at <= long:
