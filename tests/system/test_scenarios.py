@@ -26,6 +26,7 @@ PART = {
     "group-split",
     "hanging-transaction",
     "leader-kill",
+    "lost-commit/one-replica",
     "out-of-range",
     "oversized-records",
     "producer-restart",
