@@ -206,7 +206,7 @@ class RollingRestart(Fault[specs.RollingRestart], spec=specs.RollingRestart):
         for broker in world.cluster.broker_ids:
             self._stopped.append(broker)
             partitions = stop_controlled(broker, world)
-            gone = partial(_is_gone, broker, world)
+            gone = partial(is_gone, broker, world)
             targets.answer(gone, f"broker {broker} is still listed", IN_SYNC_TIMEOUT_S)
             able(world.cluster, Start).start_broker(broker)
             self._wait_in_sync(f"after the restart of broker {broker}", world)
@@ -239,6 +239,7 @@ class RollingRestart(Fault[specs.RollingRestart], spec=specs.RollingRestart):
         return world.kafka.unhealthy(metadata.partitions) if metadata else ["no broker answers"]
 
 
-def _is_gone(broker: int, world: World) -> bool:
+def is_gone(broker: int, world: World) -> bool:
+    """Return whether brokers answer and none of those that they list is this one."""
     metadata = world.kafka.metadata()
-    return metadata is not None and broker not in metadata.brokers
+    return metadata is not None and bool(metadata.brokers) and broker not in metadata.brokers

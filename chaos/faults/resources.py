@@ -6,7 +6,7 @@ from chaos.cluster.api import CutLog, ExhaustMemory, FillDisk, Kill, LimitDisk, 
 from chaos.errors import FaultError
 from chaos.faults import targets
 from chaos.faults.base import World
-from chaos.faults.brokers import BrokerKill
+from chaos.faults.brokers import BrokerKill, is_gone
 from chaos.faults.targets import BrokerFault, start_down
 from chaos.kafka.metadata_merge import NO_LEADER
 from chaos.kafka.partition import TopicPartition
@@ -92,17 +92,13 @@ class BrokerWipe(BrokerKill, spec=specs.BrokerWipe):
         disk.wipe_disk(self.broker)
 
     def _effect(self, world: World) -> str | None:
-        killed = super()._effect(world) or self._unlisted(world)
+        killed = super()._effect(world)
+        if killed is None and is_gone(self.broker, world):
+            killed = f"{self.resolved} is gone from the metadata"
         if killed is None or world.cluster.broker_alive(self.broker):
             return None
         left = able(world.cluster, Wipe).replicas_on_disk(self.broker)
         return f"{killed}; of {self._replicas} replicas on its disk none is left" if left == 0 else None
-
-    def _unlisted(self, world: World) -> str | None:
-        """Return that the other brokers do not list the target, None if they do or nobody answers."""
-        metadata = world.kafka.metadata()
-        gone = metadata is not None and metadata.brokers and self.broker not in metadata.brokers
-        return f"{self.resolved} is gone from the metadata" if gone else None
 
 
 class LogTruncate(BrokerFault[specs.LogTruncate], spec=specs.LogTruncate):

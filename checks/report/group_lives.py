@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from checks.audit.facts.observed import UNKNOWN_GROUP
 from checks.evidence import Row
 from checks.report.lanes import Axis, Lane, Segment, look
 from checks.report.tables import grouped
-
-UNKNOWN_GROUP = "Dead"
-"""State of a group that its coordinator does not know."""
 
 
 def group_lanes(rows: Sequence[Row], ownership: Sequence[Row], axis: Axis) -> list[Lane]:

@@ -17,6 +17,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
+from chaos.kafka.partition import TopicPartition
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch
 from checks.audit.facts.moves import Move
@@ -209,9 +210,9 @@ def lower_fetches(moves: Iterable[Move]) -> dict[tuple[str, int], list[OffsetFet
     """Return a fetch for each move to a lower offset, by (topic, partition), with -1, -2, ... in place of an epoch."""
     found: dict[tuple[str, int], list[OffsetFetch]] = {}
     for index, m in _lower(moves):
-        topic, _, number = next(iter(m.offsets or ())).rpartition("/")
+        partition = TopicPartition.parse(next(iter(m.offsets or ())))
         fetch = OffsetFetch(index, m.group, "", m.from_us - 1, m.to_us, m.to_us)
-        found.setdefault((topic, int(number)), []).append(fetch)
+        found.setdefault((partition.topic, partition.number), []).append(fetch)
     return found
 
 

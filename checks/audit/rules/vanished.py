@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.clients import uses_kip_848
 from checks.audit.engine.counters import COMMITTED
 from checks.audit.engine.tally import Tally
@@ -125,7 +126,7 @@ def _is_protected(run: RunData, move: Move, reader: Reader) -> bool:
 
 def _is_subscribed(run: RunData, move: Move, reader: Reader) -> bool:
     """Return whether every member subscribes to the topic of an offset, or one certainly does."""
-    topic = next(iter(move.offsets or ())).rpartition("/")[0]
+    topic = TopicPartition.parse(next(iter(move.offsets or ()))).topic
     if all(topic in entry.topics for entry in reader.entries):
         return True
     members = [m for at_us, m in run.observed.changes(f"group:{move.group}", "members") if at_us <= move.to_us and m]
@@ -146,8 +147,8 @@ def _finding(run: RunData, reader: Reader, life: list[Move]) -> dict[str, object
         in_force=lower or None,
     )
     evidence |= {"offsets": offsets, "interrupted": any(m.interrupted for m in life), "began_again": begun}
-    topic, _, number = next(iter(offsets)).rpartition("/")
-    place = {"topic": topic, "partition": int(number), "offset": first.vanished}
+    partition = TopicPartition.parse(next(iter(offsets)))
+    place = {"topic": partition.topic, "partition": partition.number, "offset": first.vanished}
     return place | {"at_us": first.to_us, "evidence": evidence}
 
 
@@ -180,21 +181,16 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
 
 _committing = readers_with(lambda r: r.group is not None and r.commits)
 
-RULES = {
-    "expired_commit": Rule(
+
+def _rule(explain: Callable[[Finding, Evidence, RunData], str]) -> Rule:
+    return Rule(
         examines=(COMMITTED,),
-        explain=_explain_expired,
+        explain=explain,
         scopes=_committing,
         inapplicable=no_commits,
         needs_clock=True,
         run=vanished_commits,
-    ),
-    "lost_commit": Rule(
-        examines=(COMMITTED,),
-        explain=_explain_lost,
-        scopes=_committing,
-        inapplicable=no_commits,
-        needs_clock=True,
-        run=vanished_commits,
-    ),
-}
+    )
+
+
+RULES = {"expired_commit": _rule(_explain_expired), "lost_commit": _rule(_explain_lost)}

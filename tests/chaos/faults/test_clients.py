@@ -163,14 +163,10 @@ def test_a_member_of_a_group_may_be_of_any_entry():
     assert chosen == {"a/1", "b/1"}
 
 
-QUOTAS = """
-title: t
-topics: [{name: orders}]
-producers: [{name: shop, topic: orders}]
-consumers: [{mode: assign, name: replay, topics: [orders]}]
-faults:
-  - {name: limit, kind: client.quota, target: {member: shop/1}, producer_byte_rate: 1KiB, when: {at: 1s}}
-"""
+QUOTAS = (
+    SCENARIO
+    + "  - {name: limit, kind: client.quota, target: {member: shop/1}, producer_byte_rate: 1KiB, when: {at: 1s}}\n"
+)
 
 
 class Throttling:
@@ -200,7 +196,7 @@ def quotas(monkeypatch):
 def limited():
     scenario = parse(QUOTAS, "t.yaml")
     world = SimpleNamespace(scenario=scenario, fleet=Throttling(), kafka=None)
-    return FAULTS["client.quota"](scenario.faults[0]), world
+    return FAULTS["client.quota"](scenario.faults[-1]), world
 
 
 def test_a_quota_is_proven_by_responses_throttled_since_then(quotas):
