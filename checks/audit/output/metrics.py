@@ -62,10 +62,14 @@ def unavailability(
         for partition in partitions.tolist():
             value = _outage(tally, PRODUCED, fault, topic, partition, injected[fault], drive_end_us)
             add("produce_unavailability", lives.name(topic), fault, topic, partition, value)
+    by_topic: dict[str, list[ReadRange]] = {}
+    for r in ranges:
+        if r.start is not None:
+            by_topic.setdefault(r.topic, []).append(r)
     for (fault, topic), (partitions, _) in tally.each(counters.ACKED_AFTER):
         acked = set(partitions.tolist())
-        for r in ranges:
-            if r.topic == topic and r.partition in acked and r.start is not None:
+        for r in by_topic.get(topic, []):
+            if r.partition in acked:
                 scope = f"{r.reader} {topic}"
                 value = _outage(tally, CONSUMED, fault, scope, r.partition, injected[fault], drive_end_us)
                 add("consume_unavailability", r.reader, fault, topic, r.partition, value)

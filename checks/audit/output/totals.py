@@ -11,7 +11,6 @@ from collections import Counter
 from typing import Any
 
 from chaos.anomalies import ANOMALIES
-from chaos.scenario.runtimes import DEFAULT
 from checks.audit.engine import counters
 from checks.audit.engine.tally import FINDINGS, Aggregate, Tally
 from checks.audit.facts.readers import Reader
@@ -62,10 +61,11 @@ def _explained(finding: Finding, run: RunData) -> Finding:
 
 def _libraries(finding: Finding, run: RunData) -> str:
     """Return the client library and release of each client in a finding, unless all clients have the default one."""
+    if not run.names_libraries:
+        return ""
     found = []
     for client in dict.fromkeys([finding["producer"], finding["consumer"]]):
-        library = run.library(client) if client else None
-        if library is not None and any(c.runtime != DEFAULT for c in run.scenario.client_libraries):
+        if library := run.library(client) if client else None:
             found.append(f"{client}: {library.traits.library} {library.release or 'as installed'}")
     return ", ".join(found)
 

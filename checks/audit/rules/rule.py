@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from chaos.kafka.settings import as_text
 from chaos.scenario.clients import Producer
 from chaos.scenario.model import Scenario
+from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
 from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.keys import KeyBlock
@@ -50,10 +52,19 @@ class RunData:
         library = self.scenario.client_of(producer)
         return as_text(producer.config.get(name, library.traits.defaults(library.release).get(name, default)))
 
+    @cached_property
+    def libraries(self) -> dict[str, Client]:
+        """The client library of each entry, by the name of the entry."""
+        return {entry.name: self.scenario.client_of(entry) for entry in self.scenario.entries}
+
     def library(self, client: str) -> Client | None:
         """Return the client library of a client such as `shop/1`; None if the scenario has no such client."""
-        entry = next((e for e in self.scenario.entries if e.name == entry_of(client)), None)
-        return self.scenario.client_of(entry) if entry else None
+        return self.libraries.get(entry_of(client))
+
+    @cached_property
+    def names_libraries(self) -> bool:
+        """Whether a finding names the library of its clients: not if all clients have the default one."""
+        return any(library.runtime != DEFAULT for library in self.libraries.values())
 
     def last_fault(self, at_us: int) -> str | None:
         """Return the fault injected last at or before a moment, None if there was none."""

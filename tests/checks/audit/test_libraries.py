@@ -1,23 +1,22 @@
 """Findings name the client library of their clients where a scenario has more than the default one."""
 
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 from chaos.scenario.load import parse
 from checks.audit.output.totals import _libraries
 from checks.audit.rules.rule import RunData
 
 
-def run(client: str) -> Any:
+def run(client: str) -> RunData:
     text = f"""
 title: t
 topics: [{{name: orders}}]
 producers: [{{name: shop, topic: orders}}, {{name: till, topic: orders, client: {client}}}]
 consumers: [{{mode: assign, name: dirty, topics: [orders]}}]
 """
-    found = SimpleNamespace(scenario=parse(text, "mine.yaml"))
-    found.library = lambda name: RunData.library(found, name)
-    return found
+    nothing: Any = Mock()
+    return RunData(parse(text, "mine.yaml"), [], nothing, {}, nothing, [], nothing)
 
 
 def test_a_finding_names_the_library_and_release_of_its_clients() -> None:
