@@ -93,14 +93,25 @@ class ProducerSpec(WriterSpec):
     )
 
 
+class PlainSpec(_Spec):
+    """The order of output and commit without transactions; see `chaos.scenario.clients.Plain`."""
+
+    commit: Literal["after_output", "before_output"]
+    records: int = Field(ge=1)
+    hold_s: float = Field(0.0, ge=0)
+
+
 class ProcessorSpec(WriterSpec):
-    """A group member that reads topics and writes one record for each record that it reads, in transactions."""
+    """A group member that reads topics and writes one record for each record that it reads.
+
+    Exactly one of `transactions` and `plain` is set.
+    """
 
     program: Literal["processor"] = "processor"
     group: str
     topics: list[str] = Field(min_length=1, description="topics to read")
     consumer_config: Config = {}
-    transactions: TransactionSpec
+    plain: PlainSpec | None = None
 
 
 class CommitSpec(_Spec):

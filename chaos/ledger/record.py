@@ -5,13 +5,18 @@
     |   run       producer (padded)    |    seq          sent, us         CRC-32 of key and the rest of the value
     version                            incarnation
 
+The output of a processor also has a record header, `aftershock-input: orders/0/1234`: topic, partition and offset of
+the record that it was made from (`INPUT_HEADER`).
+
 It is readable with kcat, any client language can write it, and Spark extracts it with `substring`. It identifies a
 record even if the producer was killed before it wrote the ledger row.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 VERSION = b"AS1"
@@ -23,8 +28,17 @@ INCARNATION_AT = PRODUCER_AT + PRODUCER_WIDTH + 1
 SEQ_AT = INCARNATION_AT + INCARNATION_WIDTH + 1
 TIME_AT = SEQ_AT + SEQ_WIDTH + 1
 CRC_AT = TIME_AT + TIME_WIDTH + 1
+INPUT_HEADER = "aftershock-input"
+"""Key of the record header with the coordinates of the input."""
 HEADER_BYTES = CRC_AT + CRC_WIDTH + 1
 """Bytes before the payload: the smallest size of a value."""
+
+
+_INPUT = re.compile(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})/([0-9]{1,18})")
+"""A topic name, and numbers that fit the columns of the ledger."""
+
+Input = tuple[str, int, int]
+"""Topic, partition and offset of the record that an output was made from."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,20 @@ def parse(value: bytes | None) -> Identity | None:
         )
     except (ValueError, UnicodeDecodeError):
         return None
+
+
+def encode_input(source: Input) -> bytes:
+    """Return the value of the record header `INPUT_HEADER`."""
+    return "{}/{}/{}".format(*source).encode()
+
+
+def parse_input(headers: Sequence[tuple[str, bytes | None]] | None) -> Input | None:
+    """Return the coordinates in the first header `INPUT_HEADER` of a record, None without a readable one."""
+    for key, value in headers or ():
+        if key == INPUT_HEADER:
+            source = _INPUT.fullmatch((value or b"").decode("ascii", "replace"))
+            return (source[1], int(source[2]), int(source[3])) if source else None
+    return None
 
 
 def crc_ok(key: bytes | None, value: bytes) -> bool:

@@ -57,10 +57,16 @@ def with_columns(rows: pa.Table, fields: Iterable[pa.Field]) -> pa.Table:
     return pa.table(columns)
 
 
+_INPUT = {"input_topic": _since(3, _str), "input_partition": _since(3, _i32), "input_offset": _since(3, _i64)}
+"""Coordinates of the record that an output of a processor was made from; null for other records."""
+INPUT_COLUMNS = tuple(_INPUT)
+INPUTS_SINCE = 3
+"""The version from which on outputs of processors carry the coordinates of their inputs."""
 _READER = {"consumer": _str, "incarnation": _i32, "group": _str, "mode": _str}
 
 TABLES: dict[str, pa.Schema] = {
-    # One row per completed send. `offset` is null if the client received none (acks=0, failures).
+    # One row per completed send. `offset` is null if the client received none (acks=0, failures). A processor gives the
+    # input of each record.
     "sends": _table(
         producer=_str,
         incarnation=_i32,
@@ -74,6 +80,7 @@ TABLES: dict[str, pa.Schema] = {
         txn=_i64,
         invoked_us=_i64,
         completed_us=_i64,
+        **_INPUT,
     ),
     # One row per transaction end; outcome is committed, aborted or unknown.
     "transactions": _table(producer=_str, incarnation=_i32, txn=_i64, outcome=_str, began_us=_i64, ended_us=_i64),
@@ -155,17 +162,19 @@ LOG = _table(
     crc_ok=_bool,
     committed=_bool,
     key=_since(3, _str),
+    **_INPUT,
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
 and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
-in a compacted topic, null in other topics and for a record without a key."""
+in a compacted topic, null in other topics and for a record without a key. The input is that in the record header
+`aftershock-input`."""
 
 LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64, topic_id=_since(3, _str))
 """Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the
 topic at that moment; null if the brokers give none."""
 
 _RUNS = {
-    "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us"),
+    "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us", *_INPUT),
     "deliveries": (
         *("consumer", "incarnation", "group", "mode", "assignment", "topic", "leader_epoch"),
         *("producer", "producer_incarnation", "polled_us", "processed_us"),

@@ -1,4 +1,4 @@
-"""Clients of a scenario: producers, processors, which read, transform and write in transactions, and consumers.
+"""Clients of a scenario: producers, processors, which read, transform and write, and consumers.
 
 Consumers subscribe, or are assigned partitions; then a scenario says where they start and when they commit.
 """
@@ -67,11 +67,23 @@ class Producer(Strict):
     )
 
 
+class Plain(Strict):
+    """How a processor writes and commits without transactions, batch by batch.
+
+    after_output: commit when all outputs are acknowledged; a crash in between writes them again. before_output: commit
+    first; a crash in between leaves inputs without output.
+    """
+
+    commit: Literal["after_output", "before_output"]
+    records: int = Field(100, ge=1, description="most records of a batch")
+    hold: Duration = Field(0.0, description="time between the two steps, in which a crash duplicates or loses")
+
+
 class Processor(Strict):
     """Read-process-write: `members` processes of one group that write a record for each one they read.
 
-    Output records and input offsets belong to one transaction. Output records name the processor as their producer and
-    have separate sequence numbers. Input is checked as for a subscribe consumer.
+    Output records and input offsets belong to one transaction, unless `plain` is set. Output records name the processor
+    as their producer and have separate sequence numbers. Input is checked as for a subscribe consumer.
     """
 
     name: ClientName
@@ -79,13 +91,27 @@ class Processor(Strict):
     topics: list[TopicName] = Field(min_length=1, description="input topics")
     to: TopicName = Field(description="output topic")
     members: int = Field(1, ge=1, le=50)
-    transactions: Transactions = Transactions()
+    transactions: Transactions | None = Field(None, description="the default, unless `plain` is set")
+    plain: Plain | None = Field(None, description="write and commit without transactions")
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Config = Field({}, description="settings of its producer by the names of the client library")
     consumer_config: Config = Field(
         {"auto.offset.reset": "earliest"}, description="settings of its consumer by the names of the client library"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default(cls, data: object) -> object:
+        if isinstance(data, dict) and data.get("plain") is None and data.get("transactions") is None:
+            return data | {"transactions": {}}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.plain and self.transactions:
+            raise ValueError("plain: goes without transactions; leave one of the two out, or set it to null")
+        return self
 
 
 class Commit(Strict):

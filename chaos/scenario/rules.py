@@ -238,6 +238,9 @@ def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str
 def _expect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
     for group in expect.groups:
         yield from setup.group_problems("expect.groups", group)
+    for (kind, _), bound in expect.counts().items():
+        if kind.endswith("_output") and bound.min and not setup.processors:
+            yield f"expect.{kind}: never appears: there are no processors, whose outputs are traced"
     names = {entry.name for entry in setup.entries}
     for name in expect.client_errors:
         if name not in names:

@@ -177,7 +177,7 @@ class Setup(Strict):
     @property
     def transactional(self) -> bool:
         """Whether any client writes in transactions."""
-        return bool(self.processors) or any(p.transactions for p in self.producers)
+        return any(p.transactions for p in self.producers) or any(p.transactions for p in self.processors)
 
     def client_of(self, entry: Entry) -> Client:
         """Return the client library of an entry, with the release of `clients` if the entry names none."""

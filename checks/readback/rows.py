@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chaos.ledger import record
-from chaos.ledger.schemas import LOG
+from chaos.ledger.schemas import INPUT_COLUMNS, LOG
 
 Bytes = npt.NDArray[np.uint8]
 Flags = npt.NDArray[np.bool_]
@@ -57,6 +57,8 @@ class Records:
     timestamps_ms: Sequence[int]
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
+    inputs: Sequence[record.Input | None] = ()
+    """The input of each record; empty if none has one."""
     committed: tuple[Flags, Flags] | None = None
     """Whether a read_committed reader gets each record, and whether that is decided; None: no transactions, all are."""
     keyed: bool = False
@@ -81,6 +83,9 @@ class Records:
             "committed": _flags(*self.committed) if self.committed else _flags(np.ones(size, np.bool_)),
             "key": self._key_column(),
         }
+        for i, name in enumerate(INPUT_COLUMNS):
+            kind = LOG.field(name).type
+            columns[name] = pa.array([p and p[i] for p in self.inputs], kind) if self.inputs else pa.nulls(size, kind)
         return pa.RecordBatch.from_arrays([columns[name] for name in LOG.names], schema=LOG)
 
     def _key_column(self) -> pa.Array:

@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from chaos.errors import ClusterError
 from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
+from chaos.ledger.record import parse_input
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
 from checks.readback.rows import Flags, Records
@@ -131,9 +132,13 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
                     continue
                 times = [time_ms for _, time_ms in map(Message.timestamp, messages)]
                 keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
+                headers = list(map(Message.headers, messages))
+                inputs = list(map(parse_input, headers)) if any(headers) else []
                 largest = max(map(len, filter(None, values)), default=1)
                 decided = committed.of(offsets) if committed else None
-                yield Records(part.topic, part.partition, offsets, times, keys, values, decided, part.keyed).rows()
+                yield Records(
+                    part.topic, part.partition, offsets, times, keys, values, inputs, decided, part.keyed
+                ).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
 

@@ -69,6 +69,10 @@ class Committer:
         else:
             self._later(consumer, ends)
 
+    def at_once(self, consumer: Consumer, ends: Mapping[Partition, int]) -> bool:
+        """Commit and wait for the answer. Returns whether every offset was committed."""
+        return self._request(consumer, ends, kind="sync")
+
     def after_batch(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
         """Commit after the processed part of a batch, if the setting says so."""
         if self._commit.when != "after_batch":
@@ -95,7 +99,8 @@ class Committer:
             self._next = time.monotonic() + self._commit.every_s
             self._request(consumer, due)
 
-    def _request(self, consumer: Consumer, ends: Mapping[Partition, int], kind: str = "") -> None:
+    def _request(self, consumer: Consumer, ends: Mapping[Partition, int], kind: str = "") -> bool:
+        """Request a commit. Returns whether it is known to be done."""
         kind = kind or self._commit.kind
         offsets = [TopicPartition(topic, partition, offset) for (topic, partition), offset in ends.items()]
         requests = [_Request(now_us(), self._assignments.get((o.topic, o.partition))) for o in offsets]
@@ -109,15 +114,16 @@ class Committer:
             else:
                 answers = consumer.commit(offsets=offsets, asynchronous=False)
                 by_partition = dict(zip(ends, requests, strict=True))
-                self._write("sync", [(o, None, by_partition[o.topic, o.partition]) for o in answers])
+                return self._write("sync", [(o, None, by_partition[o.topic, o.partition]) for o in answers])
         except KafkaException as e:
             error: KafkaError = e.args[0]
             if kind == "auto":
                 log(f"offsets not stored: {error.name()}: {error.str()}")
-                return
+                return False
             for o in offsets:
                 self._pop_request(o)
             self._write(kind, [(o, error, r) for o, r in zip(offsets, requests, strict=True)])
+        return False
 
     def transaction_ended(
         self, ends: Mapping[Partition, int], outcome: Outcome, error: str | None, requested_us: int
@@ -157,8 +163,8 @@ class Committer:
         self._writer.append_rows(rows)
         self._pending.clear()
 
-    def _write(self, kind: str, answers: Iterable[tuple[TopicPartition, KafkaError | None, _Request | None]]) -> None:
-        """Write a row for each partition, with its own error or else the error of the whole commit."""
+    def _write(self, kind: str, answers: Iterable[tuple[TopicPartition, KafkaError | None, _Request | None]]) -> bool:
+        """Write a row for each partition, with its own error or else that of the commit. Returns whether all are ok."""
         rows = []
         for o, error, request in answers:
             took_s = None if request is None else (now_us() - request.at_us) / 1e6
@@ -166,6 +172,7 @@ class Committer:
             outcome = commit_outcome(error, took_s, self._backoff_s)
             rows.append(self._row(kind, o, outcome, error and error.name(), request))
         self._writer.append_rows(rows)
+        return all(row["outcome"] == "ok" for row in rows)
 
     def _row(
         self, kind: str, o: TopicPartition, outcome: Outcome, error: str | None, request: _Request | None

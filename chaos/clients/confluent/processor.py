@@ -1,19 +1,25 @@
 """The processor: `python -m chaos.clients.confluent.processor SPEC`.
 
-It reads as a group member, transforms, and writes one record for each record that it reads. The records written and the
-offsets read are in one transaction (`send_offsets_to_transaction`), so a read_committed consumer sees both or none.
+It reads as a group member, transforms, and writes one record for each record that it reads, with the coordinates of
+that record in the header `aftershock-input`. The records written and the offsets read are in one transaction
+(`send_offsets_to_transaction`, KIP-98), so a read_committed consumer sees both or none.
 After an abort it seeks to the committed offsets of the group and records the seek. Its rows of `commits` have the kind
 transaction, and the outcome of the transaction that contains the offsets.
 
 A transaction ends when it has its number of records, when nothing arrives for `IDLE_S`, and before partitions are given
 up. The position in the progress event advances only when the transaction is committed.
+
+With `plain` instead of transactions, it commits the offsets of each batch after its outputs are acknowledged, or before
+it writes them, as applications without transactions do (at least once, at most once).
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import count
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -25,7 +31,8 @@ from chaos.clients.confluent.outcomes import Outcome
 from chaos.clients.confluent.positions import start_positions
 from chaos.clients.confluent.sender import CALL_S, TICK_S, End, Sender, error_of
 from chaos.clients.program import Channel, Lifecycle, log, run_clients
-from chaos.clients.protocol import ClientSpec, CommitSpec, GroupConsumerSpec, Partition, ProcessorSpec
+from chaos.clients.protocol import ClientSpec, CommitSpec, GroupConsumerSpec, Partition, PlainSpec, ProcessorSpec
+from chaos.ledger.record import INPUT_HEADER, encode_input
 from chaos.run.events import now_us
 
 IDLE_S = 0.1
@@ -35,7 +42,7 @@ COMMIT_OUTCOMES: dict[End, Outcome] = {"committed": "ok", "aborted": "fail", "un
 
 
 class Source(GroupConsumer):
-    """The reading side of one incarnation of a processor: a group member that commits no offsets.
+    """The reading side of one incarnation of a processor: a group member that commits only when it is asked to.
 
     before_release: called before partitions are given up, with whether the other partitions stay assigned.
     read_ends: offset after the last record read of each partition, since the last end of a transaction.
@@ -83,6 +90,15 @@ class Source(GroupConsumer):
             self._committer.transaction_ended(self.read_ends, COMMIT_OUTCOMES[end], error, requested_us)
         if end == "committed":
             self.assignments.processed(self.read_ends)
+        self.read_ends = {}
+
+    def commit(self) -> bool:
+        """Commit the offsets after the last records read. Returns whether all of them were committed."""
+        return self._committer.at_once(self.consumer, self.read_ends)
+
+    def processed(self) -> None:
+        """Advance the position of the progress event: the last records read have their outputs and are committed."""
+        self.assignments.processed(self.read_ends)
         self.read_ends = {}
 
     def rewind(self) -> bool:
@@ -137,39 +153,94 @@ class Processor(Sender[ProcessorSpec]):
 
     def _step(self) -> None:
         """Process the records that are there, and end the transaction if it is due."""
+        if self._spec.plain:
+            self._step_plainly(self._spec.plain)
+            return
+        assert self._spec.transactions is not None  # one of the two is set
         batch = self._source.poll(self._spec.transactions.records - self._records)
         if batch:
             polled_us = now_us()
             if not self._open:
                 self._begin_transaction()
             self._last_read_s = time.monotonic()
-            count = self._source.deliver(batch, polled_us)
-            self._records += count
-            self._write(count)
+            self._records += self._source.deliver(batch, polled_us)
+            self._write(batch)
         self._serve()
         full = self._records >= self._spec.transactions.records
         idle = time.monotonic() - self._last_read_s > IDLE_S
         if full or (self._open and idle) or self._must_abort():
             self._end()
 
-    def _write(self, count: int) -> None:
-        """Write `count` records, with the next seqs."""
-        end = self._next + count
+    def _step_plainly(self, plain: PlainSpec) -> None:
+        """Process the records that are there and commit their offsets, without a transaction."""
+        batch = self._source.poll(plain.records)
+        if not batch:
+            self._serve()
+            return
+        self._source.deliver(batch, now_us())
+        first: Callable[[], bool] = self._source.commit
+        last: Callable[[], bool] = partial(self._write_all, batch)
+        if plain.commit == "after_output":
+            first, last = last, first
+        done = first()
+        if done:
+            self._wait(plain.hold_s)
+            done = last() or plain.commit == "before_output"  # outputs that fail then are not written again
+        if done:
+            self._source.processed()
+        else:
+            self._rewind()
+
+    def _write_all(self, batch: list[Message]) -> bool:
+        """Write one record for each record of a batch. Returns whether all are acknowledged."""
+        failures_before = self._log.failed + self._log.unknown
+        self._write(batch)
+        self._wait_for_reports()
+        self._log.write(now=True)
+        return not (self._fatal or len(self._kafka) or self._log.failed + self._log.unknown > failures_before)
+
+    def _rewind(self) -> None:
+        """Read from the committed offsets again, those of partitions that stay assigned."""
+        self._source.read_ends = {}
+        while not (self._source.rewind() or self._giving_up()):
+            self._serve(0.1)
+
+    def _wait(self, time_s: float) -> None:
+        """Wait between output and commit, or until the order to stop."""
+        until = time.monotonic() + time_s
+        while time.monotonic() < until and not (self._channel.stopping or self._fatal):
+            self._serve(TICK_S)
+
+    def _write(self, batch: list[Message]) -> None:
+        """Write one record for each record of a batch, with the next seqs."""
+        end = self._next + len(batch)
+        self._log.inputs |= {self._next + i: (m.topic(), m.partition(), m.offset()) for i, m in enumerate(batch)}
         while self._next < end and not self._fatal and not self._must_abort():
             sent = self._send(end - self._next)
             self._serve(0 if sent else TICK_S)  # nothing is sent if the local queue is full
+
+    def _calls(
+        self, first: int, values: Iterable[bytes], keys: Iterable[bytes | None], partitions: Iterable[int]
+    ) -> Iterator[None]:
+        return map(self._produce, count(first), values)
+
+    def _produce(self, seq: int, value: bytes) -> None:
+        source = encode_input(self._log.inputs[seq])
+        self._kafka.produce(
+            self._spec.topic, value, on_delivery=self._log.on_delivery, headers=[(INPUT_HEADER, source)]
+        )
 
     def _end(self, keeps_partitions: bool = True) -> None:
         """End the open transaction with its offsets; after an abort, rewind the partitions that stay assigned."""
         if not self._open:
             return
         self._offsets_sent_us = None
+        assert self._spec.transactions is not None  # a transaction is open
         end = self._end_transaction(self._spec.transactions, self._send_offsets)
         self._source.transaction_ended(end, self._offsets_sent_us)
         self._records = 0
         if end == "aborted" and keeps_partitions:
-            while not (self._source.rewind() or self._giving_up()):
-                self._serve(0.1)
+            self._rewind()
 
     def _send_offsets(self) -> bool:
         """Add the offsets read to the transaction. Returns False if it must be aborted."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from operator import length_hint
 from typing import Any, Generic, Literal, TypeVar
@@ -132,8 +132,7 @@ class Sender(ABC, Generic[Spec]):
         values = iter(self._values.make(first, count, invoked_us, numbers))
         keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
         partitions = self._partition(first, count, numbers)
-        topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
-        calls = map(self._kafka.produce, topic, values, keys, partitions, on_delivery)
+        calls = self._calls(first, values, keys, partitions)
         while True:
             try:
                 deque(calls, maxlen=0)  # makes the calls without Python code for each record
@@ -150,6 +149,13 @@ class Sender(ABC, Generic[Spec]):
                 self._log.refused_at_once(first + count - length_hint(values) - 1, invoked_us, e.args[0])
                 self._on_error(e.args[0])
         return self._next - first
+
+    def _calls(
+        self, first: int, values: Iterable[bytes], keys: Iterable[bytes | None], partitions: Iterable[int]
+    ) -> Iterator[None]:
+        """Return an iterator that calls `produce` for one record at a time, and goes on after an exception."""
+        topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
+        return map(self._kafka.produce, topic, values, keys, partitions, on_delivery)
 
     def _wait_for_reports(self) -> None:
         """Wait until every record has its report, an error is fatal, or the time to wait is over."""

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 from chaos.clients.confluent.columns import Columns, joined, nullable, sent
 from chaos.clients.confluent.outcomes import Kept, send_outcome
 from chaos.clients.protocol import WriterSpec
-from chaos.ledger.record import parse
+from chaos.ledger.record import Input, parse
 from chaos.ledger.record_columns import Identities, Ints
 from chaos.ledger.stream import TableWriter, runs, same
 from chaos.run.events import now_us
@@ -22,6 +22,8 @@ READ_ROWS = 512
 """Reports to read at a time: few enough to be still in the processor's cache."""
 
 _OK, _NULL = same("ok", pa.string()), same(None, pa.string())
+_NO_INPUT = None, None, None
+_INPUT_TYPES = pa.string(), pa.int32(), pa.int64()
 
 
 class Keys:
@@ -53,6 +55,7 @@ class SendLog:
     the same `poll`.
 
     acked, failed, unknown: records by outcome.
+    inputs: by seq, the input of each record of a processor that has no row yet.
     txn: number of the transaction of the records that are reported now; set it only right after a `write`.
     """
 
@@ -71,6 +74,7 @@ class SendLog:
         self._has_offsets = str(spec.config.get("acks", spec.config.get("request.required.acks"))) != "0"
         self.acked = self.failed = self.unknown = 0
         self.txn: int | None = None
+        self.inputs: dict[int, Input] = {}
         reports = self._reports
 
         def on_delivery(error: KafkaError | None, message: Message) -> None:
@@ -115,6 +119,7 @@ class SendLog:
         self._refused.append(row)
 
     def _row(self, seq: int, invoked_us: int, outcome: str, error: str, partition: int | None) -> dict[str, object]:
+        topic, number, offset = self.inputs.pop(seq, _NO_INPUT)
         return {
             "producer": self._spec.client,
             "incarnation": self._spec.incarnation,
@@ -127,6 +132,9 @@ class SendLog:
             "key": self._keys and self._keys.texts[int(self._keys.of(np.array([seq]))[0])],
             "invoked_us": invoked_us,
             "completed_us": now_us(),
+            "input_topic": topic,
+            "input_partition": number,
+            "input_offset": offset,
         }
 
     def write(self, *, now: bool = False) -> None:
@@ -160,8 +168,16 @@ class SendLog:
                 same(self.txn, pa.int64()).slice(0, n),
                 identities.sent_us,
                 runs(np.cumsum([len(part) for part in self._read]), pa.array(self._read_us)),
+                *self._inputs_of(identities.seq),
             ]
         )
         self._read.clear()
         self._read_us.clear()
         self._waiting = 0
+
+    def _inputs_of(self, seqs: pa.Array) -> list[pa.Array]:
+        """Return the columns of the inputs of these seqs, and forget them."""
+        if not self.inputs:
+            return [same(None, kind).slice(0, len(seqs)) for kind in _INPUT_TYPES]
+        inputs = [self.inputs.pop(seq, _NO_INPUT) for seq in seqs.to_pylist()]
+        return [pa.array(column, kind) for column, kind in zip(zip(*inputs, strict=True), _INPUT_TYPES, strict=True)]

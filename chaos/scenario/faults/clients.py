@@ -205,6 +205,8 @@ class ProducerFence(ProducerFault):
     def problems(self, setup: Setup, where: str) -> Iterator[str]:
         """Check that the target writes in transactions."""
         yield from super().problems(setup, where)
-        if self.client_name() in {p.name for p in setup.producers if not p.transactions}:
+        plain = {p.name for p in setup.producers if not p.transactions}
+        plain |= {p.name for p in setup.processors if not p.transactions}
+        if self.client_name() in plain:
             selector, _ = self.target.selector
             yield f"{where}.target.{selector}: {self.client_name()} has no transactions, so nothing can fence it"

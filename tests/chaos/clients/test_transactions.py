@@ -112,6 +112,12 @@ processors:
     assert sum(1 for r in log if r["committed"]) == 2000  # one per input record: none twice, none missing
     assert any(not r["committed"] for r in log)
     assert {r["producer"] for r in log} == {"billing/1"}
+    inputs = Counter((r["input_topic"], r["input_partition"], r["input_offset"]) for r in log if r["committed"])
+    assert inputs == Counter((t, p, offset) for p in range(3) for offset in range(log_ranges(bootstrap, [t])[t, p][1]))
+    coordinates = ("seq", "input_topic", "input_partition", "input_offset")
+    sent = {tuple(s[name] for name in coordinates) for s in rows(run, "sends") if s["producer"] == "billing/1"}
+    assert sent <= {tuple(r[name] for name in coordinates) for r in log} and len(sent) >= 1960
+    assert {s["input_topic"] for s in rows(run, "sends") if s["producer"] == "shop/1"} == {None}
     assert {a["event"] for a in rows(run, "assignments")} >= {"assigned", "seek", "revoked"}
     assert {a["source"] for a in rows(run, "assignments") if a["event"] == "seek"} <= {"committed", "reset"}
     commits = rows(run, "commits")
@@ -165,3 +171,38 @@ producers:
     assert all(s["partition"] == s["seq"] % 3 for s in sends if s["outcome"] == "ok")
     refused = {s["error"] for s in sends if s["outcome"] == "fail"}
     assert refused == ({"_QUEUE_FULL"} if mode == "fire_and_forget" else set())
+
+
+@pytest.mark.parametrize(("commit", "again"), [("after_output", True), ("before_output", False)])
+def test_a_plain_processor_that_dies_between_its_steps_repeats_or_loses_outputs(
+    fleet: MakeFleet, run: Run, bootstrap: str, commit: str, again: bool
+) -> None:
+    t, out = topic_name(), topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, replication_factor: 1}}, {{name: {out}, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 600, rate: 300/s}}]
+processors:
+  - name: billing
+    group: g{t}
+    topics: [{t}]
+    to: {out}
+    plain: {{commit: {commit}, hold: 2s, records: 500}}
+    consumer_config: {{auto.offset.reset: earliest, session.timeout.ms: 3000, heartbeat.interval.ms: 300}}
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    f.start_producers()
+    until(f.producers_done, "the producer did not finish")
+    seen = f.delivered("billing")
+    until(lambda: f.delivered("billing") > seen, "nothing is processed")
+    f.crash("billing/1")
+    f.restart("billing/1")
+    until(lambda: f.positions("billing") == {f"{t}/0": 600}, "the processor is not at the end")
+    assert f.stop_all(WAIT_S) == [] and f.unexpected_exits() == []
+    log = committed_rows(run, bootstrap, out)
+    outputs = Counter(r["input_offset"] for r in log)
+    assert {r["input_topic"] for r in log} == {t}
+    assert (max(outputs.values()) == 2, len(outputs) == 600) == (again, again)
+    assert len({r["seq"] for r in log}) == len(log)  # no number is used twice, although rows died with the first one
+    commits = rows(run, "commits")
+    assert {(c["kind"], c["outcome"]) for c in commits} == {("sync", "ok")}

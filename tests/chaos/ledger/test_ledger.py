@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chaos.errors import RunDirError
-from chaos.ledger.record import HEADER_BYTES, Identity, crc_ok, encode, parse
+from chaos.ledger.record import HEADER_BYTES, INPUT_HEADER, Identity, crc_ok, encode, encode_input, parse, parse_input
 from chaos.ledger.schemas import LOG_RANGE, TABLES, as_of
 from chaos.ledger.seal import read_seal, seal
 from chaos.ledger.stream import StreamEnd as End
@@ -273,3 +273,20 @@ def test_one_changed_byte_breaks_the_crc(identity, key, data):
 @pytest.mark.parametrize("value", [None, b"", b"AS1", b"x" * 100, b"AS1 " + b"?" * 100])
 def test_a_foreign_value_has_no_identity(value):
     assert parse(value) is None
+
+
+def test_a_header_names_the_input():
+    header = INPUT_HEADER, encode_input(("a.b_c-d", 3, 1 << 40))
+    assert header[1] == b"a.b_c-d/3/1099511627776"
+    assert parse_input([("other", b"x"), header]) == ("a.b_c-d", 3, 1 << 40)
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"a/1", b"a/1/2/3", b"a/-1/2", b"a/1/x", b"/1/2", b"\xff/1/2", b"a/1/" + b"9" * 19]
+)
+def test_an_unreadable_header_names_no_input(value):
+    assert parse_input([(INPUT_HEADER, value)]) is None
+
+
+def test_a_record_without_the_header_has_no_input():
+    assert parse_input(None) is None and parse_input([]) is None and parse_input([("trace", b"a/1/2")]) is None

@@ -53,6 +53,24 @@ def test_a_consistent_scenario_is_accepted(producer: str) -> None:
         ("", faults("kind: producer.crash, target: {member: nobody/1}"), "'nobody' is not one of the"),
         ("", faults("kind: consumer.crash, target: {member: shop/1}"), "consumer.crash is for consumers"),
         ("", faults("kind: producer.fence, target: {member: shop/1}"), "has no transactions"),
+        (
+            "",
+            faults("kind: producer.fence, target: {member: billing/1}").replace(
+                "members: 2", "plain: {commit: after_output}"
+            ),
+            "has no transactions",
+        ),
+        (
+            "",
+            BILLING.replace("members: 2", "plain: {commit: after_output}, transactions: {}"),
+            "plain: goes without transactions",
+        ),
+        (
+            "",
+            BILLING.replace("members: 2", "plain: {commit: after_output}, config: {transactional.id: x}"),
+            "is set by",
+        ),
+        ("", "expect: {duplicate_output: {min: 1}}\n", "duplicate_output: never appears: there are no processors"),
         ("count: 2", faults("kind: producer.crash, unreported: 5, target: {member: shop/1}"), "that is one process"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chaos.ledger.record import HEADER_BYTES, VERSION, Identity, crc_ok, encode, parse
+from chaos.ledger.record import HEADER_BYTES, VERSION, Identity, Input, crc_ok, encode, parse
 from chaos.ledger.schemas import LOG
 from checks.readback.rows import Records
 
@@ -66,6 +66,9 @@ def test_every_record_is_parsed_as_if_alone(records: list[tuple[bytes | None, by
             "crc_ok": crc_ok(key, value) if has_header and value is not None else None,
             "committed": True,
             "key": None,
+            "input_topic": None,
+            "input_partition": None,
+            "input_offset": None,
         }
 
 
@@ -74,3 +77,10 @@ def test_keys_are_read_where_they_are_needed() -> None:
     batch = Records("prices", 0, range(3), [1, 2, 3], keys, [None, None, None], keyed=True).rows()
     batch.validate(full=True)
     assert batch.column("key").to_pylist() == ["k1", None, "\\xff"]
+
+
+def test_inputs_are_columns() -> None:
+    inputs: list[Input | None] = [("in", 2, 7), None]
+    batch = Records("out", 0, [0, 1], [1, 1], [None, None], [None, None], inputs).rows()
+    rows = batch.select(["input_topic", "input_partition", "input_offset"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("in", 2, 7), (None, None, None)]
