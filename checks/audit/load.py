@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import LOG, LOG_RANGE, TABLES, with_columns
+from chaos.ledger.schemas import LOG, LOG_RANGE, SCHEMA_VERSION, TABLES, with_columns
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
@@ -26,6 +26,7 @@ class Ledger:
     files: paths of the parts of the tables that are as large as the load (sends, deliveries, commits, log), which the
     driver never reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
     seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
+    version: that of the schema.
     """
 
     small: dict[str, pa.Table]
@@ -33,6 +34,7 @@ class Ledger:
     rows: dict[str, int]
     torn_bytes: dict[str, int]
     seal: Seal | None = None
+    version: int = SCHEMA_VERSION
 
 
 def load(run: Run) -> Ledger:
@@ -50,7 +52,7 @@ def load(run: Run) -> Ledger:
     _check_file("log_range", path, LOG_RANGE)
     small["log_range"] = _read([str(path)], LOG_RANGE)
     torn = {name: sum(t.bytes for t in table.torn) for name, table in seal.tables.items() if name in TABLES}
-    return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None)
+    return Ledger(small, files, rows, torn, seal if isinstance(run, Mirror) else None, seal.schema_version)
 
 
 def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:

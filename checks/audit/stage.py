@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
+from chaos.ledger.schemas import INPUTS_SINCE
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -35,10 +36,12 @@ from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets, LogRange
 from checks.audit.facts.topic_changes import topic_lives
 from checks.audit.facts.topic_lives import TopicLives
+from checks.audit.facts.traced import Traced, traced
 from checks.audit.facts.vanished import Vanished, explained, lower_fetches, restarts
 from checks.audit.load import Ledger, load, settle
 from checks.audit.output import curves, metrics, totals
 from checks.audit.output.tables import AUDIT_TABLES, ownership_table, write_tables
+from checks.audit.rules.outputs import UNTRACED
 from checks.audit.rules.registry import ROW_RULES, judge_block, judge_fetches, judge_run
 from checks.audit.rules.rule import RunData
 from checks.spark.session import tuned
@@ -78,7 +81,9 @@ class _Audit:
         cell_us = curves.cell_us(self.end_us - begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
         deleted = deletions(self.tables["faults"], topics)
-        self.plan = SurveyPlan(token, injected, cell_us, routes(scenario, self.partitions), ROW_RULES, topics, deleted)
+        processors = frozenset(p.name for p in scenario.processors)
+        promised = routes(scenario, self.partitions)
+        self.plan = SurveyPlan(token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors)
         self.tally = scan.survey(spark, ledger.files, self.plan)
         settle(ledger, survey_facts.rows_of_parts(self.tally))
         self.end_us = max(self.end_us, self.tally.count(counters.DRIVE_END_US))
@@ -129,7 +134,7 @@ class _Audit:
         log_ends: dict[Any, int] = dict(survey.each(counters.LOG_END))
         return RunFacts(
             run_token=self.plan.run_token,
-            topics=sorted(survey.members(counters.TOPICS)),
+            topics=sorted(survey.members(counters.TOPICS) | {topic for topic, _ in self.ranges}),
             senders=sorted(survey.members(counters.SENDERS), key=lambda sender: (sender[0] or "", sender[1])),
             epochs=self.epochs,
             log_ranges=self.ranges,
@@ -148,12 +153,21 @@ class _Audit:
             cell_us=self.plan.cell_us,
             moves=tuple(moves_of(self.tables["faults"])),
             lives=self.plan.lives,
+            traced=self._traced(),
+            committed_by_any=dict(survey.each(counters.COMMITTED_BY_ANY)),
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
         )
 
     def _keyed_rows(self, topic: str) -> int:
         """Return the number of acknowledged records and log records of a topic."""
         return self.tally.count(counters.ACKED, topic) + self.tally.count(counters.IN_LOG, topic)
+
+    def _traced(self) -> dict[str, Traced]:
+        if self.ledger.version < INPUTS_SINCE:
+            return {}
+        incomplete = self.scenario.compacted | self.plan.lives.of.keys()
+        untraced = [entry for (entry,), _ in self.tally.each(UNTRACED)]
+        return traced(self.scenario, self.ranges, incomplete, untraced)
 
     def _committed(self) -> dict[int, CommittedOffsets]:
         """Return what may have been committed when each epoch began, by index of the epoch.

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from pathlib import PurePosixPath
 
 from chaos.errors import RunDirError
+from chaos.ledger.schemas import SCHEMA_VERSION
 from chaos.ledger.seal import Seal, read_seal
 from chaos.run.directory import Run
 from chaos.run.events import DRIVING, notes, read_events, stages_broken_off
@@ -62,6 +63,10 @@ class Conditions:
         }
         return measures[term.rule]()
 
+    def ledger_version(self) -> int:
+        """Return the version of the ledger, the current one if it has no seal."""
+        return self._seal.schema_version if self._seal else SCHEMA_VERSION
+
     def distrust(self) -> str:
         """Return why the anomaly counts of this run are unreliable; empty if they are reliable.
 
@@ -93,7 +98,7 @@ class Conditions:
         """
         complete = {t.name for t in self._scenario.topics} - self._scenario.compacted
         complete -= {p.topic for p in self._scenario.producers if p.transactions}
-        complete -= {p.to for p in self._scenario.processors}
+        complete -= {p.to for p in self._scenario.processors if p.transactions}
         gaps = self._counts.get("log_gaps", {})
         return listed([f"{topic}: {n:,} offsets" for topic, n in sorted(gaps.items()) if n and topic in complete])
 

@@ -10,7 +10,7 @@ import json
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
 from chaos.scenario.resolve import Resolved
-from checks.audit.rules.registry import NEED_CLOCK, nothing_to_examine
+from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
 from checks.evidence import audit_rows, json_object, ledger_rows
 from checks.expectations.conditions import Conditions
 from checks.expectations.contract import Term, duration
@@ -54,6 +54,9 @@ class Measure:
     def _count(self, term: Term) -> Observation:
         if reason := self._uncountable(term.check):
             return Observation.missing("not counted", reason)
+        version, since = self._conditions.ledger_version(), RULES[term.check].since
+        if version < since and term.at_least == 0:
+            return Observation(0, f"nothing to examine: ledgers of version {version} do not contain it")
         rows = [r for r in self._summary if r["check"] == term.check and (r["split"] or "") == term.split]
         if not rows and not nothing_to_examine(self._scenario, term.check):
             reason = f"the audit wrote no result of {term.check}; look at logs/checks.log and audit the run again"

@@ -27,6 +27,7 @@ KINDS = {
     "records": ("offset", "sender", "seq", "timestamp", "committed"),
     "deliveries": ("epoch", "ordinal", "offset", "sender", "seq", "sent_us", "polled_us", "processed_us"),
     "acks": ("offset", "sender", "seq", "end", "last_us", "completed_us"),
+    "outputs": ("offset", "sender", "topic", "output_partition", "output_offset", "timestamp", "committed"),
     "gaps": ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled"),
     "commits": ("committer", "offset", "kind", "outcome", "requested_us", "completed_us"),
     "progress": ("epoch", "at_us", "reached"),
@@ -40,7 +41,8 @@ KINDS = {
 """The columns of each kind of rows. Topics, senders, epochs and committers are indexes into those of `RunFacts`.
 
 `end` is the end of the transaction (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked, `committed` 1, 0
-or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the highest offset + 1.
+or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the highest offset + 1,
+`offset` of an output that of its input.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""

@@ -67,6 +67,8 @@ LOG_END = maximum("log_end")
 """The offset after the last record, by topic and partition."""
 COMMITTED_TO = maximum("committed_to")
 """The highest offset committed, by key of the epoch."""
+COMMITTED_BY_ANY = maximum("committed_by_any")
+"""The highest offset of a commit that did not fail, whoever committed it, by group, topic and partition."""
 SEGMENTS = collection("segments")
 """Segments by key of the epoch; see `segments`."""
 COMMITS_AT_BEGIN = collection("commits_at_begin")

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from chaos.ledger.schemas import INPUT_COLUMNS
 from checks.audit.arrays import NONE, Columns, Ints
 from checks.audit.engine.blocks import (
     BLOCK_BITS,
@@ -34,7 +35,10 @@ _KEY_COLUMNS = ("key",)
 """Columns that are needed only if a topic is compacted."""
 _COLUMNS = {
     "sends": ("producer", "txn", "key", *(name for name in KINDS["sends"] if name != "end")),
-    "log": ("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
+    "log": (
+        *("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
+        *INPUT_COLUMNS,
+    ),
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
         *("producer", "producer_incarnation", "seq", "sent_us", "polled_us", "processed_us"),
@@ -49,6 +53,7 @@ def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
     """Return the columns to read of a table."""
     unused = set(() if facts.transactions else _TRANSACTION_COLUMNS)
     unused |= set(() if facts.compacted else _KEY_COLUMNS)
+    unused |= set(() if facts.traced else INPUT_COLUMNS)
     return tuple(c for c in _COLUMNS[table] if c not in unused)
 
 
@@ -117,12 +122,29 @@ def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
     if facts.compacted:
         seq = columns["seq"] if all_own else np.where(part.own_records(facts.run_token), columns["seq"], NONE)
         yield from rows_by_key(part, columns | {"seq": seq}, "keyed_log", np.ones(part.rows, np.bool_), facts)
+    if facts.traced:
+        yield from _outputs(part, facts, columns, own)
     if facts.committers:
         yield from _runs_of_log(columns, "runs", facts)
         visible = columns["committed"] != 0
         if not visible.all():
             columns = {n: columns[n][visible] for n in ("topic", "partition", "offset")}
         yield from _runs_of_log(columns, "committed_runs", facts)
+
+
+def _outputs(part: Part, facts: RunFacts, columns: Columns, own: Ints) -> Iterator[Piece]:
+    """Yield the records of processors as outputs of the positions that they were made from."""
+    codes, names = part.codes("input_topic")
+    known = np.array([facts.topic_ids.get(name, NONE) for name in names] + [NONE], np.int64)
+    partition, offset = part.ints("input_partition"), part.ints("input_offset")
+    inputs = np.where((partition[own] >= 0) & (offset[own] >= 0), known[codes[own]], NONE)
+    rows = own[inputs != NONE]
+    kept = {n: columns[n][rows] for n in ("sender", "topic", "timestamp", "committed")}
+    kept |= {"output_partition": columns["partition"][rows], "output_offset": columns["offset"][rows]}
+    kept |= {"partition": partition[rows], "offset": offset[rows]}
+    places = inputs[inputs != NONE], kept["partition"], kept["offset"] >> BLOCK_BITS
+    for (topic, number, block), section in sections(*places):
+        yield _piece(block_name("read", facts.topics[topic], number, block), "outputs", kept, section)
 
 
 def _runs_of_log(columns: Columns, kind: str, facts: RunFacts) -> Iterator[Piece]:

@@ -51,7 +51,8 @@ class SurveyPlan:
 
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
-    were deleted. deletions: by topic and partition, the offsets below which faults deleted all records.
+    were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: their
+    scenario entries.
     """
 
     run_token: str
@@ -61,6 +62,7 @@ class SurveyPlan:
     row_rules: tuple[RowRule, ...] = ()
     lives: TopicLives = field(default_factory=TopicLives)
     deletions: dict[tuple[str, int], list[Deletion]] = field(default_factory=dict)
+    processors: frozenset[str] = frozenset()
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns to read of a table."""
@@ -264,6 +266,7 @@ def _commits(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     tally.add(counters.DRIVE_END_US, value=int(completed.max()))
     consumers, clients = part.codes("consumer")
     _count_backwards(tally, "commits", consumers, clients, (completed < requested) & (completed != NONE))
+    unknown = part.equals("outcome", "unknown")
     ok, timed = part.equals("outcome", "ok"), part.equals("kind", "sync", "async")
     for committer, rows in committers(part):
         committed = rows.index[rows.take(ok).astype(bool)]
@@ -277,6 +280,10 @@ def _commits(part: Part, plan: SurveyPlan, tally: Tally) -> None:
             highest = int(here.ints(offset[committed]).max())
             key = committer.consumer, committer.incarnation, committer.assignment, names[code], number
             tally.add(counters.COMMITTED_TO, *key, value=highest)
+        possible = rows.index[rows.take(ok | unknown).astype(bool)]
+        for (code, number), here in sections(topics[possible], partition[possible]):
+            highest = int(here.ints(offset[possible]).max())
+            tally.add(counters.COMMITTED_BY_ANY, committer.group, names[code], number, value=highest)
 
 
 def committers(part: Part) -> Iterator[tuple[Committer, Rows]]:

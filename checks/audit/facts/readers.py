@@ -31,7 +31,8 @@ class Reader:
     partition without a recorded position, earliest or "" if unknown. commits: whether it commits. auto: whether its
     client commits by itself. fresh_start: whether each incarnation begins at the configured start, without a
     checkpoint. committed_only: isolation.level=read_committed. assignor: how the group spreads partitions, "" where its
-    members differ in assignors or topics; see `assignor_for`. entries: those of the group.
+    members differ in assignors or topics; see `assignor_for`. processes: whether all its members are processors.
+    entries: those of the group.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Reader:
     fresh_start: bool = False
     committed_only: bool = True
     assignor: str = ""
+    processes: bool = False
     entries: tuple[Entry, ...] = ()
 
     def seen_by(self, consumer: str) -> Reader:
@@ -73,11 +75,19 @@ def readers_of(scenario: Scenario) -> list[Reader]:
     """Return all readers of a scenario. Entries that share a group are one reader; see `_merged`."""
     readers: dict[str, Reader] = {}
     topics = [t.name for t in scenario.topics]
+    processing = processor_groups(scenario)
     for consumer in scenario.readers:
         for reader in _readers(consumer, topics):
             same_group = readers.get(reader.name) if reader.mode == "subscribe" else None
-            readers[reader.name] = _merged(same_group, reader) if same_group else reader
+            found = _merged(same_group, reader) if same_group else reader
+            readers[reader.name] = replace(found, processes=found.name in processing)
     return list(readers.values())
+
+
+def processor_groups(scenario: Scenario) -> frozenset[str]:
+    """Return the groups of which all members are processors: only there each input has to have an output."""
+    others = {c.group for c in scenario.consumers if c.mode == "subscribe"}
+    return frozenset(p.group for p in scenario.processors if p.group not in others)
 
 
 def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:

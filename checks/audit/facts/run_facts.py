@@ -13,6 +13,7 @@ from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
 from checks.audit.facts.starts import LogRange
 from checks.audit.facts.topic_lives import TopicLives
+from checks.audit.facts.traced import Traced
 
 Sender = tuple[str | None, int]
 """The producer and incarnation that a record carries; None and NONE where it carries none."""
@@ -69,7 +70,8 @@ class RunFacts:
     acknowledgements and log differ or transactions were written. compacted: the compacted topics, each with its number
     of blocks of keys. read_uncommitted: readers with that isolation level.
     cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
-    lives: of topics that were deleted.
+    lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. committed_by_any:
+    by (group, topic, partition), the highest offset of a commit that did not fail, whoever committed it.
     """
 
     run_token: str
@@ -93,6 +95,8 @@ class RunFacts:
     cell_us: int = 500_000
     unwatched: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
+    traced: dict[str, Traced] = field(default_factory=dict)
+    committed_by_any: dict[tuple[str, str, int], int] = field(default_factory=dict)
     lives: TopicLives = field(default_factory=TopicLives)
 
     @cached_property

@@ -19,7 +19,8 @@ from checks.audit.findings import CAP
 
 
 class PartitionBlock:
-    """The log records of some offsets of a partition, all deliveries of them, the gaps of epochs and acknowledgements.
+    """The log records of some offsets of a partition, all deliveries of them, the gaps of epochs, acknowledgements, and
+    the outputs that processors made from them.
 
     Columns: see `blocks.KINDS` (log: kind `records`). base: the lowest offset. row: by offset less base, the
     index of the log record, NONE without one. named: by index of `RunFacts.senders`, whether the producer is known.
@@ -28,7 +29,9 @@ class PartitionBlock:
     def __init__(self, topic: str, partition: int, facts: RunFacts, rows: Rows) -> None:
         self.topic, self.partition, self.facts = topic, partition, facts
         self.log, self.deliveries, self.gaps, self.acks = (rows[n] for n in ("records", "deliveries", "gaps", "acks"))
-        offsets = [c["offset"] for c in (self.log, self.deliveries, self.acks) if len(c["offset"])]
+        self.outputs = rows["outputs"]
+        located = (self.log, self.deliveries, self.acks, self.outputs)
+        offsets = [c["offset"] for c in located if len(c["offset"])]
         self.base = min((int(o.min()) for o in offsets), default=0)
         self.row = np.full(max((int(o.max()) for o in offsets), default=-1) - self.base + 1, NONE, np.int32)
         self.row[self.log["offset"] - self.base] = np.arange(len(self.log["offset"]))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from chaos.kafka.settings import as_text
+from chaos.ledger.schemas import OLDEST_VERSION
 from chaos.scenario.clients import Producer
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT
@@ -117,6 +118,7 @@ class Rule:
     empty if the evidence does not show it; a text with the names of columns and evidence in braces, or a function,
     which may add to the evidence. scopes: where it is counted. counts_undetermined: whether `examines` includes
     undetermined rows. needs_clock: whether it compares times, so that a clock that ran backwards makes it undecidable.
+    since: the first version of the ledger that contains what it examines.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
     block of reads, a block of reads, a block of commits, a block of keys, or the whole run. Rules may share a function,
@@ -129,6 +131,7 @@ class Rule:
     inapplicable: Inapplicable = _applies
     counts_undetermined: bool = False
     needs_clock: bool = False
+    since: int = OLDEST_VERSION
     rows: RowRule | None = None
     writes: Callable[[ProducerBlock, Tally], None] | None = None
     reader: Callable[[ReaderBlock, Tally], None] | None = None

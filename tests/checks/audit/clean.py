@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.checks.audit.histories import TOPIC, History
+from tests.checks.audit.histories import OUT, TOPIC, History
 from tests.checks.audit.story import Story, rows_of
 
 CLEAN: dict[str, Callable[[Story], None]] = {}
 NUMBER = 0
-RENAMED = {f"p{NUMBER}": "p", f"c{NUMBER}": "c", f"f{NUMBER}": "f"}
+RENAMED = {f"p{NUMBER}": "p", f"c{NUMBER}": "c", f"f{NUMBER}": "f", f"{TOPIC}-out": OUT}
 
 
 def clean(write: Callable[[Story], None]) -> Callable[[Story], None]:
@@ -37,6 +37,7 @@ def history(name: str) -> History:
         producer_config=story.producer_config,
         sending=story.sending,
         consumers=(consumer | story.consumer,) if story.mode else (),
+        processes=story.processes,
     )
 
 
@@ -92,6 +93,21 @@ def a_producer_restarts(s: Story) -> None:
     second.got(5, 6, seq=lambda o: o - 1, producer_incarnation=2).commit(7, kind="async").revoked()
     s.life(s.producer, "stopped", incarnation=2)
     _lives(s, s.reader(1))
+
+
+@clean
+def a_processor_dies_and_reads_again(s: Story) -> None:
+    """Its transaction is aborted, and the next incarnation writes the output again, in partition 1 as all outputs."""
+    s.partitions = 2
+    s.life(s.producer, "started").wrote(0, 1, 2).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="producer")
+    s.assigned(1, generation=1).got(0).commit(1, kind="transaction").got(1).died()
+    s.output(0, of=0, partition=1).output(1, of=1, seen=False, partition=1)
+    s.life(s.reader(1), "started", incarnation=2, role="producer")
+    second = s.assigned(1, 1, "committed", generation=2, incarnation=2).got(1, 2)
+    s.output(2, of=1, life=2, partition=1).output(3, of=2, life=2, partition=1)
+    second.commit(3, kind="transaction").revoked()
+    s.life(s.reader(1), "stopped", incarnation=2, role="producer")
 
 
 @clean

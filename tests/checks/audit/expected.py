@@ -329,6 +329,30 @@ def _gone_after_an_interruption(row: Row, clean: CleanHistory) -> set[str]:
     return when(paused and any(r["entity"] == row["entity"] for r in seen), "lost_commit")
 
 
+def _no_output(row: Row, clean: CleanHistory) -> set[str]:
+    """An output that was visible is not any more."""
+    return when(row["committed"], "missing_output")
+
+
+def _untraced(row: Row, clean: CleanHistory) -> set[str]:
+    """Of which input it is, is not known: it may be of any."""
+    return {"duplicate_output.undetermined"} | when(row["committed"], "missing_output.undetermined")
+
+
+def _maybe_output(row: Row, clean: CleanHistory) -> set[str]:
+    return {"missing_output.undetermined"} if row["committed"] else {"duplicate_output.undetermined"}
+
+
+def both(*rules: Must) -> Must:
+    return lambda row, clean: set().union(*(rule(row, clean) for rule in rules))
+
+
+def _not_consumed(row: Row, clean: CleanHistory) -> set[str]:
+    """The last commit of a group of processors, with the outputs of all that it had read."""
+    outputs = [r["input_offset"] for r in clean.rows["log"] if r.get("input_topic") and r["committed"]]
+    return when(outputs and row["offset"] == max(outputs) + 1, "unconsumed_output|unconsumed_output.undetermined")
+
+
 def always(*checks: str) -> Must:
     return lambda row, clean: set(checks)
 
@@ -438,6 +462,7 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "assignments: position - 1": (_began_lower, frozenset({ILLEGAL, "evicted_delivery"})),
     "assignments: said to be committed": (_committed_though_deleted, frozenset()),
     "assignments: said to be a reset": (NOTHING, frozenset({ILLEGAL})),
+    "assignments: said to be a given start": (NOTHING, frozenset({ILLEGAL})),
     "assignments: generation + 1": (NOTHING, frozenset({"double_ownership"})),
     "assignments: generation - 1": (NOTHING, frozenset({"double_ownership"})),
     "assignments: later": (NOTHING, frozenset({ILLEGAL})),
@@ -457,6 +482,39 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
 }
 
 
+OUTPUTS: dict[str, tuple[Must, frozenset[str]]] = {
+    "log: left out": (both(_gone, _no_output), frozenset()),
+    "log: once more behind the end": (
+        lambda row, clean: when(row["committed"], "duplicate_write", "duplicate_output"),
+        frozenset(),
+    ),
+    "log: without identity": (both(_nameless, _no_output), frozenset()),
+    "log: of another run": (both(always("phantom_write"), _lost, _no_output), frozenset()),
+    "log: not committed": (both(_hidden, _no_output), frozenset()),
+    "log: made committed": (always("duplicate_output"), frozenset()),
+    "log: committed or not is not known": (_maybe_output, frozenset()),
+    "log: of the next input": (
+        both(_no_output, lambda row, clean: when(row["committed"], "duplicate_output|unconsumed_output")),
+        frozenset(),
+    ),
+    "log: of no input": (_untraced, frozenset()),
+}
+"""The same of an output, where it differs."""
+INPUTS: dict[str, frozenset[str]] = {
+    "deliveries: offset + 1": frozenset({"missing_output.undetermined"}),
+    "deliveries: offset - 1": frozenset({"missing_output.undetermined"}),
+    "deliveries: another seq": frozenset({"missing_output.undetermined"}),
+    "deliveries: another producer incarnation": frozenset({"missing_output.undetermined"}),
+}
+"""What else a change means to the outputs of the inputs there."""
+UNCOMMITTED = {
+    *("commits: left out", "commits: offset - 1", "commits: offset 0", "commits: ok made unknown"),
+    *("commits: ok made fail", "commits: another partition", "commits: under no assignment"),
+    *("commits: under another assignment", "commits: by another consumer"),
+}
+"""Changes by which a commit does not count as one of the group."""
+
+
 def _not_auto(delivery: Row, clean: CleanHistory) -> bool:
     return all(c["kind"] != "auto" for c in clean.epoch(delivery, "commits"))
 
@@ -464,6 +522,11 @@ def _not_auto(delivery: Row, clean: CleanHistory) -> bool:
 def unexpected(change: str, row: Row, rows: Rows, found: set[str]) -> str:
     """In what the checks that found something are not those that the change means; empty if they are."""
     rule, may = EXPECTED.get(change, (NOTHING, frozenset()))
+    if row.get("input_topic"):
+        rule, may = OUTPUTS.get(change, (rule, may))
+    elif any(r.get("input_topic") for r in rows["log"]):
+        may |= INPUTS.get(change, frozenset())
+        rule = both(rule, _not_consumed) if change in UNCOMMITTED else rule
     must = rule(row, CleanHistory(rows))
     lacking = {check for check in must if not found & set(check.split("|"))}
     surplus = found - may - {one for check in must for one in check.split("|")}

@@ -20,7 +20,7 @@ from tests.checks.audit.mutations import disturb
 from tests.checks.audit.oracle import Row
 from tests.checks.audit.planting import PLANTED
 from tests.checks.audit.simulation import KEYS, Brokers, Partition, Producer
-from tests.checks.audit.transacting import transact, watch
+from tests.checks.audit.transacting import process, transact, watch
 
 PARTITIONERS = ("round_robin", "by_key_number", "murmur2", "consistent")
 
@@ -54,6 +54,7 @@ class Plan:
     noise: int
     parts: int
     transactions: str
+    processes: bool
     watched: bool
     sending: str
     settings: tuple[tuple[str, str], ...]
@@ -87,6 +88,7 @@ plans = st.builds(
     noise=st.sampled_from([0, 0, 0, 1, 2, 5]),
     parts=st.integers(1, 3),
     transactions=st.sampled_from(["none", "none", "none", "sound", "leaking"]),
+    processes=st.sampled_from([False, False, False, True]),
     watched=st.booleans(),
     sending=st.sampled_from(["", "", "", "forgotten", *PARTITIONERS]),
     settings=st.sampled_from(
@@ -168,11 +170,18 @@ class Run:
         if self.plan.sending in PARTITIONERS[1:] and self.plan.log != "compacted":
             for send in rows["sends"]:
                 send["key"] = self.rng.choice([None, *(f"k{n}" for n in range(KEYS))])
+        if self._processes:
+            process(self.rng, rows)
         for name in self.rng.sample(sorted(PLANTED), self.plan.planted):
             PLANTED[name](self.rng, rows)
         disturb(self.rng, rows, self.plan.noise)
         spread(self.rng, rows, self.plan.parts)
         return self._history(rows)
+
+    @property
+    def _processes(self) -> bool:
+        """Whether the members of the group are processors; they commit synchronously and know no other settings."""
+        return self.plan.processes and bool(self.plan.members)
 
     def _step(self) -> None:
         actors: list[Any] = [(p.step, 3) for p in self.producers]
@@ -231,6 +240,7 @@ class Run:
             producer_config={"acks": plan.acks},
             consumers=tuple(entries),
             sending=self._sending(),
+            processes=self._processes,
         )
 
     def _sending(self) -> dict[str, Any]:

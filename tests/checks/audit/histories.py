@@ -21,8 +21,9 @@ from checks.audit import audit
 from tests.checks.audit.oracle import Finding, Judgement, Row, judge
 from tests.checks.audit.story import RUN_ID, TOKEN, read_audit, write_ledger
 
-NAMES = ("topic", "producer", "client", "consumer", "group")
-TOPIC = "t"
+NAMES = ("topic", "input_topic", "producer", "client", "consumer", "group")
+TOPIC, OUT = "t", "o"
+"""The topic of a history, and the one that its processors write to."""
 PART = "part"
 """Beside the columns of a row: in which file of its table it lies, if not in the first."""
 
@@ -48,6 +49,8 @@ class History:
     producer_config: dict[str, Any] = field(default_factory=dict)
     consumers: tuple[dict[str, Any], ...] = ()
     sending: dict[str, Any] = field(default_factory=dict)
+    processes: bool = False
+    """Whether the members of the subscribe group write an output for each record."""
 
     def size(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -106,6 +109,7 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
     topics: list[Any] = []
     producers: list[Any] = []
     consumers: list[Any] = []
+    processors: list[Any] = []
     for n, h in histories.items():
         topic = labelled(TOPIC, n)
         topics.append({"name": topic, "partitions": h.partitions, "replication_factor": 1, "config": h.topic_config})
@@ -113,9 +117,16 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
         producers.append(producer | h.sending)
         for entry in h.consumers:
             names = {key: labelled(entry[key], n) for key in ("name", "group") if key in entry}
-            consumers.append(entry | names | {"topics": [topic]})
+            if h.processes and entry["mode"] == "subscribe":
+                out = labelled(OUT, n)
+                topics.append({"name": out, "replication_factor": 1})
+                processor = {"members": entry["members"], "consumer_config": entry["config"], "to": out}
+                processors.append(names | processor | {"topics": [topic]})
+            else:
+                consumers.append(entry | names | {"topics": [topic]})
     return Scenario.model_validate(
         {"title": "histories", "topics": topics, "producers": producers, "consumers": consumers}
+        | {"processors": processors}
     )
 
 

@@ -172,6 +172,8 @@ CHANGES: list[Change] = [
     Change("log", "CRC not checked", put(crc_ok=None), has(crc_ok=True)),
     Change("log", "another timestamp", plus(-500, "timestamp")),
     Change("log", "not committed", put(committed=False)),
+    Change("log", "of the next input", plus(1, "input_offset"), has(input_offset=...)),
+    Change("log", "of no input", put(input_topic=None), has(input_offset=...)),
     Change("deliveries", "again", _again),
     Change("deliveries", "offset + 1", plus(1, "offset")),
     Change("deliveries", "offset - 1", plus(-1, "offset"), above_zero("offset")),

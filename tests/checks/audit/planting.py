@@ -268,19 +268,30 @@ def static_members(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def output_of_another_input(rng: random.Random, rows: Rows) -> None:
+    """An output names another input: one has none then, and one has two, or was not committed."""
+    outputs = [r for r in rows["log"] if r.get("input_topic")]
+    if outputs:
+        output = rng.choice(outputs)
+        output["input_offset"] = max(0, output["input_offset"] + rng.choice([-1, 1, 50]))
+
+
+@planted
 def zombie_commit(rng: random.Random, rows: Rows) -> None:
     """A member commits once more when another one has just begun, or is about to."""
-    commit = _one(rng, rows, "commits", outcome="ok", mode="subscribe")
-    begun = [
-        r["at_us"]
+    taken = [
+        (commit, r["at_us"])
+        for commit in rows.get("commits", [])
         for r in rows.get("assignments", [])
-        if commit and r["event"] == "assigned" and r["mode"] == "subscribe"
+        if commit["outcome"] == "ok" and commit["mode"] == r["mode"] == "subscribe" and r["event"] == "assigned"
         if r["partition"] == commit["partition"] and r["consumer"] != commit["consumer"]
     ]
-    begun = [at_us for at_us in begun if commit and at_us > commit["requested_us"]] or begun
-    if commit and begun:
-        at_us = rng.choice(begun) + rng.choice([-1, 0, 1, 500])
-        rows["commits"].append(commit | {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)})
+    if taken := [(commit, at_us) for commit, at_us in taken if at_us > commit["requested_us"]] or taken:
+        commit, begun_us = rng.choice(taken)
+        at_us = begun_us + rng.choice([-1, 0, 1, 500])
+        kind = rng.choice([commit["kind"], "sync"])  # an automatic one was made before its row says so
+        times = {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)}
+        rows["commits"].append(commit | times | {"kind": kind})
 
 
 @planted

@@ -1905,6 +1905,213 @@ def created_again_by_a_client(s: Story) -> None:
     s.again(2, 0, 1).send(4, 2)
 
 
+# --- outputs of processors
+
+
+@story()
+def each_input_has_its_output(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 1, 2).commit(3, kind="transaction").revoked()
+    s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
+@story(missing_output=1)
+def committed_past_without_output(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 1, 2).commit(3).revoked()
+    s.output(0, of=0).output(1, of=2)
+
+
+@story(missing_output=1)
+def committed_past_with_an_aborted_output(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=1, seen=False)
+
+
+@story(missing_output__undetermined=1)
+def committed_past_with_an_output_in_an_open_transaction(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=1, seen=None)
+
+
+@story(missing_output__undetermined=1, duplicate_output__undetermined=2)
+def an_output_may_have_been_evicted(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(1, of=1)
+    s.out_start = 1
+
+
+@story(missing_output__undetermined=2, duplicate_output__undetermined=2)
+def outputs_are_compacted(s: Story) -> None:
+    s.out_config = {"cleanup.policy": "compact"}
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.processes = True
+
+
+@story(missing_output__undetermined=1, duplicate_output__undetermined=2)
+def an_output_carries_no_coordinates(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=None)
+
+
+@story(missing_output=1)
+def an_output_of_a_producer_that_is_no_processor(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(9, of=1, by=s.producer)
+
+
+@story(missing_output=1)
+def an_input_that_was_evicted_has_no_output(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=1)
+
+
+@story(missing_output=1, lost_write__undetermined=1)
+def an_input_that_was_compacted_has_no_output(s: Story) -> None:
+    s.topic_config = {"cleanup.policy": "compact"}
+    s.send(0, 0).wrote(1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=1)
+
+
+@story(lost_processing=1, overcommit=1)
+def an_input_that_was_lost_has_no_output(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0).commit(2).revoked()
+    s.output(0, of=0)
+
+
+@story(skipped_delivery=1, poll_skip=1)
+def an_input_that_was_skipped_has_no_output(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 2).commit(3).revoked()
+    s.output(0, of=0).output(1, of=2)
+
+
+@story()
+def an_input_of_an_aborted_transaction_has_no_output(s: Story) -> None:
+    s.in_transaction(1, "aborted", 0).wrote(1)
+    s.assigned().got(1).commit(2).revoked()
+    s.output(0, of=1)
+
+
+@story(missing_output=1)
+def a_reader_of_uncommitted_records_left_an_aborted_one_out(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "earliest", "isolation.level": "read_uncommitted"}
+    s.in_transaction(1, "aborted", 0).wrote(1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=1)
+
+
+@story(
+    dirty_read=1,
+    offset_reuse=1,
+    duplicate_output__undetermined=1,
+    missing_output__undetermined=1,
+)
+def two_records_had_the_same_coordinates(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0).got(1, seq=lambda _: 7).commit(1).revoked()
+    s.output(0, of=0).output(1, of=1)
+    s.assigned(position=1, source="committed").got(1).commit(2).revoked()
+    s.output(2, of=1)
+
+
+@story()
+def the_input_topic_was_created_again(s: Story) -> None:
+    epoch = _deleted(s)
+    for seq in range(3):
+        s.output(seq, of=seq)
+    s.again(3, 0, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    s.output(3, of=0).output(4, of=1)
+    epoch.revoked()
+
+
+@story(duplicate_output=1)
+def written_again_of_a_topic_that_was_created_again(s: Story) -> None:
+    epoch = _deleted(s)
+    s.output(0, of=0)
+    s.again(3, 0, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    s.output(1, of=0).output(2, of=1).output(3, of=1)
+    epoch.revoked()
+
+
+@story(missing_output=1, missing_output__undetermined=1)
+def missing_of_a_topic_that_was_created_again(s: Story) -> None:
+    epoch = _deleted(s)
+    s.output(0, of=0)
+    s.again(3, 0, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    epoch.revoked()
+
+
+@story()
+def not_committed_and_without_output(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(1).revoked()
+    s.output(0, of=0)
+
+
+@story()
+def an_output_of_an_input_before_the_range(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1)
+    s.assigned(position=1).got(1).commit(2).revoked()
+    s.output(0, of=1)
+
+
+@story()
+def aborted_and_written_again(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=1, seen=False).output(2, of=1)
+
+
+@story(duplicate_output=2)
+def written_again(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=1).output(2, of=1).output(3, of=1)
+
+
+@story(duplicate_output__undetermined=1)
+def written_again_in_an_open_transaction(s: Story) -> None:
+    s.wrote(0, 1)
+    s.assigned().got(0, 1).commit(2).revoked()
+    s.output(0, of=0).output(1, of=1).output(2, of=1, seen=None)
+
+
+@story(unconsumed_output=1)
+def an_output_of_an_input_that_is_not_committed(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 1, 2).commit(2).revoked()
+    s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
+@story(unconsumed_output__undetermined=1)
+def an_output_of_an_input_whose_commit_timed_out(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 1, 2).commit(2).commit(3, "unknown").revoked()
+    s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
+@story(unconsumed_output__undetermined=1)
+def an_output_of_a_processor_that_died(s: Story) -> None:
+    s.wrote(0, 1, 2)
+    s.assigned().got(0, 1, 2).commit(2).died()
+    s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
 # --- last, for the time in which nobody answered is that of all stories
 
 

@@ -50,6 +50,14 @@ class Story:
     assignment: int = 0
     ordinal: int = 0
     exists: bool = True
+    processes: bool = False
+    out_start: int = 0
+    out_config: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def out(self) -> str:
+        """The output topic of a processor."""
+        return f"{self.name}-out"
 
     @property
     def producer(self) -> str:
@@ -103,6 +111,25 @@ class Story:
         entity = entity or f"{self.name}/0"
         self.rows["cluster"].append({"at_us": self.tick(), "entity": entity, "key": key, "value": str(value)})
         return self
+
+    def output(
+        self,
+        seq: int,
+        of: int | None,
+        seen: bool | None = True,
+        life: int = 1,
+        by: str | None = None,
+        partition: int = 0,
+    ) -> Story:
+        """A processor's output of the record at an offset, acknowledged and in the log; seen: by readers.
+
+        Its own offset is the seq. of: None for an output without coordinates. by: another producer.
+        """
+        self.processes, offset = True, seq
+        source: dict[str, Any] = {"input_topic": self.name, "input_partition": 0, "input_offset": of}
+        source = source if of is not None else {}
+        who = {"producer": by or self.reader(), "incarnation": life, "topic": self.out, "partition": partition}
+        return self.send(seq, offset, **who, **source).log(offset, seq, committed=seen, **who, **source)
 
     def transaction(self, txn: int, outcome: str, began_us: int, **more: Any) -> Story:
         row = {"producer": self.producer, "incarnation": 1, "txn": txn, "outcome": outcome, "began_us": began_us}
@@ -265,11 +292,15 @@ class Epoch:
 
 def scenario_of(stories: Iterable[Story]) -> Scenario:
     """One scenario in which every story is a topic with its own producer and, if it reads, its own consumers."""
-    topics, producers, consumers = [], [], []
+    topics, producers, consumers, processors = [], [], [], []
     for s in stories:
         topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
         producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
-        if s.mode == "subscribe":
+        if s.processes:
+            topics.append({"name": s.out, "replication_factor": 1, "config": s.out_config})
+            processor = {"name": f"c{s.number}", "group": s.name, "topics": [s.name], "to": s.out}
+            processors.append(processor | {"members": s.members, "consumer_config": s.consumer_config})
+        elif s.mode == "subscribe":
             consumers.append({"group": s.name} | _consumer(s))
             if s.beside:
                 beside = {"name": f"d{s.number}", "members": 1, "config": s.beside}
@@ -283,6 +314,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             "topics": topics,
             "producers": producers,
             "consumers": consumers,
+            "processors": processors,
         }
     )
 
@@ -307,9 +339,16 @@ def rows_of(stories: Iterable[Story]) -> Rows:
         for table, found in s.rows.items():
             rows[table] += found
         for partition in range(s.partitions if s.exists else 0):
-            ends = [r["offset"] + 1 for r in s.rows["log"] if r["partition"] == partition]
+            here = [r for r in s.rows["log"] if r["topic"] == s.name and r["partition"] == partition]
+            ends = [r["offset"] + 1 for r in here]
             end = s.log_end if s.log_end is not None else max(ends, default=s.log_start)
             rows["log_range"].append({"topic": s.name, "partition": partition, "start": s.log_start, "end": end})
+        if s.processes:
+            for partition in range(s.partitions):
+                here = [r for r in s.rows["log"] if r["topic"] == s.out and r["partition"] == partition]
+                end = max([r["offset"] + 1 for r in here], default=s.out_start)
+                place = {"topic": s.out, "partition": partition}
+                rows["log_range"].append(place | {"start": s.out_start, "end": end})
     return rows
 
 

@@ -10,6 +10,7 @@ from checks.audit.facts.readers import Reader
 from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
 
 READERS = [
+    Reader("billing", "subscribe", "billing", ("orders",), 1, "latest", "", commits=True, processes=True),
     Reader("group", "subscribe", "group", ("orders",), 1, "latest", "", commits=True),
     Reader("job/1", "assign", None, ("orders",), 1, "latest", "", commits=False, committed_only=False),
 ]
@@ -33,7 +34,8 @@ def test_a_rule_is_complete(check: str) -> None:
         "it judges somewhere"
     )
     scopes = rule.scopes(["orders"], READERS)
-    expected = {"write": [["orders"]], "read": [["group", "job/1"], ["group"]], "group": [["group"]]}
+    expected = {"write": [["orders"]], "read": [], "group": [["billing", "group"]]}
+    expected["read"] = [["billing", "group", "job/1"], ["billing", "group"], ["billing"]]
     assert scopes in expected[ANOMALIES[check].path]
 
 

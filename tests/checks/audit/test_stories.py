@@ -31,7 +31,7 @@ def audited(spark: Any, stories: dict[str, Story], tmp_path_factory: pytest.Temp
 
 
 def scopes(story: Story) -> set[str]:
-    return {story.name, *(story.reader(n) for n in range(1, story.members + 1))}
+    return {story.name, story.out, *(story.reader(n) for n in range(1, story.members + 1))}
 
 
 def scopes_of(audited: Audited) -> set[str]:

@@ -6,8 +6,9 @@ import json
 import random
 from collections import defaultdict
 
-from tests.checks.audit.histories import TOPIC
+from tests.checks.audit.histories import OUT, TOPIC
 from tests.checks.audit.oracle import Row
+from tests.checks.audit.story import TOKEN
 
 Rows = dict[str, list[Row]]
 SECOND = 1_000_000
@@ -79,3 +80,28 @@ def watch(rng: random.Random, rows: Rows, partitions: int, group: str | None) ->
     if group:
         see(f"group:{group}", "coordinator", rng.choice([1, 1, 1, 2]))
         see(f"group:{group}", "state", "Dead")
+
+
+def process(rng: random.Random, rows: Rows) -> None:
+    """Write an output of each record that the group delivered, now and then hidden, undecided, or left out.
+
+    Now and then one carries no coordinates, or the first one was removed from the log.
+    """
+    for row in [r for r in rows["deliveries"] if r["mode"] == "subscribe"]:
+        if rng.random() < 0.05:
+            continue
+        offset = sum(r["topic"] == OUT for r in rows["log"])
+        who = {"producer": row["consumer"], "incarnation": row["incarnation"], "seq": offset}
+        place = {"topic": OUT, "partition": 0, "offset": offset}
+        source = {"input_topic": row["topic"], "input_partition": row["partition"], "input_offset": row["offset"]}
+        times = {"invoked_us": row["processed_us"], "completed_us": row["processed_us"] + 1}
+        rows["sends"].append({**who, **place, **source, **times, "outcome": "ok"})
+        seen = rng.choice([True] * 12 + [False, None])
+        record = {"timestamp": row["processed_us"], "run": TOKEN, "crc_ok": True, "committed": seen}
+        rows["log"].append({**who, **place, **source, **record})
+    outputs = [r for r in rows["log"] if r["topic"] == OUT]
+    if outputs and rng.random() < 0.1:
+        rng.choice(outputs)[rng.choice(["input_topic", "input_partition", "input_offset"])] = None
+    start = 1 if outputs and rng.random() < 0.1 else 0
+    rows["log"] = [r for r in rows["log"] if r["topic"] != OUT or r["offset"] >= start]
+    rows["log_range"].append({"topic": OUT, "partition": 0, "start": start, "end": len(outputs)})

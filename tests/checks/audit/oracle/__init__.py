@@ -2,7 +2,7 @@
 
 It is written from DESIGN ("exact meanings of the checks") and shares no code with `checks.audit`. `facts`
 is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
-`groups`, `places`, `watching` and `vanishing` the checks.
+`processing`, `groups`, `places`, `watching` and `vanishing` the checks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from tests.checks.audit.oracle.epochs import reading_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
 from tests.checks.audit.oracle.groups import judge_groups
 from tests.checks.audit.oracle.places import judge_places
+from tests.checks.audit.oracle.processing import judge_processing
 from tests.checks.audit.oracle.reading import count_examined, judge_reading
 from tests.checks.audit.oracle.sending import judge_sending
 from tests.checks.audit.oracle.starts import commits_of, judge_starts
@@ -33,6 +34,7 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     find_vanished(case, reading, commits)
     known = judge_starts(case, reading, commits)
     judge_reading(case, reading, commits, verdict)
+    judge_processing(case, scenario, reading, commits, verdict)
     judge_groups(case, reading, commits, known, verdict)
     judge_places(case, reading, verdict)
     judge_watching(case, verdict)

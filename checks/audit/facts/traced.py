@@ -1,0 +1,43 @@
+"""Groups of processors: which outputs are traced to the inputs of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from chaos.scenario.model import Scenario
+from checks.audit.facts.readers import processor_groups
+from checks.audit.facts.starts import LogRange
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The outputs of a group.
+
+    writers: the scenario entries that write them. topics: output topics. whole: whether every output is known: the log
+    of each output topic was read back from its first record, in its only life, without compaction, and each output
+    carries the coordinates of its input. Where that is not so, an output that is not known may exist.
+    """
+
+    writers: frozenset[str]
+    topics: frozenset[str]
+    whole: bool
+
+
+def traced(
+    scenario: Scenario, log: Mapping[tuple[str, int], LogRange], incomplete: Collection[str], untraced: Collection[str]
+) -> dict[str, Traced]:
+    """Return the outputs to trace, by group.
+
+    incomplete: topics that had another life or are compacted. untraced: entries with outputs without coordinates.
+    """
+    found = {}
+    for group in processor_groups(scenario):
+        entries = [p for p in scenario.processors if p.group == group]
+        topics = frozenset(p.to for p in entries)
+        ranges = [start for (topic, _), (start, _) in log.items() if topic in topics]
+        expected = sum(scenario.topic(topic).partitions for topic in topics)
+        whole = len(ranges) >= expected and not any(ranges) and None not in ranges and topics.isdisjoint(incomplete)
+        writers = frozenset(p.name for p in entries)
+        found[group] = Traced(writers, topics, whole and writers.isdisjoint(untraced))
+    return found

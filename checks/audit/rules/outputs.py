@@ -1,0 +1,296 @@
+"""Outputs of processors, traced to their inputs: missing_output, duplicate_output, unconsumed_output.
+
+A processor writes one output for each input. With transactions, output and committed offset of its input become visible
+together (KIP-98; KIP-447 fences members that lost their partitions). Without, a crash between the two leaves an output
+of an input that is read again, or a committed input without output.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from chaos.ledger.schemas import INPUT_COLUMNS, INPUTS_SINCE
+from chaos.scenario.model import Scenario
+from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
+from checks.audit.engine.parts import Part
+from checks.audit.engine.survey import RowRule, SurveyPlan
+from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.readers import entry_of, processor_groups
+from checks.audit.facts.traced import Traced
+from checks.audit.findings import CAP, Finding
+from checks.audit.rules.partition_block import ReaderBlock
+from checks.audit.rules.rule import Evidence, Rule, RunData, present, readers_with
+
+TRACED = total("traced")
+"""Inputs that were processed and committed past, or have a visible output, by reader."""
+UNTRACED = total("untraced")
+"""Records of a processor in the log that carry no coordinates of an input, by scenario entry."""
+TIMESTAMP_US = 1_000
+"""Resolution of the timestamps of records."""
+
+
+def outputs(r: ReaderBlock, tally: Tally) -> None:
+    """Report the three anomalies of the outputs of a group of processors.
+
+    An output is visible if read_committed readers of the final log see it. missing_output: an input that a member
+    processed and the group committed past, without a visible output. An input that no member processed is skipped, lost
+    or evicted, and reported as that. duplicate_output: each visible output of an input but the first, by partition and
+    offset. unconsumed_output: an input with a visible output that the group never committed past, so that it reads the
+    input again.
+
+    Undetermined: whether an input without a visible output has one that may be committed (its transaction is open);
+    anything about absent outputs where outputs may have been removed or carry no coordinates (`Traced.whole`); what
+    belongs to an offset at which the group got two different records; whether an input was committed past if the last
+    member that held the partition did not end in order, a commit has an unknown outcome, or another job or a fault set
+    the committed offset.
+    """
+    group = r.facts.traced.get(r.name)
+    if group is None or r.block.topic in r.facts.lives.ended:
+        return
+    inputs, rows = _Inputs(r), _Outputs(r, group)
+    seen, maybe = rows.seen, rows.maybe
+    owed = inputs.processed & inputs.passed
+    tally.add(TRACED, r.name, value=int((owed | (seen > 0)).sum()))
+
+    absent = owed & (seen == 0)
+    certain = absent & (maybe == 0) & ~rows.unclear & inputs.visible & group.whole
+    unsure = (absent & ~certain) | (owed & (seen > 0) & inputs.contested)
+    tally.report_undetermined("missing_output", r.name, int(unsure.sum()))
+    lacking = np.flatnonzero(certain)
+    tally.report("missing_output", r.name, len(lacking), (_missing(r, rows, at) for at in lacking[:CAP].tolist()))
+
+    possible = np.where(seen > 0, maybe, np.maximum(maybe - 1, 0))
+    again = rows.again()
+    clear = again[~inputs.contested[rows.at[again]]]
+    removed = 0 if group.whole else int((owed | (seen > 0)).sum())
+    tally.report_undetermined("duplicate_output", r.name, int(possible.sum()) + len(again) - len(clear) + removed)
+    tally.report("duplicate_output", r.name, len(clear), (_again(r, rows, i) for i in clear[:CAP].tolist()))
+
+    early = (seen > 0) & ~inputs.passed
+    sure = early & ~inputs.contested & ~inputs.maybe_passed & _ended_in_order(r)
+    unsure = early & ~sure
+    if not group.whole:
+        unsure |= inputs.processed & ~inputs.passed & (seen == 0)
+    tally.report_undetermined("unconsumed_output", r.name, int(unsure.sum()))
+    repeated = np.flatnonzero(sure)
+    tally.report("unconsumed_output", r.name, len(repeated), (_early(r, rows, at) for at in repeated[:CAP].tolist()))
+
+
+class _Inputs:
+    """What a group did with the offsets of a block; each attribute is by offset, less the base of the block.
+
+    processed: whether a member delivered the record that the log has there, or one that was removed from the log since.
+    visible: whether it is certain that the group sees that record. contested: whether members delivered two different
+    records there, of which outputs name the same coordinates. passed, maybe_passed: whether the group committed past
+    it, and whether a commit with an unknown outcome, one of another job, or a fault may have done so.
+    """
+
+    def __init__(self, r: ReaderBlock) -> None:
+        size, log = len(r.block.row), r.block.log
+        self.processed, self.visible, self.contested = (np.zeros(size, np.bool_) for _ in range(3))
+        offset = np.arange(size) + r.block.base
+        at = log["offset"] - r.block.base
+        here = np.zeros(size, np.bool_)
+        here[at[r.visible()]] = True
+        self.visible[at] = (log["committed"] == 1) | (not r.range.committed_only)
+        self.processed[r.at[r.same & r.present]] = True
+        self.processed &= here
+        gone = ~r.present
+        if r.block.topic not in r.facts.compacted:
+            gone &= r.rows["offset"] < (r.range.log_start or 0)
+        self.processed[r.at[gone]] = self.visible[r.at[gone]] = True
+        self.contested[r.at[r.present & ~r.same]] = True
+        named = np.flatnonzero(~r.present & r.named)
+        identities = np.unique(np.stack([r.at[named], r.rows["sender"][named], r.rows["seq"][named]]), axis=1)
+        self.contested |= np.bincount(identities[0].astype(np.int64), minlength=size) > 1
+        self.passed = offset < (NONE if r.range.passed is None else r.range.passed)
+        place = r.name, r.block.topic, r.block.partition
+        self.maybe_passed = offset < r.facts.committed_by_any.get(place, NONE)
+        if any(m.group == r.name and m.touches(*place[1:]) for m in r.facts.moves):
+            self.maybe_passed[:] = True
+
+
+class _Outputs:
+    """The outputs of a group from the inputs of a block, by output partition and offset.
+
+    at: offset of the input, less the base of the block. visible: whether read_committed readers see it. seen, maybe: by
+    input, the number of visible outputs, and of those in transactions with an unknown end. unclear: by input, whether
+    outputs with its coordinates belong to an earlier topic of the same name, as far as is known.
+    """
+
+    def __init__(self, r: ReaderBlock, group: Traced) -> None:
+        senders = [(name or "").rpartition("/")[0] in group.writers for name, _ in r.facts.senders]
+        topics = [name in group.topics for name in r.facts.topics]
+        found = r.block.outputs
+        mine = np.flatnonzero(np.array([*senders, False])[found["sender"]] & np.array([*topics, False])[found["topic"]])
+        size = len(r.block.row)
+        self.unclear = np.zeros(size, np.bool_)
+        if r.block.topic in r.facts.lives.of:
+            here = _of_this_life(r, {name: column[mine] for name, column in found.items()})
+            self.unclear[found["offset"][mine[~here]] - r.block.base] = True
+            mine = mine[here]
+        order = np.lexsort([found[name][mine] for name in ("output_offset", "output_partition", "topic", "offset")])
+        self.columns = {name: column[mine[order]] for name, column in found.items()}
+        self.at = self.columns["offset"] - r.block.base
+        self.visible: Mask = self.columns["committed"] == 1
+        self.seen = np.bincount(self.at[self.visible], minlength=size)
+        self.maybe = np.bincount(self.at[self.columns["committed"] == NONE], minlength=size)
+
+    def again(self) -> Ints:
+        """Return the visible outputs of inputs that have one at a lower position."""
+        visible = np.flatnonzero(self.visible)
+        at = self.at[visible]
+        again: Ints = visible[1:][at[1:] == at[:-1]]
+        return again
+
+    def of(self, at: int) -> Ints:
+        """Return the outputs of an input."""
+        return np.arange(np.searchsorted(self.at, at), np.searchsorted(self.at, at, "right"))
+
+    def place(self, r: ReaderBlock, i: int) -> str:
+        """Return the position of an output."""
+        topic = r.facts.topics[int(self.columns["topic"][i])]
+        return f"{topic}/{self.columns['output_partition'][i]} at {self.columns['output_offset'][i]}"
+
+    def writer(self, r: ReaderBlock, i: int) -> str:
+        """Return the client and incarnation that wrote an output."""
+        client, incarnation = r.facts.senders[int(self.columns["sender"][i])]
+        return _member(client or "", incarnation)
+
+
+def _of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
+    """Return the outputs of the life in force of a topic that was deleted: coordinates of two lives are the same.
+
+    A processor writes the delivery row of an input before its output. An output without such a row in this life, of the
+    same member and no later than itself, belongs to an earlier life.
+    """
+    first: dict[tuple[Any, ...], int] = {}
+    columns = (r.rows[name].tolist() for name in ("epoch", "offset", "processed_us"))
+    for epoch, offset, at_us in zip(*columns, strict=True):
+        key = (*r.facts.epochs.all[epoch].member, offset)
+        first[key] = min(at_us, first.get(key, at_us))
+    kept = np.zeros(len(outputs["offset"]), np.bool_)
+    columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp"))
+    for i, (sender, offset, at_us) in enumerate(zip(*columns, strict=True)):
+        delivered_us = first.get((*r.facts.senders[sender], offset))
+        kept[i] = delivered_us is not None and delivered_us < at_us + TIMESTAMP_US
+    return kept
+
+
+def _ended_in_order(r: ReaderBlock) -> bool:
+    """Return whether the last member that held the partition gave it up, so that its last commit is on record."""
+    turns = r.facts.epochs.turns.get((r.name, r.block.topic, r.block.partition), [])
+    return bool(turns) and turns[-1].end_reason in ("revoked", "stopped")
+
+
+def _missing(r: ReaderBlock, rows: _Outputs, at: int) -> dict[str, Any]:
+    delivery = int(np.flatnonzero(r.at == at)[-1])
+    epoch = r.epoch(delivery)
+    evidence = {
+        "processed_by": _member(epoch.consumer, epoch.incarnation),
+        "end_reason": epoch.end_reason,
+        "committed_to": r.range.passed,
+        "aborted_outputs": len(rows.of(at)),
+    }
+    at_us = int(r.rows["processed_us"][delivery])
+    return _input(r, at, at_us, evidence)
+
+
+def _again(r: ReaderBlock, rows: _Outputs, i: int) -> dict[str, Any]:
+    at = int(rows.at[i])
+    first = next(j for j in rows.of(at).tolist() if rows.visible[j])
+    evidence = {"output": rows.place(r, i), "writer": rows.writer(r, i)}
+    evidence |= {"first_output": rows.place(r, first), "first_writer": rows.writer(r, first)}
+    epochs = [r.epoch(j) for j in np.flatnonzero(r.at == at).tolist()]
+    begins = [e for e in epochs if _member(e.consumer, e.incarnation) == evidence["writer"] and e.start is not None]
+    if len(epochs) > 1 and begins:
+        evidence |= present(began_at=begins[-1].start, why=begins[-1].why)
+    return _input(r, at, nullable(rows.columns["timestamp"][i]), evidence)
+
+
+def _early(r: ReaderBlock, rows: _Outputs, at: int) -> dict[str, Any]:
+    i = next(j for j in rows.of(at).tolist() if rows.visible[j])
+    evidence = {"output": rows.place(r, i), "writer": rows.writer(r, i), "committed_to": r.range.passed}
+    return _input(r, at, nullable(rows.columns["timestamp"][i]), evidence)
+
+
+def _member(client: str, incarnation: int) -> str:
+    return f"{client} (incarnation {incarnation})"
+
+
+def _input(r: ReaderBlock, at: int, at_us: int | None, evidence: Evidence) -> dict[str, Any]:
+    """Return an input, with its identity where the log has it, as arguments of a finding."""
+    row = int(r.block.row[at])
+    if row >= 0:
+        return r.block.record(r.block.log, row, at_us=at_us, evidence=evidence)
+    place = {"topic": r.block.topic, "partition": r.block.partition, "offset": at + r.block.base}
+    return place | {"at_us": at_us, "evidence": evidence}
+
+
+def _without_input(part: Part, plan: SurveyPlan, tally: Tally) -> None:
+    """Count the records of each processor that carry no coordinates: of which input they are is unknown."""
+    carried = part.codes("input_topic")[0] >= 0
+    carried &= (part.ints("input_partition") >= 0) & (part.ints("input_offset") >= 0)
+    codes, producers = part.codes("producer")
+    rows = np.flatnonzero(part.own_records(plan.run_token) & ~carried)
+    for code, count in zip(*np.unique(codes[rows], return_counts=True), strict=True):
+        if entry_of(producers[code]) in plan.processors:
+            tally.add(UNTRACED, entry_of(producers[code]), value=int(count))
+
+
+def _explain_missing(f: Finding, e: Evidence, c: RunData) -> str:
+    end = f"{e['processed_by']} processed it and {_ENDS.get(e['end_reason'], 'gave the partition up')}"
+    output = "all its outputs are in aborted transactions" if e["aborted_outputs"] else "no output of it is in the log"
+    return f"{end}, {f['scope']} committed {e['committed_to']}, and {output}"
+
+
+def _explain_again(f: Finding, e: Evidence, c: RunData) -> str:
+    wrote = f"{e['first_writer']} wrote {e['first_output']}, and {e['writer']} wrote {e['output']}"
+    return f"{wrote}: it had begun at {e['began_at']} ({e['why']})" if "why" in e else wrote
+
+
+def _explain_unconsumed(f: Finding, e: Evidence, c: RunData) -> str:
+    committed = f"committed {e['committed_to']}" if "committed_to" in e else "committed nothing"
+    return f"{e['writer']} wrote {e['output']}, but {f['scope']} {committed} and would process the input again"
+
+
+def _no_processors(scenario: Scenario) -> str:
+    return "" if processor_groups(scenario) else "no group consists of processors"
+
+
+def _has_processors(plan: SurveyPlan) -> bool:
+    return bool(plan.processors)
+
+
+_COUNTED = RowRule("log", _without_input, INPUT_COLUMNS, _has_processors)
+
+
+def _rule(explain: Any) -> Rule:
+    return Rule(
+        examines=(TRACED,),
+        explain=explain,
+        scopes=readers_with(lambda r: r.processes),
+        inapplicable=_no_processors,
+        since=INPUTS_SINCE,
+        rows=_COUNTED,
+        reader=outputs,
+    )
+
+
+_ENDS = {
+    "crashed": "crashed",
+    "lost": "lost the partition",
+    "stopped": "stopped",
+    "revoked": "gave the partition up",
+    "replaced": "read the partition again later",
+    "open": "had the partition to the end",
+}
+"""The ends of epochs, as text."""
+
+RULES = {
+    "missing_output": _rule(_explain_missing),
+    "duplicate_output": _rule(_explain_again),
+    "unconsumed_output": _rule(_explain_unconsumed),
+}

@@ -1,0 +1,119 @@
+"""Outputs of processors: each input that a group processed and committed past has one that readers see, and no more."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from chaos.scenario.model import Scenario
+from tests.checks.audit.oracle.epochs import Epoch, Reading, reached_before
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
+from tests.checks.audit.oracle.reading import committed_past, delivered_identity, places, record_identity
+from tests.checks.audit.oracle.starts import Commit, moves_of
+
+CHECKS = "missing_output", "duplicate_output", "unconsumed_output"
+POSSIBLE = "ok", "unknown"
+INPUT = "input_topic", "input_partition", "input_offset"
+
+
+def judge_processing(
+    case: Case, scenario: Scenario, reading: Reading, commits: list[Commit], verdict: Judgement
+) -> None:
+    consuming = {c.group for c in scenario.consumers if c.mode == "subscribe"}
+    for group in {p.group for p in scenario.processors} - consuming:
+        entries = [p for p in scenario.processors if p.group == group]
+        names, topics = {p.name for p in entries}, {p.to for p in entries}
+        written = [r for r in case.rows["log"] if case.is_own(r) and r["producer"].rpartition("/")[0] in names]
+        traced = [r for r in written if None not in [r[name] for name in INPUT]]
+        ranges = [r for r in case.rows["log_range"] if r["topic"] in topics]
+        whole = (
+            traced == written
+            and all(r["start"] == 0 for r in ranges)
+            and len(ranges) >= sum(scenario.topic(topic).partitions for topic in topics)
+            and not any(topic in case.lives.of or topic in case.compacted for topic in topics)
+        )
+        mine = [r for r in traced if r["topic"] in topics]
+        for reader, topic, partition in places(case, reading):
+            if reader == group and topic not in case.lives.ended:
+                here = [r for r in mine if (r["input_topic"], r["input_partition"]) == (topic, partition)]
+                _judge(case, (reader, topic, partition), here, whole, reading, commits, verdict)
+
+
+def _judge(
+    case: Case,
+    scope: tuple[str, str, int],
+    outputs: list[Row],
+    whole: bool,
+    reading: Reading,
+    commits: list[Commit],
+    verdict: Judgement,
+) -> None:
+    reader, topic, partition = scope
+    turns, place = reading.get(scope, []), case.range_of(topic, partition)
+    stale = reached_before(case, scope, reading) if place else None
+    passed = max(committed_past(case, turns, commits, stale or ()), default=-1)
+    maybe_passed = max(
+        (
+            c["offset"]
+            for c in case.rows["commits"]
+            if c["group"] == reader and (c["topic"], c["partition"]) == (topic, partition) and c["outcome"] in POSSIBLE
+        ),
+        default=-1,
+    )
+    moved = bool(moves_of(case, reader, topic, partition))
+    ended = bool(turns) and turns[-1].end in ("revoked", "stopped")
+    log = {r["offset"]: r for r in case.rows["log"] if (r["topic"], r["partition"]) == (topic, partition)}
+    got: dict[int, list[Row]] = defaultdict(list)
+    for epoch in turns:
+        for row in epoch.delivered:
+            got[row["offset"]].append(row)
+    of: dict[int, list[Row]] = defaultdict(list)
+    foreign = set()
+    for output in sorted(outputs, key=lambda r: (r["topic"], r["partition"], r["offset"])):
+        if topic in case.lives.of and not _of_this_life(output, turns):
+            foreign.add(output["input_offset"])
+        else:
+            of[output["input_offset"]].append(output)
+    for offset in sorted({*log, *of, *got}):
+        seen = [r for r in of[offset] if r["committed"]]
+        open_ones = [r for r in of[offset] if r["committed"] is None]
+        record = log.get(offset)
+        if record:
+            sees = case.facts(reader).sees(record)
+            same = [delivered_identity(d) in (None, record_identity(record)) for d in got[offset]]
+            processed, contested = sees and any(same), not all(same)
+            known = bool(record["committed"]) or case.facts(reader).sees_uncommitted
+        else:
+            processed = bool(got[offset]) and (topic in case.compacted or offset < (place[0] if place else 0))
+            contested, known = len({delivered_identity(d) for d in got[offset]} - {None}) > 1, True
+        owed = processed and offset < passed
+        if owed or seen:
+            verdict.looked_at += [(check, reader) for check in CHECKS]
+        who = record_identity(record) if record else (None, None, None)
+
+        def found(check: str, times: int, sure: bool, offset: int = offset, who: tuple = who) -> None:  # type: ignore[type-arg]
+            if not times:
+                return
+            if sure:
+                verdict.findings[Finding(check, "", reader, topic, partition, offset, *who)] += times
+            else:
+                verdict.undetermined[check, reader] += times
+
+        found("missing_output", owed and not seen, whole and not open_ones and known and offset not in foreign)
+        found("missing_output", owed and bool(seen) and contested, False)
+        found("duplicate_output", max(0, len(seen) - 1), not contested)
+        found("duplicate_output", len(open_ones) if seen else max(0, len(open_ones) - 1), False)
+        found("duplicate_output", (owed or bool(seen)) and not whole, False)
+        sure = offset >= maybe_passed and not moved and ended and not contested
+        found("unconsumed_output", bool(seen) and offset >= passed, sure)
+        found("unconsumed_output", processed and offset >= passed and not seen and not whole, False)
+
+
+def _of_this_life(output: Row, turns: list[Epoch]) -> bool:
+    """Its member got the input in this life of the topic before; times of records are in milliseconds."""
+    return any(
+        (epoch.holder, row["offset"]) == ((output["producer"], output["incarnation"]), output["input_offset"])
+        and output["timestamp"] is not None
+        and row["processed_us"] < output["timestamp"] + 1000
+        for epoch in turns
+        for row in epoch.delivered
+    )
