@@ -122,7 +122,9 @@ def sets_offsets(row: Row) -> bool:
 
 def _other_offsets(row: Row) -> str:
     offsets = json.loads(row["evidence"]).get("offsets", {})
-    return json.dumps({"offsets": {place: offset + 1 for place, offset in offsets.items()}})
+    return json.dumps(
+        {"offsets": {place: offset if offset is None else offset + 1 for place, offset in offsets.items()}}
+    )
 
 
 def _deleted_further(row: Row) -> str:
