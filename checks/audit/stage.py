@@ -165,9 +165,8 @@ class _Audit:
     def _traced(self) -> dict[str, Traced]:
         if self.ledger.version < INPUTS_SINCE:
             return {}
-        incomplete = self.scenario.compacted | self.plan.lives.of.keys()
         untraced = [entry for (entry,), _ in self.tally.each(UNTRACED)]
-        return traced(self.scenario, self.ranges, incomplete, untraced)
+        return traced(self.scenario, self.ranges, self.plan.lives.of, untraced)
 
     def _committed(self) -> dict[int, CommittedOffsets]:
         """Return what may have been committed when each epoch began, by index of the epoch.

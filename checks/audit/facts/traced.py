@@ -15,8 +15,9 @@ class Traced:
     """The outputs of a group.
 
     writers: the scenario entries that write them. topics: output topics. whole: whether every output is known: the log
-    of each output topic was read back from its first record, in its only life, without compaction, and each output
-    carries the coordinates of its input. Where that is not so, an output that is not known may exist.
+    of each output topic was read back from its first record, in its only life, and each output carries the coordinates
+    of its input. Where that is not so, an output that is not known may exist. Output topics are not compacted: outputs
+    have no keys, and a scenario that compacts them is refused.
     """
 
     writers: frozenset[str]
@@ -25,11 +26,11 @@ class Traced:
 
 
 def traced(
-    scenario: Scenario, log: Mapping[tuple[str, int], LogRange], incomplete: Collection[str], untraced: Collection[str]
+    scenario: Scenario, log: Mapping[tuple[str, int], LogRange], deleted: Collection[str], untraced: Collection[str]
 ) -> dict[str, Traced]:
     """Return the outputs to trace, by group.
 
-    incomplete: topics that had another life or are compacted. untraced: entries with outputs without coordinates.
+    deleted: topics that had another life. untraced: entries with outputs without coordinates.
     """
     found = {}
     for group in processor_groups(scenario):
@@ -37,7 +38,7 @@ def traced(
         topics = frozenset(p.to for p in entries)
         ranges = [start for (topic, _), (start, _) in log.items() if topic in topics]
         expected = sum(scenario.topic(topic).partitions for topic in topics)
-        whole = len(ranges) >= expected and not any(ranges) and None not in ranges and topics.isdisjoint(incomplete)
+        whole = len(ranges) >= expected and not any(ranges) and None not in ranges and topics.isdisjoint(deleted)
         writers = frozenset(p.name for p in entries)
         found[group] = Traced(writers, topics, whole and writers.isdisjoint(untraced))
     return found

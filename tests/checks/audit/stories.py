@@ -1944,14 +1944,6 @@ def an_output_may_have_been_evicted(s: Story) -> None:
     s.out_start = 1
 
 
-@story(missing_output__undetermined=2, duplicate_output__undetermined=2)
-def outputs_are_compacted(s: Story) -> None:
-    s.out_config = {"cleanup.policy": "compact"}
-    s.wrote(0, 1)
-    s.assigned().got(0, 1).commit(2).revoked()
-    s.processes = True
-
-
 @story(missing_output__undetermined=1, duplicate_output__undetermined=2)
 def an_output_carries_no_coordinates(s: Story) -> None:
     s.wrote(0, 1)
@@ -1974,10 +1966,9 @@ def an_input_that_was_evicted_has_no_output(s: Story) -> None:
     s.output(0, of=1)
 
 
-@story(missing_output=1, lost_write__undetermined=1)
+@story(missing_output=1)
 def an_input_that_was_compacted_has_no_output(s: Story) -> None:
-    s.topic_config = {"cleanup.policy": "compact"}
-    s.send(0, 0).wrote(1)
+    s.compacted().send(0, 0, key="k1").wrote(1, key="k1")
     s.assigned().got(0, 1).commit(2).revoked()
     s.output(0, of=1)
 

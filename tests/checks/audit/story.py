@@ -52,7 +52,6 @@ class Story:
     exists: bool = True
     processes: bool = False
     out_start: int = 0
-    out_config: dict[str, Any] = field(default_factory=dict)
 
     @property
     def out(self) -> str:
@@ -297,7 +296,7 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
         topics.append({"name": s.name, "partitions": s.partitions, "replication_factor": 1, "config": s.topic_config})
         producers.append({"name": f"p{s.number}", "topic": s.name, "config": s.producer_config} | s.sending)
         if s.processes:
-            topics.append({"name": s.out, "replication_factor": 1, "config": s.out_config})
+            topics.append({"name": s.out, "replication_factor": 1})
             processor = {"name": f"c{s.number}", "group": s.name, "topics": [s.name], "to": s.out}
             processors.append(processor | {"members": s.members, "consumer_config": s.consumer_config})
         elif s.mode == "subscribe":
