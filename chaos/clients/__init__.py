@@ -19,7 +19,7 @@ processor, which reads, transforms and writes, writes all of them.
 
 - Each batch is one write(2).
 - A processor sends each record with the header `aftershock-input`: topic, partition and offset of the record that it
-  was made from, as `orders/0/1234`. It also writes them to `sends`.
+  was made from, as `orders/0/1234`. It may also write them to `sends`.
 - A client writes the `sends` of a transaction before it ends the transaction, and the row in `transactions` afterwards.
   A transaction without a row was cut off; its outcome is unknown.
 - A client writes a delivery row before it commits the offset, unless the commit setting says otherwise.

@@ -59,6 +59,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "partitioner", "library partitioner"
         case Processor():
             yield "", "process"
+            if entry.plain:
+                yield "plain", "plain processing"
             yield from _asked_of_member("consumer_config", entry.consumer_config, entry.client)
         case Subscribe():
             yield "", "subscribe"

@@ -77,6 +77,7 @@ TRAITS = Traits(
     },
     lacks={
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
+        "plain processing": "its processor writes in transactions only",
         "threads": "each Java client is a process",
         "workers": "its group consumer processes in one thread",
         "automatic commit outcomes": "an automatic commit that fails reaches nobody",

@@ -14,6 +14,7 @@ Ability = Literal[
     "library partitioner",
     "ignore reports",
     "process",
+    "plain processing",
     "subscribe",
     "pattern",
     "static membership",

@@ -74,6 +74,11 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "consumers[0].config: the runtime java:3.9.2 has no KIP-848: kafka-clients has it from 4.0.0 on",
         ),
         (
+            SHOP + "processors: [{name: b, group: b, topics: [orders], to: o, client: java, "
+            "plain: {commit: after_output}}]\n",
+            "processors[0].plain: the runtime java:4.3.1 has no plain processing: its processor writes in transactions",
+        ),
+        (
             group(commit={"kind": "auto", "when": "before_processing"}),
             "consumers[0].commit: kind: auto of kafka-clients goes with when: after_batch, not with before_processing",
         ),

@@ -288,8 +288,8 @@ def zombie_commit(rng: random.Random, rows: Rows) -> None:
     ]
     if taken := [(commit, at_us) for commit, at_us in taken if at_us > commit["requested_us"]] or taken:
         commit, begun_us = rng.choice(taken)
-        at_us = begun_us + rng.choice([-1, 0, 1, 500])
-        kind = rng.choice([commit["kind"], "sync"])  # an automatic one was made before its row says so
+        at_us = begun_us + rng.choice([-1, 0, 1, 500, 500, 500])
+        kind = rng.choice([commit["kind"], "sync", "sync"])  # an automatic one was made before its row says so
         times = {"requested_us": at_us, "completed_us": at_us + rng.randint(0, 900)}
         rows["commits"].append(commit | times | {"kind": kind})
 
