@@ -51,8 +51,8 @@ class SurveyPlan:
 
     run_token: the token that the run's records carry. injected: time of each fault. cell_us: width of a heat map cell.
     routes: the partitions that partitioners promise. row_rules: the rules that judge single rows. lives: of topics that
-    were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: their
-    scenario entries.
+    were deleted. deletions: by topic and partition, the offsets below which faults deleted all records. processors: the
+    scenario entries of processors.
     """
 
     run_token: str
