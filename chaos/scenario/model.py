@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from chaos.scenario import compaction, rules
+from chaos.scenario import compaction, retention, rules
 from chaos.scenario.expect import Expect
 from chaos.scenario.faults import Fault
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
@@ -57,6 +57,10 @@ class Scenario(Setup):
     def compacted(self) -> frozenset[str]:
         """The topics with `compact` in their cleanup.policy, from the start or by a fault."""
         return compaction.compacted_topics(self, self.faults)
+
+    def retained(self, run_ms: int) -> frozenset[str]:
+        """Return the topics from which retention may delete records in a run of that many ms."""
+        return retention.retained_topics(self, self.faults, run_ms)
 
     @property
     def proxied(self) -> bool:

@@ -24,7 +24,7 @@ from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
-from checks.audit.facts.deletions import deletions
+from checks.audit.facts.deletions import deletions, due_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
@@ -81,6 +81,7 @@ class _Audit:
         cell_us = curves.cell_us(self.end_us - begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
         deleted = deletions(self.tables["faults"], topics)
+        self.due_starts = due_starts(self.ranges, deleted, self.tables["faults"], scenario, self.end_us - begin_us)
         processors = frozenset(p.name for p in scenario.processors)
         promised = routes(scenario, self.partitions)
         self.plan = SurveyPlan(token, injected, cell_us, promised, ROW_RULES, topics, deleted, processors)
@@ -138,6 +139,7 @@ class _Audit:
             senders=sorted(survey.members(counters.SENDERS), key=lambda sender: (sender[0] or "", sender[1])),
             epochs=self.epochs,
             log_ranges=self.ranges,
+            due_starts=self.due_starts,
             heads=survey_facts.heads(survey, self.epochs),
             compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
             producer_ends={client: life.end for client, life in self.lives.items() if life.role == "producer"},
@@ -193,7 +195,7 @@ class _Audit:
     def _read_ranges(self, reached: Mapping[ReaderPartition, Collection[int]]) -> list[ReadRange]:
         once = [(topic, partition) for topic, partition in self.ranges if topic not in self.plan.lives.of]
         added = newcomers(self.readers, self.epochs, self.observed, once, self.facts.moves)
-        found = read_ranges(self.readers, self.epochs, self.committed, self.ranges, added, reached)
+        found = read_ranges(self.readers, self.epochs, self.committed, self.ranges, self.due_starts, added, reached)
         for r in found:
             self.facts.read_ranges.setdefault((r.topic, r.partition), []).append(r)
         return found

@@ -1,4 +1,4 @@
-"""The offsets below which faults deleted the records of a partition.
+"""The offsets below which the records of a partition were deleted by order.
 
 DeleteRecords answers when the log start of every live replica has moved (KIP-107). So once a fault of this kind is
 proven, none of these records may be in the log again, whichever replica leads. Records of a later time may be there:
@@ -7,12 +7,14 @@ after an unclean election of an empty replica, the offsets begin again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chaos.kafka.partition import TopicPartition
+from chaos.scenario.model import Scenario
 from checks.audit.facts.epochs import Row
 from checks.audit.facts.moves import evidence_of
+from checks.audit.facts.starts import LogRange
 from checks.audit.facts.topic_lives import TopicLives
 
 KIND = "topic.delete_records"
@@ -40,3 +42,31 @@ def deletions(faults: Iterable[Row], lives: TopicLives) -> dict[tuple[str, int],
                 deletion = Deletion(below, row["at_us"], row["fault"])
                 found.setdefault((partition.topic, partition.number), []).append(deletion)
     return found
+
+
+def due_starts(
+    ranges: Mapping[tuple[str, int], LogRange],
+    deleted: Mapping[tuple[str, int], list[Deletion]],
+    faults: Sequence[Row],
+    scenario: Scenario,
+    run_us: int,
+) -> dict[tuple[str, int], int | None]:
+    """Return by topic and partition the offset from which on the log has to hold every acknowledged record.
+
+    That is the start of the log at read-back where retention may have moved it. Elsewhere only a fault moves it by
+    order, so a log that begins later has lost records. A fault without a proof may have deleted any. None if the
+    partition was not read back. run_us: how long the run took.
+    """
+    topics = {row["fault"]: _topic_of(row["target"]) for row in faults if row["kind"] == KIND}
+    proven = {row["fault"] for row in faults if row["phase"] == "proven"}
+    any_start = {topic for fault, topic in topics.items() if fault not in proven} | scenario.retained(run_us // 1000)
+    found: dict[tuple[str, int], int | None] = {}
+    for place, (start, _) in ranges.items():
+        by_order = max((d.below for d in deleted.get(place, [])), default=0)
+        found[place] = start if start is None or place[0] in any_start else min(start, by_order)
+    return found
+
+
+def _topic_of(target: str) -> str:
+    """Return the topic of a target such as `topic orders` or `partition orders/0`."""
+    return target.rpartition(" ")[2].partition("/")[0]

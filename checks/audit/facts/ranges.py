@@ -16,13 +16,14 @@ from checks.audit.facts.starts import CommittedOffsets, LogRange
 class ReadRange:
     """The range of one reader on one partition.
 
-    start: the first offset that it has to deliver, None if unknown. high: the highest offset delivered. passed: the
-    highest offset committed. lost: ranges that an epoch committed past without processing them. epochs: number of
-    epochs. began_at: the offset at which it first began to read, whatever was evicted since, None if unknown.
-    committed_only: whether uncommitted records are outside its range. newcomer: set if the partition was created after
-    the reader had begun. succeeds: whether the reader had read a deleted topic of the same name. reset_to: the offset
-    at which it then began to read; offsets below it will never come. went_to: the position at which its last epoch
-    began, if it delivered nothing there; it will not come back to offsets below it.
+    log_start: the offset from which on the log has to hold every record. start: the first offset that the reader has
+    to deliver, None if unknown. high: the highest offset delivered. passed: the highest offset committed. lost: ranges
+    that an epoch committed past without processing them. epochs: number of epochs. began_at: the offset at which it
+    first began to read, whatever was evicted since, None if unknown. committed_only: whether uncommitted records are
+    outside its range. newcomer: set if the partition was created after the reader had begun. succeeds: whether the
+    reader had read a deleted topic of the same name. reset_to: the offset at which it then began to read; offsets below
+    it will never come. went_to: the position at which its last epoch began, if it delivered nothing there; it will not
+    come back to offsets below it.
     """
 
     reader: str
@@ -53,6 +54,7 @@ def read_ranges(
     epochs: Epochs,
     committed: dict[int, CommittedOffsets],
     log: dict[tuple[str, int], LogRange],
+    due_starts: Mapping[tuple[str, int], int | None],
     added: dict[ReaderPartition, Newcomer],
     succeeding: Mapping[ReaderPartition, Collection[int]],
 ) -> list[ReadRange]:
@@ -67,7 +69,7 @@ def read_ranges(
     for name, topic, partition in sorted(wanted):
         turns, reader = held.get((name, topic, partition), []), by_name.get(name)
         log_start, log_end = log.get((topic, partition), (None, None))
-        own = ReadRange(name, topic, partition, log_start, log_end, epochs=len(turns))
+        own = ReadRange(name, topic, partition, due_starts.get((topic, partition)), log_end, epochs=len(turns))
         own.began_at = _began_at(turns)
         own.committed_only = reader.committed_only if reader else True
         own.start = _start(turns, reader, log_start)

@@ -61,13 +61,13 @@ class RunFacts:
 
     run_token: the token that the run's records carry. heads: by (path of a part, epoch), the offset due first in the
     part and the offset after the highest one delivered in earlier parts, NONE where there is none. read_ranges: by
-    (topic, partition). log_ranges: start and end of the log at read-back. producer_ends: how each producer incarnation
-    ended. later_offsets: by (producer, incarnation, topic, partition), blocks of seqs and the lowest offset in any
-    later block. log_ends: by (topic, partition), the offset after the last record. fetches: by (topic, partition), the
-    epochs that fetched a committed offset. pooled: scenario entries with workers
-    that process what one thread polls, so that records overtake each other: the ordinal of a row is that of the poll.
-    contested: (topic, partition, block) in which
-    acknowledgements and log differ or transactions were written. compacted: the compacted topics, each with its number
+    (topic, partition). log_ranges: start and end of the log at read-back. due_starts: see `deletions.due_starts`.
+    producer_ends: how each producer incarnation ended. later_offsets: by (producer, incarnation, topic, partition),
+    blocks of seqs and the lowest offset in any later block. log_ends: by (topic, partition), the offset after the last
+    record. fetches: by (topic, partition), the epochs that fetched a committed offset. pooled: scenario entries with
+    workers that process what one thread polls, so that records overtake each other: the ordinal of a row is that of the
+    poll. contested: (topic, partition, block) in which acknowledgements and log differ or transactions were written.
+    compacted: the compacted topics, each with its number
     of blocks of keys. read_uncommitted: readers with that isolation level.
     cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
     lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. committed_by_any:
@@ -79,6 +79,7 @@ class RunFacts:
     senders: list[Sender]
     epochs: Epochs
     log_ranges: dict[tuple[str, int], LogRange] = field(default_factory=dict)
+    due_starts: dict[tuple[str, int], int | None] = field(default_factory=dict)
     heads: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     read_ranges: dict[tuple[str, int], list[ReadRange]] = field(default_factory=dict)
     compacted: dict[str, int] = field(default_factory=dict)
@@ -121,9 +122,9 @@ class RunFacts:
 
     @cached_property
     def latest_starts(self) -> dict[str, int]:
-        """The highest offset at which the log of a partition starts, by topic."""
+        """The highest offset at which the log of a partition has to start, by topic."""
         found: dict[str, int] = {}
-        for (topic, _), (start, _) in self.log_ranges.items():
+        for (topic, _), start in self.due_starts.items():
             if start is not None:
                 found[topic] = max(start, found.get(topic, 0))
         return found

@@ -19,7 +19,7 @@ from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
+from checks.audit.rules.rule import Evidence, Rule, RunData, moved_start, present, unless
 
 KEYED = total("keyed")
 """Acknowledged records of compacted topics, by topic."""
@@ -54,7 +54,7 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
         fate[at[offset[at] < nameless.max(initial=NONE)]] = _UNSURE
     fate[sure[group] > offset] = _SUPERSEDED
     for (partition,), rows in sections(a["partition"][absent]):
-        at, (start, _) = rows.index, b.facts.log_ranges.get((b.topic, partition), (None, None))
+        at, start = rows.index, b.facts.due_starts.get((b.topic, partition))
         if start is None:
             fate[at] = _UNSURE
         else:
@@ -97,6 +97,7 @@ def _explain_lost_key(f: Finding, e: Evidence, c: RunData) -> str:
     fault = c.last_fault(after.at_us if after else e["completed_us"])
     e |= present(leader=leader.broker, leader_epoch=leader.epoch, isr=leader.isr, fault=fault)
     sentence = f"key {e['key']} was acknowledged at offset {f['offset']} and no later record supersedes it; {now}"
+    sentence = "; ".join(filter(None, (sentence, moved_start(f, e))))
     if after is None or after.broker is None:
         return sentence + "; no later leader was seen"
     e |= present(next_leader=after.broker, next_leader_epoch=after.epoch)

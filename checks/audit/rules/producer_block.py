@@ -115,23 +115,19 @@ class ProducerBlock:
     def absent(self, sends: Ints) -> tuple[Mask, Mask]:
         """Return which acknowledged sends, if they are not in the log, were evicted, and which are undetermined.
 
-        Evicted: acknowledged below the log start at read-back. Undetermined: without an acknowledged offset (acks=0)
-        where the log does not start at 0, or in a partition that was not read back.
+        Evicted: acknowledged below the offset from which on the log has to hold every record. Undetermined: without an
+        acknowledged offset (acks=0) where that is not 0, or in a partition that was not read back.
         """
         evicted, undetermined = np.zeros((2, len(sends)), np.bool_)
-        ranges = self.facts.log_ranges
         for (number, partition), rows in sections(self.sends["topic"][sends], self.sends["partition"][sends]):
             at, topic, offset = rows.index, self.topic(number), self.sends["offset"][sends[rows.index]]
-            latest_start, log_start = (
-                self.facts.latest_starts.get(topic),
-                ranges.get((topic, partition), (None, None))[0],
-            )
-            if latest_start is None or (partition != NONE and log_start is None):
+            latest_start, start = self.facts.latest_starts.get(topic), self.facts.due_starts.get((topic, partition))
+            if latest_start is None or (partition != NONE and start is None):
                 undetermined[at] = True
                 continue
-            if log_start is not None:
-                evicted[at] = (offset != NONE) & (offset < log_start)
-            if (log_start if log_start is not None else latest_start) > 0:
+            if start is not None:
+                evicted[at] = (offset != NONE) & (offset < start)
+            if (start if start is not None else latest_start) > 0:
                 undetermined[at] = offset == NONE
         return evicted, undetermined
 

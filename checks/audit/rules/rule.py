@@ -147,6 +147,13 @@ class Rule:
         return self.explain(finding, evidence, run)
 
 
+def moved_start(f: Finding, e: Evidence) -> str:
+    """Return that the log begins after a record, if it does, of a topic from which nothing deletes records."""
+    if f["offset"] is None or e.get("log_start") is None or f["offset"] >= e["log_start"]:
+        return ""
+    return f"the log begins at {e['log_start']}, and neither retention nor a fault deletes records of {f['topic']}"
+
+
 def present(**values: Any) -> Evidence:
     """Return the values that are not null."""
     return {name: value for name, value in values.items() if value is not None}

@@ -14,7 +14,7 @@ from checks.audit.facts.readers import entry_of
 from checks.audit.facts.run_facts import COMMITTED, NO_TXN
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
-from checks.audit.rules.rule import Evidence, Rule, RunData, present, unless
+from checks.audit.rules.rule import Evidence, Rule, RunData, moved_start, present, unless
 
 UNWATCHED = total("unwatched")
 """Sends of producers that read no delivery report, by topic."""
@@ -68,18 +68,21 @@ def _explain_lost(f: Finding, e: Evidence, c: RunData) -> str:
     if after:
         e |= present(next_leader=after.broker, next_leader_epoch=after.epoch, next_leader_seen_us=after.at_us)
     e |= present(fault=fault)
+    moved = moved_start(f, e)
     if leader.broker is None or leader.epoch is None:
-        return ""
+        return moved
     where = f"broker {leader.broker} in leader epoch {leader.epoch}"
     sentence = f"handed to {where} with acks=0: no broker ever confirmed it" if acks == "0" else f"acked by {where}"
     sentence += "" if acks == "0" else f" (acks={acks})"
     if after is None:
-        return f"{sentence}; no later leader was seen" + (f"; the last fault before was {fault}" if fault else "")
+        sentence += "; no later leader was seen" + (f"; the last fault before was {fault}" if fault else "")
+        return "; ".join(filter(None, (sentence, moved)))
     if after.broker is not None and acks == "0":
         sentence += f"; not in the log of broker {after.broker}, leader from epoch {after.epoch}"
     elif after.broker is not None:
         sentence += f" and cut off when broker {after.broker} became leader in epoch {after.epoch}"
-    return sentence + (f" after fault {fault}" if fault and after.broker is not None else "")
+    sentence += f" after fault {fault}" if fault and after.broker is not None else ""
+    return "; ".join(filter(None, (sentence, moved)))
 
 
 def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:

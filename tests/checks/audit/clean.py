@@ -80,7 +80,7 @@ def a_producer_restarts(s: Story) -> None:
     """It died with the row of a record that is there; what was never acknowledged is sent again. A marker and
     retention leave gaps; the one member is thrown out, comes back, and commits asynchronously.
     """
-    s.log_start = 1
+    s.evicted(1)
     s.life(s.producer, "started").send(0, 0).wrote(1, 2).log(3, 3).life(s.producer, "crashed").cut(1)
     s.life(s.producer, "started", incarnation=2)
     s.send(4, 5, incarnation=2).log(5, 4, incarnation=2).send(5, 6, incarnation=2).log(6, 5, incarnation=2)
@@ -180,7 +180,8 @@ def in_transactions_under_observation(s: Story) -> None:
     """Two transactions are committed, one is aborted; the first record is evicted after it was read. The observer sees
     the last stable offset wait for them, a settled group and its coordinator.
     """
-    s.partitions, s.members, s.log_start = 2, 2, 1
+    s.partitions, s.members = 2, 2
+    s.evicted(1)
     s.life(s.producer, "started").life(s.reader(1), "started", role="consumer").offsets_observed(0, 0)
     began = s.now
     s.send(0, 0, txn=1).send(1, 1, txn=1).log(1, 1).offsets_observed(0, 2).transaction(
@@ -230,7 +231,7 @@ def from_the_latest(s: Story) -> None:
 def compacted(s: Story) -> None:
     """The last record of each key is left."""
     s.compacted().life(s.producer, "started")
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 1, key="k1").wrote(2, key="k2").wrote(3, key="k1").life(s.producer, "stopped")
 
 

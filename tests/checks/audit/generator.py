@@ -236,12 +236,19 @@ class Run:
             rows=dict(rows),
             partitions=plan.partitions,
             producers=plan.producers,
-            topic_config={"cleanup.policy": "compact"} if plan.log == "compacted" else {},
+            topic_config=self._topic_config(),
             producer_config={"acks": plan.acks},
             consumers=tuple(entries),
             sending=self._sending(),
             processes=self._processes,
         )
+
+    def _topic_config(self) -> dict[str, Any]:
+        """Two of three topics have a retention; from the others, nothing may delete records but a fault."""
+        retained = bool(self.plan.seed % 3)
+        policies = ["compact"] * (self.plan.log == "compacted") + ["delete"] * (self.plan.seed % 2)
+        config = {"cleanup.policy": ",".join(policies)} if policies else {}
+        return config | ({"retention.bytes": 1000} if retained else {})
 
     def _sending(self) -> dict[str, Any]:
         keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted"

@@ -48,8 +48,51 @@ def timed_out_and_gone(s: Story) -> None:
 
 @story()
 def acked_and_evicted(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 0).wrote(1)
+
+
+@story(lost_write=2)
+def gone_though_nothing_deletes(s: Story) -> None:
+    """The default retention of a week is not over."""
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2)
+
+
+@story(lost_write=1)
+def gone_beyond_what_was_deleted(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).cut(1)
+
+
+@story()
+def gone_after_a_deletion_without_proof(s: Story) -> None:
+    s.log_start = 2
+    s.send(0, 0).send(1, 1).wrote(2).cut(1, phase="injected")
+
+
+@story(lost_write=1)
+def gone_though_the_retention_is_an_hour(s: Story) -> None:
+    s.log_start, s.topic_config = 1, {"retention.ms": 3_600_000}
+    s.send(0, 0).wrote(1)
+
+
+@story(lost_write__undetermined=1)
+def acks_0_and_gone_or_expired(s: Story) -> None:
+    s.log_start, s.topic_config, s.producer_config = 1, {"retention.ms": 1000}, {"acks": "0"}
+    s.send(0, None).wrote(1)
+
+
+@story(lost_key=1)
+def gone_from_the_start_of_a_compacted_topic(s: Story) -> None:
+    s.compacted().log_start = 1
+    s.send(0, 0, key="k1").wrote(1, key="k2")
+
+
+@story(lost_write=1, dirty_read=1)
+def delivered_and_then_gone_though_nothing_deletes(s: Story) -> None:
+    s.log_start = 1
+    s.send(0, 0).wrote(1).assigned().got(0, 1).commit(2)
 
 
 @story(lost_write=1)
@@ -60,7 +103,7 @@ def acks_0_and_gone(s: Story) -> None:
 
 @story(lost_write__undetermined=1)
 def acks_0_and_gone_or_evicted(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, None).wrote(1)
 
 
@@ -124,7 +167,7 @@ def acks_0_of_a_key(s: Story) -> None:
 
 @story()
 def evicted_with_its_key(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.compacted().send(0, 0, key="k1").wrote(1, key="k2")
 
 
@@ -234,7 +277,7 @@ def deleted_records_are_back(s: Story) -> None:
 
 @story()
 def deleted_and_gone(s: Story) -> None:
-    s.log_start = 2
+    s.evicted(2)
     s.send(0, 0).send(1, 1).wrote(2).cut(2).wrote(3)
 
 
@@ -245,7 +288,7 @@ def a_deletion_without_proof(s: Story) -> None:
 
 @story(returned_record=1)
 def deleted_further_later(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 0).wrote(1, 2).cut(1).wrote(3).cut(2).cut(1)
 
 
@@ -492,7 +535,7 @@ def added_and_never_found(s: Story) -> None:
 @story(evicted_delivery=1, skipped_delivery=1)
 def found_late_when_the_first_record_was_gone(s: Story) -> None:
     _added(s, 5 * SECOND).assigned(position=2, generation=2).got(2).commit(3)
-    s.log_start = 1
+    s.evicted(1)
     s.rows["log"] = [r for r in s.rows["log"] if r["offset"] >= s.log_start]
 
 
@@ -785,7 +828,7 @@ def another_record_is_there_now(s: Story) -> None:
 
 @story()
 def delivered_and_evicted(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 0).wrote(1).assigned().got(0, 1).commit(2)
 
 
@@ -1061,39 +1104,40 @@ def the_same_record_acked_and_delivered_at_one_offset(s: Story) -> None:
 
 @story(evicted_delivery=2)
 def removed_before_it_was_read(s: Story) -> None:
-    s.log_start = 3
+    s.evicted(3)
     s.send(0, 0).send(1, 1).send(2, 2).wrote(3)
     s.assigned().got(0).commit(1).got(3).commit(4)
 
 
 @story()
 def removed_after_it_was_read(s: Story) -> None:
-    s.log_start = 2
+    s.evicted(2)
     s.send(0, 0).send(1, 1).wrote(2).assigned().got(0, 1, 2).commit(3)
 
 
 @story()
 def removed_before_the_range_of_the_reader(s: Story) -> None:
-    s.log_start = 2
+    s.evicted(2)
     s.send(0, 0).send(1, 1).wrote(2).assigned(position=2).got(2).commit(3)
 
 
 @story(evicted_delivery__undetermined=1)
 def removed_from_a_partition_that_was_never_held(s: Story) -> None:
-    s.partitions, s.log_start = 2, 1
+    s.partitions = 2
+    s.evicted(1)
     s.send(0, 0).wrote(1).send(2, 0, partition=1)
     s.assigned(position=1).got(1).commit(2)
 
 
 @story()
 def removed_without_ever_having_been_acknowledged(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, outcome="unknown").wrote(1).assigned().got(1).commit(2)
 
 
 @story()
 def removed_of_an_aborted_transaction(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 0, txn=1).transaction(1, "aborted", s.now).wrote(1).assigned().got(1).commit(2)
 
 

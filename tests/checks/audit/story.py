@@ -97,7 +97,18 @@ class Story:
         return self
 
     def compacted(self) -> Story:
-        self.topic_config, self.sending = {"cleanup.policy": "compact"}, {"keys": 9} | self.sending
+        self.sending = {"keys": 9} | self.sending
+        return self._cleaned("compact")
+
+    def evicted(self, below: int) -> Story:
+        """Size retention deleted the records below an offset."""
+        self.log_start = below
+        self.topic_config["retention.bytes"] = 1000
+        return self._cleaned("delete")
+
+    def _cleaned(self, policy: str) -> Story:
+        before = self.topic_config.get("cleanup.policy")
+        self.topic_config["cleanup.policy"] = f"{before},{policy}" if before else policy
         return self
 
     def life(self, client: str, *events: str, incarnation: int = 1, role: str = "producer") -> Story:

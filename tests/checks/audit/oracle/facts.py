@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -89,6 +90,12 @@ class ReaderFacts:
         return self.sees_uncommitted or record["committed"] is not False
 
 
+def _is_retained(config: Mapping[str, Any]) -> bool:
+    """Whether retention deletes within minutes."""
+    limits = "retention.bytes" in config or int(config.get("retention.ms", 1 << 40)) < 60_000
+    return limits and "delete" in str(config.get("cleanup.policy", "delete"))
+
+
 @dataclass
 class Case:
     """One history to judge: rows with every column, the token of its run, what the scenario says."""
@@ -97,6 +104,7 @@ class Case:
     run: str
     readers: dict[str, ReaderFacts]
     compacted: frozenset[str]
+    retained: frozenset[str] = frozenset()
     offsets_kept_min: int = 7 * 24 * 60
     vanished: list[Any] = field(default_factory=list)
     restarts: dict[str, list[Any]] = field(default_factory=dict)
@@ -115,6 +123,7 @@ class Case:
         policy = scenario.cluster.config.get("log.cleanup.policy", "delete")
         compacted = {t.name for t in scenario.topics if "compact" in str(t.config.get("cleanup.policy", policy))}
         case = cls(whole, run, readers_of(scenario), frozenset(compacted))
+        case.retained = frozenset(t.name for t in scenario.topics if _is_retained(t.config))
         case.offsets_kept_min = int(str(scenario.cluster.config.get("offsets.retention.minutes", 7 * 24 * 60)))
         case.kip_848 = frozenset(c.group for c in scenario.readers if c.config.get("group.protocol") == "consumer")
         case.lives = separate(case.rows, case.is_own, case.compacted)
@@ -126,6 +135,24 @@ class Case:
             if (row["topic"], row["partition"]) == (topic, partition):
                 return row["start"], row["end"]
         return None
+
+    def whole_from(self, topic: str, partition: int | None) -> int | None:
+        """The offset from which on the log has to have every record, None if the partition was not read back.
+
+        Below that, something may have deleted them: retention, or a fault that says up to where.
+        """
+        read_back = self.range_of(topic, partition)
+        if read_back is None or topic in self.retained:
+            return read_back[0] if read_back else None
+        cuts = [f for f in self.rows["faults"] if f["kind"] == "topic.delete_records"]
+        cuts = [f for f in cuts if f["target"].split(" ")[-1].split("/")[0] == topic]
+        done = {f["fault"]: f for f in cuts if f["phase"] == "proven"}
+        if any(f["fault"] not in done for f in cuts):
+            return read_back[0]
+        own = self.lives.of.get(topic)
+        here = [f for f in done.values() if not (own and own[-1].alone_since > f["at_us"])]
+        below = [json.loads(f["evidence"] or "{}").get("log_starts", {}).get(f"{topic}/{partition}", 0) for f in here]
+        return int(min(read_back[0], max(below, default=0)))
 
     def facts(self, reader: str) -> ReaderFacts:
         """What the scenario says of a reader; of one that it does not know, nothing."""

@@ -73,7 +73,7 @@ def _torn(case: Case, send: Row, verdict: Judgement) -> None:
     copies = _copies(case, send)
     copies = [r for r in copies if (r["topic"], r["partition"], r["offset"]) == place] or copies
     visible = {r["committed"] for r in copies}
-    read_back = case.range_of(send["topic"], send["partition"])
+    start = case.whole_from(send["topic"], send["partition"])
     if None in visible and True not in visible:
         wrong = None
     elif case.fate(send) == "aborted":
@@ -81,13 +81,14 @@ def _torn(case: Case, send: Row, verdict: Judgement) -> None:
     elif copies:
         wrong = True not in visible
     elif send["topic"] in case.compacted or (
-        read_back and send["offset"] is not None and send["offset"] < read_back[0]
+        start is not None and send["offset"] is not None and send["offset"] < start
     ):
         wrong = False
     else:
-        starts = [r["start"] for r in case.rows["log_range"] if r["topic"] == send["topic"]]
-        unread = not starts or (send["partition"] is not None and read_back is None)
-        cut = (read_back[0] if read_back else max(starts, default=0)) > 0
+        found = [(r["topic"], r["partition"]) for r in case.rows["log_range"]]
+        starts = [case.whole_from(*one) or 0 for one in found if one[0] == send["topic"]]
+        unread = not starts or (send["partition"] is not None and start is None)
+        cut = (max(starts, default=0) if start is None else start) > 0
         unclear = unread or (send["offset"] is None and cut)
         wrong = None if unclear else True
     if wrong is None:
@@ -99,8 +100,8 @@ def _torn(case: Case, send: Row, verdict: Judgement) -> None:
 def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> None:
     """evicted_delivery: acknowledged below the log start, at or above where the reader began, never delivered there."""
     reader, topic, partition = scope
-    read_back = case.range_of(topic, partition)
-    if read_back is None:
+    start = case.whole_from(topic, partition)
+    if start is None:
         return
     turns = reading.get(scope, [])
     delivered = {row["offset"] for e in turns for row in e.delivered}
@@ -114,7 +115,7 @@ def _evicted(case: Case, scope: Scope, reading: Reading, verdict: Judgement) -> 
         if send["outcome"] == "ok" and here and owed and send["offset"] is not None:
             acknowledged[send["offset"]].append(send)
     for offset, sends in acknowledged.items():
-        if not (begun or 0) <= offset < read_back[0]:
+        if not (begun or 0) <= offset < start:
             continue
         verdict.looked_at.append(("evicted_delivery", reader))
         if offset in delivered:

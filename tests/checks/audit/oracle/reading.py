@@ -227,7 +227,7 @@ def _again(scope: Scope, turns: list[Epoch], log: dict[int, Row], verdict: Judge
 def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], verdict: Judgement) -> None:
     """dirty_read: the log has no such record there. It may have been evicted below the log start, or compacted away."""
     reader, topic, partition = scope
-    read_back = case.range_of(topic, partition)
+    start = case.whole_from(topic, partition)
     if topic in case.lives.ended:
         return
     for epoch in turns:
@@ -235,9 +235,9 @@ def _dirty(case: Case, scope: Scope, turns: list[Epoch], log: dict[int, Row], ve
             offset, record = row["offset"], log.get(row["offset"])
             if record is not None and _is(row, record):
                 continue
-            if (read_back and offset < read_back[0]) or (record is None and topic in case.compacted):
+            if (start is not None and offset < start) or (record is None and topic in case.compacted):
                 continue
-            if read_back is None:
+            if start is None:
                 verdict.undetermined["dirty_read", reader] += 1
                 continue
             who = delivered_identity(row) or (None, row["producer_incarnation"], row["seq"])

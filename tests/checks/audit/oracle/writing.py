@@ -71,26 +71,27 @@ def _is_where_acknowledged(record: Row, send: Row) -> bool:
 def _fate(case: Case, send: Row) -> str:
     """What may have become of an acknowledged record that the log lacks: evicted, lost, or nobody can say."""
     topic = send["topic"]
-    starts = [r["start"] for r in case.rows["log_range"] if r["topic"] == topic]
+    places = [(r["topic"], r["partition"]) for r in case.rows["log_range"]]
+    starts = [case.whole_from(*place) or 0 for place in places if place[0] == topic]
     if not starts:
         return "undetermined"
-    read_back = case.range_of(topic, send["partition"])
-    if send["partition"] is not None and read_back is None:
+    start = case.whole_from(topic, send["partition"])
+    if send["partition"] is not None and start is None:
         return "undetermined"
-    if send["offset"] is not None and read_back and send["offset"] < read_back[0]:
+    if send["offset"] is not None and start is not None and send["offset"] < start:
         return "evicted"
-    if send["offset"] is None and (read_back[0] if read_back else max(starts)) > 0:
+    if send["offset"] is None and (max(starts) if start is None else start) > 0:
         return "undetermined"
     return "lost"
 
 
 def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
     """lost_key: nothing of its key came after it in its partition, neither acknowledged nor in the log."""
-    read_back = case.range_of(send["topic"], send["partition"])
-    if read_back is None or None in (send["offset"], send["key"]):
+    start = case.whole_from(send["topic"], send["partition"])
+    if start is None or None in (send["offset"], send["key"]):
         verdict.undetermined["lost_key", send["topic"]] += 1
         return
-    if send["offset"] < read_back[0]:
+    if send["offset"] < start:
         return
     place = send["topic"], send["partition"]
     sends = [s for s in case.rows["sends"] if s["outcome"] == "ok" and s["offset"] is not None]
