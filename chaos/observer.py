@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict
+from time import monotonic
 from typing import Any
 
 from chaos.kafka.client import Kafka
@@ -23,6 +24,9 @@ from chaos.run.events import now_us
 METADATA_EVERY_S = 0.15
 GROUPS_EVERY_S = 0.3
 OFFSETS_EVERY_S = 0.5
+LATENESS_EVERY_S = 0.3
+LATE_S = 1.0
+"""Age from which on the latest sample of a group is late: other groups, or a broker that does not answer, delay it."""
 OFFSETS_TOPIC = "__consumer_offsets"
 
 Observation = tuple[str, str, Any]
@@ -53,6 +57,7 @@ class Observer:
         self._partitions = list(partitions)
         self._topics = {partition.topic for partition in partitions} | set(later)
         self._group_ids = list(groups)
+        self._sampled_s: dict[str, float] = {}
         self._ids: dict[str, str | None] = {}
         self._writer = TableWriter(run.ledger, "cluster", "observer")
         self._recorded: dict[tuple[str, str], str] = {}
@@ -62,6 +67,7 @@ class Observer:
             (METADATA_EVERY_S, self._sample_metadata),
             (GROUPS_EVERY_S, self._sample_groups),
             (OFFSETS_EVERY_S, self._sample_offsets),
+            (LATENESS_EVERY_S, self._record_lateness),
         ]
         self._threads = [
             threading.Thread(target=self._repeat, args=args, daemon=True, name=f"observer-{args[1].__name__}")
@@ -147,7 +153,7 @@ class Observer:
 
     def _sample_groups(self, kafka: Kafka) -> None:
         for group in self._group_ids:
-            entity = f"group:{group}"
+            entity, asked_s = f"group:{group}", monotonic()
             state = kafka.group(group)
             if state is not None:
                 self.groups[group] = state
@@ -155,16 +161,23 @@ class Observer:
             if state is None or committed is None:  # a sample is whole, or it is none
                 self._record([(entity, "answers", False)])
                 continue
+            self._sampled_s[group] = asked_s
             members = [{**asdict(m), "partitions": [*map(str, m.partitions)]} for m in state.members]
             self._record(
                 [
                     (entity, "answers", True),
+                    (entity, "late", False),
                     (entity, "state", state.state),
                     (entity, "coordinator", state.coordinator),
                     (entity, "members", members),
                     *self._committed(entity, committed),
                 ]
             )
+
+    def _record_lateness(self, _: Kafka) -> None:
+        """Record which groups have a late sample: their values may have changed since."""
+        late_s = monotonic() - LATE_S
+        self._record([(f"group:{g}", "late", True) for g, sampled_s in self._sampled_s.items() if sampled_s < late_s])
 
     def _committed(self, entity: str, committed: dict[TopicPartition, int | None]) -> Iterator[Observation]:
         """Yield the committed offsets of a group, and null for an offset that was observed before and is gone."""

@@ -143,9 +143,10 @@ TABLES: dict[str, pa.Schema] = {
     "faults": _table(fault=_str, kind=_str, target=_str, phase=_str, evidence=_str, at_us=_i64),
     # One row per observed change. `entity` is `orders/0` (keys leader, isr, leader_epoch, end_offset,
     # last_stable_offset, offsets_answer: whether the leader answered with the last two), `group:billing` (answers,
-    # coordinator, members, state), `group:billing/orders/0` (committed: null if an observed offset is
-    # gone), `topic:orders` (id: empty if the brokers give none, null while they do not list the topic), `cluster`
-    # (answers, brokers), `__consumer_offsets` (partitions), `__consumer_offsets/7` (leader). `value` is JSON.
+    # late: whether the latest sample is old, coordinator, members, state), `group:billing/orders/0` (committed: null if
+    # an observed offset is gone), `topic:orders` (id: empty if the brokers give none, null while they do not list the
+    # topic), `cluster` (answers, brokers), `__consumer_offsets` (partitions), `__consumer_offsets/7` (leader). `value`
+    # is JSON.
     "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
 }
 """Schema of each table that is written during the drive."""

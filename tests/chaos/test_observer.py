@@ -45,3 +45,22 @@ def test_an_offset_that_is_gone_is_null_and_one_that_never_was_has_no_row(sample
 def test_a_sample_without_offsets_is_no_sample(samples):
     rows = samples(("Stable", 7), ("Dead", "refused"), (None, None), ("Stable", 7))
     assert rows == [("answers", True), ("committed", 7), ("answers", False), ("answers", True)]
+
+
+def test_a_sample_of_a_group_is_late_while_another_group_is_not_answered(tmp_path, monkeypatch):
+    now_s = 100.0
+    monkeypatch.setattr("chaos.observer.monotonic", lambda: now_s)
+    observer, rows = Observer(Run.create(tmp_path, "late"), lambda: None, [PARTITION], ["billing", "silent"]), []
+    observer._writer = SimpleNamespace(append_rows=rows.extend)
+
+    def group(name):
+        nonlocal now_s
+        now_s += 0.1 if name == "billing" else 5.0
+        observer._record_lateness(kafka)
+        return GroupState("Stable", 2, ()) if name == "billing" else None
+
+    kafka = SimpleNamespace(group=group, committed_or_none=lambda *_: {PARTITION: 7})
+    observer._sample_groups(kafka)
+    observer._sample_groups(kafka)
+    late = [(row["entity"], json.loads(row["value"])) for row in rows if row["key"] == "late"]
+    assert late == [("group:billing", False), ("group:billing", True)] * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import combinations
 from typing import Any
 
@@ -216,15 +216,16 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
     """Report time spans longer than `ELECTION_US` in which a group's coordinator was another broker than it should be.
 
     It should be the leader of the group's partition of `__consumer_offsets`. A shorter difference, or one while there
-    was no leader or no answer, is explained by an election. A difference that has just begun when the drive ends is
-    undetermined.
+    was no leader or no answer, is explained by an election. While the sample of the group is late, a difference counts
+    only if the next sample shows the same one. A difference that has just begun when the drive ends is undetermined.
     """
     for group in groups([], run.readers):
         partition = offsets_partition(run.observed, group)
         if partition is None:
             continue
         tally.add(COORDINATORS, group, value=len(run.observed.changes(f"group:{group}", "coordinator")))
-        keys = ((f"group:{group}", "coordinator"), (f"group:{group}", "answers"), (partition, "leader"))
+        keys = [(f"group:{group}", key) for key in ("coordinator", "answers", "late")]
+        keys.append((partition, "leader"))
         for (coordinator, leader), s in joined(_differing(run.observed.spans(*keys))):
             short = s.length_us <= ELECTION_US
             if short and not s.open:
@@ -241,13 +242,21 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
             tally.report("misplaced_coordinator", group, 1, [position | {"evidence": evidence}], split)
 
 
-def _differing(spans: Iterable[Span]) -> Iterator[tuple[tuple[int, int] | None, Span]]:
-    """Yield coordinator and leader of each span if both are known, differ and answer, else None."""
-    for s in spans:
+def _differing(spans: Iterable[Span]) -> list[tuple[tuple[int, int] | None, Span]]:
+    """Return coordinator and leader of each span if both are known, differ and answer, else None."""
+    found: list[tuple[tuple[int, int] | None, Span]] = []
+    following: tuple[int, int] | None = None
+    for s in reversed(list(spans)):
         coordinator, leader = s.values["coordinator"], s.values["leader"]
         known = isinstance(coordinator, int) and isinstance(leader, int) and min(coordinator, leader) >= 0
         differ = known and coordinator != leader and s.values["answers"] is not False
-        yield ((coordinator, leader) if differ else None), s
+        pair = (coordinator, leader) if differ else None
+        if s.values["late"]:
+            pair = pair if pair == following else None
+        else:
+            following = pair
+        found.append((pair, s))
+    return found[::-1]
 
 
 def _explain_misplaced(f: Finding, e: Evidence, c: RunData) -> str:

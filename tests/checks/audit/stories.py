@@ -1459,6 +1459,24 @@ def coordinated_by_another_broker(s: Story) -> None:
 
 
 @story()
+def coordinated_by_another_broker_when_last_asked(s: Story) -> None:
+    """The next sample comes late."""
+    _coordinated(s, 2, 500_000)
+    s.group_seen(coordinator=2).tick(500_000)
+    s.group_seen(late=True).tick(3_000_000)
+    s.group_seen(coordinator=1, late=False)
+
+
+@story(misplaced_coordinator=1)
+def coordinated_by_another_broker_when_asked_late_again(s: Story) -> None:
+    _coordinated(s, 2, 500_000)
+    s.group_seen(coordinator=2).tick(500_000)
+    s.group_seen(late=True).tick(3_000_000)
+    s.group_seen(late=False).tick(100_000)
+    s.group_seen(coordinator=1)
+
+
+@story()
 def coordinated_by_the_leader(s: Story) -> None:
     _coordinated(s, 1, 3_000_000)
 

@@ -59,6 +59,8 @@ def watch(rng: random.Random, rows: Rows, partitions: int, group: str | None) ->
             see(f"{TOPIC}/{number}", "offsets_answer", rng.random() < 0.5)
         if group:
             see(f"group:{group}", "coordinator", rng.choice([1, 1, 1, 2]))
+            if rng.random() < 0.3:
+                see(f"group:{group}", "late", rng.random() < 0.5)
             see(f"group:{group}", "state", rng.choice(["Stable", "Stable", "Empty"]))
             held = [rng.randrange(2) for _ in range(partitions)]
             subscribed = [{"topics": [TOPIC]}, {}][rng.random() < 0.5]

@@ -94,10 +94,14 @@ def _coordinator(case: Case, group: str, end_us: int, verdict: Judgement) -> Non
     seen = [r for r in case.rows["cluster"] if (r["entity"], r["key"]) == (me, "coordinator")]
     verdict.looked_at += [("misplaced_coordinator", group)] * len(seen)
     found: list[tuple[Any, Moment]] = []
-    for moment in moments(case, end_us, (me, "coordinator"), (me, "answers"), (place, "leader")):
+    for moment in moments(case, end_us, (me, "coordinator"), (me, "answers"), (me, "late"), (place, "leader")):
         pair = moment[3].get("coordinator", -1), moment[3].get("leader", -1)
         apart = min(pair) >= 0 and pair[0] != pair[1] and moment[3].get("answers", True)
         found.append((pair if apart else None, moment))
+    for n, (pair, moment) in enumerate(found):
+        fresh = [later for later, its in found[n:] if not its[3].get("late")]
+        if moment[3].get("late") and fresh[:1] != [pair]:  # what is seen next is something else: it may have changed
+            found[n] = None, moment
     for _, at, until, last in _stretches(found):
         if until - at > 2 * SECOND:
             verdict.findings[Finding("misplaced_coordinator", "", group, *_split(place))] += 1
