@@ -248,7 +248,7 @@ class Run:
         retained = bool(self.plan.seed % 3)
         policies = ["compact"] * (self.plan.log == "compacted") + ["delete"] * (self.plan.seed % 2)
         config = {"cleanup.policy": ",".join(policies)} if policies else {}
-        return config | ({"retention.bytes": 1000} if retained else {})
+        return config | ({"retention.bytes": 1000} if retained else {"retention.ms": -1})
 
     def _sending(self) -> dict[str, Any]:
         keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted"

@@ -119,7 +119,8 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
             names = {key: labelled(entry[key], n) for key in ("name", "group") if key in entry}
             if h.processes and entry["mode"] == "subscribe":
                 out = labelled(OUT, n)
-                topics += [{"name": out, "replication_factor": 1}] if topics[-1]["name"] == topic else []
+                made = {"name": out, "replication_factor": 1, "config": {"retention.ms": -1}}
+                topics += [made] if topics[-1]["name"] == topic else []
                 processor = {"members": entry["members"], "consumer_config": entry["config"], "to": out}
                 processors.append(names | processor | {"topics": [topic]})
             else:

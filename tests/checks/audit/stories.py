@@ -2022,7 +2022,7 @@ def an_output_of_a_producer_that_is_no_processor(s: Story) -> None:
 
 @story(missing_output=1)
 def an_input_that_was_evicted_has_no_output(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 0).wrote(1)
     s.assigned().got(0, 1).commit(2).revoked()
     s.output(0, of=1)
@@ -2117,7 +2117,7 @@ def not_committed_and_without_output(s: Story) -> None:
 
 @story()
 def an_output_of_an_input_before_the_range(s: Story) -> None:
-    s.log_start = 1
+    s.evicted(1)
     s.send(0, 0).wrote(1)
     s.assigned(position=1).got(1).commit(2).revoked()
     s.output(0, of=1)

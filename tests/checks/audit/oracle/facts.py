@@ -92,7 +92,7 @@ class ReaderFacts:
 
 def _is_retained(config: Mapping[str, Any]) -> bool:
     """Whether retention deletes within minutes."""
-    limits = "retention.bytes" in config or int(config.get("retention.ms", 1 << 40)) < 60_000
+    limits = "retention.bytes" in config or 0 <= int(config.get("retention.ms", 1 << 40)) < 60_000
     return limits and "delete" in str(config.get("cleanup.policy", "delete"))
 
 

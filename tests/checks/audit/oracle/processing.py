@@ -83,7 +83,9 @@ def _judge(
             processed, contested = sees and any(same), not all(same)
             known = bool(record["committed"]) or case.facts(reader).sees_uncommitted
         else:
-            processed = bool(got[offset]) and (topic in case.compacted or offset < (place[0] if place else 0))
+            processed = bool(got[offset]) and (
+                topic in case.compacted or offset < (case.whole_from(topic, partition) or 0)
+            )
             contested, known = len({delivered_identity(d) for d in got[offset]} - {None}) > 1, True
         owed = processed and offset < passed
         if owed or seen:
