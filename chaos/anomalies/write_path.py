@@ -27,6 +27,15 @@ WRITE_PATH: dict[str, Anomaly] = {
         "acknowledged records of compacted topics",
         "{n} last {records} of a key {were} lost",
     ),
+    "resurrected_key": _write(
+        "an acknowledged tombstone is not in the compacted log, yet an earlier value of its key is",
+        "delete.retention.ms above the longest time that a replica or a reader lags; acks=all",
+        "ResurrectedKeys",
+        "No deleted key has a value again",
+        "Deleted keys have a value again",
+        "acknowledged tombstones",
+        "{n} deleted {keys} {have} a value again",
+    ),
     "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",
         "enable.idempotence=true (within one producer session), a stable transactional.id across restarts",

@@ -86,6 +86,9 @@ class ProducerSpec(WriterSpec):
     rate: float | None = Field(None, gt=0, description="records per second; full speed when left out")
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no keys when left out")
     seed: int = Field(0, ge=0, description="fixes the key of each seq")
+    tombstone_every: int | None = Field(
+        None, ge=2, description="records with seq + 1 divisible by this number have no value; see `chaos.ledger.record`"
+    )
     mode: Literal["callback", "synchronous", "fire_and_forget"] = "callback"
     partitions: int = Field(0, ge=0, description="partitions of the topic; required with `partitioner`")
     partitioner: Literal["round_robin", "by_key_number"] | None = Field(

@@ -9,7 +9,8 @@ The output of a processor also has a record header, `aftershock-input: orders/0/
 the record that it was made from (`INPUT_HEADER`).
 
 It is readable with kcat, any client language can write it, and Spark extracts it with `substring`. It identifies a
-record even if the producer was killed before it wrote the ledger row.
+record even if the producer was killed before it wrote the ledger row. A tombstone, a record without a value, carries
+the same bytes without a payload in the header `IDENTITY_HEADER`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ INPUT_HEADER = "aftershock-input"
 """Key of the record header with the coordinates of the input."""
 HEADER_BYTES = CRC_AT + CRC_WIDTH + 1
 """Bytes before the payload: the smallest size of a value."""
+IDENTITY_HEADER = "aftershock"
+"""The record header with the identity of a tombstone."""
 
 
 _INPUT = re.compile(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})/([0-9]{1,18})")
@@ -75,6 +78,16 @@ def seal_value(head: bytes, key: bytes | None, payload: bytes) -> bytes:
     """Return header, CRC-32 of key + header + payload, and payload as one value."""
     crc = zlib.crc32(head if key is None else key + head)
     return b"%s%08x %s" % (head, zlib.crc32(payload, crc), payload)
+
+
+def of_tombstone(value: bytes, key: bytes | None) -> bytes:
+    """Return what the header of a tombstone holds, from the value that the record would have."""
+    return seal_value(value[:CRC_AT], key, b"")
+
+
+def in_headers(headers: Sequence[tuple[str, str | bytes | None]] | None) -> bytes | None:
+    """Return the identity that the headers of a tombstone hold; None without one."""
+    return next((v for name, v in headers or () if name == IDENTITY_HEADER and isinstance(v, bytes)), None)
 
 
 def parse(value: bytes | None) -> Identity | None:

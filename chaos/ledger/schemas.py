@@ -169,10 +169,16 @@ LOG = _table(
 and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
 in a compacted topic, null in other topics and for a record without a key. The input is that in the record header
 `aftershock-input`."""
+    tombstone=_since(3, _bool),
+)
+"""Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
+and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
+in a compacted topic, null in other topics and for a record without a key. `tombstone`: whether a record of a compacted
+topic has no value, null in other topics; its identity is then in a record header."""
 
-LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64, topic_id=_since(3, _str))
+LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64, topic_id=_since(3, _str), read_us=_since(3, _i64))
 """Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the
-topic at that moment; null if the brokers give none."""
+topic at that moment; null if the brokers give none. `read_us`: the moment at which all records had been read."""
 
 _RUNS = {
     "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us", *_INPUT),

@@ -45,6 +45,9 @@ _MORE = """
 - `superseded: {prices: {min: 1}}`: acknowledged records of a compacted topic that are not in the log because a later
   record has their key. Without such a bound, a run in which compaction removed nothing of the topic is inconclusive.
 
+- `expired_tombstones: {prices: {min: 1}}`: acknowledged tombstones of a compacted topic that are not in the log because
+  `delete.retention.ms` was over.
+
 Every run must meet these conditions, whatever its contract: each fault has its proof, no client ended unless a fault
 killed it, the ledger is complete, the log was read back, and records moved while faults were in force.
 """

@@ -48,6 +48,12 @@ class Producer(Strict):
         False, description="continue at `rate` until every fault is healed; `records` is then the minimum number"
     )
     keys: int | None = Field(None, ge=1, description="number of distinct keys; no key if left out")
+    tombstone_every: int | None = Field(
+        None,
+        ge=2,
+        description="each n-th record of a process is a tombstone, which deletes its key: it has no value, and its "
+        "identity is in the record header `aftershock`",
+    )
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
     mode: SendMode = Field(
         "callback",

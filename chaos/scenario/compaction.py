@@ -6,9 +6,9 @@ key in such a topic (INVALID_RECORD); see "Log Compaction" in the documentation 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from chaos.scenario.expect import Bound
+from chaos.scenario.expect import Expect
 from chaos.scenario.faults.admin import TopicConfig
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
@@ -23,16 +23,31 @@ def compacted_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str
     return frozenset(topic for topic, value in policies if "compact" in str(value))
 
 
-def problems(setup: Setup, faults: Sequence[FaultSpec], superseded: Mapping[str, Bound]) -> Iterator[str]:
-    """Yield producers without keys of compacted topics, and bounds (`expect.superseded`) of other topics."""
+def delete_retention_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> int:
+    """Return the shortest delete.retention.ms that a topic has in the run, by default a day."""
+    changes = [f.settings for f in faults if isinstance(f, TopicConfig) and f.target.topic == topic]
+    default = setup.cluster.config.get("log.cleaner.delete.retention.ms", 86_400_000)
+    values = [setup.topic(topic).config.get("delete.retention.ms", default)]
+    values += [settings["delete.retention.ms"] for settings in changes if "delete.retention.ms" in settings]
+    return min(map(int, values))
+
+
+def problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:
+    """Yield producers without keys of compacted topics, tombstones for other topics, and bounds without an object."""
     compacted = compacted_topics(setup, faults)
     why = "is compacted, and brokers refuse a record without a key there (INVALID_RECORD)"
     for i, producer in enumerate(setup.producers):
         if producer.topic in compacted and producer.keys is None:
             yield f"producers[{i}].keys: {producer.topic} {why}; set keys, such as keys: 100"
+        if producer.tombstone_every and producer.topic not in compacted:
+            yield f"producers[{i}].tombstone_every: {producer.topic} is not compacted: a tombstone deletes nothing"
     for i, processor in enumerate(setup.processors):
         if processor.to in compacted:
             yield f"processors[{i}].to: {processor.to} {why}, and a processor writes none"
-    for topic in superseded:
+    for topic in expect.superseded:
         if topic not in compacted:
             yield f"expect.superseded: {topic} is not compacted, so no record of it can be superseded"
+    deleted_from = {producer.topic for producer in setup.producers if producer.tombstone_every}
+    for topic in expect.expired_tombstones:
+        if topic not in deleted_from:
+            yield f"expect.expired_tombstones: no producer of {topic} has tombstone_every, so there are no tombstones"

@@ -135,6 +135,11 @@ class _Contract(Strict):
         description="by compacted topic: acknowledged records that are not in the log because a later record has their "
         "key; if left out, a run in which compaction removed nothing of a compacted topic is inconclusive",
     )
+    expired_tombstones: dict[TopicName, Count] = Field(
+        {},
+        description="by compacted topic: acknowledged tombstones that are not in the log because delete.retention.ms "
+        "was over; any number if left out",
+    )
 
     def counts(self) -> dict[tuple[str, str], Bound]:
         """Return the bound of every count by (kind, split). The split is empty for a kind without splits."""

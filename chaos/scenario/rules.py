@@ -61,7 +61,7 @@ def problems(
     yield from _client_problems(setup, faults)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
-    yield from compaction.problems(setup, faults, expect.superseded)
+    yield from compaction.problems(setup, faults, expect)
     yield from _variant_problems(variants)
 
 

@@ -30,7 +30,7 @@ from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
 from checks.audit.facts.observed import Observed, phase_times
 from checks.audit.facts.ranges import ReadRange, read_ranges
-from checks.audit.facts.readers import readers_of
+from checks.audit.facts.readers import entry_of, readers_of
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.facts.starts import CommittedOffsets, LogRange
@@ -73,6 +73,7 @@ class _Audit:
         self.ranges: dict[tuple[str, int], LogRange] = {
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
+        self.read_us = {(r["topic"], r["partition"]): r["read_us"] for r in log_ranges if r["read_us"] is not None}
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
@@ -142,6 +143,12 @@ class _Audit:
             due_starts=self.due_starts,
             heads=survey_facts.heads(survey, self.epochs),
             compacted={t: 1 + (self._keyed_rows(t) >> BLOCK_BITS) for t in sorted(scenario.compacted)},
+            tombstone_every={p.name: p.tombstone_every for p in scenario.producers if p.tombstone_every},
+            delete_retention_us={
+                p.topic: scenario.delete_retention_us(p.topic) for p in scenario.producers if p.tombstone_every
+            },
+            torn_tombstones=self._torn_tombstones(),
+            read_us=self.read_us,
             producer_ends={client: life.end for client, life in self.lives.items() if life.role == "producer"},
             later_offsets=survey_facts.later_offsets(survey),
             log_ends=log_ends,
@@ -159,6 +166,17 @@ class _Audit:
             committed_by_any=dict(survey.each(counters.COMMITTED_BY_ANY)),
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
         )
+
+    def _torn_tombstones(self) -> frozenset[str]:
+        """Return the topics to which a producer may have written tombstones of which no row exists.
+
+        A later incarnation sends the records without a row again, so that only the last one matters.
+        """
+        last: dict[str, tuple[int, str]] = {}
+        for (client, incarnation), life in self.lives.items():
+            last[client] = max(last.get(client, (0, "")), (incarnation, life.end))
+        torn = {entry_of(client) for client, (_, end) in last.items() if end != "stopped"}
+        return frozenset(p.topic for p in self.scenario.producers if p.tombstone_every and p.name in torn)
 
     def _keyed_rows(self, topic: str) -> int:
         """Return the number of acknowledged records and log records of a topic."""

@@ -49,7 +49,7 @@ class Conditions:
         if term.check == "fault_proof":
             return self._fault(term.scope)
         if term.check == "superseded":
-            return self.superseded(term.scope)
+            return self.removed(term.check, term.scope)
         measures = {
             "StagesBrokenOff": self._stages,
             "RowsMissingFromAudit": self._rows,
@@ -108,12 +108,13 @@ class Conditions:
             return Observation(0, "failed" if fault.error else "no proof", reason)
         return Observation(1, fault.proof or "proven", fault.proof)
 
-    def superseded(self, topic: str) -> Observation:
-        """Return the number of acknowledged records of a topic that compaction removed."""
-        counts = self._counts.get("superseded", {})
+    def removed(self, check: str, topic: str) -> Observation:
+        """Return the number of acknowledged records of a topic that compaction removed: superseded, or expired."""
+        counts = self._counts.get(check, {})
         if topic not in counts:
-            return Observation.missing("not counted", f"the audit counted no superseded records; {AUDIT_AGAIN}")
+            return Observation.missing("not counted", f"the audit did not count {check} of {topic}; {AUDIT_AGAIN}")
         settings = "segment.ms or segment.bytes, min.cleanable.dirty.ratio and the brokers' log.cleaner.backoff.ms"
+        settings += ", and delete.retention.ms" * (check == "expired_tombstones")
         reason = f"compaction removed nothing of {topic}, so its promise was not tested: lower {settings}"
         n = counts[topic]
         return Observation(n, f"{n:,}", "" if n else reason)

@@ -124,6 +124,10 @@ def _superseded(s: Scenario) -> Iterator[Term]:
     for i, topic in enumerate(sorted(s.compacted), start=1):
         name = f"Compaction removed superseded records of {topic}"
         term = Term("SupersededRecords", f"superseded_{i}", name, "superseded", scope=topic)
+        if topic in s.expect.expired_tombstones:
+            names = {"rule": "ExpiredTombstones", "column": f"expired_{i}", "name": f"Tombstones of {topic} expired"}
+            expired = replace(term, **names, check="expired_tombstones")
+            yield from _bounded(s.expect.expired_tombstones[topic], expired)
         if topic in s.expect.superseded:
             yield from _bounded(s.expect.superseded[topic], term)
         else:

@@ -21,6 +21,10 @@ from checks.expectations.sends import failures, lowest_success
 CLIENT_FAULTS = "consumer."
 
 
+REMOVED = ("superseded", "expired_tombstones")
+"""Counts of records that compaction removed from a topic."""
+
+
 class Measure:
     """Observed values of one run; `observe` returns the value of a term."""
 
@@ -37,14 +41,14 @@ class Measure:
             return self._conditions.observe(term)
         if term.check == "groups" and term.split == "members":
             return _most_members(self._run, term.scope)
-        if term.check in ("send_failures", "send_success", "superseded") and self._distrust:
+        if term.check in ("send_failures", "send_success", *REMOVED) and self._distrust:
             return Observation.missing("not counted", self._distrust)
         if term.check == "send_failures":
             return failures(self._run, term.split)
         if term.check == "send_success":
             return self._send_success()
-        if term.check == "superseded":
-            return self._conditions.superseded(term.scope)
+        if term.check in REMOVED:
+            return self._conditions.removed(term.check, term.scope)
         if term.check == "client_errors":
             return _clients_with_error(self._run, term.scope, term.split)
         if term.check == "groups":

@@ -39,6 +39,7 @@ _MEANINGS = {
     "Rebalances": "Generations of a group after it had first formed.",
     "ClientErrors": "Clients of an entry that reported an error with the given text.",
     "SupersededRecords": "Acknowledged records of a compacted topic that compaction removed.",
+    "ExpiredTombstones": "Acknowledged tombstones of a compacted topic that compaction removed after their time.",
     "FaultProofs": "A fault took effect: a change was observed from outside the injector.",
     "StagesBrokenOff": "Stages of the drive that failed or never ended.",
     "RowsMissingFromAudit": "Rows of the ledger that the audit did not read.",

@@ -7,8 +7,8 @@ parsed by columns, all others by `record.parse`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -62,14 +62,21 @@ class Records:
     committed: tuple[Flags, Flags] | None = None
     """Whether a read_committed reader gets each record, and whether that is decided; None: no transactions, all are."""
     keyed: bool = False
-    """Whether the rows have the keys."""
+    """Whether the rows have the keys, and whether they are tombstones."""
+    tombstones: Mapping[int, bytes | None] = field(default_factory=dict)
+    """By index, the identities in the headers of records without a value."""
 
     def rows(self) -> pa.RecordBatch:
         """Return one row of `log` for each record, in order."""
-        headers = _headers(self.values)
+        values = (
+            [self.tombstones.get(i) if v is None else v for i, v in enumerate(self.values)]
+            if self.tombstones
+            else self.values
+        )
+        headers = _headers(values)
         ours = (headers[:, : len(record.VERSION)] == _LOWEST[: len(record.VERSION)]).all(axis=1)
-        run, producer, incarnation, seq = self._identities(headers, ours)
-        size = len(self.values)
+        run, producer, incarnation, seq = self._identities(values, headers, ours)
+        size = len(values)
         columns = {
             "topic": _texts([self.topic]).take(_column(np.zeros(size, np.int64))),
             "partition": _column(np.full(size, self.partition, np.int32)),
@@ -79,9 +86,12 @@ class Records:
             "producer": producer,
             "incarnation": incarnation,
             "seq": seq,
-            "crc_ok": _flags(_crc_ok(self.keys, self.values, headers, ours), ours),
+            "crc_ok": _flags(_crc_ok(self.keys, values, headers, ours), ours),
             "committed": _flags(*self.committed) if self.committed else _flags(np.ones(size, np.bool_)),
             "key": self._key_column(),
+            "tombstone": _flags(np.array([v is None for v in self.values], np.bool_))
+            if self.keyed
+            else pa.nulls(size, pa.bool_()),
         }
         for i, name in enumerate(INPUT_COLUMNS):
             kind = LOG.field(name).type
@@ -94,11 +104,13 @@ class Records:
             return pa.nulls(len(self.keys), pa.string())
         return pa.array([k if k is None else k.decode(errors="backslashreplace") for k in self.keys], pa.string())
 
-    def _identities(self, headers: Bytes, ours: Flags) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
+    def _identities(
+        self, values: Sequence[bytes | None], headers: Bytes, ours: Flags
+    ) -> tuple[pa.Array, pa.Array, pa.Array, pa.Array]:
         """Return run, producer, incarnation and seq; null for a value without identity."""
         regular = ours & ((headers >= _LOWEST) & (headers <= _HIGHEST)).all(axis=1)
-        if any(record.parse(self.values[i]) for i in np.flatnonzero(ours & ~regular).tolist()):
-            parsed = [record.parse(value) for value in self.values]
+        if any(record.parse(values[i]) for i in np.flatnonzero(ours & ~regular).tolist()):
+            parsed = [record.parse(value) for value in values]
             return (
                 pa.array([p and p.run for p in parsed], pa.string()),
                 pa.array([p and p.producer for p in parsed], pa.string()),

@@ -23,6 +23,7 @@ from chaos.errors import ClusterError
 from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
 from chaos.ledger.record import parse_input
+from chaos.ledger.record import in_headers
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
 from checks.readback.rows import Flags, Records
@@ -66,7 +67,7 @@ class OffsetRange:
     stable: int | None = None
     """The last stable offset if there are transactions, else None."""
     keyed: bool = False
-    """Whether the rows have the keys of the records."""
+    """Whether the rows have the keys of the records, and whether they are tombstones."""
 
     def file(self, number: int) -> Path:
         """Return the path of a file; the names of all files sort by part and offset."""
@@ -139,6 +140,9 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
                 yield Records(
                     part.topic, part.partition, offsets, times, keys, values, inputs, decided, part.keyed
                 ).rows()
+                deleted = {i: in_headers(messages[i].headers()) for i, v in enumerate(values) if v is None}
+                place = part.topic, part.partition
+                yield Records(*place, offsets, times, keys, values, decided, part.keyed, deleted).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
 

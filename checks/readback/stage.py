@@ -26,6 +26,7 @@ from chaos.kafka.security import Security
 from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
+from chaos.run.events import now_us
 from chaos.scenario.resolve import Resolved
 from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
@@ -181,8 +182,10 @@ def _read(part: OffsetRange) -> str:
 
 
 def _write_range(ranges: Ranges, ids: dict[str, str], path: Path) -> None:
+    read_us = now_us()
     rows = [
         {"topic": topic, "partition": partition, "start": start, "end": end, "topic_id": ids.get(topic)}
+        | {"read_us": read_us}
         for (topic, partition), (start, end) in sorted(ranges.items())
     ]
     half = path.with_name(f".{path.name}.half")

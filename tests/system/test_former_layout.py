@@ -16,6 +16,7 @@ ADDED = (
     *("lost_key", "returned_record", "expired_commit", "lost_commit"),
     *("missing_output", "duplicate_output", "unconsumed_output"),
 )
+ADDED = ("lost_key", "resurrected_key", "returned_record", "expired_commit", "lost_commit")
 """Kinds that the audit finds since the run was made."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
+from chaos.ledger.record import in_headers
 from chaos.ledger.record_columns import Headers, Ints, headers_of, own_headers
 from chaos.ledger.stream import same
 
@@ -47,9 +48,12 @@ HAS_EPOCHS = hasattr(Message, "leader_epoch")
 """Whether records carry their leader epoch: from confluent-kafka 2.1.0 on."""
 
 
-def sent(messages: Sequence[Message]) -> Columns:
-    """Return the columns of acknowledged sends."""
-    headers = headers_of(list(map(Message.value, messages)))
+def sent(messages: Sequence[Message], tombstones: Mapping[int, bytes]) -> Columns:
+    """Return the columns of acknowledged sends. tombstones: identities of the messages without a value, by index."""
+    values = list(map(Message.value, messages))
+    for index, identity in tombstones.items():
+        values[index] = identity
+    headers = headers_of(values)
     return Columns(headers, _mostly_same(Message.partition, messages), _numbers(Message.offset, messages))
 
 
@@ -60,7 +64,9 @@ def consumed(messages: Sequence[Message], topics: bool) -> Columns | None:
     if headers is None:  # the value of an error is its text: if all values are ours, none is an error
         if any(map(Message.error, messages)):
             return None
-        headers = headers_of(values)
+        headers = headers_of(
+            [in_headers(m.headers()) if v is None else v for m, v in zip(messages, values, strict=True)]
+        )
     partitions = _mostly_same(Message.partition, messages)
     names = list(map(Message.topic, messages)) if topics else None
     epochs = _epochs(messages, partitions, names)

@@ -57,7 +57,9 @@ class Producer(Sender[ProducerSpec]):
     """One incarnation of a producer."""
 
     def __init__(self, spec: ProducerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
-        super().__init__(spec, channel, lifecycle, Keys(spec.keys, spec.seed) if spec.keys else None)
+        super().__init__(
+            spec, channel, lifecycle, Keys(spec.keys, spec.seed, spec.tombstone_every) if spec.keys else None
+        )
         self._partition = partitioner(spec.partitioner, spec.partitions)
         self._drops_if_full = spec.mode == "fire_and_forget"
 

@@ -25,6 +25,7 @@ from chaos.clients.confluent.outcomes import kept_by
 from chaos.clients.confluent.sends import Keys, SendLog
 from chaos.clients.program import Channel, Lifecycle, log
 from chaos.clients.protocol import TransactionSpec, WriterSpec
+from chaos.ledger.record import IDENTITY_HEADER, of_tombstone
 from chaos.ledger.record_columns import Ints, ValueFactory
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
@@ -129,10 +130,13 @@ class Sender(ABC, Generic[Spec]):
         count = min(due, CHUNK, self._values.room(first))
         numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
         invoked_us = now_us()
-        values = iter(self._values.make(first, count, invoked_us, numbers))
+        made: list[bytes | None] = [*self._values.make(first, count, invoked_us, numbers)]
         keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
         partitions = self._partition(first, count, numbers)
         calls = self._calls(first, values, keys, partitions)
+        more = self._tombstones(first, made, keys) or (repeat(self._log.on_delivery),)
+        values = iter(made)
+        calls = map(self._kafka.produce, repeat(self._spec.topic), values, keys, partitions, *more)
         while True:
             try:
                 deque(calls, maxlen=0)  # makes the calls without Python code for each record
@@ -156,6 +160,21 @@ class Sender(ABC, Generic[Spec]):
         """Return an iterator that calls `produce` for one record at a time, and goes on after an exception."""
         topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
         return map(self._kafka.produce, topic, values, keys, partitions, on_delivery)
+    def _tombstones(
+        self, first: int, values: list[bytes | None], keys: Iterable[bytes | None]
+    ) -> tuple[Iterable[Any], ...]:
+        """Take the values from tombstones. Return the arguments of `produce` from the callback on, if there are any."""
+        marked = self._keys.tombstones(first, len(values)) if self._keys else []
+        if not any(marked):
+            return ()
+        callbacks: list[Any] = [self._log.on_delivery] * len(values)
+        headers: list[list[tuple[str, bytes]] | None] = [None] * len(values)
+        for i, (key, value) in enumerate(zip(keys, values, strict=True)):
+            if marked[i] and value is not None:
+                identity = of_tombstone(value, key)
+                values[i], headers[i] = None, [(IDENTITY_HEADER, identity)]
+                callbacks[i] = self._log.on_delivery_of(identity)
+        return callbacks, repeat(None), repeat(0), headers
 
     def _wait_for_reports(self) -> None:
         """Wait until every record has its report, an error is fatal, or the time to wait is over."""

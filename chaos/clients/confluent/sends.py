@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -27,9 +28,13 @@ _INPUT_TYPES = pa.string(), pa.int32(), pa.int64()
 
 
 class Keys:
-    """The key `k0`, `k1`, ... of each seq: spread by the seed, and the same in every incarnation."""
+    """The key `k0`, `k1`, ... of each seq: spread by the seed, and the same in every incarnation.
 
-    def __init__(self, count: int, seed: int) -> None:
+    Also which seqs are tombstones, records without a value.
+    """
+
+    def __init__(self, count: int, seed: int, tombstone_every: int | None = None) -> None:
+        self._tombstone_every = tombstone_every
         self.texts = [f"k{i}" for i in range(count)]
         self.bytes = [text.encode() for text in self.texts]
         self._column = pa.array(self.texts, pa.string())
@@ -41,6 +46,11 @@ class Keys:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)  # the finalizer of splitmix64
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return ((x ^ (x >> np.uint64(31))) % np.uint64(len(self.texts))).astype(np.int64)
+
+    def tombstones(self, first: int, count: int) -> list[bool]:
+        """Return whether each of `count` seqs is a tombstone; an empty list if none can be."""
+        every = self._tombstone_every
+        return [(seq + 1) % every == 0 for seq in range(first, first + count)] if every else []
 
     def column(self, numbers: Ints) -> pa.Array:
         """Return the texts of keys as a column."""
@@ -64,6 +74,7 @@ class SendLog:
         self._client, self._topic = same(spec.client, pa.string()), same(spec.topic, pa.string())
         self._incarnation = same(spec.incarnation, pa.int32())
         self._reports: list[Message] = []
+        self._tombstones: dict[int, bytes] = {}
         self._read: list[Columns] = []
         self._read_us: list[int] = []
         self._waiting = 0
@@ -87,6 +98,18 @@ class SendLog:
 
         self.on_delivery = on_delivery
 
+    def on_delivery_of(self, tombstone: bytes) -> Callable[[KafkaError | None, Message], None]:
+        """Return the callback for a tombstone: the message in its delivery report has neither value nor headers."""
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                self._tombstones[len(self._reports)] = tombstone
+                self.on_delivery(error, message)
+            else:
+                self._failed(error, message, tombstone)
+
+        return on_delivery
+
     @property
     def rows(self) -> int:
         """Records that have a row or get one with the next `write`."""
@@ -96,9 +119,10 @@ class SendLog:
         """Read and stamp the reports since the last call. Call it after each `poll`."""
         new = len(self._reports)
         if new:
-            self._read.append(sent(self._reports))
+            self._read.append(sent(self._reports, self._tombstones))
             self._read_us.append(now_us())
             self._reports.clear()
+            self._tombstones.clear()
             self._waiting += new
             self.acked += new
 
@@ -107,8 +131,8 @@ class SendLog:
         self.failed += 1
         self._refused.append(self._row(seq, invoked_us, "fail", error.name(), None))
 
-    def _failed(self, error: KafkaError, message: Message) -> None:
-        identity = parse(message.value())
+    def _failed(self, error: KafkaError, message: Message, tombstone: bytes | None = None) -> None:
+        identity = parse(tombstone or message.value())
         assert identity is not None  # this process made the value
         if error.code() == KafkaError._MSG_TIMED_OUT:
             self._kept -= {"batch"}  # librdkafka may send the rest of its batch again in another batch

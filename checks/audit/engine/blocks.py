@@ -33,8 +33,11 @@ KINDS = {
     "progress": ("epoch", "at_us", "reached"),
     "runs": ("first", "last"),
     "committed_runs": ("first", "last"),
-    "keyed_acks": ("key", "partition", "offset", "sender", "seq", "end", "completed_us"),
-    "keyed_log": ("key", "partition", "offset", "sender", "seq", "committed"),
+    "keyed_sends": (
+        *("key", "partition", "offset", "sender", "seq", "end", "invoked_us", "completed_us"),
+        *("outcome", "tombstone"),
+    ),
+    "keyed_log": ("key", "partition", "offset", "sender", "seq", "committed", "tombstone"),
     "key_texts": ("key", "length"),
     "key_bytes": ("byte",),
 }

@@ -33,6 +33,8 @@ EVICTED = total("evicted")
 """Acknowledged records below the log start at read-back."""
 SUPERSEDED = total("superseded")
 """Acknowledged records that are not in the log because a later record has their key."""
+EXPIRED = total("expired_tombstones")
+"""Acknowledged tombstones that are not in the log because delete.retention.ms was over."""
 UNSENT_PRESENT = total("unsent_present")
 """Records in the log for which the send row was lost with the producer."""
 

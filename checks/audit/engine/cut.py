@@ -31,13 +31,24 @@ from checks.audit.facts.run_facts import RunFacts
 
 _TRANSACTION_COLUMNS = ("txn", "polled_us")
 """Columns that are needed only if something was sent in a transaction."""
-_KEY_COLUMNS = ("key",)
+_KEY_COLUMNS = ("key", "tombstone")
 """Columns that are needed only if a topic is compacted."""
 _COLUMNS = {
     "sends": ("producer", "txn", "key", *(name for name in KINDS["sends"] if name != "end")),
     "log": (
         *("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
         *INPUT_COLUMNS,
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "run",
+        "producer",
+        "incarnation",
+        "seq",
+        "committed",
+        "key",
+        "tombstone",
     ),
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
@@ -81,7 +92,16 @@ def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
         columns |= {"last_us": last_us, "sender": _senders(codes, producers, columns["incarnation"], facts)}
         yield from _acks(columns, facts)
     if facts.compacted:
-        yield from rows_by_key(part, columns, "keyed_acks", columns["outcome"] == OK, facts)
+        columns["tombstone"] = _tombstones(codes, producers, columns["seq"], facts)
+        deleted = (columns["tombstone"] == 1) & (columns["outcome"] == UNKNOWN)
+        yield from rows_by_key(part, columns, "keyed_sends", (columns["outcome"] == OK) | deleted, facts)
+
+
+def _tombstones(codes: Ints, producers: list[str], seq: Ints, facts: RunFacts) -> Ints:
+    """Return 1 for each send of a tombstone, else 0."""
+    every = [facts.tombstone_every.get(entry_of(producer), 0) for producer in producers]
+    of_row = np.array(every, np.int64)[codes]
+    return np.where(of_row > 0, (seq + 1) % np.maximum(of_row, 1) == 0, False).astype(np.int64)
 
 
 def _transaction_ends(part: Part, codes: Ints, producers: list[str], facts: RunFacts) -> tuple[Ints, Ints]:
@@ -121,6 +141,8 @@ def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
     yield from _by_offset(facts, columns, "records")
     if facts.compacted:
         seq = columns["seq"] if all_own else np.where(part.own_records(facts.run_token), columns["seq"], NONE)
+        tombstone, known = part.flags("tombstone")
+        columns["tombstone"] = np.where(known, tombstone.astype(np.int64), NONE)
         yield from rows_by_key(part, columns | {"seq": seq}, "keyed_log", np.ones(part.rows, np.bool_), facts)
     if facts.traced:
         yield from _outputs(part, facts, columns, own)

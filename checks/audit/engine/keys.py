@@ -13,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 
 from checks.audit.arrays import NONE, Columns, Ints, Mask
-from checks.audit.engine.blocks import KINDS, Rows, block_name, pack
+from checks.audit.engine.blocks import KINDS, OK, Rows, block_name, pack
 from checks.audit.engine.group import dense
 from checks.audit.engine.parts import Part
 from checks.audit.facts.run_facts import RunFacts
@@ -43,7 +43,7 @@ def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: Ru
             name = block_name("keys", topic, block)
             values = {n: columns[n][here].astype(np.int64) for n in KINDS[kind] if n != "key"}
             yield name, kind, pack(values | {"key": keys[within]})
-            if kind == "keyed_acks":
+            if kind == "keyed_sends":
                 yield from _texts(name, np.unique(codes[here]), texts, hashes)
 
 
@@ -63,13 +63,17 @@ def _texts(block: str, codes: Ints, texts: list[str], hashes: Ints) -> Iterator[
 class KeyBlock:
     """All acknowledged sends and all log records of some keys of a topic.
 
-    acks, log: kinds `keyed_acks` and `keyed_log` of `blocks.KINDS`. ack_group, log_group: one number for partition and
-    key of each row, so that equal numbers are records that supersede each other.
+    acks, log: kinds `keyed_sends` and `keyed_log` of `blocks.KINDS`. unplaced: the keys of tombstones that may have
+    been written, but were not acknowledged with an offset. ack_group, log_group: one number for partition and key of
+    each row, so that equal numbers are records that supersede each other.
     """
 
     def __init__(self, topic: str, facts: RunFacts, rows: Rows) -> None:
         self.topic, self.facts = topic, facts
-        self.acks, self.log = rows["keyed_acks"], rows["keyed_log"]
+        sends, self.log = rows["keyed_sends"], rows["keyed_log"]
+        self.acks = {name: column[sends["outcome"] == OK] for name, column in sends.items()}
+        nowhere = (sends["outcome"] != OK) | (sends["offset"] == NONE)
+        self.unplaced = np.unique(sends["key"][(sends["tombstone"] == 1) & nowhere])
         self._texts, self._bytes = rows["key_texts"], rows["key_bytes"]["byte"]
         groups, self.groups = dense([np.concatenate([self.acks[n], self.log[n]]) for n in ("partition", "key")])
         self.ack_group, self.log_group = groups[: len(self.acks["key"])], groups[len(self.acks["key"]) :]

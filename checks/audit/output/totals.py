@@ -79,6 +79,7 @@ _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
     "evicted": (counters.EVICTED,),
     "gone": (counters.GONE,),
     "superseded": (counters.SUPERSEDED,),
+    "expired_tombstones": (counters.EXPIRED,),
 }
 
 

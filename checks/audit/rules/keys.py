@@ -1,9 +1,12 @@
-"""The promise of a compacted topic: lost_key.
+"""The promises of a compacted topic: lost_key, resurrected_key.
 
 The log cleaner may remove a record once a later one with its key is in the log. It cleans below the last stable offset
 only, and takes no notice of records of aborted transactions (`LogCleanerManager.cleanableOffsets` and
 `Cleaner.buildOffsetMap` in Apache Kafka; "Log Compaction" in its documentation). When it cleans depends on settings and
-load, so the rule expects nothing of the time.
+load, so the rules expect nothing of the time.
+
+A tombstone, a record without a value, deletes its key. The cleaner removes it delete.retention.ms after the first pass
+over it (KIP-534), which has removed the earlier values.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE, nullable
-from checks.audit.engine.counters import EVICTED, SUPERSEDED
+from checks.audit.arrays import NONE, Ints, nullable
+from checks.audit.engine.counters import EVICTED, EXPIRED, SUPERSEDED
 from checks.audit.engine.group import sections
 from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.tally import Tally, total
@@ -23,6 +26,8 @@ from checks.audit.rules.rule import Evidence, Rule, RunData, moved_start, presen
 
 KEYED = total("keyed")
 """Acknowledged records of compacted topics, by topic."""
+DELETED = total("deleted_keys")
+"""Acknowledged tombstones, by topic."""
 
 
 def lost_key(b: KeyBlock, tally: Tally) -> None:
@@ -34,10 +39,19 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     an acknowledged offset or key, in a partition that was not read back, or if only a record of unknown visibility or
     unknown key may supersede it. Evicted records are counted apart. A record of an aborted transaction, or of one
     without a known end, need not be in the log.
+
+    A tombstone that is absent without a later record is a `resurrected_key` if an earlier value of its key is in the
+    log, whatever removed it. Otherwise, it expired if delete.retention.ms had passed between its send and the end of
+    the read-back; the log does not show whether it was lost before. If not, its key is lost. Undetermined if the time
+    of the read-back is unknown, or if only a record of unknown visibility may be an earlier value.
+
+    A value may be absent because of a tombstone that has expired. If the tombstone was acknowledged, it supersedes the
+    value. If its outcome or offset is unknown, or if its row died with its producer, the value is undetermined.
     """
     a, log = b.acks, b.log
     required = (a["end"] == NO_TXN) | (a["end"] == COMMITTED)
     tally.add(KEYED, b.topic, value=int(required.sum()))
+    tally.add(DELETED, b.topic, value=int((required & (a["tombstone"] == 1)).sum()))
     absent = np.flatnonzero(required & ~b.in_log())
     if not len(absent):
         return
@@ -60,15 +74,57 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
         else:
             fate[at[offset[at] < start]] = _EVICTED
     fate[~located[absent]] = _UNSURE
+    _judge_tombstones(b, absent, fate)
+    _judge_deleted(b, absent, fate)
     tally.add(EVICTED, b.topic, value=int((fate == _EVICTED).sum()))
     tally.add(SUPERSEDED, b.topic, value=int((fate == _SUPERSEDED).sum()))
     tally.report_undetermined("lost_key", b.topic, int((fate == _UNSURE).sum()))
-    lost = absent[fate == _LOST]
-    order = np.lexsort([a[n][lost] for n in ("seq", "sender", "offset", "partition")])
-    tally.report("lost_key", b.topic, len(lost), (_shown(b, i) for i in lost[order[:CAP]].tolist()))
+    tally.add(EXPIRED, b.topic, value=int((fate == _EXPIRED).sum()))
+    for check, kind in (("lost_key", _LOST), ("resurrected_key", _RESURRECTED)):
+        found = absent[fate == kind]
+        order = np.lexsort([a[n][found] for n in ("seq", "sender", "offset", "partition")])
+        tally.report(check, b.topic, len(found), (_shown(b, i) for i in found[order[:CAP]].tolist()))
 
 
-_LOST, _UNSURE, _SUPERSEDED, _EVICTED = range(4)
+def _judge_tombstones(b: KeyBlock, absent: Ints, fate: Ints) -> None:
+    """Set the fate of the tombstones among absent records that nothing supersedes."""
+    of_tombstones = np.flatnonzero((b.acks["tombstone"][absent] == 1) & (fate == _LOST))
+    if not len(of_tombstones):
+        return
+    log, nothing = b.log, np.zeros(len(b.acks["key"]), np.bool_)
+    value = (log["key"] != NONE) & (log["tombstone"] != 1)
+    seen, unclear = (b.latest(nothing, value & (log["committed"] == visible)) for visible in (1, NONE))
+    rows = absent[of_tombstones]
+    group, judged = b.ack_group[rows], np.array([_EXPIRED, _LOST, _UNSURE])[_held(b, rows)]
+    judged[unclear[group] != NONE] = _UNSURE
+    judged[seen[group] != NONE] = _RESURRECTED
+    fate[of_tombstones] = judged
+
+
+def _judge_deleted(b: KeyBlock, absent: Ints, fate: Ints) -> None:
+    """Set the fate of lost values that a tombstone may have superseded that has no acknowledged offset and expired."""
+    lost = np.flatnonzero((b.acks["tombstone"][absent] != 1) & (fate == _LOST))
+    if len(lost) and b.topic in b.facts.delete_retention_us:
+        rows = absent[lost]
+        unplaced = np.isin(b.acks["key"][rows], b.unplaced) | (b.topic in b.facts.torn_tombstones)
+        fate[lost[unplaced & (_held(b, rows) != 1)]] = _UNSURE
+
+
+def _held(b: KeyBlock, rows: Ints) -> Ints:
+    """Return 1 where the log still had every tombstone sent since an acknowledged record when it was read, else 0.
+
+    Returns `NONE` if the time of the read-back is unknown.
+    """
+    retention_us = b.facts.delete_retention_us[b.topic]
+    held = np.full(len(rows), NONE)
+    for (partition,), section in sections(b.acks["partition"][rows]):
+        read_us = b.facts.read_us.get((b.topic, int(partition)))
+        if read_us is not None:
+            held[section.index] = read_us - section.ints(b.acks["invoked_us"][rows]) < retention_us
+    return held
+
+
+_LOST, _UNSURE, _SUPERSEDED, _EVICTED, _EXPIRED, _RESURRECTED = range(6)
 
 
 def _shown(b: KeyBlock, i: int) -> dict[str, Any]:
@@ -84,6 +140,8 @@ def _shown(b: KeyBlock, i: int) -> dict[str, Any]:
         "log_start": log_start,
         "log_end": log_end,
     }
+    if a["tombstone"][i]:
+        evidence["tombstone"] = True
     where = {"topic": b.topic, "partition": partition, "offset": int(a["offset"][i])}
     who = {"producer": producer, "incarnation": incarnation, "seq": nullable(a["seq"][i])}
     return where | who | {"at_us": evidence["completed_us"], "evidence": evidence}
@@ -98,6 +156,8 @@ def _explain_lost_key(f: Finding, e: Evidence, c: RunData) -> str:
     e |= present(leader=leader.broker, leader_epoch=leader.epoch, isr=leader.isr, fault=fault)
     sentence = f"key {e['key']} was acknowledged at offset {f['offset']} and no later record supersedes it; {now}"
     sentence = "; ".join(filter(None, (sentence, moved_start(f, e))))
+    what = "the tombstone of key" if e.get("tombstone") else "key"
+    sentence = f"{what} {e['key']} was acknowledged at offset {f['offset']} and no later record supersedes it; {now}"
     if after is None or after.broker is None:
         return sentence + "; no later leader was seen"
     e |= present(next_leader=after.broker, next_leader_epoch=after.epoch)
@@ -111,6 +171,12 @@ RULES = {
         explain=_explain_lost_key,
         inapplicable=unless(lambda s: bool(s.compacted), "no topic is compacted"),
         counts_undetermined=True,
+        keys=lost_key,
+    ),
+    "resurrected_key": Rule(
+        examines=(DELETED,),
+        explain=_explain_lost_key,
+        inapplicable=unless(lambda s: any(p.tombstone_every for p in s.producers), "no producer writes tombstones"),
         keys=lost_key,
     ),
 }

@@ -177,6 +177,79 @@ def forgotten_in_a_compacted_topic(s: Story) -> None:
     s.compacted().send(0, outcome="fail", key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k1")
 
 
+@story()
+def a_tombstone_has_expired_after_what_it_deleted(s: Story) -> None:
+    s.deleting().send(0, 0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key=1)
+def a_tombstone_is_gone_before_its_time(s: Story) -> None:
+    s.deleting(9_000).send(0, 0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(resurrected_key=1)
+def a_deleted_key_has_its_value_again(s: Story) -> None:
+    s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story()
+def a_tombstone_stays(s: Story) -> None:
+    s.deleting().wrote(0, 1, key="k1").tick(2 * SECOND)
+    s.read_back()
+
+
+@story()
+def a_key_is_written_again_after_its_tombstone(s: Story) -> None:
+    s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k1").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key__undetermined=1)
+def nobody_knows_when_the_log_without_a_tombstone_was_read(s: Story) -> None:
+    s.deleting().send(1, 1, key="k1").wrote(2, key="k2")
+
+
+@story(lost_key__undetermined=1)
+def a_value_perhaps_deleted_by_a_tombstone_that_timed_out(s: Story) -> None:
+    s.deleting().send(0, 0, key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key=1)
+def a_tombstone_that_timed_out_cannot_have_expired_yet(s: Story) -> None:
+    s.deleting(9_000).send(0, 0, key="k1").send(1, outcome="unknown", key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key=1)
+def a_tombstone_of_another_key_deletes_nothing(s: Story) -> None:
+    s.deleting().send(0, 0, key="k1").send(1, outcome="unknown", key="k3").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key__undetermined=1)
+def a_value_perhaps_deleted_by_a_tombstone_without_a_row(s: Story) -> None:
+    s.deleting().life(s.producer, "started").send(0, 0, key="k1").wrote(2, key="k2").life(s.producer, "crashed")
+    s.tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key__undetermined=1)
+def a_tombstone_is_gone_and_an_earlier_value_perhaps_visible(s: Story) -> None:
+    s.deleting().send(0, 0, key="k1").log(0, 0, key="k1", committed=None).send(1, 1, key="k1").tick(2 * SECOND)
+    s.read_back()
+
+
+@story()
+def evicted_from_a_topic_that_is_also_cut(s: Story) -> None:
+    """cleanup.policy=compact,delete: what retention removed is evicted, whatever its key."""
+    s.compacted().topic_config["cleanup.policy"], s.log_start = "compact,delete", 1
+    s.send(0, 0, key="k1").wrote(1, key="k2")
+
+
 @story(skipped_delivery=1, poll_skip=1)
 def the_last_value_of_a_key_is_skipped(s: Story) -> None:
     """What was removed is not owed; what is left is."""

@@ -38,6 +38,7 @@ class Story:
     partitions: int = 1
     log_start: int = 0
     log_end: int | None = None
+    read_us: int | None = None
     topic_config: dict[str, Any] = field(default_factory=dict)
     producer_config: dict[str, Any] = field(default_factory=lambda: {"acks": "all"})
     sending: dict[str, Any] = field(default_factory=dict)
@@ -109,6 +110,18 @@ class Story:
     def _cleaned(self, policy: str) -> Story:
         before = self.topic_config.get("cleanup.policy")
         self.topic_config["cleanup.policy"] = f"{before},{policy}" if before else policy
+        return self
+
+    def read_back(self) -> Story:
+        """The log has been read by now."""
+        self.read_us = self.tick()
+        return self
+
+    def deleting(self, held_ms: int = 1_000) -> Story:
+        """In a compacted topic, seq 1, 3, 5, ... are tombstones."""
+        self.compacted()
+        self.topic_config |= {"delete.retention.ms": held_ms}
+        self.sending |= {"tombstone_every": 2}
         return self
 
     def life(self, client: str, *events: str, incarnation: int = 1, role: str = "producer") -> Story:
@@ -359,6 +372,8 @@ def rows_of(stories: Iterable[Story]) -> Rows:
                 end = max([r["offset"] + 1 for r in here], default=s.out_start)
                 place = {"topic": s.out, "partition": partition}
                 rows["log_range"].append(place | {"start": s.out_start, "end": end})
+            place = {"topic": s.name, "partition": partition, "read_us": s.read_us}
+            rows["log_range"].append(place | {"start": s.log_start, "end": end})
     return rows
 
 

@@ -110,6 +110,8 @@ class Case:
     restarts: dict[str, list[Any]] = field(default_factory=dict)
     kip_848: frozenset[str | None] = frozenset()
     lives: Lives = field(default_factory=Lives)
+    deleting: dict[str, tuple[int, str]] = field(default_factory=dict)
+    tombstones_held_us: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, rows: Rows, scenario: Scenario, run: str) -> Case:
@@ -126,6 +128,10 @@ class Case:
         case.retained = frozenset(t.name for t in scenario.topics if _is_retained(t.config))
         case.offsets_kept_min = int(str(scenario.cluster.config.get("offsets.retention.minutes", 7 * 24 * 60)))
         case.kip_848 = frozenset(c.group for c in scenario.readers if c.config.get("group.protocol") == "consumer")
+        case.deleting = {p.name: (p.tombstone_every, p.topic) for p in scenario.producers if p.tombstone_every}
+        for t in scenario.topics:
+            if any(t.name == topic for _, topic in case.deleting.values()):
+                case.tombstones_held_us[t.name] = 1_000 * int(str(t.config.get("delete.retention.ms", 86_400_000)))
         case.lives = separate(case.rows, case.is_own, case.compacted)
         return case
 
@@ -153,6 +159,26 @@ class Case:
         here = [f for f in done.values() if not (own and own[-1].alone_since > f["at_us"])]
         below = [json.loads(f["evidence"] or "{}").get("log_starts", {}).get(f"{topic}/{partition}", 0) for f in here]
         return int(min(read_back[0], max(below, default=0)))
+    def read_at(self, topic: str, partition: int | None) -> int | None:
+        """When the log of a partition had been read back."""
+        found = [r["read_us"] for r in self.rows["log_range"] if (r["topic"], r["partition"]) == (topic, partition)]
+        return found[0] if found else None
+
+    def is_tombstone(self, send: Row) -> bool:
+        """Whether the scenario has the producer send this record without a value."""
+        every, _ = self.deleting.get(send["producer"].rpartition("/")[0], (0, ""))
+        return every > 0 and send["seq"] % every == every - 1
+
+    def unfinished_tombstones(self) -> set[str]:
+        """Topics to which a producer wrote tombstones whose latest incarnation did not stop in order."""
+        found = set()
+        for name, (_, topic) in self.deleting.items():
+            lives = [r for r in self.rows["lifecycle"] if r["client"].rpartition("/")[0] == name]
+            for client in {r["client"] for r in lives}:
+                newest = max(r["incarnation"] for r in lives if r["client"] == client)
+                events = {r["event"] for r in lives if (r["client"], r["incarnation"]) == (client, newest)}
+                found |= {topic} if "crashed" in events or "stopped" not in events else set()
+        return found
 
     def facts(self, reader: str) -> ReaderFacts:
         """What the scenario says of a reader; of one that it does not know, nothing."""

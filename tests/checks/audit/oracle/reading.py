@@ -267,7 +267,9 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         if send["outcome"] == "ok":
             looked["lost_write", send["topic"]] += 1
             required = case.fate(send) in ("", "committed")
-            looked["lost_key", send["topic"]] += required and send["topic"] in case.compacted
+            if required and send["topic"] in case.compacted:
+                looked["lost_key", send["topic"]] += 1
+                looked["resurrected_key", send["topic"]] += case.is_tombstone(send)
             looked["misplaced_write", send["topic"]] += send["offset"] is not None
             looked["offset_reuse", send["topic"]] += send["offset"] is not None
             looked["torn_transaction", send["topic"]] += case.fate(send) in ("committed", "aborted")

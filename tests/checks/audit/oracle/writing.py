@@ -101,10 +101,45 @@ def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
     seen = {r["committed"] for r in log if r["key"] == send["key"]}
     if fates & {"", "committed"} or True in seen:
         return
+    fate = "lost_key"
     if "unknown" in fates or None in seen or any(r["key"] is None for r in log):
+        fate = "undetermined"
+    elif case.is_tombstone(send):
+        fate = _of_tombstone(case, send)
+    elif _perhaps_deleted(case, send):
+        fate = "undetermined"
+    if fate == "undetermined":
         verdict.undetermined["lost_key", send["topic"]] += 1
-    else:
-        verdict.findings[_finding("lost_key", send)] += 1
+    elif fate != "expired":
+        verdict.findings[_finding(fate, send)] += 1
+
+
+def _of_tombstone(case: Case, send: Row) -> str:
+    """What became of a tombstone that is gone and that nothing of its key came after."""
+    place = send["topic"], send["partition"], send["key"]
+    values = [r for r in case.rows["log"] if (r["topic"], r["partition"], r["key"]) == place and not r["tombstone"]]
+    if any(r["committed"] is True for r in values):
+        return "resurrected_key"
+    if any(r["committed"] is None for r in values):
+        return "undetermined"
+    return {None: "undetermined", True: "lost_key", False: "expired"}[_too_early(case, send)]
+
+
+def _perhaps_deleted(case: Case, send: Row) -> bool:
+    """Whether a tombstone of the key, of which nobody knows the offset, may have come after it and expired since."""
+    if send["topic"] not in case.tombstones_held_us or _too_early(case, send):
+        return False
+    for other in case.rows["sends"]:
+        same = (other["topic"], other["key"]) == (send["topic"], send["key"]) and case.is_tombstone(other)
+        if same and (other["outcome"] == "unknown" or (other["outcome"] == "ok" and other["offset"] is None)):
+            return True
+    return send["topic"] in case.unfinished_tombstones()
+
+
+def _too_early(case: Case, send: Row) -> bool | None:
+    """Whether no tombstone sent from here on can have been removed before the log was read; None if nobody knows."""
+    read_us = case.read_at(send["topic"], send["partition"])
+    return None if read_us is None else read_us - send["invoked_us"] < case.tombstones_held_us[send["topic"]]
 
 
 def _copies(case: Case, verdict: Judgement) -> None:
