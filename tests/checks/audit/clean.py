@@ -236,6 +236,14 @@ def compacted(s: Story) -> None:
 
 
 @clean
+def deleted_keys(s: Story) -> None:
+    """The value of one key is still before its tombstone; of another key, only the tombstone is left."""
+    s.deleting(held_ms=1).life(s.producer, "started")
+    s.wrote(0, 1, key="k1").send(2, 2, key="k2").wrote(3, key="k2").wrote(4, key="k4")
+    s.life(s.producer, "stopped").read_back()
+
+
+@clean
 def reset_by_an_administrator(s: Story) -> None:
     """A group has read everything and left; its offset is set back, and another member begins there."""
     s.members = 2

@@ -68,7 +68,13 @@ class CleanHistory:
             return {"lost_write"}
         acked = [s for s in self.rows["sends"] if s["outcome"] == "ok"]
         later = [r for r in (*acked, *self.rows["log"]) if r["offset"] > row["offset"] + by]
-        return set() if any(r["key"] == row["key"] for r in later) else {"lost_key"}
+        if any(r["key"] == row["key"] for r in later):
+            return set()
+        record = row if "tombstone" in row else self.record(row)
+        if not record or not record.get("tombstone"):
+            return {"lost_key"}
+        values = [r for r in self.rows["log"] if r["key"] == row["key"] and not r["tombstone"]]
+        return {"resurrected_key"} if values else set()  # or it has expired
 
     def all_on_record(self, record: Row) -> bool:
         """Its producer stopped in order."""
@@ -156,7 +162,7 @@ def _acked_as_another(row: Row, clean: CleanHistory) -> set[str]:
     must = _unsent(row, clean) | when(row["outcome"] == "ok" and not clean.evicted(row), *clean.absence(row))
     must |= when(row["outcome"] != "ok" and clean.record(row), "unnoticed_failure")
     return must - when(
-        row.get("txn") is not None, "lost_write", "lost_key"
+        row.get("txn") is not None, "lost_write", "lost_key", "resurrected_key"
     )  # sent in a transaction, or in one of nobody's
 
 

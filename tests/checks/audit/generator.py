@@ -57,6 +57,7 @@ class Plan:
     processes: bool
     watched: bool
     sending: str
+    tombstones: tuple[int, int]
     settings: tuple[tuple[str, str], ...]
     beside: tuple[tuple[str, str], ...]
 
@@ -81,7 +82,7 @@ plans = st.builds(
     crashes=st.integers(0, 3),
     failovers=st.sampled_from([0, 0, 0, 1, 2]),
     drained=st.booleans(),
-    log=st.sampled_from(["whole", "whole", "markers", "compacted", "retained"]),
+    log=st.sampled_from(["whole", "whole", "markers", "compacted", "compacted", "retained"]),
     first_offset=_numbers,
     first_seq=_numbers,
     planted=st.sampled_from([0, 0, 1, 2, 3]),
@@ -91,6 +92,7 @@ plans = st.builds(
     processes=st.sampled_from([False, False, False, True]),
     watched=st.booleans(),
     sending=st.sampled_from(["", "", "", "forgotten", *PARTITIONERS]),
+    tombstones=st.sampled_from([(0, 0), (0, 0), (2, 30), (3, 30), (4, 86_400_000)]),
     settings=st.sampled_from(
         [
             (),
@@ -119,6 +121,7 @@ class Run:
         self.plan, self.rng = plan, random.Random(plan.seed)
         self.brokers = Brokers(self.rng, [self._partition(n) for n in range(plan.partitions)], plan.log == "markers")
         self.brokers.keyed = plan.log == "compacted"
+        self.brokers.tombstone_every = plan.tombstones[0]
         self.producers = [
             Producer(self.brokers, f"p/{n + 1}", plan.acks, seq=plan.first_seq) for n in range(plan.producers)
         ]
@@ -249,10 +252,15 @@ class Run:
         policies = ["compact"] * (self.plan.log == "compacted") + ["delete"] * (self.plan.seed % 2)
         config = {"cleanup.policy": ",".join(policies)} if policies else {}
         return config | ({"retention.bytes": 1000} if retained else {"retention.ms": -1})
+        every, held_ms = self.plan.tombstones
+        held = {"delete.retention.ms": held_ms} if every else {}
+        return {"cleanup.policy": "compact"} | held if self.plan.log == "compacted" else {}
 
     def _sending(self) -> dict[str, Any]:
         keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted"
         keys = {"keys": KEYS} if keyed else {}
+        if self.plan.tombstones[0] and self.plan.log == "compacted":
+            keys |= {"tombstone_every": self.plan.tombstones[0]}
         if self.plan.sending == "forgotten":
             return {"mode": "fire_and_forget"} | keys
         return {"partitioner": self.plan.sending} | keys if self.plan.sending else keys

@@ -42,11 +42,26 @@ def lost_key(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def resurrected_key(rng: random.Random, rows: Rows) -> None:
+    """A tombstone and what came after it are gone, in whatever topic; something before it may be left."""
+    if record := _one(rng, rows, "log", tombstone=True):
+        of_key = [r for r in rows["log"] if all(r[n] == record[n] for n in ("partition", "key"))]
+        for gone in (r for r in of_key if r["offset"] >= record["offset"]):
+            rows["log"].remove(gone)
+
+
+@planted
+def read_back_at_some_time(rng: random.Random, rows: Rows) -> None:
+    for place in rows["log_range"]:
+        place["read_us"] = rng.choice([None, place["read_us"], (place["read_us"] or 0) + rng.randint(0, 300_000)])
+
+
+@planted
 def key_not_read(rng: random.Random, rows: Rows) -> None:
     """A ledger of an older version has no keys of the log."""
     if rng.random() < 0.3:
         for record in rows.get("log", []):
-            record["key"] = None
+            record["key"] = record["tombstone"] = None
 
 
 @planted

@@ -43,6 +43,7 @@ class Brokers:
     partitions: list[Partition]
     markers: bool = False
     keyed: bool = False
+    tombstone_every: int = 0
     now: int = 1_000_000
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -78,13 +79,14 @@ class Brokers:
             "crc_ok": True,
             "committed": True,
             "key": self.key(producer, seq),
+            "tombstone": self.tombstone_every > 0 and (seq + 1) % self.tombstone_every == 0 if self.keyed else None,
         }
         partition.end += 1
         return offset
 
     def key(self, producer: str, seq: int) -> str | None:
         """The key of a record, the same in every incarnation."""
-        return f"k{(5 * seq + len(producer)) % KEYS}" if self.keyed else None
+        return f"k{(seq // 2 + len(producer)) % KEYS}" if self.keyed else None
 
     def life(self, client: str, role: str, incarnation: int, event: str) -> None:
         row = {"client": client, "role": role, "incarnation": incarnation, "event": event, "detail": "{}"}
@@ -125,11 +127,16 @@ class Brokers:
         self.rows["faults"].append(row | {"phase": "proven", "evidence": evidence, "at_us": self.tick()})
 
     def compact(self) -> None:
-        """Compaction removes superseded records; now and then, something is gone that must not be."""
+        """Compaction removes superseded records, then tombstones; now and then, something is gone that must not be."""
         for partition in self.partitions:
             last = {record["key"]: offset for offset, record in sorted(partition.records.items())}
             for offset, record in sorted(partition.records.items())[:-1]:
-                if self.maybe(0.5 if last[record["key"]] > offset else 0.02):
+                if self.maybe(0.5 if last[record["key"]] > offset else 0.05):
+                    del partition.records[offset]
+            kept = [record["key"] for record in partition.records.values()]
+            for offset, record in sorted(partition.records.items())[:-1]:
+                alone = kept.count(record["key"]) == 1
+                if record["tombstone"] and self.maybe(0.5 if alone else 0.25):
                     del partition.records[offset]
 
     def read_back(self) -> None:
@@ -137,6 +144,7 @@ class Brokers:
         for partition in self.partitions:
             self.rows["log"] += partition.records.values()
             place = {"topic": TOPIC, "partition": partition.number}
+            place["read_us"] = self.now
             self.rows["log_range"].append(place | {"start": partition.start, "end": partition.end})
 
 

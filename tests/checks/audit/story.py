@@ -86,6 +86,8 @@ class Story:
     def log(self, offset: int, seq: int | None, **more: Any) -> Story:
         row = {"topic": self.name, "partition": 0, "offset": offset, "timestamp": self.now, "run": TOKEN}
         row |= {"producer": self.producer, "incarnation": 1, "seq": seq, "crc_ok": True, "committed": True}
+        if every := self.sending.get("tombstone_every"):
+            row["tombstone"] = seq is not None and (seq + 1) % every == 0
         if seq is None:
             row |= {"run": None, "producer": None, "incarnation": None, "crc_ok": None}
         self.rows["log"].append(row | more)
