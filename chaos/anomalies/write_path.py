@@ -34,7 +34,7 @@ WRITE_PATH: dict[str, Anomaly] = {
         "No deleted key has a value again",
         "Deleted keys have a value again",
         "acknowledged tombstones",
-        "{n} deleted {keys} {have} a value again",
+        "{n} {times} a deleted key had a value again",
     ),
     "duplicate_write": _write(
         "one record of a producer is in the log at two offsets",

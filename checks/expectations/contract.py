@@ -125,8 +125,8 @@ def _superseded(s: Scenario) -> Iterator[Term]:
         name = f"Compaction removed superseded records of {topic}"
         term = Term("SupersededRecords", f"superseded_{i}", name, "superseded", scope=topic)
         if topic in s.expect.expired_tombstones:
-            names = {"rule": "ExpiredTombstones", "column": f"expired_{i}", "name": f"Tombstones of {topic} expired"}
-            expired = replace(term, **names, check="expired_tombstones")
+            name = f"Tombstones of {topic} expired"
+            expired = Term("ExpiredTombstones", f"expired_{i}", name, "expired_tombstones", scope=topic)
             yield from _bounded(s.expect.expired_tombstones[topic], expired)
         if topic in s.expect.superseded:
             yield from _bounded(s.expect.superseded[topic], term)

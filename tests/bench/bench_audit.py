@@ -1,6 +1,7 @@
 """The audit of long runs: time and memory against the number of records, beside the published methods of others.
 
-    python -m tests.bench.bench_audit [--sizes 1M,3M,10M,30M,100M] [--rich 10M] [--others 1M,3M,10M] [--out DIR]
+    python -m tests.bench.bench_audit [--sizes 1M,3M,10M,30M,100M] [--rich 10M] [--recreated 10M] [--compacted 10M]
+        [--others 1M,3M,10M] [--out DIR]
 
 Each history of `histories` is generated, audited in a fresh process (first cold, then once more, warm) and by the
 methods of `others`, each in a process of its own, which is ended at 6 GiB or after 180 s. A process and all below it
@@ -33,7 +34,7 @@ from rich.table import Table
 
 from chaos.run.directory import Run
 from tests.bench import histories, others
-from tests.bench.histories import Plan
+from tests.bench.histories import Kind, Plan
 
 ROOT = Path(__file__).parents[2]
 SAMPLE_S, SAY_S = 1.0, 5.0
@@ -42,6 +43,11 @@ MOST_100M_S, MOST_10M_S = 120.0, 20.0
 """Seconds that the cold audit of a clean history may take."""
 MOST_GROWTH, MOST_RICH, MOST_SWELL = 12.0, 2.0, 1.25
 """Time of 100M against 10M; of a rich history against a clean one; memory of 100M against 10M."""
+KINDS: dict[Kind, str] = {
+    "rich": "histories full of anomalies",
+    "recreated": "histories with a topic that is deleted and created again",
+    "compacted": "histories with a compacted topic of many keys",
+}
 Result = dict[str, Any]
 
 
@@ -160,7 +166,9 @@ def _one(folder: Path, plan: Plan) -> None:
         counts = {(r["name"], r["scope"]): r["value"] for r in pq.read_table(run.audit / "counts").to_pylist()}
         rows = sum(counts["rows_audited", table] for table in ("sends", "deliveries", "commits", "log"))
         found = others.found_by_audit(pq.read_table(run.audit / "summary").to_pylist())
-        _report(phase, began, found=found, sent=counts["sent", histories.TOPIC], rows=rows)
+        of_topics = {name: sum(n for (c, _), n in counts.items() if c == name) for name in ("sent", "superseded")}
+        found |= {"superseded": of_topics["superseded"]} if of_topics["superseded"] else {}
+        _report(phase, began, found=found, sent=of_topics["sent"], rows=rows)
     spark.stop()
 
 
@@ -194,7 +202,7 @@ class Bench:
         planted = folder / "planted.json"
         if not planted.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            argv = ["tests.bench.histories", str(folder), str(plan.records), *(["--rich"] if plan.rich else [])]
+            argv = ["tests.bench.histories", str(folder), str(plan.records), plan.kind]
             _say(f"{plan.run_id}: generating")
             made = Watched(argv, MOST_AUDIT_S, MOST_BYTES, "generating").run()
             if made.stopped:
@@ -205,14 +213,14 @@ class Bench:
 
     def _audit(self, folder: Path, plan: Plan, planted: Result, size: float) -> None:
         _say(f"{plan.run_id}: auditing")
-        argv = ["tests.bench.bench_audit", "--one", str(folder), str(plan.records), str(int(plan.rich))]
+        argv = ["tests.bench.bench_audit", "--one", str(folder), str(plan.records), plan.kind]
         done = Watched(argv, MOST_AUDIT_S, 1 << 40, "audit").run()
         expected = meant(planted)
         for phase in ("cold", "warm"):
             result = done.phases.get(phase, {})
             if done.stopped or result.get("found") != expected or result.get("sent") != plan.records:
                 self.wrong.append(f"{plan.run_id}, {phase}: {done.stopped or result}, planted {expected}")
-        about = {"records": plan.records, "rich": plan.rich, "ledger_mb": round(size), "load": os.getloadavg()[0]}
+        about = {"records": plan.records, "kind": plan.kind, "ledger_mb": round(size), "load": os.getloadavg()[0]}
         self.audits.append(about | {"planted": expected, **done.phases})
 
     def _other(self, method: str, folder: Path, plan: Plan) -> None:
@@ -220,7 +228,7 @@ class Bench:
         done = Watched(["tests.bench.others", method, str(folder)], MOST_OTHERS_S, MOST_BYTES, method).run()
         taken = done.phases.get("audit") or done.peak.in_mib()
         stopped = "" if "audit" in done.phases else done.stopped
-        about = {"method": method, "records": plan.records, "rich": plan.rich, "stopped": stopped}
+        about = {"method": method, "records": plan.records, "kind": plan.kind, "stopped": stopped}
         self.others.append(about | taken)
 
 
@@ -229,6 +237,7 @@ MEANT = {
     "duplicate_write": "duplicated",
     "offset_reuse": "reused",
     "duplicate_delivery.legal": "redelivered",
+    "superseded": "superseded",
 }
 """What the audit has to find, by what was planted."""
 
@@ -240,10 +249,10 @@ def meant(planted: Result) -> dict[str, int]:
 
 def targets(audits: list[Result]) -> dict[str, Result]:
     """Each target with what was measured and whether it is met; `ok` is None where it was not measured."""
-    cold = {(a["records"], a["rich"]): a["cold"] for a in audits if "cold" in a}
-    large, small = (100_000_000, False), (10_000_000, False)
+    cold = {(a["records"], a["kind"]): a["cold"] for a in audits if "cold" in a}
+    large, small = (100_000_000, "clean"), (10_000_000, "clean")
 
-    def of(what: str, plan: tuple[int, bool], by: tuple[int, bool] | None = None) -> float | None:
+    def of(what: str, plan: tuple[int, str], by: tuple[int, str] | None = None) -> float | None:
         if plan not in cold or (by and by not in cold):
             return None
         return float(cold[plan][what] / (cold[by][what] if by else 1))
@@ -255,8 +264,9 @@ def targets(audits: list[Result]) -> dict[str, Result]:
         "growth_10M_to_100M": (MOST_GROWTH, of("seconds", large, small)),
         "memory_10M_to_100M": (MOST_SWELL, of("peak_mib", large, small)),
     }
-    for n in sorted(n for n, rich in cold if rich):
-        measured[f"rich_{_short(n)}"] = MOST_RICH, of("seconds", (n, True), (n, False))
+    for n, kind in sorted(cold):
+        if kind != "clean":
+            measured[f"{kind}_{_short(n)}"] = MOST_RICH, of("seconds", (n, kind), (n, "clean"))
     return {
         name: {"most": most, "measured": value and round(value, 2), "ok": None if value is None else value <= most}
         for name, (most, value) in measured.items()
@@ -293,12 +303,12 @@ def plotted(result: Result) -> str:
 
     lines: dict[str, list[tuple[int, float, int]]] = {}
     for a in result["audits"]:
-        for phase in ("cold", "warm") if not a["rich"] else ("cold",):
+        for phase in ("cold", "warm") if a["kind"] == "clean" else ("cold",):
             if p := a.get(phase):
-                name = f"Aftershock, {'rich' if a['rich'] else phase}"
+                name = f"Aftershock, {phase if a['kind'] == 'clean' else a['kind']}"
                 lines.setdefault(name, []).append((a["records"], p["seconds"], p["peak_mib"]))
     for o in result["others"]:
-        if not (o["stopped"] or o["rich"]):
+        if not o["stopped"] and o["kind"] == "clean":
             lines.setdefault(o["method"], []).append((o["records"], o["seconds"], o["peak_mib"]))
     figure = make_subplots(1, 2, subplot_titles=("seconds", "peak MiB"))
     for i, (name, points) in enumerate(lines.items()):
@@ -314,7 +324,7 @@ def plotted(result: Result) -> str:
 
 
 def _label(a: Result) -> str:
-    return _short(a["records"]) + (" rich" if a["rich"] else "")
+    return _short(a["records"]) + (f" {a['kind']}" if a["kind"] != "clean" else "")
 
 
 def _counts(found: dict[str, int] | None) -> str:
@@ -341,10 +351,10 @@ def _say(text: str) -> None:
 
 def measure(options: argparse.Namespace) -> tuple[Result, list[str]]:
     """Everything, and what was wrong with it."""
-    plans = [Plan(n) for n in options.sizes] + [Plan(n, rich=True) for n in options.rich]
+    plans = [Plan(n) for n in options.sizes] + [Plan(n, kind) for kind in KINDS for n in getattr(options, kind)]
     with tempfile.TemporaryDirectory(prefix="bench-audit-") as temporary:
         bench = Bench(options, options.reuse or (options.out if options.keep else Path(temporary)))
-        for plan in sorted(plans, key=lambda p: (p.records, p.rich)):
+        for plan in sorted(plans, key=lambda p: (p.records, p.kind)):
             bench.history(plan)
         _say(f"{len(others.SHOWN)} small histories, each by every method")
         sight = others.compare(Path(temporary) / "sight")
@@ -355,20 +365,21 @@ def measure(options: argparse.Namespace) -> tuple[Result, list[str]]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=_sizes, default="1M,3M,10M,30M,100M", help="clean histories")
-    parser.add_argument("--rich", type=_sizes, default="10M", help="histories full of anomalies")
+    for kind, about in KINDS.items():
+        parser.add_argument(f"--{kind}", type=_sizes, default="10M", help=about)
     parser.add_argument("--others", type=_sizes, default="1M,3M,10M", help="sizes for the methods of others")
     parser.add_argument("--out", type=Path, help="where JSON and plot go; a new temporary directory when left out")
     parser.add_argument("--keep", action="store_true", help="leave the histories in --out")
     parser.add_argument("--reuse", type=Path, metavar="DIR", help="use the histories in DIR, and leave new ones there")
-    parser.add_argument("--one", nargs=3, metavar=("DIR", "RECORDS", "RICH"), help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, metavar=("DIR", "RECORDS", "KIND"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
 def main() -> None:
     options = _options()
     if options.one:
-        folder, records, rich = options.one
-        _one(Path(folder), Plan(int(records), rich == "1"))
+        folder, records, kind = options.one
+        _one(Path(folder), Plan(int(records), kind))
         return
     options.out = (options.out or Path(tempfile.mkdtemp(prefix="bench-audit-out-"))).absolute()
     options.out.mkdir(parents=True, exist_ok=True)

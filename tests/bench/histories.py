@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from checks.readback.source import ROWS_PER_FILE
 from tests.bench.parts import Columns, Ints, Named, Parts
-from tests.bench.written import BEGIN_US, PARTITIONS, PRODUCERS, TICK_US, TOPIC, Plan, Planted, Slice, Writing
+from tests.bench.written import BEGIN_US, PARTITIONS, PRODUCERS, TICK_US, TOPIC, Kind, Plan, Planted, Slice, Writing
 
 GROUP, READER = "billing", "replay"
 MEMBERS = 3
@@ -38,7 +38,7 @@ STRETCH = 10
 REBALANCE_EVERY = 2
 """Slices (of `Plan.ticks` ticks) between rebalances."""
 NAMES = [f"shop/{p + 1}" for p in range(PRODUCERS)]
-KEYS = [f"k{i}" for i in range(997)]
+FEW_KEYS, MANY_KEYS = 997, 200_003
 
 
 @dataclass
@@ -93,12 +93,31 @@ class Polled:
         offset = np.concatenate([first + np.arange(len(rows)) for _, first, rows in logs])
         row = np.concatenate([rows for _, _, rows in logs])
         stretch = (s.tick[row] - s.tick[0]) // STRETCH
-        end = BEGIN_US + (s.tick[0] + (stretch + 1) * STRETCH) * TICK_US
+        end = s.zero_us + (s.tick[0] + (stretch + 1) * STRETCH) * TICK_US
         order = np.lexsort((offset, partition, stretch))
         return cls(*(c[order] for c in (partition, offset, row, stretch, end + 25_000 + partition * 1_000)))
 
     def take(self, rows: Ints) -> Polled:
         return Polled(*(c[rows] for c in (self.partition, self.offset, self.row, self.stretch, self.done_us)))
+
+
+class Kept:
+    """What compaction leaves of the log: by partition and key, the columns of the last record."""
+
+    def __init__(self, keys: int) -> None:
+        names = ("offset", "producer", "seq", "timestamp")
+        self._columns = {name: np.full((PARTITIONS, keys), -1, np.int64) for name in names}
+
+    def add(self, p: int, key: Ints, columns: dict[str, Ints]) -> None:
+        for name, column in columns.items():
+            self._columns[name][p][key] = column  # numpy keeps the last value of a repeated index
+
+    def records(self) -> Iterator[tuple[int, Ints, dict[str, Ints]]]:
+        """Yield each partition with records, their keys and their columns, by offset."""
+        for p, offset in enumerate(self._columns["offset"]):
+            key = np.argsort(offset, kind="stable")[(offset < 0).sum() :]
+            if len(key):
+                yield p, key, {name: column[p][key] for name, column in self._columns.items()}
 
 
 class History:
@@ -114,20 +133,27 @@ class History:
         self.commits = self._stream("commits")
         self.assignments: list[dict[str, Any]] = []
         self.ends = [0] * PARTITIONS
+        self.keys = [f"k{i}" for i in range(MANY_KEYS if plan.kind == "compacted" else FEW_KEYS)]
+        self.kept = Kept(len(self.keys))
+        self.events: dict[str, list[dict[str, Any]]] = {"faults": [], "cluster": []}
         self.uncommitted: dict[int, tuple[Slice, Polled]] = {}
         """By partition: what was delivered to the group and not committed before the coming rebalance."""
         self.now = BEGIN_US
 
     def write(self) -> Planted:
         for nth, s in enumerate(Writing(self.plan, self.planted).slices()):
+            if nth == self.plan.recreated_at:
+                self._recreate(int(s.invoked_us.min()))
             if nth % REBALANCE_EVERY == 0:
-                self._rebalance(nth // REBALANCE_EVERY, s)
+                self._rebalance(nth // REBALANCE_EVERY, s, anew=nth == self.plan.recreated_at)
             self._sends(s)
-            self._log(s)
+            if nth >= (self.plan.recreated_at or 0):
+                self._log(s)
             for member in self.members:
-                self._deliver(member, s, before_rebalance=(nth + 1) % REBALANCE_EVERY == 0)
+                self._deliver(member, s, before_rebalance=self._is_last_stretch(nth))
             self.reader.deliver(s, Polled.of(s, self.reader.held))
             self.now = int(s.completed_us.max()) + 50_000
+        self._compact()
         self._revoke(None)
         self._seal()
         return self.planted
@@ -142,32 +168,73 @@ class History:
             record = {"producer": NAMES[p], "incarnation": 1, "seq": s.seq[mine]}
             place = {"topic": TOPIC, "partition": s.partition[mine], "offset": s.acked_offset[mine], "outcome": "ok"}
             times = {"invoked_us": s.invoked_us[mine], "completed_us": s.completed_us[mine]}
-            key = Named(s.seq[mine] * 31 % len(KEYS), KEYS)
+            key = Named(self._keys(s.seq[mine]), self.keys)
             stream.append(len(mine), record | place | times | {"key": key})
+
+    def _keys(self, seq: Ints) -> Ints:
+        numbers: Ints = seq * 31 % len(self.keys)
+        return numbers
+
+    def _is_last_stretch(self, nth: int) -> bool:
+        """Whether a slice ends with a rebalance, in which what it did not commit is read again."""
+        return (nth + 1) % REBALANCE_EVERY == 0 and nth + 1 != self.plan.recreated_at
 
     def _log(self, s: Slice) -> None:
         for p, (first, rows) in s.log.items():
             self.ends[p] = first + len(rows)
-            place = {"topic": TOPIC, "partition": p, "offset": first + np.arange(len(rows))}
-            record = {"producer": Named(s.producer[rows], NAMES), "incarnation": 1, "seq": s.seq[rows]}
-            seen = {"run": run_token(self.plan.run_id), "crc_ok": True, "committed": True}
-            stamp = {"timestamp": s.invoked_us[rows] // 1000 * 1000}
-            self.log[p].append(len(rows), place | record | seen | stamp)
+            columns = {"offset": first + np.arange(len(rows)), "producer": s.producer[rows], "seq": s.seq[rows]}
+            columns["timestamp"] = s.invoked_us[rows] // 1000 * 1000
+            if self.plan.kind == "compacted":
+                self.kept.add(p, self._keys(columns["seq"]), columns)
+            else:
+                self._append_log(p, columns)
 
-    def _rebalance(self, generation: int, s: Slice) -> None:
-        """Each partition moves on; the new owner begins at the last commit, before the end of the last stretch."""
+    def _append_log(self, p: int, columns: dict[str, Ints], key: Ints | None = None) -> None:
+        place = {"topic": TOPIC, "partition": p, "incarnation": 1}
+        seen = {"run": run_token(self.plan.run_id), "crc_ok": True, "committed": True}
+        keyed = {} if key is None else {"key": Named(key, self.keys), "tombstone": False}
+        record = columns | {"producer": Named(columns["producer"], NAMES)}
+        self.log[p].append(len(key if key is not None else columns["seq"]), place | record | seen | keyed)
+
+    def _compact(self) -> None:
+        """Write the log of a compacted topic: the last record of each key in each partition."""
+        for p, key, columns in self.kept.records():
+            self._append_log(p, columns, key)
+            self.planted.superseded -= len(key)
+        if self.plan.kind == "compacted":
+            self.planted.superseded += self.plan.records
+
+    def _recreate(self, at_us: int) -> None:
+        """Delete the topic and create it again, shortly before `at_us`; its leaders do not change."""
+        gone_us, created_us = at_us - 3_000, at_us - 1_000
+        evidence = {"former_id": "A", "delete_us": [at_us - 4_000, gone_us], "topic_id": "B"}
+        evidence |= {"create_us": [gone_us, created_us], "everywhere_us": created_us}
+        fault = {"fault": "again", "kind": "topic.recreate", "target": f"topic {TOPIC}", "phase": "injected"}
+        self.events["faults"].append(fault | {"evidence": json.dumps(evidence), "at_us": at_us - 500})
+        for p in range(PARTITIONS):
+            seen = {"entity": f"{TOPIC}/{p}", "key": "leader_epoch", "value": "0"}
+            self.events["cluster"] += [seen | {"at_us": at} for at in (BEGIN_US, at_us + 1_000_000)]
+        self._revoke(None)
+        self.now = at_us
+
+    def _rebalance(self, generation: int, s: Slice, anew: bool) -> None:
+        """Each partition moves on; the new owner begins at the last commit, before the end of the last stretch.
+
+        anew: in a topic that was created again, of which the group has committed nothing.
+        """
         if generation:
             self._revoke(generation)
         for p in range(PARTITIONS):
             member, again = self.members[(p + generation) % MEMBERS], self.uncommitted.pop(p, None)
             position = s.log[p][0] - (len(again[1].row) if again else 0)
-            self._assign(member, p, position, "committed" if generation else "reset", generation + 1)
+            source = "committed" if generation and not anew else "reset"
+            self._assign(member, p, position, source, generation + 1)
             if again:
                 then, polled = again
                 polled.done_us = np.full(len(polled.row), self.now + 2_000)
                 member.deliver(then, polled)
                 self.planted.redelivered += len(polled.row)
-            if not generation:
+            if not generation or anew:
                 self._assign(self.reader, p, 0, "start", None)
 
     def _assign(self, c: Consumer, p: int, position: int, source: str, generation: int | None) -> None:
@@ -232,8 +299,8 @@ class History:
             kill | {"phase": "injected", "at_us": middle},
             kill | {"phase": "healed", "at_us": middle + 900_000},
         ]
-        found = {"assignments": self.assignments, "lifecycle": life, "faults": faults}
-        return found | {"cluster": [], "transactions": []}
+        found = {"assignments": self.assignments, "lifecycle": life, "faults": faults + self.events["faults"]}
+        return found | {"cluster": self.events["cluster"], "transactions": []}
 
 
 def _sealed(streams: list[Parts]) -> SealedTable:
@@ -247,14 +314,16 @@ def _sealed(streams: list[Parts]) -> SealedTable:
 
 def resolved(plan: Plan) -> Resolved:
     """The scenario of such a run, resolved."""
+    compacted = plan.kind == "compacted"
     shop = {"name": "shop", "topic": TOPIC, "count": PRODUCERS, "config": {"acks": "all"}}
+    topic = {"name": TOPIC, "partitions": PARTITIONS, "replication_factor": 3}
     group = {"mode": "subscribe", "name": GROUP, "group": GROUP, "members": MEMBERS, "topics": [TOPIC]}
     reader = {"mode": "assign", "name": READER, "group": READER, "members": 1, "topics": [TOPIC], "start": "earliest"}
     scenario = Scenario.model_validate(
         {
             "title": "a generated history",
-            "topics": [{"name": TOPIC, "partitions": PARTITIONS, "replication_factor": 3}],
-            "producers": [shop],
+            "topics": [topic | ({"config": {"cleanup.policy": "compact"}} if compacted else {})],
+            "producers": [shop | ({"keys": MANY_KEYS} if compacted else {})],
             "consumers": [
                 group | {"config": {"auto.offset.reset": "earliest"}},
                 reader | {"commit": {"when": "never"}},
@@ -276,9 +345,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make a run directory to be audited; print what is planted in it.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("records", type=int)
-    parser.add_argument("--rich", action="store_true")
+    parser.add_argument("kind", nargs="?", choices=get_args(Kind), default="clean")
     options = parser.parse_args()
-    planted = make(options.folder, Plan(options.records, options.rich))
+    planted = make(options.folder, Plan(options.records, options.kind))
     print(json.dumps({"phase": "generated", "planted": asdict(planted)}))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,28 +17,45 @@ TICK_US = 5_000
 BEGIN_US = 1_700_000_000_000_000
 LOST, DUPLICATED = 0.01, 0.05
 """Shares of the batches of a rich history."""
+PAUSE_US = 100_000
+"""Time without sends around the creation of a topic again."""
 GONE = PARTITIONS - 1
 """The partition without a log in a rich history."""
 
 
+Kind = Literal["clean", "rich", "recreated", "compacted"]
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The size of a history, and whether it contains anomalies (`rich`).
+    """The size of a history and its kind.
 
+    kind: without anomalies, with many (`rich`), with a topic that is deleted in the middle and created again, or with a
+    compacted topic of many keys.
     records: records sent in total.
     per_tick: records of each producer in a tick.
     ticks: ticks of a slice; the default makes slices of 1,000,000 records.
     """
 
     records: int
-    rich: bool = False
+    kind: Kind = "clean"
     seed: int = 1
     per_tick: int = 500
     ticks: int = 1000
 
     @property
     def run_id(self) -> str:
-        return f"bench-{self.records}-{'rich' if self.rich else 'clean'}"
+        return f"bench-{self.records}-{self.kind}"
+
+    @property
+    def rich(self) -> bool:
+        return self.kind == "rich"
+
+    @property
+    def recreated_at(self) -> int | None:
+        """The number of the slice before which the topic is created again."""
+        slices = -(-self.records // (self.ticks * self.per_tick * PRODUCERS))
+        return max(2, slices // 4 * 2) if self.kind == "recreated" else None
 
 
 @dataclass
@@ -45,20 +63,21 @@ class Planted:
     """The counts that a correct audit finds: all of these and no others.
 
     lost: `lost_write`. duplicated: `duplicate_write`. reused: offsets of `offset_reuse`. redelivered: legal
-    `duplicate_delivery`.
+    `duplicate_delivery`. superseded: records that compaction removed.
     """
 
     lost: int = 0
     duplicated: int = 0
     reused: int = 0
     redelivered: int = 0
+    superseded: int = 0
 
 
 @dataclass
 class Slice:
     """The records of some ticks, sorted by (tick, producer, seq), with their acknowledgements.
 
-    log: by partition, the first offset, and the row in this slice of each log record.
+    log: by partition, the first offset, and the row in this slice of each log record. zero_us: the time of tick 0.
     """
 
     tick: Ints
@@ -69,6 +88,7 @@ class Slice:
     invoked_us: Ints
     completed_us: Ints
     acked_offset: Ints
+    zero_us: int
     log: dict[int, tuple[int, Ints]] = field(default_factory=dict)
 
 
@@ -89,6 +109,8 @@ class Writing:
         """Yield the slices in the order of their ticks."""
         size = self.plan.ticks * self.plan.per_tick * PRODUCERS
         for nth in range(-(-self.plan.records // size)):
+            if nth == self.plan.recreated_at:
+                self.heads = [0] * PARTITIONS
             s = self._sent(nth * self.plan.ticks, min(size, self.plan.records - nth * size))
             first, batches = int(s.batch.min()), int(s.batch.max() - s.batch.min()) + 1
             fate = self.rng.random(batches)[s.batch - first] if self.plan.rich else np.ones(len(s.seq))
@@ -110,9 +132,11 @@ class Writing:
         partition = self.rng.integers(0, PARTITIONS, n)
         batch = (tick * PRODUCERS + producer) * PARTITIONS + partition
         latency = self.rng.integers(1_500, 20_000, int(batch.max() - batch.min()) + 1)
-        invoked = BEGIN_US + tick * TICK_US + (index % per_tick) * 5 // per_tick * 200
-        completed = BEGIN_US + tick * TICK_US + 1_000 + latency[batch - batch.min()]
-        return Slice(tick, producer, seq, partition, batch, invoked, completed, np.full(n, -1, np.int64))
+        again = self.plan.recreated_at
+        zero_us = BEGIN_US + (0 if again is None or first_tick < again * self.plan.ticks else PAUSE_US)
+        invoked = zero_us + tick * TICK_US + (index % per_tick) * 5 // per_tick * 200
+        completed = zero_us + tick * TICK_US + 1_000 + latency[batch - batch.min()]
+        return Slice(tick, producer, seq, partition, batch, invoked, completed, np.full(n, -1, np.int64), zero_us)
 
     def _lose_log(self, s: Slice, p: int, mine: Ints) -> None:
         """Acknowledge the records of a partition one after the other, and leave its log empty."""

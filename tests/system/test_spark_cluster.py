@@ -43,7 +43,7 @@ def run(tmp_path_factory):
 
 
 def history(folder: Path, records: int) -> Run:
-    plan, run = Plan(records, rich=True), Run(folder)
+    plan, run = Plan(records, "rich"), Run(folder)
     make(folder, plan)
     save(run, resolved(plan))
     return run

@@ -293,3 +293,21 @@ consumers:
     errors = {e["client"]: json.loads(e["detail"])["error"] for e in rows(run, "lifecycle", event="error")}
     assert "refused" in errors["absent/1"] and "group.id must be set" in errors["absent/1"]
     assert "aborted with signal 6" in errors["empty/1"]
+
+
+def test_a_tombstone_is_acknowledged_and_delivered_with_its_identity(fleet: MakeFleet, run: Run) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 1, replication_factor: 1, config: {{cleanup.policy: compact}}}}]
+producers: [{{name: shop, topic: {t}, keys: 9, tombstone_every: 3, records: 600}}]
+consumers: [{{mode: assign, name: replay, topics: [{t}]}}]
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    produced(f)
+    until(lambda: f.delivered("replay") == 600, "not everything is delivered")
+    assert f.stop_all(WAIT_S) == []
+    sent = {(r["seq"], r["offset"]) for r in rows(run, "sends", producer="shop/1", outcome="ok")}
+    given = {(r["seq"], r["offset"]) for r in rows(run, "deliveries", consumer="replay/1", producer="shop/1")}
+    assert {seq for seq, _ in sent} == set(range(600))
+    assert given == sent

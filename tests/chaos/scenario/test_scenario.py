@@ -228,6 +228,7 @@ def test_faults_of_processes_are_refused_for_containers(spec):
 
 
 COMPACT = {"cleanup.policy": "compact,delete"}
+DELETING = {"name": "shop", "topic": "orders", "keys": 9, "tombstone_every": 2}
 COMPACTED = [{"name": "orders", "partitions": 2, "config": COMPACT}]
 LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
 
@@ -275,6 +276,9 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
         ({"faults": [fault(kind="topic.config", target={"topic": "orders"}, settings=COMPACT)]}, "orders is compacted"),
         ({"cluster": {"config": {"log.cleanup.policy": "compact"}}}, "orders is compacted"),
         ({"expect": {"superseded": {"orders": 1}}}, "expect.superseded: orders is not compacted"),
+        ({"expect": {"expired_tombstones": {"orders": 1}}}, "no producer of orders has tombstone_every"),
+        ({"producers": [DELETING]}, "producers[0].tombstone_every: orders is not compacted"),
+        ({"topics": COMPACTED, "producers": [{**DELETING, "keys": None}]}, "producers[0].keys: orders is compacted"),
         ({"expect": {"client_errors": {"biling": {"REFUSED": 1}}}}, "no client has the name 'biling'"),
         ({"expect": {"send_success": {"min": "99.9 %", "per": "300ms"}}}, "per must be a multiple of 250ms"),
         ({"expect": {"send_success": {"min": 0.999, "per": "10s"}}}, "0.999 is not a share; write one such as 99.9 %"),

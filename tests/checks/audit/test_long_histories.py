@@ -13,8 +13,8 @@ from chaos.ledger.record import run_token
 from chaos.ledger.schemas import TABLES
 from chaos.run.directory import Run
 from checks.audit import audit
-from tests.bench.bench_audit import MEANT, meant
-from tests.bench.histories import Plan, make, resolved
+from tests.bench.bench_audit import meant
+from tests.bench.histories import Kind, Plan, make, resolved
 from tests.checks.audit.histories import differences, found_in, meant_by
 from tests.checks.audit.oracle import Judgement, judge
 from tests.checks.audit.story import read_audit
@@ -29,14 +29,24 @@ def by_oracle(run: Run, plan: Plan) -> Judgement:
     return judge(rows, resolved(plan).scenario, run_token(plan.run_id))
 
 
-@pytest.mark.parametrize("rich", [False, True], ids=["clean", "rich"])
-def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, rich: bool) -> None:
-    plan, run = Plan(RECORDS, rich, per_tick=PER_TICK, ticks=TICKS), Run(tmp_path / "run")
+PLANTED: dict[Kind, set[str]] = {
+    "clean": {"duplicate_delivery.legal"},
+    "rich": {"lost_write", "duplicate_write", "offset_reuse", "duplicate_delivery.legal"},
+    "recreated": {"duplicate_delivery.legal"},
+    "compacted": {"duplicate_delivery.legal", "superseded"},
+}
+
+
+@pytest.mark.parametrize("kind", PLANTED)
+def test_a_history_holds_what_it_says_and_nothing_else(tmp_path: Path, spark: Any, kind: Kind) -> None:
+    plan, run = Plan(RECORDS, kind, per_tick=PER_TICK, ticks=TICKS), Run(tmp_path / "run")
     planted = meant(asdict(make(run.path, plan)))
-    assert set(planted) == (set(MEANT.keys()) if rich else {"duplicate_delivery.legal"})
+    assert set(planted) == PLANTED[kind]
+    superseded = planted.pop("superseded", 0)
     verdict = by_oracle(run, plan)
     assert meant_by(verdict) == planted
     audit(spark, run, resolved(plan))
+    assert sum(r["value"] for r in read_audit(run, "counts") if r["name"] == "superseded") == superseded
     tables = {table: read_audit(run, table) for table in ("summary", "anomalies")}
     assert found_in(tables) == planted
     # evidence is capped, so the oracle names more; what the audit names, and every count, is the oracle's
