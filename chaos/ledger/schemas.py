@@ -176,9 +176,18 @@ and `seq` are null if the value has no identity; `timestamp` is that of the reco
 in a compacted topic, null in other topics and for a record without a key. `tombstone`: whether a record of a compacted
 topic has no value, null in other topics; its identity is then in a record header."""
 
-LOG_RANGE = _table(topic=_str, partition=_i32, start=_i64, end=_i64, topic_id=_since(3, _str), read_us=_since(3, _i64))
+LOG_RANGE = _table(
+    topic=_str,
+    partition=_i32,
+    start=_i64,
+    end=_i64,
+    topic_id=_since(3, _str),
+    read_us=_since(3, _i64),
+    records=_since(3, _i64),
+)
 """Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the
-topic at that moment; null if the brokers give none. `read_us`: the moment at which all records had been read."""
+topic at that moment; null if the brokers give none. `read_us`: the moment at which all records had been read.
+`records`: the number of records, only of `__consumer_offsets` and only if the scenario bounds its compaction."""
 
 _RUNS = {
     "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us", *_INPUT),

@@ -13,6 +13,9 @@ from chaos.scenario.faults.admin import TopicConfig
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic of the committed offsets, which the brokers compact."""
+
 
 def compacted_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str]:
     """Return the topics with `compact` in their cleanup.policy, from the start or by a fault `topic.config`."""
@@ -45,7 +48,9 @@ def problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Itera
         if processor.to in compacted:
             yield f"processors[{i}].to: {processor.to} {why}, and a processor writes none"
     for topic in expect.superseded:
-        if topic not in compacted:
+        if topic == OFFSETS_TOPIC and setup.transactional:
+            yield f"expect.superseded: transactions leave markers in {topic}, which do not differ from removed records"
+        if topic not in compacted | {OFFSETS_TOPIC}:
             yield f"expect.superseded: {topic} is not compacted, so no record of it can be superseded"
     deleted_from = {producer.topic for producer in setup.producers if producer.tombstone_every}
     for topic in expect.expired_tombstones:

@@ -58,6 +58,11 @@ def audit(spark: SparkSession, run: Run, resolved: Resolved) -> None:
     write_tables(run.audit, tables)
 
 
+def _internal(log_ranges: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Return the ranges of `__consumer_offsets`, and those of other topics."""
+    return [r for r in log_ranges if r["records"] is not None], [r for r in log_ranges if r["records"] is None]
+
+
 class _Audit:
     """One audit: each attribute is the result of one step.
 
@@ -69,7 +74,8 @@ class _Audit:
         self.spark, self.ledger, self.scenario = spark, ledger, scenario
         self.tables: dict[str, list[Row]] = {name: table.to_pylist() for name, table in ledger.small.items()}
         self.lives = lives(self.tables["lifecycle"])
-        log_ranges = self.tables.pop("log_range")
+        internal, log_ranges = _internal(self.tables.pop("log_range"))
+        self.offsets_removed = sum(r["end"] - r["start"] - r["records"] for r in internal) if internal else None
         self.ranges: dict[tuple[str, int], LogRange] = {
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
@@ -230,7 +236,8 @@ class _Audit:
         rows: dict[str, list[dict[str, Any]]] = {
             "summary": totals.summary_rows(topics, self.readers, tally),
             "anomalies": totals.anomaly_rows(tally, self.run),
-            "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered),
+            "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
+            + totals.offsets_rows(self.offsets_removed),
             "metrics": metrics.with_empty(times, metrics.expected(scopes, self.readers, injected)),
             "series": curves.series(tally, self.read_ranges),
             "latency": curves.latency(tally, self.plan.cell_us),

@@ -121,7 +121,7 @@ def _client_errors(s: Scenario) -> Iterator[Term]:
 
 def _superseded(s: Scenario) -> Iterator[Term]:
     """Yield a term for each compacted topic: the bound of the scenario, else a condition that compaction took place."""
-    for i, topic in enumerate(sorted(s.compacted), start=1):
+    for i, topic in enumerate(sorted(s.compacted | set(s.expect.superseded)), start=1):
         name = f"Compaction removed superseded records of {topic}"
         term = Term("SupersededRecords", f"superseded_{i}", name, "superseded", scope=topic)
         if topic in s.expect.expired_tombstones:

@@ -27,6 +27,7 @@ from chaos.ledger.schemas import LOG, LOG_RANGE
 from chaos.ledger.seal import part_name
 from chaos.run.directory import Run
 from chaos.run.events import now_us
+from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.readback.source import ROWS_PER_FILE, OffsetRange, read
 from checks.spark.master import is_here
@@ -52,7 +53,9 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
         _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.compacted)
-        _write_range(ranges, topic_ids(bootstrap, topics, security), run.ledger / "log_range.parquet")
+        ids = topic_ids(bootstrap, topics, security)
+        internal = _offsets_topic(bootstrap, security) if OFFSETS_TOPIC in resolved.scenario.expect.superseded else {}
+        _write_range(ranges, ids, internal, run.ledger / "log_range.parquet")
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
         half.rename(run.ledger / "log")
@@ -161,6 +164,16 @@ def _write_log(
         pq.write_table(LOG.empty_table(), folder / part_name(0))
 
 
+def _offsets_topic(bootstrap: str, security: Security | None) -> dict[tuple[int, int, int], int]:
+    """Return the number of records of each partition of `__consumer_offsets`, by its number and its range."""
+    records = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for (topic, partition), (start, end) in log_ranges(bootstrap, [OFFSETS_TOPIC], security).items():
+            part = OffsetRange(bootstrap, topic, partition, start, end, Path(folder), partition, security)
+            records[partition, start, end] = read(part)
+    return records
+
+
 def _split(ranges: Ranges, share: int) -> Iterator[tuple[str, int, int, int]]:
     """Yield parts of about a share each, so that several tasks read a large partition: topic, partition, start, end.
 
@@ -181,9 +194,13 @@ def _read(part: OffsetRange) -> str:
     return ""
 
 
-def _write_range(ranges: Ranges, ids: dict[str, str], path: Path) -> None:
+def _write_range(ranges: Ranges, ids: dict[str, str], internal: dict[tuple[int, int, int], int], path: Path) -> None:
     read_us = now_us()
-    rows = [
+    rows: list[dict[str, object]] = [
+        {"topic": OFFSETS_TOPIC, "partition": partition, "start": start, "end": end, "records": records}
+        for (partition, start, end), records in sorted(internal.items())
+    ]
+    rows += [
         {"topic": topic, "partition": partition, "start": start, "end": end, "topic_id": ids.get(topic)}
         | {"read_us": read_us}
         for (topic, partition), (start, end) in sorted(ranges.items())

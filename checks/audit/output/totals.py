@@ -13,6 +13,7 @@ from typing import Any
 from chaos.anomalies import ANOMALIES
 from checks.audit.engine import counters
 from checks.audit.engine.tally import FINDINGS, Aggregate, Tally
+from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
 from checks.audit.findings import UNDETERMINED, Finding, rank
@@ -81,6 +82,11 @@ _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
     "superseded": (counters.SUPERSEDED,),
     "expired_tombstones": (counters.EXPIRED,),
 }
+
+
+def offsets_rows(removed: int | None) -> list[dict[str, Any]]:
+    """Return the row of `counts` of what compaction removed from `__consumer_offsets`; none if it was not counted."""
+    return [] if removed is None else [{"name": "superseded", "scope": OFFSETS_TOPIC, "value": removed}]
 
 
 def count_rows(

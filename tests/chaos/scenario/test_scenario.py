@@ -276,6 +276,13 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
         ({"faults": [fault(kind="topic.config", target={"topic": "orders"}, settings=COMPACT)]}, "orders is compacted"),
         ({"cluster": {"config": {"log.cleanup.policy": "compact"}}}, "orders is compacted"),
         ({"expect": {"superseded": {"orders": 1}}}, "expect.superseded: orders is not compacted"),
+        (
+            {
+                "producers": [{"name": "shop", "topic": "orders", "transactions": {}}],
+                "expect": {"superseded": {"__consumer_offsets": 1}},
+            },
+            "transactions leave markers in __consumer_offsets",
+        ),
         ({"expect": {"expired_tombstones": {"orders": 1}}}, "no producer of orders has tombstone_every"),
         ({"producers": [DELETING]}, "producers[0].tombstone_every: orders is not compacted"),
         ({"topics": COMPACTED, "producers": [{**DELETING, "keys": None}]}, "producers[0].keys: orders is compacted"),
