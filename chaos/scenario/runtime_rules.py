@@ -31,6 +31,8 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
     for where, entry in entries(setup):
         for key, ability in _asked(entry):
             yield from _refusal(f"{where}.{key}" if key else where, entry.client, ability)
+        if _reads_tombstones(setup, entry):
+            yield from _refusal(f"{where}.topics", entry.client, "tombstones")
         yield from _config_problems(where, entry)
         yield from _auto_commit_problems(setup, where, entry)
     for i, fault in enumerate(faults):
@@ -42,6 +44,16 @@ def entries(setup: Setup) -> Iterator[tuple[str, Entry]]:
     for key in ("producers", "consumers", "processors"):
         for i, entry in enumerate(getattr(setup, key)):
             yield f"{key}[{i}]", entry
+
+
+def _reads_tombstones(setup: Setup, entry: Entry) -> bool:
+    deleted = {producer.topic for producer in setup.producers if producer.tombstone_every}
+    match entry:
+        case Processor():
+            return not deleted.isdisjoint(entry.topics)
+        case Subscribe() | Assign():
+            return bool(entry.topics_among(deleted))
+    return False
 
 
 def _refusal(where: str, client: Client, ability: Ability) -> Iterator[str]:
@@ -57,6 +69,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "transactions", "transactions"
             if entry.partitioner in get_args(LibraryPartitioner):
                 yield "partitioner", "library partitioner"
+            if entry.tombstone_every:
+                yield "tombstone_every", "tombstones"
         case Processor():
             yield "", "process"
             if entry.plain:

@@ -78,6 +78,7 @@ TRAITS = Traits(
     lacks={
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
         "plain processing": "its processor writes in transactions only",
+        "tombstones": "its programs do not write or read the header with their identity",
         "threads": "each Java client is a process",
         "workers": "its group consumer processes in one thread",
         "automatic commit outcomes": "an automatic commit that fails reaches nobody",

@@ -12,6 +12,7 @@ Ability = Literal[
     "produce",
     "transactions",
     "library partitioner",
+    "tombstones",
     "ignore reports",
     "process",
     "plain processing",

@@ -12,6 +12,11 @@ from chaos.scenario.runtimes.choice import Client
 
 HEAD = "title: t\ntopics: [{name: orders}, {name: bills}]\n"
 SHOP = "producers: [{name: shop, topic: orders}]\n"
+DELETING = (
+    "cluster: {config: {log.cleanup.policy: compact}}\n"
+    "producers: [{name: shop, topic: orders, keys: 9, tombstone_every: 2}]\n"
+)
+READING = "consumers: [{mode: assign, name: a, topics: [orders], client: java}]\n"
 
 
 def scenario(text, *overrides):
@@ -90,6 +95,11 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "producers: [{name: shop, topic: orders, client: java, partitioner: murmur2}]\n",
             "producers[0].partitioner: the runtime java:4.3.1 has no library partitioner: the names are librdkafka's",
         ),
+        (
+            DELETING.replace("shop,", "shop, client: java,"),
+            "producers[0].tombstone_every: the runtime java:4.3.1 has no",
+        ),
+        (DELETING + READING, "consumers[0].topics: the runtime java:4.3.1 has no tombstones: its programs do not"),
         (
             "producers: [{name: shop, topic: orders, client: java, config: {key.serializer: x}}]\n",
             "producers[0].config: key.serializer is set by the programs of the runtime java",
