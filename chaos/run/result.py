@@ -127,7 +127,8 @@ class ReaderCount(BaseModel):
 class Counts(BaseModel):
     """Numbers of records. rows_read = rows_audited + rows_unreadable, else the run is inconclusive.
 
-    gone: acknowledged records of topics that were deleted.
+    gone: acknowledged records of topics that were deleted. superseded, expired_tombstones: those that compaction
+    removed.
     """
 
     sent: int = 0
@@ -136,6 +137,8 @@ class Counts(BaseModel):
     unknown: int = 0
     in_log: int = 0
     gone: int = 0
+    superseded: int = 0
+    expired_tombstones: int = 0
     readers: list[ReaderCount] = []
     rows_read: int = 0
     rows_audited: int = 0

@@ -68,7 +68,8 @@ def _numbers(c: Counts) -> str:
     """Return the numbers of records as text."""
     outcomes = f"{c.acked:,} acknowledged, {c.failed:,} failed, {c.unknown:,} unknown"
     written = f"{c.sent:,} sent, {outcomes}, {c.in_log:,} in the log"
-    written += f", {c.gone:,} gone with a deleted topic" if c.gone else ""
+    removed = {"gone with a deleted topic": c.gone, "superseded": c.superseded, "expired": c.expired_tombstones}
+    written += "".join(f", {count:,} {how}" for how, count in removed.items() if count)
     read = ", ".join(f"{r.reader} {r.delivered:,}" for r in c.readers[:MOST_READERS])
     more = len(c.readers) - MOST_READERS
     return written + (f"; delivered: {read}" if read else "") + (f" and {more} more readers" if more > 0 else "")

@@ -19,6 +19,7 @@ from chaos.run.result import (
     Verdict,
     merge,
 )
+from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.evidence import audit_rows, fault_outcomes, json_object, missing_proof
 from checks.expectations.contract import readers
@@ -118,7 +119,8 @@ def _findings(run: Run) -> list[Finding]:
 def _counts(run: Run, resolved: Resolved) -> Counts:
     by_name: dict[str, dict[str, int]] = {}
     for row in audit_rows(run, "counts"):
-        by_name.setdefault(row["name"], {})[row["scope"]] = row["value"]
+        if row["scope"] != OFFSETS_TOPIC:
+            by_name.setdefault(row["name"], {})[row["scope"]] = row["value"]
     total = {name: sum(scopes.values()) for name, scopes in by_name.items() if name in Counts.model_fields}
     delivered, distinct = by_name.get("delivered", {}), by_name.get("distinct", {})
     modes = readers(resolved.scenario)

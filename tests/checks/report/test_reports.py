@@ -112,3 +112,13 @@ def test_hostile_names_are_text(fake):
 def test_a_terminal_without_unicode_gets_plain_signs(fake):
     text = shown(result_of(fake(), "fail", name=HOSTILE), encoding="ascii")
     assert "x FAIL" in text and "max <= 15 s" in text
+
+
+def test_what_compaction_removed_is_counted_without_the_committed_offsets(fake):
+    run = fake()
+    run.counts += [{"name": "superseded", "scope": "orders", "value": 7_100}]
+    run.counts += [{"name": "superseded", "scope": "__consumer_offsets", "value": 500}]
+    run.counts += [{"name": "expired_tombstones", "scope": "orders", "value": 9}]
+    result = result_of(run, "pass")
+    assert (result.counts.superseded, result.counts.expired_tombstones) == (7_100, 9)
+    assert "in the log, 7,100 superseded, 9 expired" in shown(result, width=200)
