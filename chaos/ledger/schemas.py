@@ -163,18 +163,14 @@ LOG = _table(
     crc_ok=_bool,
     committed=_bool,
     key=_since(3, _str),
+    tombstone=_since(3, _bool),
     **_INPUT,
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
 and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
-in a compacted topic, null in other topics and for a record without a key. The input is that in the record header
-`aftershock-input`."""
-    tombstone=_since(3, _bool),
-)
-"""Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
-and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
 in a compacted topic, null in other topics and for a record without a key. `tombstone`: whether a record of a compacted
-topic has no value, null in other topics; its identity is then in a record header."""
+topic has no value, null in other topics; its identity is then in a record header. The input is that in the record
+header `aftershock-input`."""
 
 LOG_RANGE = _table(
     topic=_str,

@@ -61,6 +61,7 @@ class Scenario(Setup):
     def retained(self, run_ms: int) -> frozenset[str]:
         """Return the topics from which retention may delete records in a run of that many ms."""
         return retention.retained_topics(self, self.faults, run_ms)
+
     def delete_retention_us(self, topic: str) -> int:
         """Return the shortest time in us for which a compacted topic holds a tombstone."""
         return 1000 * compaction.delete_retention_ms(self, self.faults, topic)

@@ -22,8 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from chaos.errors import ClusterError
 from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
-from chaos.ledger.record import parse_input
-from chaos.ledger.record import in_headers
+from chaos.ledger.record import in_headers, parse_input
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
 from checks.readback.rows import Flags, Records
@@ -137,12 +136,9 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
                 inputs = list(map(parse_input, headers)) if any(headers) else []
                 largest = max(map(len, filter(None, values)), default=1)
                 decided = committed.of(offsets) if committed else None
-                yield Records(
-                    part.topic, part.partition, offsets, times, keys, values, inputs, decided, part.keyed
-                ).rows()
-                deleted = {i: in_headers(messages[i].headers()) for i, v in enumerate(values) if v is None}
+                deleted = {i: in_headers(headers[i]) for i, v in enumerate(values) if v is None}
                 place = part.topic, part.partition
-                yield Records(*place, offsets, times, keys, values, decided, part.keyed, deleted).rows()
+                yield Records(*place, offsets, times, keys, values, inputs, decided, part.keyed, deleted).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
 

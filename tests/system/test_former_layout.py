@@ -13,10 +13,9 @@ from tests.support.platform import chaos, left_running
 BUNDLE = Path(__file__).parent / "data" / "former-layout.aftershock.tar.gz"
 """A run of `acks1-leader-kill --variant acks-1`, which loses records."""
 ADDED = (
-    *("lost_key", "returned_record", "expired_commit", "lost_commit"),
+    *("lost_key", "resurrected_key", "returned_record", "expired_commit", "lost_commit"),
     *("missing_output", "duplicate_output", "unconsumed_output"),
 )
-ADDED = ("lost_key", "resurrected_key", "returned_record", "expired_commit", "lost_commit")
 """Kinds that the audit finds since the run was made."""
 
 

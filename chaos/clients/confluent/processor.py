@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import count
+from itertools import count, repeat
 from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -219,16 +219,10 @@ class Processor(Sender[ProcessorSpec]):
             sent = self._send(end - self._next)
             self._serve(0 if sent else TICK_S)  # nothing is sent if the local queue is full
 
-    def _calls(
-        self, first: int, values: Iterable[bytes], keys: Iterable[bytes | None], partitions: Iterable[int]
-    ) -> Iterator[None]:
-        return map(self._produce, count(first), values)
-
-    def _produce(self, seq: int, value: bytes) -> None:
-        source = encode_input(self._log.inputs[seq])
-        self._kafka.produce(
-            self._spec.topic, value, on_delivery=self._log.on_delivery, headers=[(INPUT_HEADER, source)]
-        )
+    def _arguments(self, first: int, values: list[Any], keys: Iterable[bytes | None]) -> tuple[Iterable[Any], ...]:
+        inputs = map(self._log.inputs.__getitem__, count(first))
+        headers = ([(INPUT_HEADER, encode_input(source))] for source in inputs)
+        return repeat(self._log.on_delivery), repeat(None), repeat(0), headers
 
     def _end(self, keeps_partitions: bool = True) -> None:
         """End the open transaction with its offsets; after an abort, rewind the partitions that stay assigned."""

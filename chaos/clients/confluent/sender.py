@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from operator import length_hint
 from typing import Any, Generic, Literal, TypeVar
@@ -130,11 +130,10 @@ class Sender(ABC, Generic[Spec]):
         count = min(due, CHUNK, self._values.room(first))
         numbers = self._keys.of(np.arange(first, first + count)) if self._keys else None
         invoked_us = now_us()
-        made: list[bytes | None] = [*self._values.make(first, count, invoked_us, numbers)]
+        made: list[Any] = self._values.make(first, count, invoked_us, numbers)
         keys = [self._keys.bytes[n] for n in numbers] if self._keys and numbers is not None else repeat(None)
         partitions = self._partition(first, count, numbers)
-        calls = self._calls(first, values, keys, partitions)
-        more = self._tombstones(first, made, keys) or (repeat(self._log.on_delivery),)
+        more = self._arguments(first, made, keys)
         values = iter(made)
         calls = map(self._kafka.produce, repeat(self._spec.topic), values, keys, partitions, *more)
         while True:
@@ -154,23 +153,15 @@ class Sender(ABC, Generic[Spec]):
                 self._on_error(e.args[0])
         return self._next - first
 
-    def _calls(
-        self, first: int, values: Iterable[bytes], keys: Iterable[bytes | None], partitions: Iterable[int]
-    ) -> Iterator[None]:
-        """Return an iterator that calls `produce` for one record at a time, and goes on after an exception."""
-        topic, on_delivery = repeat(self._spec.topic), repeat(self._log.on_delivery)
-        return map(self._kafka.produce, topic, values, keys, partitions, on_delivery)
-    def _tombstones(
-        self, first: int, values: list[bytes | None], keys: Iterable[bytes | None]
-    ) -> tuple[Iterable[Any], ...]:
-        """Take the values from tombstones. Return the arguments of `produce` from the callback on, if there are any."""
+    def _arguments(self, first: int, values: list[Any], keys: Iterable[bytes | None]) -> tuple[Iterable[Any], ...]:
+        """Return the arguments of `produce` from the callback on. Takes the values from tombstones."""
         marked = self._keys.tombstones(first, len(values)) if self._keys else []
         if not any(marked):
-            return ()
+            return (repeat(self._log.on_delivery),)
         callbacks: list[Any] = [self._log.on_delivery] * len(values)
         headers: list[list[tuple[str, bytes]] | None] = [None] * len(values)
         for i, (key, value) in enumerate(zip(keys, values, strict=True)):
-            if marked[i] and value is not None:
+            if marked[i]:
                 identity = of_tombstone(value, key)
                 values[i], headers[i] = None, [(IDENTITY_HEADER, identity)]
                 callbacks[i] = self._log.on_delivery_of(identity)

@@ -26,19 +26,8 @@ TRAITS = Traits(
     reported={"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"},
     abilities=dict.fromkeys(
         [
-            *("produce", "transactions", "library partitioner", "ignore reports", "process", "plain processing"),
-            *(
-                "send outcomes",
-                "subscribe",
-                "pattern",
-                "static membership",
-                "cooperative",
-                "KIP-848",
-                "threads",
-                "workers",
-            ),
             *("produce", "transactions", "library partitioner", "tombstones", "ignore reports"),
-            *("process", "send outcomes"),
+            *("process", "plain processing", "send outcomes"),
             *("subscribe", "pattern", "static membership", "cooperative", "KIP-848", "threads", "workers"),
             *("assign", "seek", "checkpoint", "commit outcomes", "automatic commit outcomes"),
         ],

@@ -67,18 +67,10 @@ class RunFacts:
     record. fetches: by (topic, partition), the epochs that fetched a committed offset. pooled: scenario entries with
     workers that process what one thread polls, so that records overtake each other: the ordinal of a row is that of the
     poll. contested: (topic, partition, block) in which acknowledgements and log differ or transactions were written.
-    compacted: the compacted topics, each with its number
-    of blocks of keys. read_uncommitted: readers with that isolation level.
-    (topic, partition). log_ranges: start and end of the log at read-back. producer_ends: how each producer incarnation
-    ended. later_offsets: by (producer, incarnation, topic, partition), blocks of seqs and the lowest offset in any
-    later block. log_ends: by (topic, partition), the offset after the last record. fetches: by (topic, partition), the
-    epochs that fetched a committed offset. pooled: scenario entries with workers
-    that process what one thread polls, so that records overtake each other: the ordinal of a row is that of the poll.
-    contested: (topic, partition, block) in which
-    acknowledgements and log differ or transactions were written. compacted: the compacted topics, each with its number
-    of blocks of keys. tombstone_every: by scenario producer, the records that are tombstones. delete_retention_us: by
-    topic that has tombstones. torn_tombstones: the topics of which tombstones may have no row. read_us: when the log of
-    each partition had been read back, if known. read_uncommitted: readers with that isolation level.
+    compacted: the compacted topics, each with its number of blocks of keys. tombstone_every: by scenario producer, the
+    records that are tombstones. delete_retention_us: by topic that has tombstones. torn_tombstones: the topics of which
+    tombstones may have no row. read_us: when the log of each partition had been read back, if known. read_uncommitted:
+    readers with that isolation level.
     cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
     lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. committed_by_any:
     by (group, topic, partition), the highest offset of a commit that did not fail, whoever committed it.

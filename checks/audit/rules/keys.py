@@ -154,10 +154,9 @@ def _explain_lost_key(f: Finding, e: Evidence, c: RunData) -> str:
     after = c.observed.next_leader(f["topic"], f["partition"], e["completed_us"])
     fault = c.last_fault(after.at_us if after else e["completed_us"])
     e |= present(leader=leader.broker, leader_epoch=leader.epoch, isr=leader.isr, fault=fault)
-    sentence = f"key {e['key']} was acknowledged at offset {f['offset']} and no later record supersedes it; {now}"
-    sentence = "; ".join(filter(None, (sentence, moved_start(f, e))))
     what = "the tombstone of key" if e.get("tombstone") else "key"
     sentence = f"{what} {e['key']} was acknowledged at offset {f['offset']} and no later record supersedes it; {now}"
+    sentence = "; ".join(filter(None, (sentence, moved_start(f, e))))
     if after is None or after.broker is None:
         return sentence + "; no later leader was seen"
     e |= present(next_leader=after.broker, next_leader_epoch=after.epoch)

@@ -251,10 +251,9 @@ class Run:
         retained = bool(self.plan.seed % 3)
         policies = ["compact"] * (self.plan.log == "compacted") + ["delete"] * (self.plan.seed % 2)
         config = {"cleanup.policy": ",".join(policies)} if policies else {}
-        return config | ({"retention.bytes": 1000} if retained else {"retention.ms": -1})
         every, held_ms = self.plan.tombstones
-        held = {"delete.retention.ms": held_ms} if every else {}
-        return {"cleanup.policy": "compact"} | held if self.plan.log == "compacted" else {}
+        held = {"delete.retention.ms": held_ms} if every and self.plan.log == "compacted" else {}
+        return config | held | ({"retention.bytes": 1000} if retained else {"retention.ms": -1})
 
     def _sending(self) -> dict[str, Any]:
         keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted"

@@ -367,15 +367,14 @@ def rows_of(stories: Iterable[Story]) -> Rows:
             here = [r for r in s.rows["log"] if r["topic"] == s.name and r["partition"] == partition]
             ends = [r["offset"] + 1 for r in here]
             end = s.log_end if s.log_end is not None else max(ends, default=s.log_start)
-            rows["log_range"].append({"topic": s.name, "partition": partition, "start": s.log_start, "end": end})
+            place = {"topic": s.name, "partition": partition, "read_us": s.read_us}
+            rows["log_range"].append(place | {"start": s.log_start, "end": end})
         if s.processes:
             for partition in range(s.partitions):
                 here = [r for r in s.rows["log"] if r["topic"] == s.out and r["partition"] == partition]
                 end = max([r["offset"] + 1 for r in here], default=s.out_start)
                 place = {"topic": s.out, "partition": partition}
                 rows["log_range"].append(place | {"start": s.out_start, "end": end})
-            place = {"topic": s.name, "partition": partition, "read_us": s.read_us}
-            rows["log_range"].append(place | {"start": s.log_start, "end": end})
     return rows
 
 

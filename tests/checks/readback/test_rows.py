@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from chaos.ledger.record import HEADER_BYTES, VERSION, Identity, Input, crc_ok, encode, parse
 from chaos.ledger.record import (
     HEADER_BYTES,
     IDENTITY_HEADER,
     VERSION,
     Identity,
+    Input,
     crc_ok,
     encode,
     in_headers,
@@ -77,10 +77,10 @@ def test_every_record_is_parsed_as_if_alone(records: list[tuple[bytes | None, by
             "crc_ok": crc_ok(key, value) if has_header and value is not None else None,
             "committed": True,
             "key": None,
+            "tombstone": None,
             "input_topic": None,
             "input_partition": None,
             "input_offset": None,
-            "tombstone": None,
         }
 
 
@@ -96,6 +96,8 @@ def test_inputs_are_columns() -> None:
     batch = Records("out", 0, [0, 1], [1, 1], [None, None], [None, None], inputs).rows()
     rows = batch.select(["input_topic", "input_partition", "input_offset"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("in", 2, 7), (None, None, None)]
+
+
 def test_a_tombstone_has_its_identity_in_a_header() -> None:
     identity = Identity("7f3a91c0", "shop/1", 2, 37, 1_763_697_600_000_000)
     value = encode(identity, b"k1", b"payload")
@@ -103,6 +105,6 @@ def test_a_tombstone_has_its_identity_in_a_header() -> None:
     assert in_headers([("trace", b"x"), (IDENTITY_HEADER, hidden)]) == hidden
     assert in_headers(None) is in_headers([("trace", b"x")]) is None
     carried = {1: hidden, 2: None}
-    batch = Records("prices", 0, range(3), [1, 2, 3], [b"k1"] * 3, [value, None, None], None, True, carried).rows()
+    batch = Records("prices", 0, range(3), [1, 2, 3], [b"k1"] * 3, [value, None, None], (), None, True, carried).rows()
     found = batch.select(["seq", "crc_ok", "tombstone"]).to_pylist()
     assert [tuple(row.values()) for row in found] == [(37, True, False), (37, True, True), (None, None, True)]

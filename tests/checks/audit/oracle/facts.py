@@ -159,6 +159,7 @@ class Case:
         here = [f for f in done.values() if not (own and own[-1].alone_since > f["at_us"])]
         below = [json.loads(f["evidence"] or "{}").get("log_starts", {}).get(f"{topic}/{partition}", 0) for f in here]
         return int(min(read_back[0], max(below, default=0)))
+
     def read_at(self, topic: str, partition: int | None) -> int | None:
         """When the log of a partition had been read back."""
         found = [r["read_us"] for r in self.rows["log_range"] if (r["topic"], r["partition"]) == (topic, partition)]
