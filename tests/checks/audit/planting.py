@@ -19,7 +19,7 @@ def planted(plant: Plant) -> Plant:
 
 
 def _one(rng: random.Random, rows: Rows, table: str, **columns: object) -> Row | None:
-    fitting = [r for r in rows.get(table, []) if all(r[name] == value for name, value in columns.items())]
+    fitting = [r for r in rows.get(table, []) if all(r.get(name) == value for name, value in columns.items())]
     return rng.choice(fitting) if fitting else None
 
 
@@ -45,7 +45,7 @@ def lost_key(rng: random.Random, rows: Rows) -> None:
 def resurrected_key(rng: random.Random, rows: Rows) -> None:
     """A tombstone and what came after it are gone, in whatever topic; something before it may be left."""
     if record := _one(rng, rows, "log", tombstone=True):
-        of_key = [r for r in rows["log"] if all(r[n] == record[n] for n in ("partition", "key"))]
+        of_key = [r for r in rows["log"] if all(r[n] == record[n] for n in ("topic", "partition", "key"))]
         for gone in (r for r in of_key if r["offset"] >= record["offset"]):
             rows["log"].remove(gone)
 
@@ -53,7 +53,8 @@ def resurrected_key(rng: random.Random, rows: Rows) -> None:
 @planted
 def read_back_at_some_time(rng: random.Random, rows: Rows) -> None:
     for place in rows["log_range"]:
-        place["read_us"] = rng.choice([None, place["read_us"], (place["read_us"] or 0) + rng.randint(0, 300_000)])
+        read_us = place.get("read_us")
+        place["read_us"] = rng.choice([None, read_us, (read_us or 0) + rng.randint(0, 300_000)])
 
 
 @planted

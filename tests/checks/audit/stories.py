@@ -246,8 +246,7 @@ def a_tombstone_is_gone_and_an_earlier_value_perhaps_visible(s: Story) -> None:
 @story()
 def evicted_from_a_topic_that_is_also_cut(s: Story) -> None:
     """cleanup.policy=compact,delete: what retention removed is evicted, whatever its key."""
-    s.compacted().topic_config["cleanup.policy"], s.log_start = "compact,delete", 1
-    s.send(0, 0, key="k1").wrote(1, key="k2")
+    s.compacted().evicted(1).send(0, 0, key="k1").wrote(1, key="k2")
 
 
 @story(skipped_delivery=1, poll_skip=1)
