@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("machine", "End the cluster of a run directory."),
     "ps": ("machine", "List the processes and containers of Aftershock on this machine."),
     "gc": ("machine", "End processes and containers of runs without an owner, and delete their brokers' data."),
+    "client-check": ("client_check", "Start a client program on a broker, and judge it by the contract of clients."),
     "java": ("machine", "Find Java 17 or newer, or install it."),
     "history": ("history", "Show the verdicts and recovery times of all recorded runs, and what got worse."),
     "incident": ("incident", "Write a scenario from the logs of an incident."),
@@ -63,7 +64,7 @@ class LazyGroup(TyperGroup):
 def _load(name: str) -> Any:
     """Import the module of a command; return its function or its group of this name (`list_`, as `list` is taken)."""
     module = importlib.import_module(f"chaos.cli.{COMMANDS[name][0]}")
-    command = getattr(module, "list_" if name == "list" else name)
+    command = getattr(module, "list_" if name == "list" else name.replace("-", "_"))
     parent = typer.Typer()
     parent.command("nothing", hidden=True)(lambda: None)  # with a second command, typer makes a group
     if isinstance(command, typer.Typer):

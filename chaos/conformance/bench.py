@@ -1,0 +1,247 @@
+"""The bench: one broker, the program under test, and what the points need to know of both."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import confluent_kafka
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from chaos.clients.protocol import ClientSpec, Program
+from chaos.clients.roster import ClientState
+from chaos.errors import ClientError, WaitTimeout
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.ledger.files import ledger_files, read_file
+from chaos.ledger.record import Identity, crc_ok, encode, parse, run_token
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd
+from chaos.processes.process import ProcessId, spawn
+from chaos.run.directory import Run
+from chaos.run.events import now_us
+from chaos.wait import wait_until
+
+PARTITIONS = 2
+START_S = 60.0
+"""Longest time to start: a runtime may be slow on a busy machine."""
+STEP_S = 60.0
+EXIT_S = 15.0
+VALUE_SIZE = 128
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+class Broken(Exception):
+    """A point that does not hold, with the reason."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the contract. `reason` is why it does not hold; empty if it holds."""
+
+    program: str
+    name: str
+    reason: str = ""
+    reached: bool = True
+
+    @property
+    def holds(self) -> bool:
+        """Whether the program was seen to keep this point."""
+        return self.reached and not self.reason
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record in the log. `intact` says whether its CRC matches."""
+
+    partition: int
+    offset: int
+    identity: Identity | None
+    intact: bool
+    key: bytes | None
+
+
+def require(holds: bool, reason: str) -> None:
+    """Raise `Broken` unless a condition holds."""
+    if not holds:
+        raise Broken(reason)
+
+
+class Bench:
+    """The program under test on one broker. `command` returns the command line for a program, without the spec."""
+
+    def __init__(self, run: Run, bootstrap: str, command: Callable[[Program], Sequence[str]]) -> None:
+        self.run, self.bootstrap = run, bootstrap
+        self.kafka = Kafka(bootstrap)
+        self.token = run_token(run.run_id)
+        self._command = command
+        self._names = 0
+        self._states: list[ClientState] = []
+
+    def topic(self) -> str:
+        """Create a topic with `PARTITIONS` partitions, and return its name."""
+        self._names += 1
+        name = f"topic-{self._names}"
+        for future in AdminClient(self._librdkafka()).create_topics([NewTopic(name, PARTITIONS, 1)]).values():
+            future.result(STEP_S)
+        return name
+
+    def _librdkafka(self, **settings: Any) -> dict[str, Any]:
+        return {"bootstrap.servers": self.bootstrap, "log_level": 0, **settings}
+
+    def fill(self, topic: str, records: int) -> None:
+        """Write records with identities, in turn to the partitions."""
+        producer = Producer(self._librdkafka())
+        for seq in range(records):
+            identity = Identity(self.token, "feed/1", 1, seq, now_us())
+            producer.produce(topic, encode(identity, None, b"x" * 40), partition=seq % PARTITIONS)
+        if producer.flush(STEP_S):
+            raise ClientError("the broker does not take the records of the suite")
+
+    def log(self, topic: str, isolation: str = "read_uncommitted") -> list[Record]:
+        """Return the records of a topic."""
+        settings = {"group.id": "suite", "enable.auto.commit": False, "enable.partition.eof": True}
+        consumer = Consumer(self._librdkafka(**settings, **{"isolation.level": isolation}))
+        consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
+        found, ends, deadline = list[Record](), 0, time.monotonic() + STEP_S
+        while ends < PARTITIONS and time.monotonic() < deadline:
+            for m in consumer.consume(1000, 0.2):
+                if m.error() is not None:
+                    ends += m.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+                    continue
+                value = m.value() or b""
+                found.append(Record(m.partition(), m.offset(), parse(value), crc_ok(m.key(), value), m.key()))
+        consumer.close()
+        return found
+
+    def committed(self, group: str, topic: str) -> dict[int, int]:
+        """Return the committed offsets of a group by partition."""
+        partitions = [TopicPartition(topic, p) for p in range(PARTITIONS)]
+        return {p.number: offset for p, offset in (self.kafka.committed(group, partitions) or {}).items()}
+
+    def common(self, client: str, incarnation: int = 1) -> dict[str, Any]:
+        """Return the fields that every spec has."""
+        return {
+            "run_id": self.run.run_id,
+            "run_token": self.token,
+            "ledger": self.run.ledger,
+            "client": client,
+            "incarnation": incarnation,
+            "bootstrap": self.bootstrap,
+        }
+
+    def start(self, spec: ClientSpec) -> ClientState:
+        """Start the program with a spec, and wait until it reports that it runs. Raises `Broken`."""
+        path = self.run.path / "clients" / f"{spec.writer.replace('/', '-')}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(spec.model_dump_json(indent=1), encoding="utf-8")
+        log = self.run.logs / f"{spec.writer.replace('/', '-')}.log"
+        try:
+            spawned = spawn(
+                [*self._command(spec.program), str(path)],
+                run=self.run,
+                role=f"{spec.role} {spec.client}",
+                owner=ProcessId.current(),
+                log=log,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+        except OSError as e:
+            raise Broken(f"the program cannot be started: {e}") from None
+        state = ClientState(spec.client, spec.role, spec.incarnation, spawned, log)
+        self._states.append(state)
+        state.listen(lambda _: None)
+        started = within(START_S, lambda: state.started.is_set() or not state.alive)
+        if not state.started.is_set():
+            why = "it exited" if started else f"no event started within {START_S:g} s"
+            raise Broken(f"{why}; the last lines of its log: {' | '.join(state.last_lines()[-3:]) or 'none'}")
+        return state
+
+    def rows(self, table: str, client: str, incarnation: int = 1) -> list[Row]:
+        """Return the rows of a client, without torn ones. Raises `Broken` if a file breaks the rules of the ledger."""
+        found: list[Row] = []
+        for path in ledger_files(self.run.ledger / table, f"{client.replace('/', '-')}.{incarnation}"):
+            end = StreamEnd()
+            for batch in read_file(path, TABLES[table], end):
+                found += batch.to_pylist()
+            if end.refused:
+                raise Broken(f"{table}/{path.name}, {end.reason}")
+        return found
+
+    def details(self, client: str, event: str, incarnation: int = 1) -> list[Row]:
+        """Return the details of the lifecycle rows of one event."""
+        rows = [r for r in self.rows("lifecycle", client, incarnation) if r["event"] == event]
+        return [json.loads(row["detail"]) for row in rows]
+
+    def end(self) -> None:
+        """Kill every program that still runs."""
+        for state in self._states:
+            if state.alive:
+                state.kill(EXIT_S)
+
+
+def within(timeout_s: float, condition: Callable[[], T]) -> T | None:
+    """Wait for a condition. Returns its value, or None after the time."""
+    try:
+        return wait_until(condition, timeout_s, "not reached", every_s=0.02)
+    except WaitTimeout:
+        return None
+
+
+def eventually(condition: Callable[[], object], reason: str | Callable[[], str]) -> None:
+    """Wait for a condition. Raises `Broken` with the reason after `STEP_S`."""
+    if not within(STEP_S, condition):
+        raise Broken(reason if isinstance(reason, str) else reason())
+
+
+def crash(state: ClientState) -> None:
+    """Kill a program as a fault does, and check that nothing of its process group is left."""
+    pid = state.spawned.identity.pid
+    state.kill(EXIT_S)
+
+    def gone() -> bool:
+        try:
+            os.killpg(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    require(bool(within(EXIT_S, gone)), f"processes of group {pid} outlive a SIGKILL")
+
+
+def stop(state: ClientState) -> None:
+    """Order a program to stop, and check that it ends with exit code 0."""
+    state.order({"do": "stop"})
+    require(state.gone.wait(STEP_S), f"it does not end within {STEP_S:g} s after the order to stop")
+    require(state.exit_code == 0, f"exit code {state.exit_code} after the order to stop, not 0")
+
+
+def orphan(state: ClientState) -> None:
+    """Close the stdin of a program, and check that it ends by itself, and not as if it had been ordered to."""
+    stdin = state.spawned.popen.stdin
+    assert stdin is not None  # the bench made the pipe
+    stdin.close()
+    require(state.gone.wait(EXIT_S), f"it still runs {EXIT_S:g} s after the end of stdin")
+    require(state.exit_code != 0, "exit code 0 after the end of stdin, as after a clean stop")
+
+
+def rubbish(state: ClientState) -> None:
+    """Send orders that are none, and check that the program reports and ignores them."""
+    before = len(state.errors)
+    for line in (b"{\n", b"[1, 2]\n", b'{"do": "dance"}\n'):
+        stdin = state.spawned.popen.stdin
+        assert stdin is not None  # the bench made the pipe
+        stdin.write(line)
+        stdin.flush()
+    eventually(
+        lambda: len(state.errors) >= before + 3 or not state.alive, "an order that is none leads to no event error"
+    )
+    require(state.alive, "an order that is none ends the program")

@@ -1,0 +1,43 @@
+"""JSON Schemas of what client programs read and write: specs, and batch lines of each table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, ProcessorSpec, ProducerSpec
+from chaos.ledger.contract import REQUIRED, VALUES
+from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
+
+SPECS = (ProducerSpec, ProcessorSpec, GroupConsumerSpec, AssignConsumerSpec)
+
+
+def all_schemas() -> dict[str, Any]:
+    """Return the schema of each spec by its program, and of the header and each line of each table."""
+    return {
+        "specs": {spec.model_fields["program"].default: spec.model_json_schema() for spec in SPECS},
+        "header": _object(
+            {"schema": {"const": SCHEMA_VERSION}, "table": {"enum": list(REQUIRED)}}, ["schema", "table"]
+        ),
+        "lines": {table: line_schema(table) for table in REQUIRED},
+    }
+
+
+def line_schema(table: str) -> dict[str, Any]:
+    """Return the schema of a batch line of a table."""
+    columns = {}
+    for field in TABLES[table]:
+        value: dict[str, Any] = {"type": ["string" if field.type == pa.string() else "integer"]}
+        if known := VALUES[table].get(field.name):
+            value["enum"] = list(known)
+        if field.name not in REQUIRED[table]:
+            value["type"].append("null")
+            if "enum" in value:
+                value["enum"].append(None)
+        columns[field.name] = {"anyOf": [value, {"type": "array", "items": value}]}
+    return _object(columns, list(REQUIRED[table]))
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}

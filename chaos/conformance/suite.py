@@ -1,0 +1,74 @@
+"""The suite: all points for the chosen kinds of programs, on a broker of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from chaos.clients.protocol import Program
+from chaos.cluster.process.driver import ProcessCluster
+from chaos.cluster.settings import ClusterSpec
+from chaos.conformance import readers, writers
+from chaos.conformance.bench import Bench, Broken, Point
+from chaos.errors import ClientError, UsageError, WaitTimeout
+from chaos.install.cache import Progress
+from chaos.processes.process import ProcessId
+from chaos.processes.process_table import end_run
+from chaos.run.directory import Run, new_run_id
+
+CASES: dict[str, Callable[[Bench], writers.Steps]] = {
+    "producer": writers.producer,
+    "transactions": writers.transactions,
+    "processor": writers.processor,
+    "group_consumer": readers.group_consumer,
+    "assign_consumer": readers.assign_consumer,
+}
+"""The cases of the suite: a kind of program, or something that not every library has."""
+DEADLINE_S = 900.0
+BROKER = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500}
+
+
+def chosen_cases(only: Sequence[str]) -> list[str]:
+    """Return the cases of the given names, or all of them. Raises `UsageError`."""
+    if unknown := [name for name in only if name not in CASES]:
+        raise UsageError(f"--only {unknown[0]}: there is no such case; the cases are {', '.join(CASES)}")
+    return [name for name in CASES if not only or name in only]
+
+
+def check(
+    command: Callable[[Program], Sequence[str]], cases: Sequence[str], runs_dir: Path, on_progress: Progress
+) -> Iterator[Point]:
+    """Start the program in every case, and yield each point as it is judged. Nothing is left running at the end."""
+    run = Run.create(runs_dir, new_run_id("client-check"))
+    on_progress(f"starting a broker; the ledger and the logs are in {run.path}")
+    cluster = ProcessCluster.deploy(
+        run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=DEADLINE_S, on_progress=on_progress
+    )
+    bench = Bench(run, cluster.bootstrap, command)
+    try:
+        for case in cases:
+            yield from points(case, bench)
+    finally:
+        bench.end()
+        cluster.destroy()
+        end_run(run.path)
+
+
+def points(case: str, bench: Bench) -> Iterator[Point]:
+    """Yield the points of a case. After the first one that does not hold, the others are not reached."""
+    broken = False
+    for name, judge in CASES[case](bench):
+        if broken:
+            yield Point(case, name, reached=False)
+            continue
+        reason = ""
+        try:
+            judge()
+        except (Broken, ClientError, WaitTimeout) as e:
+            reason = str(e) or type(e).__name__
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
+            reason = f"its rows or events have another form: {type(e).__name__}: {e}"
+        except OSError as e:
+            reason = f"it is gone: {e}"
+        broken = bool(reason)
+        yield Point(case, name, reason)

@@ -1,0 +1,91 @@
+"""The conformance suite: the shipped runtimes keep every point, and broken programs do not."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from chaos.clients.protocol import ProducerSpec, Program
+from chaos.clients.runtime import prepare
+from chaos.conformance.bench import Bench
+from chaos.conformance.schemas import all_schemas
+from chaos.conformance.suite import CASES, chosen_cases, points
+from chaos.errors import UsageError
+from chaos.install.cache import silent
+from chaos.run.directory import Run
+from chaos.scenario.runtimes import RUNTIMES
+from chaos.scenario.runtimes.choice import Client
+
+kafka = pytest.mark.kafka
+
+
+@pytest.fixture
+def bench(run: Run, bootstrap: str) -> Iterator[Bench]:
+    made = Bench(run, bootstrap, lambda program: [])
+    yield made
+    made.end()
+
+
+@kafka
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_shipped_runtime_keeps_every_point(bench: Bench, runtime: str, case: str) -> None:
+    installed = prepare(Client(runtime=runtime), silent)
+
+    def command(program: Program) -> Sequence[str]:
+        return ["env", *(f"{k}={v}" for k, v in installed.env.items()), *installed.programs[program]]
+
+    bench._command = command
+    assert [(p.name, p.reason) for p in points(case, bench) if not p.holds] == []
+
+
+@kafka
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("import sys; sys.exit('no such setting')", "it exited; the last lines of its log: no such setting"),
+        ("print('{}'); import os; os.close(1); print('x')", "it exited"),
+        ("import sys, time\nfor i in range(10**5): print('rubbish', i)\nsys.exit('done')", "it exited"),
+        (
+            'import sys, time\nprint(\'{"event": "started"}\', flush=True)\ntime.sleep(100)',
+            "0 rows with event started",
+        ),
+    ],
+    ids=["dies", "closes stdout", "floods stdout", "writes nothing"],
+)
+def test_a_broken_program_keeps_no_point_and_the_reason_is_one_line(
+    bench: Bench, tmp_path: Path, script: str, reason: str
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(script)
+    bench._command = lambda _: [sys.executable, str(program)]
+    found = list(points("producer", bench))
+    assert reason in found[0].reason
+    assert "\n" not in found[0].reason
+    assert not any(p.reached for p in found[1:])
+    assert len(found) == len(list(CASES["producer"](bench)))
+
+
+def test_an_unknown_case_is_refused() -> None:
+    assert chosen_cases([]) == list(CASES)
+    assert chosen_cases(["processor", "producer"]) == ["producer", "processor"]
+    with pytest.raises(UsageError, match="--only prodcer: there is no such case; the cases are producer,"):
+        chosen_cases(["prodcer"])
+
+
+def test_the_schemas_are_json_schemas() -> None:
+    schemas = all_schemas()
+    for schema in (*schemas["specs"].values(), schemas["header"], *schemas["lines"].values()):
+        Draft202012Validator.check_schema(schema)
+    assert set(schemas["specs"]) == {"producer", "processor", "group_consumer", "assign_consumer"}
+    spec = ProducerSpec.model_validate(
+        {
+            **{"run_id": "r", "run_token": "7f3a91c0", "ledger": "x", "client": "a/1", "bootstrap": "h:1"},
+            **{"topic": "t", "records": 1, "value_size": 128},
+        }
+    )
+    Draft202012Validator(schemas["specs"]["producer"]).validate(spec.model_dump(mode="json"))
