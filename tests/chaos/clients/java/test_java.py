@@ -85,6 +85,40 @@ def _offsets(run: Run, consumer: str) -> list[tuple[int, int]]:
     return [(d["partition"], d["offset"]) for d in rows(run, "deliveries", consumer=consumer)]
 
 
+STICKY = "partition.assignment.strategy: org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [f"{STICKY}, {EARLIEST}", "group.protocol: consumer, auto.offset.reset: earliest"],
+    ids=["sticky", "848"],
+)
+def test_java_members_move_partitions_one_by_one(fleet: MakeFleet, run: Run, settings: str) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 4, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 800, rate: 200/s}}]
+consumers:
+  - {{mode: subscribe, name: a, group: g{t}, topics: [{t}], client: java, config: {{{settings}}},
+      commit: {{when: periodic, every: 100ms, kind: async, on_revoke: true}}}}
+  - {{mode: subscribe, name: b, group: g{t}, pattern: "{t[:-1]}.", client: java, config: {{{settings}}}}}
+""")
+    first, second = f._scenario.consumers
+    f._start_all([first])
+    until(lambda: len(f.state("a/1").assigned()) == 4, "not assigned")
+    f.start_producers()
+    until(lambda: f.delivered("a") > 0, "nothing is delivered")
+    f._start_all([second])
+    until(lambda: len(f.state("b/1").assigned()) == len(f.state("a/1").assigned()) == 2, "not rebalanced")
+    until(lambda: len(set(_offsets(run, "a/1") + _offsets(run, "b/1"))) == 800, "not everything is delivered")
+    assert f.stop_all(WAIT_S) == []
+    refused = [c for c in rows(run, "commits", consumer="a/1") if c["outcome"] == "fail"]
+    assert {c["error"] for c in refused} <= {"REBALANCE_IN_PROGRESS"}  # asked for between leaving and joining
+    moved = rows(run, "assignments", consumer="b/1", event="assigned")
+    assert moved and {a["source"] for a in moved} == {"committed"}
+    assert all(a["position"] is not None and a["generation"] and a["member_id"] for a in moved)
+
+
 def test_a_java_client_that_cannot_start_reports_the_reason(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""
