@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.clients.protocol import ClientSpec, Program
 from chaos.clients.roster import ClientState
 from chaos.errors import ClientError, WaitTimeout
+from chaos.kafka.admin import create_topic
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.files import ledger_files, read_file
@@ -90,8 +90,7 @@ class Bench:
         """Create a topic with `PARTITIONS` partitions, and return its name."""
         self._names += 1
         name = f"topic-{self._names}"
-        for future in AdminClient(self._librdkafka()).create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-            future.result(STEP_S)
+        create_topic(self.kafka, name, PARTITIONS, 1, {})
         return name
 
     def _librdkafka(self, **settings: Any) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def group_consumer(bench: Bench) -> Steps:
     yield "leaves its group by order, with event, row and exit code 0", leaves
     yield "writes a row before it commits, and rows survive a SIGKILL", crashes
     yield "continues at the committed offsets in the next incarnation", continues
-    other = spec(name="left/1", group="left")
+    other = spec(name="quiet/1", group="quiet")
     yield "ends when stdin ends", lambda: orphan(bench.start(other))
 
 
@@ -148,6 +148,7 @@ def assign_consumer(bench: Bench) -> Steps:
 
     def started(name: str, positions: dict[int, int], source: str, **more: Any) -> None:
         running = bench.start(spec(name, **more))
+        eventually(lambda: len(bench.rows("assignments", name)) >= PARTITIONS, "no row for each assigned partition")
         expected = sum(RECORDS // PARTITIONS - position for position in positions.values())
         eventually(
             lambda: running.count("delivered") == expected,
@@ -178,7 +179,7 @@ def assign_consumer(bench: Bench) -> Steps:
     yield "starts at the latest offset", lambda: started("new/1", {0: 150, 1: 150}, "start", start="latest")
     yield "continues at its checkpoint", lambda: started("back/1", {0: 40, 1: 90}, "checkpoint", checkpoint=offsets)
     yield "commits nothing unless the setting says so", commits_nothing
-    yield "ends when stdin ends", lambda: orphan(bench.start(spec("left/2")))
+    yield "ends when stdin ends", lambda: orphan(bench.start(spec("idle/1")))
 
 
 def _compare(bench: Bench, topic: str, rows: list[Row], begins: dict[int, int] | None = None) -> None:
