@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec
 from chaos.clients.roster import ClientState
 from chaos.conformance.bench import (
+    STEP_S,
     VALUE_SIZE,
     Bench,
     Row,
@@ -92,9 +93,11 @@ def transactions(bench: Bench) -> Steps:
         sends, txns = bench.rows("sends", client), {r["txn"]: r for r in bench.rows("transactions", client)}
         late = [s for s in sends if s["txn"] not in txns or s["completed_us"] > txns[s["txn"]]["ended_us"]]
         require(not late, f"{len(late)} sends have no transaction that ends after their answer")
-        visible = {r.identity.seq for r in bench.log(topic, "read_committed") if r.identity}
         committed = {s["seq"] for s in sends if txns[s["txn"]]["outcome"] == "committed"}
-        require(visible == committed, "the committed records in the log are not those of committed transactions")
+        eventually(  # the coordinator answers before it has written the markers
+            lambda: {r.identity.seq for r in bench.log(topic, "read_committed") if r.identity} == committed,
+            "the committed records in the log are not those of committed transactions",
+        )
 
     def fenced() -> None:
         many = {**bench.common("rich/1"), **shared, "records": 10**6, "rate": 200}
@@ -139,6 +142,7 @@ def processor(bench: Bench) -> Steps:
         running = bench.start(again)
         eventually(lambda: _total(bench.committed(group, source)) == RECORDS, "it does not commit all input offsets")
         stop(running)
+        within(STEP_S, lambda: len(bench.log(target, "read_committed")) >= RECORDS)
         visible = bench.log(target, "read_committed")
         require(len(visible) == RECORDS, f"{len(visible)} committed outputs of {RECORDS} inputs")
         require(all(r.identity and r.intact for r in visible), "outputs without identity or with a wrong CRC")
