@@ -89,9 +89,13 @@ class Bench:
     def topic(self) -> str:
         """Create a topic with `PARTITIONS` partitions, and return its name."""
         self._names += 1
-        name = f"topic-{self._names}"
+        name = self.named(f"topic-{self._names}")
         create_topic(self.kafka, name, PARTITIONS, 1, {})
         return name
+
+    def named(self, name: str) -> str:
+        """Return a name that only this bench uses on its cluster, for a topic, a group or a transactional.id."""
+        return f"{name}-{self.token}"
 
     def _librdkafka(self, **settings: Any) -> dict[str, Any]:
         return {"bootstrap.servers": self.bootstrap, "log_level": 0, **settings}

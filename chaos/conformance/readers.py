@@ -27,7 +27,7 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 def group_consumer(bench: Bench) -> Steps:
     """A group member, from its assignment to a crash and the next incarnation."""
-    topic, client, group = bench.topic(), "reader/1", "readers"
+    topic, client, group = bench.topic(), "reader/1", bench.named("readers")
     state: list[ClientState] = []
 
     def spec(incarnation: int = 1, name: str = client, **more: Any) -> GroupConsumerSpec:
@@ -134,7 +134,7 @@ def group_consumer(bench: Bench) -> Steps:
     yield "leaves its group by order, with event, row and exit code 0", leaves
     yield "writes a row before it commits, and rows survive a SIGKILL", crashes
     yield "continues at the committed offsets in the next incarnation", continues
-    other = spec(name="quiet/1", group="quiet")
+    other = spec(name="quiet/1", group=bench.named("quiet"))
     yield "ends when stdin ends", lambda: orphan(bench.start(other))
 
 

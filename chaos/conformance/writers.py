@@ -75,7 +75,7 @@ def transactions(bench: Bench) -> Steps:
         "topic": topic,
         "value_size": VALUE_SIZE,
         "config": {"acks": "all"},
-        "transactions": {"id": "bank-1", "records": 20, "abort_every": 4},
+        "transactions": {"id": bench.named("bank"), "records": 20, "abort_every": 4},
     }
     spec = ProducerSpec.model_validate({**bench.common(client), **shared, "records": RECORDS})
 
@@ -101,7 +101,7 @@ def transactions(bench: Bench) -> Steps:
 
     def fenced() -> None:
         many = {**bench.common("rich/1"), **shared, "records": 10**6, "rate": 200}
-        many["transactions"] = {"id": "rich-1", "records": 20}
+        many["transactions"] = {"id": bench.named("rich"), "records": 20}
         first = bench.start(ProducerSpec.model_validate(many))
         eventually(lambda: first.count("acked") >= 40, "no progress with acked records")
         second = bench.start(ProducerSpec.model_validate({**many, "incarnation": 2}))
@@ -121,7 +121,7 @@ def transactions(bench: Bench) -> Steps:
 
 def processor(bench: Bench) -> Steps:
     """A processor: one output for each input, in transactions, and again after a crash."""
-    source, target, client, group = bench.topic(), bench.topic(), "bill/1", "bill"
+    source, target, client, group = bench.topic(), bench.topic(), "bill/1", bench.named("bill")
     spec = {
         **bench.common(client),
         "topic": target,
@@ -130,7 +130,7 @@ def processor(bench: Bench) -> Steps:
         "value_size": VALUE_SIZE,
         "config": {},
         "consumer_config": {"auto.offset.reset": "earliest", "isolation.level": "read_committed"},
-        "transactions": {"id": "bill-1", "records": 30},
+        "transactions": {"id": bench.named("bill"), "records": 30},
     }
 
     def transforms() -> None:
