@@ -7,12 +7,15 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from chaos.cli.options import RUNS_DIR, RunsDir
 from chaos.errors import UsageError
+
+if TYPE_CHECKING:
+    from chaos.clients.protocol import Program
 
 EXAMPLES = {"client-check": "client-check --only producer -- ./my-client --verbose"}
 
@@ -54,7 +57,7 @@ def client_check(
 
 def _command(
     command: Sequence[str] | None, client: str | None, say: Callable[[str], None]
-) -> Callable[[str], Sequence[str]]:
+) -> Callable[[Program], Sequence[str]]:
     """Return a function from the name of a program to its command line."""
     if (client is None) == (not command):
         raise UsageError("client-check needs a program, as in: client-check -- ./my-client; or --client java")

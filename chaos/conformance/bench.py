@@ -33,6 +33,8 @@ START_S = 60.0
 """Longest time to start: a runtime may be slow on a busy machine."""
 STEP_S = 60.0
 EXIT_S = 15.0
+SESSION_MS = 6000
+"""session.timeout.ms of members: the next incarnation of a killed one waits this long for its partitions."""
 VALUE_SIZE = 128
 
 Row = dict[str, Any]

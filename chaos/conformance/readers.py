@@ -8,6 +8,7 @@ from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec
 from chaos.clients.roster import ClientState
 from chaos.conformance.bench import (
     PARTITIONS,
+    SESSION_MS,
     Bench,
     Broken,
     Row,
@@ -22,7 +23,7 @@ from chaos.conformance.writers import Steps
 
 RECORDS = 300
 AFTER_BATCH = {"when": "after_batch", "kind": "sync"}
-EARLIEST = {"auto.offset.reset": "earliest"}
+EARLIEST = {"auto.offset.reset": "earliest", "session.timeout.ms": SESSION_MS}
 
 
 def group_consumer(bench: Bench) -> Steps:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from chaos.clients.protocol import ProcessorSpec, ProducerSpec
 from chaos.clients.roster import ClientState
 from chaos.conformance.bench import (
+    SESSION_MS,
     STEP_S,
     VALUE_SIZE,
     Bench,
@@ -129,7 +130,11 @@ def processor(bench: Bench) -> Steps:
         "group": group,
         "value_size": VALUE_SIZE,
         "config": {},
-        "consumer_config": {"auto.offset.reset": "earliest", "isolation.level": "read_committed"},
+        "consumer_config": {
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "session.timeout.ms": SESSION_MS,
+        },
         "transactions": {"id": bench.named("bill"), "records": 30},
     }
 
