@@ -111,6 +111,18 @@ def a_processor_dies_and_reads_again(s: Story) -> None:
 
 
 @clean
+def a_static_member_restarts(s: Story) -> None:
+    """It dies and is back before its session has ended: in its generation, at what it had committed (KIP-345)."""
+    s.life(s.producer, "started").wrote(0, 1, 2, 3).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer")
+    s.assigned(1, generation=4, instance_id="one").got(0, 1).commit(2).died()
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    back = s.assigned(1, 2, "committed", generation=4, incarnation=2, instance_id="one")
+    back.got(2, 3).commit(4).revoked(instance_id="one")
+    s.life(s.reader(1), "stopped", incarnation=2, role="consumer")
+
+
+@clean
 def from_its_checkpoint(s: Story) -> None:
     """An assign consumer dies and goes on from its checkpoint; it commits for others to see. acks=0: no offsets."""
     s.mode, s.consumer = "assign", {"group": TOPIC, "commit": {"when": "after_batch"}}

@@ -471,6 +471,8 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
     "assignments: said to be a given start": (NOTHING, frozenset({ILLEGAL})),
     "assignments: generation + 1": (NOTHING, frozenset({"double_ownership"})),
     "assignments: generation - 1": (NOTHING, frozenset({"double_ownership"})),
+    "assignments: another instance": (always("double_ownership"), frozenset()),
+    "assignments: dynamic": (always("double_ownership"), frozenset()),
     "assignments: later": (NOTHING, frozenset({ILLEGAL})),
     "assignments: another partition": (NOTHING, frozenset({"double_ownership"})),
     "assignments: another number": (NOTHING, frozenset({"double_ownership"})),

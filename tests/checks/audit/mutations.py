@@ -218,6 +218,8 @@ CHANGES: list[Change] = [
     Change("assignments", "generation + 1", plus(1, "generation"), has(generation=...)),
     Change("assignments", "generation - 1", plus(-1, "generation"), above_zero("generation")),
     Change("assignments", "generation not recorded", put(generation=None), has(generation=...)),
+    Change("assignments", "another instance", put(instance_id="x"), has(instance_id=..., event="assigned")),
+    Change("assignments", "dynamic", put(instance_id=None), has(instance_id=..., event="assigned")),
     Change("assignments", "revoked made lost", put(event="lost"), has(event="revoked")),
     Change("assignments", "lost made revoked", put(event="revoked"), has(event="lost")),
     Change("assignments", "later", plus(LATE_US, "at_us")),
