@@ -27,9 +27,12 @@ def compacted_topics(setup: Setup, faults: Sequence[FaultSpec]) -> frozenset[str
 
 
 def delete_retention_ms(setup: Setup, faults: Sequence[FaultSpec], topic: str) -> int:
-    """Return the shortest delete.retention.ms that a topic has in the run, by default a day."""
+    """Return the shortest delete.retention.ms that a topic has in the run, by default a day.
+
+    The default of a cluster that exists already is not known, so there it is 0: a tombstone may expire at once.
+    """
     changes = [f.settings for f in faults if isinstance(f, TopicConfig) and f.target.topic == topic]
-    default = setup.cluster.config.get("log.cleaner.delete.retention.ms", 86_400_000)
+    default = 0 if setup.attached else setup.cluster.config.get("log.cleaner.delete.retention.ms", 86_400_000)
     values = [setup.topic(topic).config.get("delete.retention.ms", default)]
     values += [settings["delete.retention.ms"] for settings in changes if "delete.retention.ms" in settings]
     return min(map(int, values))

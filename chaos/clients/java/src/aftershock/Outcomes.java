@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Set;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.RetriableCommitFailedException;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
@@ -109,11 +110,12 @@ final class Outcomes {
 
     /** Returns the name and the message of an error. */
     static String describe(Throwable error) {
-        return name(error) + ": " + error.getMessage();
+        return name(error) + ": " + cause(error).getMessage();
     }
 
+    /** Returns what an error wraps: each call after a fatal error fails with a plain KafkaException around it. */
     private static Throwable cause(Throwable error) {
-        boolean wrapped = error instanceof RetriableCommitFailedException && error.getCause() != null;
-        return wrapped ? error.getCause() : error;
+        boolean wrapper = error instanceof RetriableCommitFailedException || error.getClass() == KafkaException.class;
+        return wrapper && error.getCause() != null ? error.getCause() : error;
     }
 }
