@@ -20,6 +20,9 @@ Role = Literal["producer", "consumer"]
 """Role of a client in its `lifecycle` rows; a processor is a producer."""
 Steady = Literal["settings", "limits", "rights"]
 """Settings of a topic, its limits (also those that the brokers set), and rights of a client."""
+FENCED = ("FENCED", "PRODUCER_EPOCH", "INVALID_TXN_STATE")
+"""What the error of a fenced producer contains, in capitals. The last one: its EndTxn comes while the coordinator ends
+its transaction for the next incarnation (seen with kafka-clients 4.3.1 and Apache Kafka 4.3.1)."""
 Program = Literal["producer", "processor", "group_consumer", "assign_consumer"]
 PROGRAMS: tuple[Program, ...] = get_args(Program)
 

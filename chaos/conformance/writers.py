@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from chaos.clients.protocol import ProcessorSpec, ProducerSpec
+from chaos.clients.protocol import FENCED, ProcessorSpec, ProducerSpec
 from chaos.clients.roster import ClientState
 from chaos.conformance.bench import (
     SESSION_MS,
@@ -108,8 +108,8 @@ def transactions(bench: Bench) -> Steps:
         second = bench.start(ProducerSpec.model_validate({**many, "incarnation": 2}))
         require(first.gone.wait(60), "the earlier incarnation does not end although it is fenced")
         require(first.exit_code != 0, "exit code 0 of an incarnation that was fenced")
-        names = [e for e in first.errors if "FENCED" in e.upper() or "PRODUCER_EPOCH" in e.upper()]
-        require(bool(names), f"no error event names FENCED or PRODUCER_EPOCH: {first.errors[:3]}")
+        names = [e for e in first.errors if any(name in e.upper() for name in FENCED)]
+        require(bool(names), f"no error event names one of {', '.join(FENCED)}: {first.errors[:3]}")
         eventually(lambda: second.count("acked") >= 20, "the next incarnation does not continue")
         stop(second)
         seqs = [r["seq"] for n in (1, 2) for r in bench.rows("sends", "rich/1", n)]

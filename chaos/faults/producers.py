@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.clients.protocol import FENCED
 from chaos.clients.roster import ClientState
 from chaos.errors import FaultError, WaitTimeout
 from chaos.faults.base import World
@@ -75,4 +76,4 @@ class ProducerFence(ClientFault[specs.ProducerFence], spec=specs.ProducerFence):
         return f"started the next incarnation of {self.resolved} while it runs"
 
     def _effect(self, world: World) -> str | None:
-        return fenced(self._fenced, self.resolved, "FENCED", "PRODUCER_EPOCH")
+        return fenced(self._fenced, self.resolved, *FENCED)

@@ -23,6 +23,8 @@ from chaos.wait import wait_until
 
 MakeFleet = Callable[[str], Fleet]
 WAIT_S = 60
+LANE_S = 4 * 3600
+"""The cluster serves all files of this folder, and the lane runs others between them."""
 
 BROKER = {
     "offsets.topic.num.partitions": 4,
@@ -36,7 +38,7 @@ BROKER = {
 def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the bootstrap servers of a cluster of one broker."""
     run = Run.create(tmp_path_factory.mktemp("cluster"), f"clients-{secrets.token_hex(4)}")
-    cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=900)
+    cluster = ProcessCluster.deploy(run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=LANE_S)
     yield cluster.bootstrap
     cluster.destroy()
 
