@@ -112,19 +112,22 @@ class Bench:
             raise ClientError("the broker does not take the records of the suite")
 
     def log(self, topic: str, isolation: str = "read_uncommitted") -> list[Record]:
-        """Return the records of a topic."""
+        """Return the records of a topic. Raises `ClientError` if its end is not reached."""
         settings = {"group.id": "suite", "enable.auto.commit": False, "enable.partition.eof": True}
         consumer = Consumer(self._librdkafka(**settings, **{"isolation.level": isolation}))
         consumer.assign([confluent_kafka.TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-        found, ends, deadline = list[Record](), 0, time.monotonic() + STEP_S
-        while ends < PARTITIONS and time.monotonic() < deadline:
+        found, ends, deadline = list[Record](), set[int](), time.monotonic() + STEP_S
+        while len(ends) < PARTITIONS and time.monotonic() < deadline:
             for m in consumer.consume(1000, 0.2):
-                if m.error() is not None:
-                    ends += m.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+                if (error := m.error()) is not None:
+                    if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # again after each later record
+                        ends.add(m.partition())
                     continue
                 value = m.value() or b""
                 found.append(Record(m.partition(), m.offset(), parse(value), crc_ok(m.key(), value), m.key()))
         consumer.close()
+        if len(ends) < PARTITIONS:
+            raise ClientError(f"the suite does not reach the end of {topic} within {STEP_S:g} s")
         return found
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
@@ -169,6 +172,10 @@ class Bench:
             why = "it exited" if started else f"no event started within {START_S:g} s"
             raise Broken(f"{why}; the last lines of its log: {' | '.join(state.last_lines()[-3:]) or 'none'}")
         return state
+
+    def last(self) -> ClientState:
+        """Return the program that was started last."""
+        return self._states[-1]
 
     def rows(self, table: str, client: str, incarnation: int = 1) -> list[Row]:
         """Return the rows of a client, without torn ones. Raises `Broken` if a file breaks the rules of the ledger."""
@@ -236,6 +243,20 @@ def orphan(state: ClientState) -> None:
     stdin.close()
     require(state.gone.wait(EXIT_S), f"it still runs {EXIT_S:g} s after the end of stdin")
     require(state.exit_code != 0, "exit code 0 after the end of stdin, as after a clean stop")
+
+
+def refuse(bench: Bench, spec: ClientSpec, name: str) -> None:
+    """Start a program with a setting that no library has, and check that it exits and names the setting."""
+    try:
+        bench.start(spec)
+    except Broken as e:
+        require("it exited" in str(e), str(e))
+        state = bench.last()
+        require(state.exit_code != 0, f"exit code 0 although no library has the setting {name}")
+        found = any(name in text for text in (*state.errors, *state.last_lines()))
+        require(found, f"neither its events nor the end of its log name the setting {name}")
+        return
+    raise Broken(f"it starts although no library has the setting {name}")
 
 
 def rubbish(state: ClientState) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec
@@ -20,9 +21,14 @@ from chaos.conformance.bench import (
     stop,
 )
 from chaos.conformance.writers import Steps
+from chaos.kafka.admin import commit
+from chaos.kafka.partition import TopicPartition
+from chaos.run.events import now_us
 
 RECORDS = 300
 AFTER_BATCH = {"when": "after_batch", "kind": "sync"}
+APART_S = 0.05
+"""Time between records and a timestamp, which have milliseconds."""
 EARLIEST = {"auto.offset.reset": "earliest", "session.timeout.ms": SESSION_MS}
 
 
@@ -135,8 +141,42 @@ def group_consumer(bench: Bench) -> Steps:
     yield "leaves its group by order, with event, row and exit code 0", leaves
     yield "writes a row before it commits, and rows survive a SIGKILL", crashes
     yield "continues at the committed offsets in the next incarnation", continues
+    yield "commits on revocation, and another member continues there", lambda: _hand_over(bench)
     other = spec(name="quiet/1", group=bench.named("quiet"))
     yield "ends when stdin ends", lambda: orphan(bench.start(other))
+
+
+def _hand_over(bench: Bench) -> None:
+    """Let a second member join while the first one commits only when its partitions are revoked."""
+    topic, group, end = bench.topic(), bench.named("hand-over"), RECORDS // PARTITIONS
+
+    def spec(name: str, commits: dict[str, Any]) -> GroupConsumerSpec:
+        fields = {"group": group, "topics": [topic], "commit": commits, "config": EARLIEST}
+        return GroupConsumerSpec.model_validate({**bench.common(name), **fields})
+
+    bench.fill(topic, RECORDS)
+    first = bench.start(spec("old/1", {"when": "periodic", "kind": "sync", "every_s": 3600, "on_revoke": True}))
+    eventually(lambda: first.count("delivered") == RECORDS, lambda: f"{first.count('delivered')} delivered")
+    require(not any(bench.committed(group, topic).values()), "it commits before its partitions are revoked")
+    second = bench.start(spec("new/1", AFTER_BATCH))
+    eventually(
+        lambda: len(first.assigned()) == len(second.assigned()) == 1,
+        lambda: f"two members of a group have {first.assigned()} and {second.assigned()}, not one partition each",
+    )
+    bench.fill(topic, RECORDS)
+    eventually(
+        lambda: first.count("delivered") + second.count("delivered") >= 2 * RECORDS,
+        lambda: f"{first.count('delivered') + second.count('delivered')} of {2 * RECORDS} delivered",
+    )
+    stop(second)
+    stop(first)
+    (began,) = [r for r in bench.rows("assignments", "new/1") if r["event"] == "assigned"][:1]
+    found = (began["position"], began["source"])
+    require(found == (end, "committed"), f"the second member began at {found}, not at {(end, 'committed')}")
+    commits = [r["offset"] for r in bench.rows("commits", "old/1") if r["partition"] == began["partition"]]
+    require(end in commits, f"the first member has no row of its commit of {end}")
+    read = [(r["partition"], r["offset"]) for name in ("old/1", "new/1") for r in bench.rows("deliveries", name)]
+    require(len(read) == len(set(read)) == 2 * RECORDS, f"{len(read)} deliveries of {len(set(read))} records")
 
 
 def assign_consumer(bench: Bench) -> Steps:
@@ -147,8 +187,8 @@ def assign_consumer(bench: Bench) -> Steps:
         never = {"when": "never", "kind": "sync"}
         return AssignConsumerSpec.model_validate({**bench.common(name), "topics": [topic], "commit": never, **more})
 
-    def started(name: str, positions: dict[int, int], source: str, **more: Any) -> None:
-        running = bench.start(spec(name, **more))
+    def started(name: str, positions: dict[int, int], source: str, on: str = topic, **more: Any) -> None:
+        running = bench.start(spec(name, **{"topics": [on], **more}))
         eventually(lambda: len(bench.rows("assignments", name)) >= PARTITIONS, "no row for each assigned partition")
         expected = sum(RECORDS // PARTITIONS - position for position in positions.values())
         eventually(
@@ -161,7 +201,7 @@ def assign_consumer(bench: Bench) -> Steps:
         wanted = {p: (position, source, "assign") for p, position in positions.items()}
         require(found == wanted, f"it began at {found}, not at {wanted}")
         begins = {p: position for p, position in positions.items() if position < RECORDS // PARTITIONS}
-        _compare(bench, topic, bench.rows("deliveries", name), begins)
+        _compare(bench, on, bench.rows("deliveries", name), begins)
 
     def fill_and_start() -> None:
         bench.fill(topic, RECORDS)
@@ -180,6 +220,23 @@ def assign_consumer(bench: Bench) -> Steps:
     yield "starts at the latest offset", lambda: started("new/1", {0: 150, 1: 150}, "start", start="latest")
     yield "continues at its checkpoint", lambda: started("back/1", {0: 40, 1: 90}, "checkpoint", checkpoint=offsets)
     yield "commits nothing unless the setting says so", commits_nothing
+
+    def from_group() -> None:
+        group = bench.named("replay")
+        commit(bench.kafka, group, {TopicPartition(topic, 0): 70, TopicPartition(topic, 1): 0})
+        started("replay/1", {0: 70, 1: 0}, "committed", start="group", group=group)
+
+    def from_time() -> None:
+        timed = bench.topic()
+        bench.fill(timed, 80)
+        time.sleep(APART_S)
+        at_ms = now_us() // 1000
+        time.sleep(APART_S)
+        bench.fill(timed, RECORDS - 80)
+        started("timed/1", {0: 40, 1: 40}, "start", timed, start="timestamp", timestamp_ms=at_ms)
+
+    yield "starts at the committed offsets of a group", from_group
+    yield "starts at a timestamp", from_time
     yield "ends when stdin ends", lambda: orphan(bench.start(spec("idle/1")))
 
 

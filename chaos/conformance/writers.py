@@ -15,6 +15,7 @@ from chaos.conformance.bench import (
     crash,
     eventually,
     orphan,
+    refuse,
     require,
     rubbish,
     stop,
@@ -67,6 +68,9 @@ def producer(bench: Bench) -> Steps:
     yield "continues at first_seq in the next incarnation", next_incarnation
     held = ProducerSpec.model_validate({**bench.common("left/1"), **shared, "records": 1, "hold": True})
     yield "ends when stdin ends", lambda: orphan(bench.start(held))
+    setting = "no.such.setting"
+    odd = ProducerSpec.model_validate({**bench.common("odd/1"), **shared, "records": 1, "config": {setting: 1}})
+    yield "refuses a setting that its library does not know", lambda: refuse(bench, odd, setting)
 
 
 def transactions(bench: Bench) -> Steps:
