@@ -18,6 +18,9 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/java/test_java.py::test_java_clients_write_read_restart_and_transform_and_their_rows_agree[2.8.2": (
         "chaos/clients/java/test_java.py::test_java_clients_write_read_restart_and_transform_and_their_rows_agree[4.3.1"
     ),
+    "chaos/clients/test_conformance.py::test_the_example_of_the_page_keeps_every_point_of_a_producer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+    ),
     "chaos/cluster/test_conformance.py[process-3.9.2": "chaos/cluster/test_conformance.py[process-4.3.1",
     "chaos/cluster/test_conformance.py[docker-3.9.2": "chaos/cluster/test_conformance.py[docker-4.3.1",
     "system/test_scenarios.py::test_another_kafka_release_runs_the_same_scenario": "system/test_gate.py",

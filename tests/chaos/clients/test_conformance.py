@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from chaos import clients
 from chaos.clients.protocol import ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench
@@ -68,6 +72,20 @@ def test_a_broken_program_keeps_no_point_and_the_reason_is_one_line(
     assert "\n" not in found[0].reason
     assert not any(p.reached for p in found[1:])
     assert len(found) == len(list(CASES["producer"](bench)))
+
+
+@kafka
+def test_the_example_of_the_page_keeps_every_point_of_a_producer(bench: Bench, tmp_path: Path) -> None:
+    page = (Path(clients.__file__).parent / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```js\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (package,) = re.findall(r"^npm install (kafkajs@\S+)$", page, re.MULTILINE)
+    program = tmp_path / "producer.js"
+    program.write_text(code, encoding="utf-8")
+    npm, node = shutil.which("npm"), shutil.which("node")
+    assert npm and node, "install Node.js 20.15 or newer, and npm: this test runs the example of the page"
+    subprocess.run([npm, "install", "--no-audit", "--no-fund", "--prefix", str(tmp_path), package], check=True)
+    bench._command = lambda _: [node, str(program)]
+    assert [(p.name, p.reason) for p in points("producer", bench) if not p.holds] == []
 
 
 def test_an_unknown_case_is_refused() -> None:
