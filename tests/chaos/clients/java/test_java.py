@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pytest
+from confluent_kafka.admin import NewPartitions, NewTopic
 
 from chaos.errors import ClientError
 from chaos.kafka.client import Kafka
@@ -13,7 +14,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
 from chaos.scenario.runtimes.java import NEWEST, OLDEST
-from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
@@ -117,6 +118,56 @@ consumers:
     moved = rows(run, "assignments", consumer="b/1", event="assigned")
     assert moved and {a["source"] for a in moved} == {"committed"}
     assert all(a["position"] is not None and a["generation"] and a["member_id"] for a in moved)
+
+
+@pytest.mark.parametrize("release", [NEWEST, "3.9.2", OLDEST])
+def test_java_members_are_static_commit_by_themselves_and_find_topics(
+    fleet: MakeFleet, run: Run, bootstrap: str, release: str
+) -> None:
+    t = topic_name()
+    java = f"client: 'java:{release}'"
+    f = fleet(f"""
+topics: [{{name: {t}-a, partitions: 2, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}-a, records: 300, rate: 300/s, {java}}}]
+consumers:
+  - {{mode: subscribe, name: pod, group: s{t}, topics: [{t}-a], members: 2, static: true, {java},
+      config: {{{EARLIEST}, session.timeout.ms: 30000}}}}
+  - {{mode: subscribe, name: auto, group: a{t}, pattern: "{t}-[a-z]", {java}, max_poll_records: 50,
+      config: {{{EARLIEST}, auto.commit.interval.ms: 100, metadata.max.age.ms: 200}},
+      commit: {{when: after_batch, kind: auto}}}}
+  - {{mode: assign, name: flink, topics: [{t}-a], {java}, discover: 100ms, start: latest}}
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    before = f.state("pod/2").progress()
+    f.start_producers()
+    until(lambda: f.delivered("pod") > 0, "nothing is delivered")
+    f.crash("pod/1")
+    f.restart("pod/1")
+    with admin(bootstrap) as a:
+        a.create_topics([NewTopic(f"{t}-b", 1, 1)])[f"{t}-b"].result(30)
+        a.create_partitions([NewPartitions(f"{t}-a", 3)])[f"{t}-a"].result(30)
+    until(f.producers_done, "producers did not finish")
+    found = [f"{t}-a/0", f"{t}-a/1", f"{t}-a/2", f"{t}-b/0"]
+    until(lambda: f.state("auto/1").assigned() == found, "the new topic was not assigned")
+    until(lambda: f.state("flink/1").assigned() == found[:3], "the new partition was not assigned")
+    until(lambda: len({d["seq"] for d in rows(run, "deliveries", group=f"s{t}")}) == 300, "not all records arrived")
+    until(lambda: f.delivered("auto") == 300, "the member with automatic commits did not receive all records")
+    until(lambda: f.delivered("flink") == 300, "the assign consumer did not receive all records")
+    assert f.stop_all(WAIT_S) == []
+    assert f.unexpected_exits() == []
+
+    static = rows(run, "assignments", group=f"s{t}")
+    assert {a["instance_id"] for a in static if a["consumer"] == "pod/1"} == {"pod-1"}
+    again = next(a for a in rows(run, "assignments", consumer="pod/1", incarnation=2) if a["event"] == "assigned")
+    assert again["generation"] == before["generation"], "a static member that restarts causes no rebalance"
+    commits = rows(run, "commits", consumer="auto/1")
+    assert {(c["kind"], c["outcome"]) for c in commits} == {("auto", "ok")}
+    ends = {TopicPartition(c["topic"], c["partition"]): c["offset"] for c in commits if c["offset"]}
+    assert Kafka(bootstrap).committed(f"a{t}", ends) == ends
+    assert sum(ends.values()) == 300
+    starts = rows(run, "assignments", consumer="flink/1", event="assigned")
+    assert {(a["position"], a["source"]) for a in starts} == {(0, "start")}
 
 
 def test_a_java_client_that_cannot_start_reports_the_reason(fleet: MakeFleet, run: Run) -> None:
