@@ -158,7 +158,7 @@ def _hand_over(bench: Bench) -> None:
     first = bench.start(spec("old/1", {"when": "periodic", "kind": "sync", "every_s": 3600, "on_revoke": True}))
     eventually(lambda: first.count("delivered") == RECORDS, lambda: f"{first.count('delivered')} delivered")
     require(not any(bench.committed(group, topic).values()), "it commits before its partitions are revoked")
-    second = bench.start(spec("new/1", AFTER_BATCH))
+    second = bench.start(spec("heir/1", AFTER_BATCH))
     eventually(
         lambda: len(first.assigned()) == len(second.assigned()) == 1,
         lambda: f"two members of a group have {first.assigned()} and {second.assigned()}, not one partition each",
@@ -170,12 +170,12 @@ def _hand_over(bench: Bench) -> None:
     )
     stop(second)
     stop(first)
-    (began,) = [r for r in bench.rows("assignments", "new/1") if r["event"] == "assigned"][:1]
+    (began,) = [r for r in bench.rows("assignments", "heir/1") if r["event"] == "assigned"][:1]
     found = (began["position"], began["source"])
     require(found == (end, "committed"), f"the second member began at {found}, not at {(end, 'committed')}")
     commits = [r["offset"] for r in bench.rows("commits", "old/1") if r["partition"] == began["partition"]]
     require(end in commits, f"the first member has no row of its commit of {end}")
-    read = [(r["partition"], r["offset"]) for name in ("old/1", "new/1") for r in bench.rows("deliveries", name)]
+    read = [(r["partition"], r["offset"]) for name in ("old/1", "heir/1") for r in bench.rows("deliveries", name)]
     require(len(read) == len(set(read)) == 2 * RECORDS, f"{len(read)} deliveries of {len(set(read))} records")
 
 
