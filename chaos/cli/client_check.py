@@ -74,6 +74,6 @@ def _command(
     try:
         chosen = TypeAdapter(ClientChoice).validate_python(client)
     except ValidationError as e:
-        raise UsageError(f"--client {client}: {e.errors()[0]['msg']}") from None
+        raise UsageError(f"--client {client}: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
     installed = prepare(chosen, say)
     return lambda name: ["env", *(f"{k}={v}" for k, v in installed.env.items()), *installed.programs[name]]

@@ -72,6 +72,8 @@ class Client(Strict):
 def _short(value: Any) -> Any:
     """Return the fields that a short form means; other values as they are."""
     if not isinstance(value, str):
+        if not isinstance(value, dict | Client):
+            raise ValueError(f"{value!r} is no client; write java:3.9.2, or the fields runtime, release and heap")
         return value
     runtime, colon, release = value.partition(":")
     if colon and not release:

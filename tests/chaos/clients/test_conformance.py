@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from chaos import clients
+from chaos.cli import client_check
 from chaos.clients.protocol import ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench
@@ -93,6 +94,23 @@ def test_an_unknown_case_is_refused() -> None:
     assert chosen_cases(["processor", "producer"]) == ["producer", "processor"]
     with pytest.raises(UsageError, match="--only prodcer: there is no such case; the cases are producer,"):
         chosen_cases(["prodcer"])
+
+
+@pytest.mark.parametrize(
+    ("command", "client", "reason"),
+    [
+        ([], None, "client-check needs a program, as in: client-check -- ./my-client; or --client java"),
+        (["./mine"], "java", "client-check needs a program"),
+        (["/no/such/program"], None, "there is no program /no/such/program"),
+        ([], "java:9.9.9", "--client java:9.9.9: release: kafka-clients 9.9.9 is not supported; choose 2.8.2 to"),
+        ([], "jva", "--client jva: there is no runtime 'jva' (did you mean java?)"),
+    ],
+)
+def test_a_program_or_runtime_that_does_not_exist_is_refused(
+    command: list[str], client: str | None, reason: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(reason)}"):
+        client_check._command(command, client, silent)
 
 
 def test_the_schemas_are_json_schemas() -> None:

@@ -131,7 +131,7 @@ topics: [{{name: {t}-a, partitions: 2, replication_factor: 1}}]
 producers: [{{name: shop, topic: {t}-a, records: 300, rate: 300/s, {java}}}]
 consumers:
   - {{mode: subscribe, name: pod, group: s{t}, topics: [{t}-a], members: 2, static: true, {java},
-      config: {{{EARLIEST}, session.timeout.ms: 30000}}}}
+      config: {{auto.offset.reset: earliest, session.timeout.ms: 30000}}}}
   - {{mode: subscribe, name: auto, group: a{t}, pattern: "{t}-[a-z]", {java}, max_poll_records: 50,
       config: {{{EARLIEST}, auto.commit.interval.ms: 100, metadata.max.age.ms: 200}},
       commit: {{when: after_batch, kind: auto}}}}
@@ -139,9 +139,10 @@ consumers:
 """)
     f.start_consumers()
     f.wait_assigned(WAIT_S)
-    before = f.state("pod/2").progress()
     f.start_producers()
     until(lambda: f.delivered("pod") > 0, "nothing is delivered")
+    until(lambda: all(len(f.state(f"pod/{n}").assigned()) == 1 for n in (1, 2)), "not one partition each")
+    before = f.state("pod/2").progress()
     f.crash("pod/1")
     f.restart("pod/1")
     with admin(bootstrap) as a:

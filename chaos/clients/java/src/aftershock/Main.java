@@ -14,13 +14,14 @@ public final class Main {
             System.out.println(AppInfoParser.getVersion());
             return;
         }
-        Spec spec = Spec.load(argv[0]);
-        Channel channel = new Channel();
-        String program = spec.text("program");
-        Lifecycle lifecycle = new Lifecycle(spec, channel, program.endsWith("consumer") ? "consumer" : "producer");
-        channel.listen();
+        Lifecycle lifecycle = null;
         int exit = 1;
         try {
+            Spec spec = Spec.load(argv[0]);
+            Channel channel = new Channel();
+            String program = spec.text("program");
+            lifecycle = new Lifecycle(spec, channel, program.endsWith("consumer") ? "consumer" : "producer");
+            channel.listen();
             Client client = build(program, spec, channel, lifecycle);
             lifecycle.event("started", started(spec));
             if (client.run() && !channel.orphaned) {
@@ -29,7 +30,12 @@ public final class Main {
             }
         } catch (Throwable e) { // the process ends with the client
             e.printStackTrace();
-            lifecycle.error(Outcomes.describe(e), true); // last in the log, whose last lines are shown
+            String reason = Outcomes.describe(e); // last in the log, whose last lines are shown
+            if (lifecycle == null) {
+                Log.line(reason);
+            } else {
+                lifecycle.error(reason, true);
+            }
         }
         System.err.flush();
         Runtime.getRuntime().halt(exit);
