@@ -5,7 +5,8 @@ and compiles the programs against them at first use, with the Eclipse compiler (
 other library: they write the ledger as batch lines.
 
 They differ from an application only in this: the rebalance listener of a group consumer asks the consumer for its
-positions, and a transactional producer waits at most 5 s in one call (max.block.ms), unless the scenario sets these.
+positions, a consumer that is ordered to stop within a batch seeks back to the records that it has not processed, and a
+transactional producer waits at most 5 s in one call (max.block.ms), unless the scenario sets these.
 
 An automatic commit is recorded by an interceptor, which the library calls only for commits that succeed.
 """

@@ -171,6 +171,29 @@ consumers:
     assert {(a["position"], a["source"]) for a in starts} == {(0, "start")}
 
 
+@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+def test_a_java_member_that_leaves_within_a_batch_commits_what_it_processed(
+    fleet: MakeFleet, run: Run, bootstrap: str, release: str
+) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 200}}]
+consumers:
+  - {{mode: subscribe, name: slow, group: g{t}, topics: [{t}], client: 'java:{release}', per_record: 20ms,
+      max_poll_records: 200, config: {{{EARLIEST}}}, commit: {{when: after_batch, kind: auto}}}}
+""")
+    f.start_producers()
+    until(f.producers_done, "producers did not finish")
+    f.start_consumers()
+    until(lambda: f.delivered("slow") > 10, "nothing is delivered")
+    f.leave("slow/1", WAIT_S)
+    delivered = len(rows(run, "deliveries", consumer="slow/1"))
+    assert 10 < delivered < 200
+    partition = TopicPartition(t, 0)
+    assert Kafka(bootstrap).committed(f"g{t}", [partition]) == {partition: delivered}
+
+
 def test_a_java_client_that_cannot_start_reports_the_reason(fleet: MakeFleet, run: Run) -> None:
     t = topic_name()
     f = fleet(f"""

@@ -119,6 +119,7 @@ abstract class Reader implements Client {
         for (int from = 0; from < batch.size(); from += size) {
             size = Math.min(groupSize(batch.size()), batch.size() - from);
             if (!work(size)) {
+                returnTo(batch.subList(from, batch.size()));
                 break;
             }
             Map<TopicPartition, Long> ends = deliveries.write(batch.subList(from, from + size), polledUs);
@@ -127,6 +128,13 @@ abstract class Reader implements Client {
             done.putAll(ends);
         }
         committer.afterBatch(consumer, done);
+    }
+
+    /** Returns to the first of these records in each partition, so that an automatic commit at the close is not beyond it. */
+    private void returnTo(List<ConsumerRecord<byte[], byte[]>> unprocessed) {
+        Map<TopicPartition, Long> firsts = new HashMap<>();
+        unprocessed.forEach(r -> firsts.putIfAbsent(new TopicPartition(r.topic(), r.partition()), r.offset()));
+        firsts.forEach((partition, offset) -> consumer.seek(partition, offset.longValue()));
     }
 
     private static Map<TopicPartition, Long> ends(List<ConsumerRecord<byte[], byte[]>> batch) {
