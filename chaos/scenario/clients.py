@@ -131,7 +131,9 @@ class Commit(Strict):
         "offsets. The Java client commits what earlier polls returned, which is after_batch",
     )
     every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
-    on_revoke: bool = Field(False, description="also commit processed offsets in the revoke callback")
+    on_revoke: bool = Field(
+        False, description="also commit, in the revoke callback, processed offsets whose commit is not confirmed"
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -141,6 +143,8 @@ class Commit(Strict):
             raise ValueError("kind: auto is periodic already; set auto.commit.interval.ms in config")
         if self.on_revoke and self.kind == "auto":
             raise ValueError("on_revoke: an automatic commit already does that")
+        if self.on_revoke and self.when == "before_processing":
+            raise ValueError("on_revoke: all offsets are committed before processing; leave it out")
         return self
 
 

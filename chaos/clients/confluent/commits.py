@@ -48,7 +48,9 @@ class Committer:
         self._backoff_s = min(backoff_ms, float(config.get("retry.backoff.max.ms", MAX_BACKOFF_MS))) / 1000
         self._pending: dict[tuple[str, int, int], deque[_Request]] = defaultdict(deque)
         self._due: dict[Partition, int] = {}
-        """Processed offsets to commit later: at the next interval or on revocation."""
+        """Processed offsets to commit at the next interval."""
+        self._unconfirmed: dict[Partition, int] = {}
+        """Processed offsets without a positive answer, to commit on revocation."""
         self._next = time.monotonic() + (commit.every_s or 0.0)
 
     def settings(self) -> Config:
@@ -64,6 +66,7 @@ class Committer:
 
     def after_record(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
         """Commit after a processed record, if the setting says so."""
+        self._keep(ends)
         if self._commit.when == "after_record":
             self._request(consumer, ends)
         else:
@@ -75,24 +78,35 @@ class Committer:
 
     def after_batch(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
         """Commit after the processed part of a batch, if the setting says so."""
+        self._keep(ends)
         if self._commit.when != "after_batch":
             self._later(consumer, ends)
         elif ends:
             self._request(consumer, ends)
 
     def revoked(self, consumer: Consumer, partitions: Iterable[Partition]) -> None:
-        """Commit processed offsets of partitions that are being revoked, if the setting says so."""
-        due = {p: end for p in partitions if (end := self._due.pop(p, None)) is not None}
-        if self._commit.on_revoke and due:
-            self._request(consumer, due, kind="sync")
+        """Commit processed offsets of partitions that are being revoked, if the setting says so.
+
+        An earlier commit of them may be without an answer, or refused: while a cooperative group rebalances, a commit
+        of the former generation gets ILLEGAL_GENERATION.
+        """
+        ends = {p: self._unconfirmed[p] for p in partitions if p in self._unconfirmed}
+        self.forget(ends)
+        if ends:
+            self._request(consumer, ends, kind="sync")
 
     def forget(self, partitions: Iterable[Partition]) -> None:
         """Drop offsets that are due of partitions that are lost or read from another position."""
         for partition in partitions:
             self._due.pop(partition, None)
+            self._unconfirmed.pop(partition, None)
+
+    def _keep(self, ends: Mapping[Partition, int]) -> None:
+        if self._commit.on_revoke:
+            self._unconfirmed |= ends
 
     def _later(self, consumer: Consumer, ends: Mapping[Partition, int]) -> None:
-        if self._commit.when in ("periodic", "never") and (self._commit.every_s or self._commit.on_revoke):
+        if self._commit.when == "periodic" and self._commit.every_s:
             self._due |= ends
         if self._commit.every_s and self._due and time.monotonic() >= self._next:
             due, self._due = self._due, {}
@@ -171,6 +185,8 @@ class Committer:
             error = o.error or error
             outcome = commit_outcome(error, took_s, self._backoff_s)
             rows.append(self._row(kind, o, outcome, error and error.name(), request))
+            if outcome == "ok" and self._unconfirmed.get((o.topic, o.partition)) == o.offset:
+                del self._unconfirmed[o.topic, o.partition]
         self._writer.append_rows(rows)
         return all(row["outcome"] == "ok" for row in rows)
 

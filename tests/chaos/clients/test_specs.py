@@ -45,6 +45,10 @@ def scenario(consumer: str, kafka: str = "4.3.1", rest: str = "") -> Scenario:
             "auto is periodic already",
         ),
         ("mode: subscribe, group: g, topics: [stock], commit: {on_revoke: true, kind: auto}", "already does that"),
+        (
+            "mode: subscribe, group: g, topics: [stock], commit: {on_revoke: true, when: before_processing}",
+            "committed before processing",
+        ),
         ("mode: subscribe, group: g, topics: [stock], workers: {}, commit: {kind: auto}", "workers"),
         ("mode: assign, topics: [stock], group: g, commit: {on_revoke: true}", "assign mode has no revocations"),
         ("mode: assign, topics: [stock], group: g, no_group_id: empty", "does not go with a group"),

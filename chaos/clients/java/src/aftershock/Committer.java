@@ -29,7 +29,10 @@ final class Committer {
     private final double everyS;
     private final double backoffS;
     private final boolean repeatsAsync;
+    /** Processed offsets to commit at the next interval. */
     private final Map<TopicPartition, Long> due = new HashMap<>();
+    /** Processed offsets without a positive answer, to commit on revocation. */
+    private final Map<TopicPartition, Long> unconfirmed = new HashMap<>();
     private final List<Request> pending = new ArrayList<>();
     private double nextS = Clock.monotonic();
 
@@ -82,9 +85,10 @@ final class Committer {
 
     /** Commits after each record, or keeps its offset for later, as the setting says. */
     void afterRecord(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends) {
+        keep(ends);
         if (when.equals("after_record")) {
             request(consumer, ends, kind);
-        } else if ((everyS > 0 || onRevoke) && (when.equals("periodic") || when.equals("never"))) {
+        } else if (everyS > 0 && when.equals("periodic")) {
             due.putAll(ends);
             commitDue(consumer);
         }
@@ -96,6 +100,7 @@ final class Committer {
 
     /** Commits after a batch, if the setting says so. */
     void afterBatch(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends) {
+        keep(ends);
         if (when.equals("after_batch") && !kind.equals("auto") && !ends.isEmpty()) {
             request(consumer, ends, kind);
         }
@@ -111,12 +116,23 @@ final class Committer {
         }
     }
 
-    /** Commits processed offsets of partitions that are being revoked, if the setting says so. */
+    private void keep(Map<TopicPartition, Long> ends) {
+        if (onRevoke) {
+            unconfirmed.putAll(ends);
+        }
+    }
+
+    /**
+     * Commits processed offsets of partitions that are being revoked, if the setting says so.
+     *
+     * <p>An earlier commit of them may be without an answer, or refused: while a cooperative group rebalances, a commit
+     * of the former generation gets ILLEGAL_GENERATION.
+     */
     void revoked(Consumer<?, ?> consumer, Collection<TopicPartition> partitions) {
-        Map<TopicPartition, Long> ends = new HashMap<>(due);
+        Map<TopicPartition, Long> ends = new HashMap<>(unconfirmed);
         ends.keySet().retainAll(partitions);
         forget(partitions);
-        if (onRevoke && !ends.isEmpty()) {
+        if (!ends.isEmpty()) {
             request(consumer, ends, "sync");
         }
     }
@@ -124,6 +140,7 @@ final class Committer {
     /** Drops offsets of partitions that are lost or read from another position. */
     void forget(Collection<TopicPartition> partitions) {
         due.keySet().removeAll(partitions);
+        unconfirmed.keySet().removeAll(partitions);
     }
 
     private void request(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends, String how) {
@@ -173,8 +190,12 @@ final class Committer {
 
     private void write(String how, Request request, String outcome, Throwable error) {
         String name = error == null ? null : Outcomes.name(error);
-        request.offsets.forEach((partition, offset) ->
-                table.write(row(how, request, partition, offset, outcome, name, request.atUs)));
+        request.offsets.forEach((partition, offset) -> {
+            table.write(row(how, request, partition, offset, outcome, name, request.atUs));
+            if (outcome.equals(Outcomes.OK)) {
+                unconfirmed.remove(partition, offset);
+            }
+        });
     }
 
     private Batch row(
