@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -11,14 +13,23 @@ settings.register_profile("aftershock", deadline=None, suppress_health_check=[He
 settings.load_profile("aftershock")
 
 LONGEST = (
-    "test_scenarios.py",
-    "test_compose.py",
-    "test_conformance.py",
-    "test_airflow.py",
-    "test_docker.py",
-    "test_spark_cluster.py",
-    "test_incident.py",
-    "test_ui.py",
+    "system/test_scenarios.py",
+    "system/test_compose.py",
+    "system/test_spark_cluster.py",
+    "system/test_docker.py",
+    "system/test_airflow.py",
+    "system/test_installed.py",
+    "system/test_incident.py",
+    "system/test_interrupted.py",
+    "system/test_ui.py",
+    "system/test_gate.py",
+    "chaos/cluster/test_attached.py",
+    "chaos/clients/test_conformance.py",
+    "chaos/cluster/test_conformance.py",
+    "chaos/cluster/test_zookeeper.py",
+    "system/test_airflow_attached.py",
+    "checks/audit/test_oracle.py",
+    "checks/audit/test_mutations.py",
 )
 """The files that take longest, longest first."""
 
@@ -29,8 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if is_nightly(item.nodeid):
             item.add_marker(pytest.mark.nightly)
-    rank = {name: n for n, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))
+    tests = Path(__file__).parent
+    rank = {tests / name: n for n, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
     if config.getoption("collectonly", default=False) and len(config.args) == 1 and config.args[0].endswith("tests"):
         _check_lanes([item.nodeid for item in items])
 

@@ -58,6 +58,42 @@ NIGHTLY: dict[str, str] = {
     "chaos/cluster/test_attached.py::test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group": (
         "system/test_airflow_attached.py::test_a_dag_runs_on_the_cluster_of_a_connection_and_leaves_no_password"
     ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[acks1-leader-kill/acks-1": (
+        "system/test_incident.py::test_the_run_names_the_lost_records_with_their_mechanism"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[assign-same-group": (
+        "chaos/clients/test_fleet.py::test_each_group_and_each_assign_consumer_receives_and_counts_all_records"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[auto-commit-crash/default": (
+        "chaos/clients/test_consumers.py::test_automatic_commits_are_recorded_and_with_librdkafka_defaults_run_ahead"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[clean-run": (
+        "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[group-split": (
+        "chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[oversized-records": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[confluent-producer"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[producer-restart": (
+        "chaos/clients/test_transactions.py::test_a_producer_that_resends_restarts_at_the_first_unacknowledged_record"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[send-modes": (
+        "chaos/clients/test_transactions.py::test_every_record_has_a_row_in_each_mode"
+    ),
+    "system/test_scenarios.py::test_a_shipped_scenario_meets_its_contract[worker-pool/naive": (
+        "chaos/clients/test_consumers.py::test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind"
+    ),
+    "system/test_scenarios.py::test_each_assign_consumer_gets_every_record": (
+        "chaos/clients/test_fleet.py::test_each_group_and_each_assign_consumer_receives_and_counts_all_records"
+    ),
+    "system/test_scenarios.py::test_a_fault_that_changed_nothing_is_inconclusive_not_green": (
+        "system/test_ui.py::test_a_scheduled_run_is_recorded_published_and_notified_and_ctrl_c_ends_everything"
+    ),
+    "system/test_spark_cluster.py::test_a_part_that_is_missing_in_hdfs_is_named": (
+        "system/test_spark_cluster.py::test_file_uris_are_read_in_place_and_a_damaged_part_is_named"
+    ),
 }
 
 

@@ -1,6 +1,7 @@
 """An incident, from the run to its replay, with clients of another release than the environment's."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,34 @@ def lost(runs_dir):
     ended = chaos("run", "acks1-leader-kill", *asked)
     assert ended.code == 0, ended.err[-3000:]
     return Run.open(Path(ended.result["run_dir"]))
+
+
+def lost_writes(result):
+    return sum(t["count"] for t in result["totals"] if t["check"] == "lost_write" and not t["split"])
+
+
+def test_the_run_names_the_lost_records_with_their_mechanism(lost):
+    result = json.loads(lost.result.read_text())
+    unmet = [(e["name"], e["seen"], e["why"]) for e in result["expectations"] if e["verdict"] != "pass"]
+    assert (result["verdict"], unmet) == ("pass", []) and all(f["proven_us"] for f in result["faults"])
+    found = [f for f in result["findings"] if f["check"] == "lost_write"]
+    assert lost_writes(result) >= len(found) > 0
+    for finding in found:
+        assert finding["producer"] == "shop/1"
+        assert finding["seq"] is not None
+        assert (finding["topic"], finding["partition"]) == ("orders", 0)
+    assert "acks=1" in found[0]["mechanism"]
+
+
+def test_the_same_loss_fails_a_contract_that_forbids_it(lost, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(lost.path, copy)
+    resolved = json.loads((copy / "resolved.json").read_text())
+    resolved["scenario"]["expect"]["lost_write"] = {"min": 0, "max": 0}
+    (copy / "resolved.json").write_text(json.dumps(resolved))
+    ended = chaos("audit", copy, "--json")
+    assert (ended.code, ended.result["verdict"]) == (1, "fail")
+    assert lost_writes(ended.result) > 0
 
 
 @pytest.fixture(scope="module")

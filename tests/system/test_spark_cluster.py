@@ -102,6 +102,13 @@ def test_a_run_directory_in_hdfs_is_audited_there_and_gets_its_results(cluster, 
         assert not [name for name in names if name.startswith(".")]
         assert (tmp_path / "back" / "report.html").stat().st_size > 10_000
 
+
+def test_a_part_that_is_missing_in_hdfs_is_named(cluster, run, tmp_path):
+    with hdfs(tmp_path / "hdfs") as home:
+        fs = shell(tmp_path / "conf")
+        copied(run, tmp_path / "rich")
+        fs("-mkdir", "-p", f"{home}/runs")
+        fs("-put", tmp_path / "rich", f"{home}/runs/")
         fs("-rm", f"{home}/runs/rich/ledger/sends.parquet/part-00000.parquet")
         ended = chaos("audit", f"{home}/runs/rich", "--spark-master", cluster.url, "--json")
         assert (ended.code, ended.result["verdict"]) == (3, "inconclusive")
