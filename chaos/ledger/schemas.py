@@ -178,12 +178,14 @@ LOG_RANGE = _table(
     start=_i64,
     end=_i64,
     topic_id=_since(3, _str),
+    read_from_us=_since(3, _i64),
     read_us=_since(3, _i64),
     records=_since(3, _i64),
 )
 """Schema of `log_range`: log start offset and end offset of each partition at read-back. `topic_id` is the id of the
-topic at that moment; null if the brokers give none. `read_us`: the moment at which all records had been read.
-`records`: the number of records, only of `__consumer_offsets` and only if the scenario bounds its compaction."""
+topic at that moment; null if the brokers give none. `read_from_us`, `read_us`: when reading of the partition began, and
+when all its records had been read. `records`: the number of records, only of `__consumer_offsets` and only if the
+scenario bounds its compaction."""
 
 _RUNS = {
     "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us", *_INPUT),

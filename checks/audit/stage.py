@@ -79,7 +79,7 @@ class _Audit:
         self.ranges: dict[tuple[str, int], LogRange] = {
             (r["topic"], r["partition"]): (r["start"], r["end"]) for r in log_ranges
         }
-        self.read_us = {(r["topic"], r["partition"]): r["read_us"] for r in log_ranges if r["read_us"] is not None}
+        self.read_us = {(r["topic"], r["partition"]): (r["read_from_us"], r["read_us"]) for r in log_ranges}
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
@@ -176,12 +176,10 @@ class _Audit:
     def _torn_tombstones(self) -> frozenset[str]:
         """Return the topics to which a producer may have written tombstones of which no row exists.
 
-        A later incarnation sends the records without a row again, so that only the last one matters.
+        Any incarnation that did not stop in order may have. A later one need not send these records again: it may go on
+        after the last record with a row, fail, or stop before.
         """
-        last: dict[str, tuple[int, str]] = {}
-        for (client, incarnation), life in self.lives.items():
-            last[client] = max(last.get(client, (0, "")), (incarnation, life.end))
-        torn = {entry_of(client) for client, (_, end) in last.items() if end != "stopped"}
+        torn = {entry_of(client) for (client, _), life in self.lives.items() if life.end != "stopped"}
         return frozenset(p.topic for p in self.scenario.producers if p.tombstone_every and p.name in torn)
 
     def _keyed_rows(self, topic: str) -> int:

@@ -52,10 +52,10 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.compacted)
+        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.compacted)
         ids = topic_ids(bootstrap, topics, security)
         internal = _offsets_topic(bootstrap, security) if OFFSETS_TOPIC in resolved.scenario.expect.superseded else {}
-        _write_range(ranges, ids, internal, run.ledger / "log_range.parquet")
+        _write_range(ranges, times, ids, internal, run.ledger / "log_range.parquet")
         shutil.rmtree(run.ledger / "log", ignore_errors=True)
         half.chmod(0o755)
         half.rename(run.ledger / "log")
@@ -65,6 +65,8 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
 
 Ranges = dict[tuple[str, int], tuple[int, int]]
 Offsets = dict[tuple[str, int], int]
+Times = dict[tuple[str, int], tuple[int, int]]
+"""When reading of a partition began, and when all its records had been read."""
 
 
 def _present(bootstrap: str, resolved: Resolved, security: Security | None) -> list[str]:
@@ -136,11 +138,12 @@ def _write_log(
     folder: Path,
     security: Security | None,
     keyed: Collection[str] = (),
-) -> None:
-    """Write the records of the ranges as Parquet files; without records, one empty file with the schema.
+) -> Times:
+    """Write the records of the ranges as Parquet files, and return when each partition was read.
 
-    keyed: topics of which the rows have keys.
+    Without records, writes one empty file with the schema. keyed: topics of which the rows have keys.
     """
+    began_us = now_us()
     total = sum(end - start for start, end in ranges.values())
     cores = spark.sparkContext.defaultParallelism
     share = total // (TASKS_PER_CORE * cores)
@@ -151,17 +154,23 @@ def _write_log(
         for i, (topic, partition, start, end) in enumerate(_split(ranges, share))
     ]
     if total > SMALL and is_here(spark.sparkContext.master):
-        failed = spark.sparkContext.parallelize(parts, len(parts)).map(_read).collect()
+        done = spark.sparkContext.parallelize(parts, len(parts)).map(_read).collect()
     else:
         few = total <= SMALL
         with ThreadPoolExecutor() if few else ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
-            failed = list(pool.map(_read, parts))
-    if errors := "; ".join(filter(None, failed)):
+            done = list(pool.map(_read, parts))
+    if errors := "; ".join(error for error, _, _ in done if error):
         raise ClusterError(errors)
     for i, half in enumerate(sorted(folder.glob("*.parquet"))):
         half.rename(folder / part_name(i))
     if not any(folder.glob("*.parquet")):
         pq.write_table(LOG.empty_table(), folder / part_name(0))
+    times = dict.fromkeys(ranges, (began_us, now_us()))
+    found: Times = {}
+    for part, (_, from_us, to_us) in zip(parts, done, strict=True):
+        first, last = found.get((part.topic, part.partition), (from_us, to_us))
+        found[part.topic, part.partition] = min(first, from_us), max(last, to_us)
+    return times | found
 
 
 def _offsets_topic(bootstrap: str, security: Security | None) -> dict[tuple[int, int, int], int]:
@@ -185,24 +194,29 @@ def _split(ranges: Ranges, share: int) -> Iterator[tuple[str, int, int, int]]:
             yield topic, partition, at, min(at + step, end)
 
 
-def _read(part: OffsetRange) -> str:
-    """Read a part and return its error, which would be lost in the trace of a Spark job; empty without error."""
+def _read(part: OffsetRange) -> tuple[str, int, int]:
+    """Read a part and return its error, empty without one, and when reading began and ended.
+
+    The error would be lost in the trace of a Spark job.
+    """
+    error, began_us = "", now_us()
     try:
         read(part)
     except ClusterError as e:
-        return str(e)
-    return ""
+        error = str(e)
+    return error, began_us, now_us()
 
 
-def _write_range(ranges: Ranges, ids: dict[str, str], internal: dict[tuple[int, int, int], int], path: Path) -> None:
-    read_us = now_us()
+def _write_range(
+    ranges: Ranges, times: Times, ids: dict[str, str], internal: dict[tuple[int, int, int], int], path: Path
+) -> None:
     rows: list[dict[str, object]] = [
         {"topic": OFFSETS_TOPIC, "partition": partition, "start": start, "end": end, "records": records}
         for (partition, start, end), records in sorted(internal.items())
     ]
     rows += [
         {"topic": topic, "partition": partition, "start": start, "end": end, "topic_id": ids.get(topic)}
-        | {"read_us": read_us}
+        | dict(zip(("read_from_us", "read_us"), times[topic, partition], strict=True))
         for (topic, partition), (start, end) in sorted(ranges.items())
     ]
     half = path.with_name(f".{path.name}.half")

@@ -69,9 +69,9 @@ class RunFacts:
     poll. contested: (topic, partition, block) in which acknowledgements and log differ or transactions were written.
     compacted: the compacted topics, each with its number of blocks of keys. tombstone_every: by scenario producer, the
     records that are tombstones. delete_retention_us: by topic that has tombstones. torn_tombstones: the topics of which
-    tombstones may have no row. read_us: when the log of each partition had been read back, if known. read_uncommitted:
-    readers with that isolation level.
-    cell_us: width of a heat map cell. unwatched: scenario producers that read no delivery report.
+    tombstones may have no row. read_us: when reading the log of each partition back had begun and ended, as far as
+    known. read_uncommitted: readers with that isolation level. cell_us: width of a heat map cell. unwatched: scenario
+    producers that read no delivery report.
     lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. committed_by_any:
     by (group, topic, partition), the highest offset of a commit that did not fail, whoever committed it.
     """
@@ -88,7 +88,7 @@ class RunFacts:
     tombstone_every: dict[str, int] = field(default_factory=dict)
     delete_retention_us: dict[str, int] = field(default_factory=dict)
     torn_tombstones: frozenset[str] = frozenset()
-    read_us: dict[tuple[str, int], int] = field(default_factory=dict)
+    read_us: dict[tuple[str, int], tuple[int | None, int | None]] = field(default_factory=dict)
     producer_ends: dict[Sender, str] = field(default_factory=dict)
     later_offsets: dict[tuple[str, int, str, int], tuple[Ints, Ints]] = field(default_factory=dict)
     log_ends: dict[tuple[str, int], int] = field(default_factory=dict)

@@ -6,7 +6,9 @@ only, and takes no notice of records of aborted transactions (`LogCleanerManager
 load, so the rules expect nothing of the time.
 
 A tombstone, a record without a value, deletes its key. The cleaner removes it delete.retention.ms after the first pass
-over it (KIP-534), which has removed the earlier values.
+over it (KIP-534), which has removed the earlier values. A reader that takes longer than that to reach the end may get
+an earlier value and not its tombstone (`delete.retention.ms` in the documentation of Apache Kafka); so may the
+read-back.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from checks.audit.arrays import NONE, Ints, nullable
+from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.counters import EVICTED, EXPIRED, SUPERSEDED
 from checks.audit.engine.group import sections
 from checks.audit.engine.keys import KeyBlock
@@ -41,12 +43,15 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     without a known end, need not be in the log.
 
     A tombstone that is absent without a later record is a `resurrected_key` if an earlier value of its key is in the
-    log, whatever removed it. Otherwise, it expired if delete.retention.ms had passed between its send and the end of
-    the read-back; the log does not show whether it was lost before. If not, its key is lost. Undetermined if the time
-    of the read-back is unknown, or if only a record of unknown visibility may be an earlier value.
+    log, whatever removed it. That is undetermined if the tombstone may have expired while the log was read: if it took
+    delete.retention.ms to read its partition, or an unknown time. Otherwise, it expired if delete.retention.ms had
+    passed between its send and the end of the read-back; the log does not show whether it was lost before. If not, its
+    key is lost. Undetermined if the time of the read-back is unknown, or, as resurrected_key then is, if only a record
+    of unknown visibility may be an earlier value.
 
     A value may be absent because of a tombstone that has expired. If the tombstone was acknowledged, it supersedes the
-    value. If its outcome or offset is unknown, or if its row died with its producer, the value is undetermined.
+    value. If its outcome or offset is unknown, or if its row may have died with its producer, the value is
+    undetermined.
     """
     a, log = b.acks, b.log
     required = (a["end"] == NO_TXN) | (a["end"] == COMMITTED)
@@ -78,7 +83,8 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     _judge_deleted(b, absent, fate)
     tally.add(EVICTED, b.topic, value=int((fate == _EVICTED).sum()))
     tally.add(SUPERSEDED, b.topic, value=int((fate == _SUPERSEDED).sum()))
-    tally.report_undetermined("lost_key", b.topic, int((fate == _UNSURE).sum()))
+    tally.report_undetermined("lost_key", b.topic, int(np.isin(fate, (_UNSURE, _UNCLEAR)).sum()))
+    tally.report_undetermined("resurrected_key", b.topic, int(np.isin(fate, (_MISSED, _UNCLEAR)).sum()))
     tally.add(EXPIRED, b.topic, value=int((fate == _EXPIRED).sum()))
     for check, kind in (("lost_key", _LOST), ("resurrected_key", _RESURRECTED)):
         found = absent[fate == kind]
@@ -95,9 +101,11 @@ def _judge_tombstones(b: KeyBlock, absent: Ints, fate: Ints) -> None:
     value = (log["key"] != NONE) & (log["tombstone"] != 1)
     seen, unclear = (b.latest(nothing, value & (log["committed"] == visible)) for visible in (1, NONE))
     rows = absent[of_tombstones]
-    group, judged = b.ack_group[rows], np.array([_EXPIRED, _LOST, _UNSURE])[_held(b, rows)]
-    judged[unclear[group] != NONE] = _UNSURE
-    judged[seen[group] != NONE] = _RESURRECTED
+    group, held = b.ack_group[rows], _held(b, rows)
+    judged = np.array([_EXPIRED, _LOST, _UNSURE])[held]
+    judged[unclear[group] != NONE] = _UNCLEAR
+    there = seen[group] != NONE
+    judged[there] = np.where((held == 1) | _read_in_time(b, rows), _RESURRECTED, _MISSED)[there]
     fate[of_tombstones] = judged
 
 
@@ -118,13 +126,24 @@ def _held(b: KeyBlock, rows: Ints) -> Ints:
     retention_us = b.facts.delete_retention_us[b.topic]
     held = np.full(len(rows), NONE)
     for (partition,), section in sections(b.acks["partition"][rows]):
-        read_us = b.facts.read_us.get((b.topic, int(partition)))
+        _, read_us = b.facts.read_us.get((b.topic, int(partition)), (None, None))
         if read_us is not None:
             held[section.index] = read_us - section.ints(b.acks["invoked_us"][rows]) < retention_us
     return held
 
 
-_LOST, _UNSURE, _SUPERSEDED, _EVICTED, _EXPIRED, _RESURRECTED = range(6)
+def _read_in_time(b: KeyBlock, rows: Ints) -> Mask:
+    """Return where the partition of an acknowledged record was read in less than delete.retention.ms."""
+    in_time = np.zeros(len(rows), np.bool_)
+    for (partition,), section in sections(b.acks["partition"][rows]):
+        began_us, ended_us = b.facts.read_us.get((b.topic, int(partition)), (None, None))
+        if began_us is not None and ended_us is not None:
+            in_time[section.index] = ended_us - began_us < b.facts.delete_retention_us[b.topic]
+    return in_time
+
+
+_LOST, _UNSURE, _SUPERSEDED, _EVICTED, _EXPIRED, _RESURRECTED, _MISSED, _UNCLEAR = range(8)
+"""Fates of an absent record. Missed: resurrected, or expired while the log was read; unclear: that, or lost."""
 
 
 def _shown(b: KeyBlock, i: int) -> dict[str, Any]:
@@ -176,6 +195,7 @@ RULES = {
         examines=(DELETED,),
         explain=_explain_lost_key,
         inapplicable=unless(lambda s: any(p.tombstone_every for p in s.producers), "no producer writes tombstones"),
+        counts_undetermined=True,
         keys=lost_key,
     ),
 }

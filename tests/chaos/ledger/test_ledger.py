@@ -140,7 +140,7 @@ def test_a_stream_of_an_older_version_has_nulls_in_columns_that_were_added_later
     path.write_bytes(former.serialize().to_pybytes() + batch.serialize().to_pybytes())
     (read,) = read_stream(path, LOG_RANGE, End())
     assert read.schema.equals(LOG_RANGE)
-    added = {"topic_id": None, "read_us": None, "records": None}
+    added = {"topic_id": None, "read_from_us": None, "read_us": None, "records": None}
     assert read.to_pylist() == [{"topic": "a", "partition": 0, "start": 1, "end": 2} | added]
 
 

@@ -256,6 +256,13 @@ def deleted_keys(s: Story) -> None:
 
 
 @clean
+def deleted_keys_of_a_log_that_took_long_to_read(s: Story) -> None:
+    """Tombstones may have expired meanwhile: one that is not there means nothing."""
+    s.deleting(held_ms=1).life(s.producer, "started").wrote(0, 1, key="k1").wrote(2, key="k2")
+    s.life(s.producer, "stopped").read_back(took_us=1_000)
+
+
+@clean
 def reset_by_an_administrator(s: Story) -> None:
     """A group has read everything and left; its offset is set back, and another member begins there."""
     s.members = 2

@@ -74,6 +74,8 @@ class CleanHistory:
         if not record or not record.get("tombstone"):
             return {"lost_key"}
         values = [r for r in self.rows["log"] if r["key"] == row["key"] and not r["tombstone"]]
+        if values and any(r["read_from_us"] != r["read_us"] for r in self.rows["log_range"]):
+            return {"resurrected_key.undetermined"}
         return {"resurrected_key"} if values else set()  # or it has expired
 
     def all_on_record(self, record: Row) -> bool:

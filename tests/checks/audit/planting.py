@@ -55,6 +55,8 @@ def read_back_at_some_time(rng: random.Random, rows: Rows) -> None:
     for place in rows["log_range"]:
         read_us = place.get("read_us")
         place["read_us"] = rng.choice([None, read_us, (read_us or 0) + rng.randint(0, 300_000)])
+        began_us = (place["read_us"] or read_us or 0) - rng.choice([0, 1_000, rng.randint(0, 90_000)])
+        place["read_from_us"] = rng.choice([None, began_us, began_us, began_us])
 
 
 @planted

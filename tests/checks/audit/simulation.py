@@ -144,7 +144,7 @@ class Brokers:
         for partition in self.partitions:
             self.rows["log"] += partition.records.values()
             place = {"topic": TOPIC, "partition": partition.number}
-            place["read_us"] = self.now
+            place["read_from_us"] = place["read_us"] = self.now
             self.rows["log_range"].append(place | {"start": partition.start, "end": partition.end})
 
 

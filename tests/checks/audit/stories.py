@@ -195,6 +195,31 @@ def a_deleted_key_has_its_value_again(s: Story) -> None:
     s.read_back()
 
 
+@story(resurrected_key__undetermined=1)
+def a_tombstone_may_have_expired_while_the_log_was_read(s: Story) -> None:
+    """A reader that lags more than delete.retention.ms may get the value and not the tombstone."""
+    s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back(took_us=SECOND)
+
+
+@story(resurrected_key=1)
+def a_log_read_just_in_time_shows_each_tombstone(s: Story) -> None:
+    s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back(took_us=SECOND - 1)
+
+
+@story(resurrected_key=1)
+def a_tombstone_cannot_have_expired_however_long_the_log_was_read(s: Story) -> None:
+    s.deleting(9_000).wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2")
+    s.read_back(took_us=8 * SECOND)
+
+
+@story(resurrected_key__undetermined=1)
+def nobody_knows_for_how_long_the_log_was_read(s: Story) -> None:
+    s.deleting().wrote(0, key="k1").send(1, 1, key="k1").wrote(2, key="k2").tick(2 * SECOND)
+    s.read_back().read_from_us = None
+
+
 @story()
 def a_tombstone_stays(s: Story) -> None:
     s.deleting().wrote(0, 1, key="k1").tick(2 * SECOND)
@@ -238,6 +263,31 @@ def a_value_perhaps_deleted_by_a_tombstone_without_a_row(s: Story) -> None:
 
 
 @story(lost_key__undetermined=1)
+def a_value_perhaps_deleted_by_a_tombstone_of_an_earlier_incarnation(s: Story) -> None:
+    """The row of the tombstone died with its producer, and it failed when the next incarnation sent it again."""
+    s.deleting().life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "crashed")
+    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
+    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key=1)
+def a_tombstone_of_an_earlier_incarnation_cannot_have_expired_yet(s: Story) -> None:
+    s.deleting(9_000).life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "crashed")
+    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
+    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key=1)
+def nothing_is_torn_when_each_incarnation_stopped(s: Story) -> None:
+    s.deleting().life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "stopped")
+    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
+    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
+    s.read_back()
+
+
+@story(lost_key__undetermined=1, resurrected_key__undetermined=1)
 def a_tombstone_is_gone_and_an_earlier_value_perhaps_visible(s: Story) -> None:
     s.deleting().send(0, 0, key="k1").log(0, 0, key="k1", committed=None).send(1, 1, key="k1").tick(2 * SECOND)
     s.read_back()

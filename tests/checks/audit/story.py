@@ -38,6 +38,7 @@ class Story:
     partitions: int = 1
     log_start: int = 0
     log_end: int | None = None
+    read_from_us: int | None = None
     read_us: int | None = None
     topic_config: dict[str, Any] = field(default_factory=dict)
     producer_config: dict[str, Any] = field(default_factory=lambda: {"acks": "all"})
@@ -114,9 +115,10 @@ class Story:
         self.topic_config["cleanup.policy"] = f"{before},{policy}" if before else policy
         return self
 
-    def read_back(self) -> Story:
+    def read_back(self, took_us: int = 0) -> Story:
         """The log has been read by now."""
-        self.read_us = self.tick()
+        self.read_us = self.tick(STEP_US + took_us)
+        self.read_from_us = self.read_us - took_us
         return self
 
     def deleting(self, held_ms: int = 1_000) -> Story:
@@ -367,7 +369,8 @@ def rows_of(stories: Iterable[Story]) -> Rows:
             here = [r for r in s.rows["log"] if r["topic"] == s.name and r["partition"] == partition]
             ends = [r["offset"] + 1 for r in here]
             end = s.log_end if s.log_end is not None else max(ends, default=s.log_start)
-            place = {"topic": s.name, "partition": partition, "read_us": s.read_us}
+            place = {"topic": s.name, "partition": partition}
+            place |= {"read_from_us": s.read_from_us, "read_us": s.read_us}
             rows["log_range"].append(place | {"start": s.log_start, "end": end})
         if s.processes:
             for partition in range(s.partitions):

@@ -160,9 +160,9 @@ class Case:
         below = [json.loads(f["evidence"] or "{}").get("log_starts", {}).get(f"{topic}/{partition}", 0) for f in here]
         return int(min(read_back[0], max(below, default=0)))
 
-    def read_at(self, topic: str, partition: int | None) -> int | None:
-        """When the log of a partition had been read back."""
-        found = [r["read_us"] for r in self.rows["log_range"] if (r["topic"], r["partition"]) == (topic, partition)]
+    def read_at(self, topic: str, partition: int | None, what: str = "read_us") -> int | None:
+        """When the log of a partition had been read back, or with `read_from_us` when that began."""
+        found = [r[what] for r in self.rows["log_range"] if (r["topic"], r["partition"]) == (topic, partition)]
         return found[0] if found else None
 
     def is_tombstone(self, send: Row) -> bool:
@@ -170,14 +170,13 @@ class Case:
         every, _ = self.deleting.get(send["producer"].rpartition("/")[0], (0, ""))
         return every > 0 and send["seq"] % every == every - 1
 
-    def unfinished_tombstones(self) -> set[str]:
-        """Topics to which a producer wrote tombstones whose latest incarnation did not stop in order."""
+    def torn_tombstones(self) -> set[str]:
+        """Topics to which a producer wrote tombstones of which any incarnation did not stop in order."""
         found = set()
         for name, (_, topic) in self.deleting.items():
             lives = [r for r in self.rows["lifecycle"] if r["client"].rpartition("/")[0] == name]
-            for client in {r["client"] for r in lives}:
-                newest = max(r["incarnation"] for r in lives if r["client"] == client)
-                events = {r["event"] for r in lives if (r["client"], r["incarnation"]) == (client, newest)}
+            for one in {(r["client"], r["incarnation"]) for r in lives}:
+                events = {r["event"] for r in lives if (r["client"], r["incarnation"]) == one}
                 found |= {topic} if "crashed" in events or "stopped" not in events else set()
         return found
 

@@ -300,5 +300,6 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
     for row in verdict.looked_at:
         looked[row] += 1
     for (check, scope), number in verdict.undetermined.items():
-        if check in ("lost_write", "lost_key", "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"):
+        others = "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"
+        if check in ("lost_write", "lost_key", "resurrected_key", *others):
             looked[check, scope] -= number

@@ -108,8 +108,14 @@ def _of_its_key(case: Case, send: Row, verdict: Judgement) -> None:
         fate = _of_tombstone(case, send)
     elif _perhaps_deleted(case, send):
         fate = "undetermined"
-    if fate == "undetermined":
-        verdict.undetermined["lost_key", send["topic"]] += 1
+    undecided = {
+        "undetermined": ["lost_key"],
+        "missed": ["resurrected_key"],
+        "unclear": ["lost_key", "resurrected_key"],
+    }
+    if fate in undecided:
+        for check in undecided[fate]:
+            verdict.undetermined[check, send["topic"]] += 1
     elif fate != "expired":
         verdict.findings[_finding(fate, send)] += 1
 
@@ -119,10 +125,17 @@ def _of_tombstone(case: Case, send: Row) -> str:
     place = send["topic"], send["partition"], send["key"]
     values = [r for r in case.rows["log"] if (r["topic"], r["partition"], r["key"]) == place and not r["tombstone"]]
     if any(r["committed"] is True for r in values):
-        return "resurrected_key"
+        return "resurrected_key" if _too_early(case, send) or _read_fast(case, send) else "missed"
     if any(r["committed"] is None for r in values):
-        return "undetermined"
+        return "unclear"
     return {None: "undetermined", True: "lost_key", False: "expired"}[_too_early(case, send)]
+
+
+def _read_fast(case: Case, send: Row) -> bool:
+    """Whether nothing can have expired while the partition was read, from its first record to its last."""
+    place, held_us = (send["topic"], send["partition"]), case.tombstones_held_us[send["topic"]]
+    begin_us, end_us = case.read_at(*place, "read_from_us"), case.read_at(*place)
+    return begin_us is not None and end_us is not None and end_us - begin_us < held_us
 
 
 def _perhaps_deleted(case: Case, send: Row) -> bool:
@@ -133,7 +146,7 @@ def _perhaps_deleted(case: Case, send: Row) -> bool:
         same = (other["topic"], other["key"]) == (send["topic"], send["key"]) and case.is_tombstone(other)
         if same and (other["outcome"] == "unknown" or (other["outcome"] == "ok" and other["offset"] is None)):
             return True
-    return send["topic"] in case.unfinished_tombstones()
+    return send["topic"] in case.torn_tombstones()
 
 
 def _too_early(case: Case, send: Row) -> bool | None:
