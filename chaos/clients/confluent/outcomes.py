@@ -51,7 +51,6 @@ SENDS: dict[int, tuple[Kept, str]] = {
     KafkaError.UNSUPPORTED_COMPRESSION_TYPE: (BATCH_LIMITS, "the batch was not read; a smaller one is not compressed"),
     KafkaError.POLICY_VIOLATION: (BATCH_LIMITS, "a policy refused this batch before the append"),
     KafkaError.NOT_ENOUGH_REPLICAS: (ATTEMPT, "the leader counted its in-sync replicas before the append"),
-    KafkaError.NOT_LEADER_FOR_PARTITION: (ATTEMPT, "a broker that is not the leader appends nothing"),
     KafkaError.LEADER_NOT_AVAILABLE: (ATTEMPT, "there was no leader to append to"),
     KafkaError.FENCED_LEADER_EPOCH: (ATTEMPT, "the epoch is checked before the append"),
     KafkaError.UNKNOWN_TOPIC_OR_PART: (ATTEMPT, "the broker asked has no such partition, so no log to append to"),
@@ -64,9 +63,10 @@ SENDS: dict[int, tuple[Kept, str]] = {
 }
 """Errors of delivery reports that prove a refusal, with the reason (Kafka's `Errors`; the order of the checks is that
 of `UnifiedLog.append`, which validates a batch before it looks for a duplicate). All others are `unknown`, deliberately
-these: _MSG_TIMED_OUT, _TIMED_OUT, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND, _TRANSPORT, _ALL_BROKERS_DOWN,
-_PURGE_INFLIGHT, KAFKA_STORAGE_ERROR (an append failed, on some replica), UNKNOWN_SERVER_ERROR,
-OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, _FATAL."""
+these: NOT_LEADER_FOR_PARTITION (with acks=all, a leader that steps down while it waits for its followers answers so
+after its append: `DelayedProduce.tryComplete`), _MSG_TIMED_OUT, _TIMED_OUT, REQUEST_TIMED_OUT, _PURGE_INFLIGHT,
+NOT_ENOUGH_REPLICAS_AFTER_APPEND, _TRANSPORT, _ALL_BROKERS_DOWN, KAFKA_STORAGE_ERROR (an append failed, on some
+replica), UNKNOWN_SERVER_ERROR, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, _FATAL."""
 
 COMMITS: dict[int, str] = {
     KafkaError.ILLEGAL_GENERATION: "the group has moved on to another generation",

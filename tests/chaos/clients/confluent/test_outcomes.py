@@ -15,6 +15,7 @@ def test_a_send_is_unknown_after_a_time_out_or_a_lost_connection() -> None:
         KafkaError._TIMED_OUT,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
         KafkaError._TRANSPORT,
         KafkaError._PURGE_INFLIGHT,
         KafkaError.KAFKA_STORAGE_ERROR,

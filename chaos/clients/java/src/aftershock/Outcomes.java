@@ -33,7 +33,10 @@ final class Outcomes {
     private static final Set<Errors> BY_RIGHTS =
             EnumSet.of(Errors.TOPIC_AUTHORIZATION_FAILED, Errors.CLUSTER_AUTHORIZATION_FAILED);
 
-    /** Refusals before the append, by the attempt that got this answer. */
+    /**
+     * Refusals before the append, by the attempt that got this answer. NOT_LEADER_OR_FOLLOWER is none: with acks=all, a
+     * leader that steps down while it waits for its followers answers so after its append (DelayedProduce).
+     */
     private static final Set<Errors> REFUSED = EnumSet.of(
             Errors.INVALID_RECORD,
             Errors.MESSAGE_TOO_LARGE,
@@ -42,7 +45,6 @@ final class Outcomes {
             Errors.UNSUPPORTED_COMPRESSION_TYPE,
             Errors.POLICY_VIOLATION,
             Errors.NOT_ENOUGH_REPLICAS,
-            Errors.NOT_LEADER_OR_FOLLOWER,
             Errors.LEADER_NOT_AVAILABLE,
             Errors.FENCED_LEADER_EPOCH,
             Errors.UNKNOWN_TOPIC_OR_PARTITION,
