@@ -27,6 +27,27 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/java/test_java.py::test_java_clients_write_read_restart_and_transform_and_their_rows_agree[2.8.2": (
         "chaos/clients/java/test_java.py::test_java_clients_write_read_restart_and_transform_and_their_rows_agree[4.3.1"
     ),
+    "chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree[1.43.3": (
+        "chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree[1.61.1"
+    ),
+    "chaos/clients/sarama/test_sarama.py::test_sarama_members_share_partitions_with_every_strategy": (
+        "chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
+    ),
+    "chaos/clients/sarama/test_sarama.py::test_sarama_members_are_static_commit_by_themselves_and_find_partitions": (
+        "chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-producer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-transactions": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-group_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-assign_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
+    ),
     "chaos/clients/test_conformance.py::test_the_example_of_the_page_keeps_every_point_of_a_producer": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
     ),

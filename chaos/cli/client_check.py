@@ -16,6 +16,7 @@ from chaos.errors import UsageError
 
 if TYPE_CHECKING:
     from chaos.clients.protocol import Program
+    from chaos.scenario.runtimes.traits import Ability
 
 EXAMPLES = {"client-check": "client-check --only producer -- ./my-client --verbose"}
 
@@ -44,28 +45,30 @@ def client_check(
     cases = chosen_cases(only or [])
     points = []
     with View() as view:
-        for point in check(_command(command, client, view.say), cases, runs_dir, view.say):
+        program, missing = _chosen(command, client, view.say)
+        for point in check(program, cases, runs_dir, view.say, missing):
             points.append(point)
             mark = "✓" if point.holds else "✗" if point.reached else "-"
-            text = point.reason or ("" if point.reached else "not reached")
+            text = point.lacks or point.reason or ("" if point.reached else "not reached")
             sys.stdout.write(f"{mark} {point.program}: {point.name}" + (f": {text}" if text else "") + "\n")
             sys.stdout.flush()
-    kept = sum(point.holds for point in points)
-    sys.stdout.write(f"{kept} of {len(points)} points hold\n")
-    raise typer.Exit(0 if kept == len(points) else 1)
+    kept, judged = sum(point.holds for point in points), sum(not point.lacks for point in points)
+    others = f", {len(points) - judged} are not asked of {client}" if judged < len(points) else ""
+    sys.stdout.write(f"{kept} of {judged} points hold{others}\n")
+    raise typer.Exit(0 if judged and kept == judged else 1)
 
 
-def _command(
+def _chosen(
     command: Sequence[str] | None, client: str | None, say: Callable[[str], None]
-) -> Callable[[Program], Sequence[str]]:
-    """Return a function from the name of a program to its command line."""
+) -> tuple[Callable[[Program], Sequence[str]], Callable[[Ability], str]]:
+    """Return a function from the name of a program to its command line, and one that says why it lacks an ability."""
     if (client is None) == (not command):
         raise UsageError("client-check needs a program, as in: client-check -- ./my-client; or --client java")
     if command:
         program = shutil.which(command[0])
         if program is None:
             raise UsageError(f"there is no program {command[0]}")
-        return lambda _: [str(Path(program).absolute()), *command[1:]]
+        return lambda _: [str(Path(program).absolute()), *command[1:]], lambda ability: ""
     from pydantic import TypeAdapter, ValidationError
 
     from chaos.clients.runtime import prepare
@@ -76,4 +79,5 @@ def _command(
     except ValidationError as e:
         raise UsageError(f"--client {client}: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
     installed = prepare(chosen, say)
-    return lambda name: ["env", *(f"{k}={v}" for k, v in installed.env.items()), *installed.programs[name]]
+    env = [f"{k}={v}" for k, v in installed.env.items()]
+    return lambda name: ["env", *env, *installed.programs[name]], chosen.missing

@@ -47,17 +47,21 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Point:
-    """One point of the contract. `reason` is why it does not hold; empty if it holds."""
+    """One point of the contract. `reason` is why it does not hold; empty if it holds.
+
+    lacks: why the client library cannot do what the point asks for; it is not judged then.
+    """
 
     program: str
     name: str
     reason: str = ""
     reached: bool = True
+    lacks: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether the program was seen to keep this point."""
-        return self.reached and not self.reason
+        return self.reached and not self.reason and not self.lacks
 
 
 @dataclass(frozen=True)

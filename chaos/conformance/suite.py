@@ -15,6 +15,7 @@ from chaos.install.cache import Progress
 from chaos.processes.process import ProcessId
 from chaos.processes.process_table import end_run
 from chaos.run.directory import Run, new_run_id
+from chaos.scenario.runtimes.traits import Ability
 
 CASES: dict[str, Callable[[Bench], writers.Steps]] = {
     "producer": writers.producer,
@@ -24,6 +25,12 @@ CASES: dict[str, Callable[[Bench], writers.Steps]] = {
     "assign_consumer": readers.assign_consumer,
 }
 """The cases of the suite: a kind of program, or something that not every library has."""
+NEEDS: dict[str, Ability] = {
+    "transactions": "transactions",
+    "processor": "process",
+    "obeys the order seek": "seek",
+}
+"""What a case or a point needs of a shipped runtime. Where its traits deny that, the point is not judged."""
 DEADLINE_S = 900.0
 BROKER = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 0, "group.min.session.timeout.ms": 500}
 
@@ -36,9 +43,16 @@ def chosen_cases(only: Sequence[str]) -> list[str]:
 
 
 def check(
-    command: Callable[[Program], Sequence[str]], cases: Sequence[str], runs_dir: Path, on_progress: Progress
+    command: Callable[[Program], Sequence[str]],
+    cases: Sequence[str],
+    runs_dir: Path,
+    on_progress: Progress,
+    missing: Callable[[Ability], str] = lambda ability: "",
 ) -> Iterator[Point]:
-    """Start the program in every case, and yield each point as it is judged. Nothing is left running at the end."""
+    """Start the program in every case, and yield each point as it is judged. Nothing is left running at the end.
+
+    missing: returns why a runtime lacks an ability; empty if it has it.
+    """
     run = Run.create(runs_dir, new_run_id("client-check"))
     on_progress(f"starting a broker; the ledger and the logs are in {run.path}")
     cluster = ProcessCluster.deploy(
@@ -47,17 +61,20 @@ def check(
     bench = Bench(run, cluster.bootstrap, command)
     try:
         for case in cases:
-            yield from points(case, bench)
+            yield from points(case, bench, missing)
     finally:
         bench.end()
         cluster.destroy()
         end_run(run.path)
 
 
-def points(case: str, bench: Bench) -> Iterator[Point]:
+def points(case: str, bench: Bench, missing: Callable[[Ability], str] = lambda ability: "") -> Iterator[Point]:
     """Yield the points of a case. After the first one that does not hold, the others are not reached."""
     broken = False
     for name, judge in CASES[case](bench):
+        if lacks := next((why for key in (case, name) if key in NEEDS and (why := missing(NEEDS[key]))), ""):
+            yield Point(case, name, reached=False, lacks=lacks)
+            continue
         if broken:
             yield Point(case, name, reached=False)
             continue

@@ -276,6 +276,11 @@ Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
 Entry = Producer | Processor | Subscribe | Assign
 
 
+def settings_of(entry: Producer | Consumer) -> Config:
+    """Return the settings of an entry by their common names; the names in the scenario are those of its library."""
+    return entry.client.traits.common(entry.config)
+
+
 def assignors_of(config: Config, client: Client) -> tuple[str, ...]:
     """Return the assignors that members with these settings support, in order of preference, by their protocol names.
 
@@ -284,7 +289,7 @@ def assignors_of(config: Config, client: Client) -> tuple[str, ...]:
     if uses_kip_848(config):
         return (str(config.get("group.remote.assignor") or "uniform"),)
     key = "partition.assignment.strategy"
-    names = str(config.get(key) or client.traits.defaults(client.release)[key]).split(",")
+    names = str(client.traits.common(config).get(key) or client.traits.defaults(client.release)[key]).split(",")
     return tuple(_assignor(name.strip()) for name in names)
 
 
@@ -302,4 +307,4 @@ def reads_committed(consumer: Subscribe | Assign) -> bool:
     """Return whether a consumer reads only committed records (isolation.level), by default as its library does."""
     client = consumer.client
     default = client.traits.defaults(client.release)["isolation.level"]
-    return str(consumer.config.get("isolation.level", default)).lower() != "read_uncommitted"
+    return str(settings_of(consumer).get("isolation.level", default)).lower() != "read_uncommitted"

@@ -20,6 +20,7 @@ from chaos.scenario.clients import (
     Producer,
     Subscribe,
     Transactions,
+    settings_of,
     uses_kip_848,
 )
 from chaos.scenario.expect import Expect
@@ -156,7 +157,7 @@ def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator
     library = producer.partitioner is not None and producer.partitioner not in get_args(ApplicationPartitioner)
     if library and "partitioner" in producer.config:
         yield f"{where}.config: partitioner is given twice"
-    yield from _transaction_problems(f"{where}.config", producer.config, producer.transactions)
+    yield from _transaction_problems(f"{where}.config", settings_of(producer), producer.transactions)
 
 
 def _subscribe_problems(setup: Setup, where: str, consumer: Subscribe) -> Iterator[str]:

@@ -14,6 +14,7 @@ from chaos.scenario.clients import (
     Producer,
     Subscribe,
     assignors_of,
+    settings_of,
     uses_kip_848,
 )
 from chaos.scenario.faults.base import FaultSpec
@@ -35,6 +36,9 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
             yield from _refusal(f"{where}.topics", entry.client, "tombstones")
         yield from _config_problems(where, entry)
         yield from _auto_commit_problems(setup, where, entry)
+        security = setup.cluster.security if setup.attached else None
+        if security and security.key_password:
+            yield from _refusal("cluster.security.key_password", entry.client, "encrypted keys")
     for i, fault in enumerate(faults):
         yield from _fault_problems(setup, f"faults[{i}]", fault)
 
@@ -71,6 +75,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "partitioner", "library partitioner"
             if entry.tombstone_every:
                 yield "tombstone_every", "tombstones"
+            if entry.partitioner == "sticky":
+                yield "partitioner", "sticky partitioner"
         case Processor():
             yield "", "process"
             if entry.plain:
@@ -87,10 +93,21 @@ def _asked(entry: Entry) -> Asked:
             if entry.workers:
                 yield "workers", "workers"
             yield from _asked_of_member("config", entry.config, entry.client)
+            yield from _asked_of_commits(entry)
         case Assign():
             yield "", "assign"
             if entry.checkpoint:
                 yield "checkpoint", "checkpoint"
+            if entry.no_group_id:
+                yield "no_group_id", "no group id"
+            yield from _asked_of_commits(entry)
+
+
+def _asked_of_commits(entry: Subscribe | Assign) -> Asked:
+    if entry.commit.kind == "async" and entry.commit.when != "never":
+        yield "commit", "asynchronous commits"
+    if str(settings_of(entry).get("auto.offset.reset", "")).lower() in ("none", "error"):
+        yield "config", "reset to none"
 
 
 def _asked_of_member(key: str, config: Config, client: Client) -> Asked:
@@ -109,12 +126,16 @@ def _config_problems(where: str, entry: Entry) -> Iterator[str]:
         configs["consumer_config"] = entry.consumer_config
     for key, config in configs.items():
         for name in sorted(config):
-            if name in traits.reserved:
+            if name in traits.reserved or name.startswith(traits.reserved_parts):
                 yield f"{where}.{key}: {name} is set by the programs of the runtime {traits.name}"
             elif name in traits.misnamed:
                 own = traits.misnamed[name]
                 hint = f"its name there is {own}" if own else f"{traits.library} has nothing like it"
                 yield f"{where}.{key}: {name} is no setting of {traits.library}: {hint}"
+            elif reason := traits.unknown(name):
+                yield f"{where}.{key}: {name} is no setting of {traits.library}: {reason}"
+            if name not in (common := traits.common({name: config[name]})) and not config.keys().isdisjoint(common):
+                yield f"{where}.{key}: {name} is also given as {', '.join(common)}; give it once"
 
 
 def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[str]:
@@ -126,7 +147,7 @@ def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[st
             f"{where}.commit: kind: auto of {traits.library} goes with when: {', '.join(sorted(traits.auto_commits))}, "
             f"not with {entry.commit.when}: it commits what earlier polls returned"
         )
-    if traits.name != "confluent" and setup.transactional:
+    if not traits.stores_offsets and setup.transactional:
         yield (
             f"{where}.commit: kind: auto of {traits.library} commits positions after transaction markers, which the "
             "audit cannot compare with what was processed; use kind: sync where topics have transactions"

@@ -11,7 +11,7 @@ import yaml
 from chaos.anomalies import ANOMALIES
 from chaos.kafka.settings import Scalar, as_text
 from chaos.run.result import Result
-from chaos.scenario.clients import Assign, Consumer, Producer, Subscribe
+from chaos.scenario.clients import Assign, Consumer, Producer, Subscribe, settings_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.runtimes import DEFAULT
@@ -66,10 +66,10 @@ def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
     for topic in scenario.topics:
         yield f"topic {topic.name}", {**inherited, **topic.config}, _TOPIC
     for producer in scenario.producers:
-        yield f"producer {producer.name}", producer.config, _defaults(scenario, producer, _PRODUCER)
+        yield f"producer {producer.name}", settings_of(producer), _defaults(scenario, producer, _PRODUCER)
     for consumer in scenario.consumers:
         defaults = _defaults(scenario, consumer, _CONSUMER)
-        yield f"consumer {consumer.name}", {**consumer.config, **_commits(consumer)}, {**defaults, **_COMMIT}
+        yield f"consumer {consumer.name}", {**settings_of(consumer), **_commits(consumer)}, {**defaults, **_COMMIT}
 
 
 def _defaults(scenario: Scenario, entry: Producer | Consumer, librdkafka: Values) -> Values:

@@ -29,10 +29,12 @@ TRAITS = Traits(
             *("produce", "transactions", "library partitioner", "tombstones", "ignore reports"),
             *("process", "plain processing", "send outcomes"),
             *("subscribe", "pattern", "static membership", "cooperative", "KIP-848", "threads", "workers"),
+            *("sticky partitioner", "reset to none", "no group id", "asynchronous commits", "encrypted keys"),
             *("assign", "seek", "checkpoint", "commit outcomes", "automatic commit outcomes"),
         ],
         "",
     ),
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    stores_offsets=True,
     defaults=defaults,
 )

@@ -69,6 +69,7 @@ TRAITS = Traits(
         **dict.fromkeys(
             [
                 *("produce", "transactions", "ignore reports", "process", "send outcomes", "subscribe", "pattern"),
+                *("sticky partitioner", "reset to none", "no group id", "asynchronous commits", "encrypted keys"),
                 *("static membership", "cooperative", "assign", "seek", "checkpoint", "commit outcomes"),
             ],
             "",

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from chaos.kafka.settings import Config
+from chaos.scenario.runtimes.refusals import Refusals
 
 Ability = Literal[
     "produce",
     "transactions",
     "library partitioner",
+    "sticky partitioner",
     "tombstones",
     "ignore reports",
     "process",
@@ -26,6 +28,10 @@ Ability = Literal[
     "assign",
     "seek",
     "checkpoint",
+    "reset to none",
+    "no group id",
+    "asynchronous commits",
+    "encrypted keys",
     "send outcomes",
     "commit outcomes",
     "automatic commit outcomes",
@@ -46,10 +52,15 @@ class Traits:
     abilities: what it can do, with the first release that can; empty for all releases.
     lacks: why it cannot do something else, where a reason helps the user.
     auto_commits: the values of `commit.when` that an automatic commit supports.
-    reserved: settings that its programs set.
+    reserved: settings that its programs set. reserved_parts: the beginnings of names of such settings.
     misnamed: settings of another library by the name that this one has for them; empty if it has none.
-    defaults: returns the values of settings that the scenario leaves out, by release (None: the installed one).
+    unknown: returns why a name is no setting of the library; empty if it may be one.
+    common: returns settings by their common names and with common values, which the rules and the audit know.
+    sends, commits: the errors that prove a refusal.
+    defaults: returns the values of settings that the scenario leaves out, by common names and by release (None: the
+        installed one).
     heap: whether its programs have a heap of a size that can be set.
+    stores_offsets: whether an automatic commit has the offsets that the programs stored, not the consumer's positions.
     mixed_assignors: whether eager and cooperative assignors can be given together.
     """
 
@@ -62,9 +73,15 @@ class Traits:
     releases: tuple[str, str] | None = None
     lacks: Mapping[Ability, str] = field(default_factory=dict)
     reserved: frozenset[str] = frozenset()
+    reserved_parts: tuple[str, ...] = ()
     misnamed: Mapping[str, str] = field(default_factory=dict)
     heap: bool = False
+    stores_offsets: bool = False
     mixed_assignors: bool = False
+    unknown: Callable[[str], str] = lambda name: ""
+    common: Callable[[Config], Config] = lambda config: config
+    sends: Refusals = field(default_factory=dict)
+    commits: Refusals = field(default_factory=dict)
 
     @property
     def newest(self) -> str | None:

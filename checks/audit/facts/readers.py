@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed
+from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed, settings_of
 from chaos.scenario.model import Scenario
 
 LATEST = "latest"
@@ -92,7 +92,7 @@ def processor_groups(scenario: Scenario) -> frozenset[str]:
 
 def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     """Return the reader of a subscribe entry, or one reader per member of an assign entry."""
-    reset = _reset(c.config)
+    reset = _reset(settings_of(c))
     reader = Reader(
         name=c.name,
         mode=c.mode,

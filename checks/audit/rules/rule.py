@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.kafka.settings import as_text
 from chaos.ledger.schemas import OLDEST_VERSION
-from chaos.scenario.clients import Producer
+from chaos.scenario.clients import Producer, settings_of
 from chaos.scenario.model import Scenario
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
@@ -51,7 +51,7 @@ class RunData:
         if producer is None:
             return default
         library = self.scenario.client_of(producer)
-        return as_text(producer.config.get(name, library.traits.defaults(library.release).get(name, default)))
+        return as_text(settings_of(producer).get(name, library.traits.defaults(library.release).get(name, default)))
 
     @cached_property
     def libraries(self) -> dict[str, Client]:

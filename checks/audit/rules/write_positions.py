@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from chaos.scenario.clients import settings_of
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.engine.blocks import OK
@@ -55,7 +56,8 @@ def _at_offset(b: ProducerBlock, send: int) -> bool:
 
 
 def _acks_0(s: Scenario) -> bool:
-    return all(str(p.config.get("acks", p.config.get("request.required.acks", "all"))) == "0" for p in s.producers)
+    settings = map(settings_of, s.producers)
+    return all(str(config.get("acks", config.get("request.required.acks", "all"))) == "0" for config in settings)
 
 
 def misrouted_write(part: Part, plan: SurveyPlan, tally: Tally) -> None:

@@ -18,7 +18,7 @@ from chaos.clients.protocol import ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench
 from chaos.conformance.schemas import all_schemas
-from chaos.conformance.suite import CASES, chosen_cases, points
+from chaos.conformance.suite import CASES, NEEDS, chosen_cases, points
 from chaos.errors import UsageError
 from chaos.install.cache import silent
 from chaos.run.directory import Run
@@ -35,17 +35,31 @@ def bench(run: Run, bootstrap: str) -> Iterator[Bench]:
     made.end()
 
 
+def lacks(runtime: str, name: str) -> str:
+    """Return why a runtime is not asked for a case or a point; empty if it is."""
+    return Client(runtime=runtime).missing(NEEDS[name]) if name in NEEDS else ""
+
+
 @kafka
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(
+    ("runtime", "case"), [(runtime, case) for runtime in RUNTIMES for case in CASES if not lacks(runtime, case)]
+)
 def test_a_shipped_runtime_keeps_every_point(bench: Bench, runtime: str, case: str) -> None:
-    installed = prepare(Client(runtime=runtime), silent)
+    client = Client(runtime=runtime)
+    installed = prepare(client, silent)
 
     def command(program: Program) -> Sequence[str]:
         return ["env", *(f"{k}={v}" for k, v in installed.env.items()), *installed.programs[program]]
 
     bench._command = command
-    assert [(p.name, p.reason) for p in points(case, bench) if not p.holds] == []
+    found = list(points(case, bench, client.missing))
+    assert [(p.name, p.reason) for p in found if not p.holds and not p.lacks] == []
+    assert {p.name for p in found if p.lacks} == {p.name for p in found if lacks(runtime, p.name)}
+
+
+def test_only_what_a_runtime_lacks_is_not_asked_of_it() -> None:
+    assert {name for name in NEEDS if lacks("sarama", name)} == {"processor", "obeys the order seek"}
+    assert not any(lacks(runtime, name) for runtime in ("confluent", "java") for name in NEEDS)
 
 
 @kafka
@@ -110,7 +124,7 @@ def test_a_program_or_runtime_that_does_not_exist_is_refused(
     command: list[str], client: str | None, reason: str
 ) -> None:
     with pytest.raises(UsageError, match=f"^{re.escape(reason)}"):
-        client_check._command(command, client, silent)
+        client_check._chosen(command, client, silent)
 
 
 def test_the_schemas_are_json_schemas() -> None:

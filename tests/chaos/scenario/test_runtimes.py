@@ -5,7 +5,7 @@ import json
 import pytest
 
 from chaos.errors import ScenarioError
-from chaos.scenario.clients import assignors_of, reads_committed
+from chaos.scenario.clients import assignors_of, reads_committed, settings_of
 from chaos.scenario.load import all_overrides, parse
 from chaos.scenario.resolve import resolve
 from chaos.scenario.runtimes.choice import Client
@@ -72,6 +72,39 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        (group(client="sarama", threads=2, members=2), "sarama:1.61.1 has no threads: each sarama client is a process"),
+        (
+            group(client="sarama:1.43.3", config={"Consumer.Group.Rebalance.GroupStrategies": "cooperative-sticky"}),
+            "consumers[0].config: the runtime sarama:1.43.3 has no cooperative: sarama has it from 1.60.2 on",
+        ),
+        (
+            group(client="sarama", commit={"kind": "async"}),
+            "consumers[0].commit: the runtime sarama:1.61.1 has no asynchronous commits: Session.Commit waits",
+        ),
+        (
+            group(client="sarama", config={"Consumer.Offsets.AutoCommit.Enable": False}),
+            "Consumer.Offsets.AutoCommit.Enable is set by the programs of the runtime sarama",
+        ),
+        (
+            group(client="sarama", config={"Net.TLS.Enable": True}),
+            "Net.TLS.Enable is set by the programs of the runtime sarama",
+        ),
+        (
+            group(client="sarama", config={"fetch.min.bytes": 1}),
+            "fetch.min.bytes is no setting of sarama: write the path of a field of its Config, such as",
+        ),
+        (
+            group(client="sarama", config={"Consumer.Offsets.Initial": "OffsetOldest", "auto.offset.reset": "latest"}),
+            "Consumer.Offsets.Initial is also given as auto.offset.reset; give it once",
+        ),
+        (
+            group(client="sarama", config={"auto.offset.reset": "none"}),
+            "consumers[0].config: the runtime sarama:1.61.1 has no reset to none: Consumer.Offsets.Initial is",
+        ),
+        (
+            SHOP + "processors: [{name: b, group: b, topics: [orders], to: bills, client: sarama}]\n",
+            "processors[0]: the runtime sarama:1.61.1 has no process: it has no program that reads and writes",
+        ),
         (group(threads=2, members=2), "consumers[0].threads: the runtime java:4.3.1 has no threads: each Java client"),
         (group(workers={"count": 2}), "consumers[0].workers: the runtime java:4.3.1 has no workers"),
         (
@@ -136,6 +169,25 @@ def test_defaults_are_those_of_the_library_and_its_release():
     assert [defaults(r)["enable.idempotence"] for r in ("2.8.2", "3.0.0", "3.0.1", "3.1.0", "3.1.1")] == [
         *(False, False, True, False, True)
     ]
+
+
+def test_settings_of_sarama_have_the_meaning_of_their_common_names():
+    (b,) = scenario(group(client="sarama")).consumers
+    assert not reads_committed(b)
+    assert assignors_of(b.config, b.client) == ("range",)
+    own = {
+        "Consumer.IsolationLevel": "ReadCommitted",
+        "Consumer.Offsets.Initial": "OffsetOldest",
+        "Consumer.Group.Rebalance.GroupStrategies": "sticky,range",
+        "Consumer.Group.Session.Timeout": "6s",
+    }
+    (b,) = scenario(group(client="sarama", config=own)).consumers
+    assert reads_committed(b)
+    assert assignors_of(b.config, b.client) == ("sticky", "range")
+    settings = settings_of(b)
+    assert (settings["auto.offset.reset"], settings["session.timeout.ms"]) == ("earliest", 6000)
+    scenario("producers: [{name: shop, topic: orders, client: sarama, config: {acks: all}}]\n")
+    scenario(SHOP + "consumers: [{mode: assign, name: a, topics: [orders], client: sarama}]\n")
 
 
 def test_the_option_client_is_a_release_of_confluent_kafka_or_a_runtime_of_every_entry():

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/IBM/sarama"
+)
+
+// Outcomes of sends and commits: ok, fail (definitely did not happen) or unknown (may have happened). Errors that are
+// not in traits.json are unknown.
+const (
+	ok      = "ok"
+	fail    = "fail"
+	unknown = "unknown"
+)
+
+// unpartitioned is the partition of a message that the library has not given one: it was in no request.
+const unpartitioned = -1
+
+// sendOutcome returns the outcome of a send with an error. kept is what all its attempts have in common.
+func sendOutcome(err error, partition int32, kept []string) string {
+	var local sarama.ConfigurationError
+	if partition == unpartitioned || errors.Is(err, sarama.ErrInvalidPartition) || errors.As(err, &local) {
+		return fail // found before the message left the dispatcher, and so before its first attempt
+	}
+	return outcome(traits.Sends, errorName(err), kept)
+}
+
+// commitOutcome returns the outcome of a commit by the code in the answer to its only request.
+func commitOutcome(code int16) string {
+	if code == 0 {
+		return ok
+	}
+	return outcome(traits.Commits, protocolName(int(code)), []string{"attempt"})
+}
+
+func outcome(refusals map[string]refusal, name string, kept []string) string {
+	found, listed := refusals[name]
+	if !listed {
+		return unknown
+	}
+	for _, need := range found.Needs {
+		if !slices.Contains(kept, need) && !slices.Contains(kept, "attempt") {
+			return unknown
+		}
+	}
+	return fail
+}
+
+// errorName returns the name of an error: that of the protocol, or the type of an error of the library.
+func errorName(err error) string {
+	var code sarama.KError
+	if errors.As(err, &code) {
+		return protocolName(int(code))
+	}
+	if kind := reflect.TypeOf(err).String(); !strings.HasPrefix(kind, "*errors.") && !strings.HasPrefix(kind, "*fmt.") {
+		return strings.TrimPrefix(kind, "*")
+	}
+	text := err.Error()
+	return text[:min(len(text), 100)]
+}
+
+func protocolName(code int) string {
+	if name, known := traits.Errors[code]; known {
+		return name
+	}
+	return fmt.Sprintf("ERROR_%d", code)
+}
+
+// describe returns the name and the text of an error.
+func describe(err error) string {
+	name := errorName(err)
+	if strings.HasPrefix(err.Error(), name) {
+		return err.Error()
+	}
+	return name + ": " + err.Error()
+}

@@ -1,0 +1,202 @@
+"""The runtime `sarama`: IBM/sarama, the Go client of Apache Kafka.
+
+Settings have the names of its `Config`, such as `Producer.RequiredAcks` (config.go); those in `NAMES` also have their
+common names. Cooperative rebalancing (KIP-429) is in sarama from 1.60.2 on (balance_strategy_cooperative_sticky.go).
+"""
+
+from __future__ import annotations
+
+from chaos.kafka.settings import Config, Scalar, as_text
+from chaos.scenario.runtimes.refusals import refusals
+from chaos.scenario.runtimes.traits import Traits
+from chaos.units import parse_duration
+
+OLDEST, NEWEST = "1.43.3", "1.61.1"
+COOPERATIVE_SINCE = "1.60.2"
+
+NAMES = {
+    "Producer.RequiredAcks": "acks",
+    "Producer.Idempotent": "enable.idempotence",
+    "Producer.Retry.Max": "retries",
+    "Consumer.Offsets.Initial": "auto.offset.reset",
+    "Consumer.IsolationLevel": "isolation.level",
+    "Consumer.Group.Rebalance.GroupStrategies": "partition.assignment.strategy",
+    "Consumer.Group.Session.Timeout": "session.timeout.ms",
+    "Consumer.Group.Heartbeat.Interval": "heartbeat.interval.ms",
+    "Consumer.Group.InstanceId": "group.instance.id",
+    "Consumer.Offsets.AutoCommit.Interval": "auto.commit.interval.ms",
+}
+"""Settings that have a common name, which the rules and the audit know."""
+
+VALUES = {
+    "acks": {"waitforall": "all", "-1": "all", "waitforlocal": "1", "noresponse": "0"},
+    "auto.offset.reset": {"offsetoldest": "earliest", "oldest": "earliest", "-2": "earliest"}
+    | {"offsetnewest": "latest", "newest": "latest", "-1": "latest"},
+    "isolation.level": {"readcommitted": "read_committed", "1": "read_committed"}
+    | {"readuncommitted": "read_uncommitted", "0": "read_uncommitted"},
+}
+"""Values of sarama, by the common name of the setting, with the common values."""
+
+RESERVED = frozenset(
+    {
+        *("ClientID", "Consumer.Group.InstanceId", "Consumer.Offsets.AutoCommit.Enable", "Consumer.Return.Errors"),
+        *("Producer.Return.Errors", "Producer.Return.Successes", "Producer.Transaction.ID"),
+        *("Producer.Transaction.Timeout", "Net.SASL.Version"),
+    }
+)
+RESERVED_PARTS = ("Net.TLS.", "Net.SASL.", "Net.Proxy.")
+
+ERROR_CODES = {
+    **dict(enumerate(("OFFSET_OUT_OF_RANGE", "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION"), 1)),
+    **dict(enumerate(("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"), 5)),
+    **dict(enumerate(("MESSAGE_TOO_LARGE", "STALE_CONTROLLER_EPOCH", "OFFSET_METADATA_TOO_LARGE"), 10)),
+    **dict(enumerate(("NETWORK_EXCEPTION", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"), 13)),
+    **dict(enumerate(("NOT_COORDINATOR", "INVALID_TOPIC_EXCEPTION", "RECORD_LIST_TOO_LARGE"), 16)),
+    **dict(enumerate(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "INVALID_REQUIRED_ACKS"), 19)),
+    **dict(enumerate(("ILLEGAL_GENERATION", "INCONSISTENT_GROUP_PROTOCOL", "INVALID_GROUP_ID"), 22)),
+    **dict(enumerate(("UNKNOWN_MEMBER_ID", "INVALID_SESSION_TIMEOUT", "REBALANCE_IN_PROGRESS"), 25)),
+    **dict(enumerate(("INVALID_COMMIT_OFFSET_SIZE", "TOPIC_AUTHORIZATION_FAILED"), 28)),
+    **dict(enumerate(("GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "INVALID_TIMESTAMP"), 30)),
+    **dict(enumerate(("POLICY_VIOLATION", "OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER"), 44)),
+    **dict(enumerate(("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"), 47)),
+    **dict(enumerate(("INVALID_TRANSACTION_TIMEOUT", "CONCURRENT_TRANSACTIONS"), 50)),
+    **dict(enumerate(("TRANSACTION_COORDINATOR_FENCED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), 52)),
+    **{-1: "UNKNOWN_SERVER_ERROR", 35: "UNSUPPORTED_VERSION", 56: "KAFKA_STORAGE_ERROR", 59: "UNKNOWN_PRODUCER_ID"},
+    **dict(enumerate(("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNSUPPORTED_COMPRESSION_TYPE"), 74)),
+    **{79: "MEMBER_ID_REQUIRED", 81: "GROUP_MAX_SIZE_REACHED", 82: "FENCED_INSTANCE_ID", 87: "INVALID_RECORD"},
+    **{88: "UNSTABLE_OFFSET_COMMIT", 89: "THROTTLING_QUOTA_EXCEEDED", 90: "PRODUCER_FENCED"},
+}
+"""Names of error codes in the protocol; sarama has texts for them (errors.go)."""
+
+SENDS = {
+    **refusals((), INVALID_REQUIRED_ACKS="acks is the same in every attempt, and no broker takes this one"),
+    **refusals(
+        ("rights",),
+        TOPIC_AUTHORIZATION_FAILED="checked before the append, for any batch",
+        CLUSTER_AUTHORIZATION_FAILED="as TOPIC_AUTHORIZATION_FAILED, for idempotent writes",
+    ),
+    **refusals(
+        ("attempt",),
+        INVALID_RECORD="the batch was validated before the append",
+        MESSAGE_TOO_LARGE="this batch was too large; an earlier one may have held fewer records (retryMessages)",
+        RECORD_LIST_TOO_LARGE="as MESSAGE_TOO_LARGE, against the segment size",
+        CORRUPT_MESSAGE="this batch arrived damaged and was dropped before the append",
+        INVALID_TIMESTAMP="compared with the time of the attempt",
+        UNSUPPORTED_COMPRESSION_TYPE="the batch was not read",
+        POLICY_VIOLATION="a policy refused this batch before the append",
+        NOT_ENOUGH_REPLICAS="the leader counted its in-sync replicas before the append",
+        LEADER_NOT_AVAILABLE="there was no leader to append to",
+        FENCED_LEADER_EPOCH="the epoch is checked before the append",
+        UNKNOWN_TOPIC_OR_PARTITION="the broker asked has no such partition, so no log to append to",
+        INVALID_PRODUCER_EPOCH="the batch of a fenced producer is refused before the append",
+        PRODUCER_FENCED="as INVALID_PRODUCER_EPOCH",
+    ),
+}
+"""Refusals of sends (Kafka's `UnifiedLog.append`). sarama repeats a send up to `Producer.Retry.Max` times and reports
+the last error, so most need a single attempt. A record without a partition, and one above `Producer.MaxMessageBytes`,
+never left the dispatcher (async_producer.go), and failed. DUPLICATE_SEQUENCE_NUMBER is a success, without an offset.
+
+NOT_LEADER_OR_FOLLOWER proves nothing: with acks=all, a leader that steps down while it waits for its followers answers
+so after its append (Kafka's `DelayedProduce.tryComplete`), and a follower that has the record may become the leader."""
+
+COMMITS = refusals(
+    ("attempt",),
+    ILLEGAL_GENERATION="the group has moved on to another generation",
+    UNKNOWN_MEMBER_ID="the coordinator has removed this member",
+    REBALANCE_IN_PROGRESS="commits are refused until the member has joined again",
+    FENCED_INSTANCE_ID="another process has replaced this static member",
+    GROUP_AUTHORIZATION_FAILED="checked before anything is written",
+    TOPIC_AUTHORIZATION_FAILED="checked before anything is written",
+    OFFSET_METADATA_TOO_LARGE="checked before anything is written",
+    INVALID_COMMIT_OFFSET_SIZE="checked before anything is written",
+    INVALID_GROUP_ID="checked before anything is written",
+    NOT_COORDINATOR="only the coordinator writes offsets",
+    COORDINATOR_LOAD_IN_PROGRESS="a coordinator writes nothing while it loads",
+    UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
+)
+"""Refusals of commits. A row is one request on the wire, so each is the only attempt. `Session.Commit` returns nothing,
+and sarama passes on no NOT_COORDINATOR (offset_manager.go), so the programs read the answers of the brokers."""
+
+
+def common(config: Config) -> Config:
+    """Return settings by their common names and values; those without one as they are."""
+    return {NAMES.get(name, name): _value(NAMES.get(name, name), value) for name, value in config.items()}
+
+
+def _value(name: str, value: Scalar) -> Scalar:
+    text = as_text(value).lower()
+    if name in VALUES:
+        return VALUES[name].get(text, text)
+    if name.endswith(".ms") and isinstance(value, str):
+        try:
+            return round(parse_duration(value) * 1000)
+        except ValueError:
+            return value
+    return value
+
+
+def unknown(name: str) -> str:
+    """Return why a name is no setting of sarama; empty if it may be one. Its programs know the fields of a release."""
+    if name in NAMES.values():
+        return ""
+    if not name[:1].isupper():
+        return "write the path of a field of its Config, such as Producer.RequiredAcks"
+    return ""
+
+
+def defaults(_: str | None) -> Config:
+    """Return the settings that a scenario leaves out, by their common names; they are the same in all releases."""
+    return {
+        "acks": "1",
+        "enable.idempotence": False,
+        "retries": 3,
+        "enable.auto.commit": True,
+        "auto.offset.reset": "latest",
+        "isolation.level": "read_uncommitted",
+        "partition.assignment.strategy": "range",
+        "session.timeout.ms": 10_000,
+        "heartbeat.interval.ms": 3_000,
+        "auto.commit.interval.ms": 1_000,
+    }
+
+
+TRAITS = Traits(
+    name="sarama",
+    library="sarama",
+    reported={"sarama": "sarama"},
+    releases=(OLDEST, NEWEST),
+    abilities={
+        **dict.fromkeys(
+            [
+                *("produce", "transactions", "ignore reports", "send outcomes", "subscribe", "static membership"),
+                *("assign", "checkpoint", "commit outcomes", "automatic commit outcomes"),
+            ],
+            "",
+        ),
+        "cooperative": COOPERATIVE_SINCE,
+    },
+    lacks={
+        "library partitioner": "the names are librdkafka's; set Producer.Partitioner in config",
+        "sticky partitioner": "it spreads records without a key at random",
+        "tombstones": "its programs do not write or read the header with their identity",
+        "process": "it has no program that reads and writes",
+        "pattern": "a group of sarama subscribes to names of topics only",
+        "KIP-848": "it has only the classic group protocol",
+        "threads": "each sarama client is a process",
+        "workers": "its group consumer has one goroutine for each partition",
+        "seek": "the position of a claim cannot be moved; ResetOffset changes only what is committed",
+        "asynchronous commits": "Session.Commit waits for the answer; use kind: sync, or kind: auto",
+        "no group id": "a partition consumer of sarama has no group.id",
+        "encrypted keys": "Go does not read encrypted private keys; give the key without key_password",
+        "reset to none": "Consumer.Offsets.Initial is OffsetOldest or OffsetNewest",
+    },
+    auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
+    stores_offsets=True,
+    reserved=RESERVED,
+    reserved_parts=RESERVED_PARTS,
+    unknown=unknown,
+    common=common,
+    defaults=defaults,
+    sends=SENDS,
+    commits=COMMITS,
+)
