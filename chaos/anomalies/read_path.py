@@ -120,14 +120,27 @@ READ_PATH: dict[str, Anomaly] = {
         "inputs traced",
         "{n} input {records} {were} committed past without a visible output",
     ),
-    "duplicate_output": _read(
-        "a visible output of an input, of which another output is visible",
+    "duplicate_output": Anomaly(
+        "read",
+        "a visible output of an input, of which another output is visible: `legal` where the group had committed past "
+        "the input and its committed offset was then set back, deleted, expired or lost, `illegal` otherwise",
         "transactions that contain output and offsets (`send_offsets_to_transaction`)",
-        "DuplicateOutputs",
-        "No input has two outputs",
-        "Inputs have more than one output",
-        "inputs traced",
-        "{n} output {records} {were} written again for the same input",
+        {
+            "legal": Phrases(
+                "LegalDuplicateOutputs",
+                "No input has another output after its group was set back",
+                "Inputs have another output after their group was set back",
+                "inputs traced",
+                "{n} output {records} {were} written again after the group was set back",
+            ),
+            "illegal": Phrases(
+                "IllegalDuplicateOutputs",
+                "No input has two outputs",
+                "Inputs have more than one output",
+                "inputs traced",
+                "{n} output {records} {were} written again for the same input",
+            ),
+        },
     ),
     "unconsumed_output": _read(
         "an input with a visible output was never committed past by its group, which will process it again",

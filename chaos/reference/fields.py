@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticUndefined
 
 from chaos.reference.markdown import anchor, code, table
-from chaos.scenario.expect import Bound, DuplicateDelivery, Expect, GroupBound, TimeBound
+from chaos.scenario.expect import Bound, Duplicates, Expect, GroupBound, TimeBound
 from chaos.scenario.faults import SPECS
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.load import models_of
@@ -27,7 +27,7 @@ parts with a section below. Values of `faults:`: [faults](../faults/README.md). 
 """
 _OTHER_PAGES = {*models_of(Expect), *(name for spec in SPECS.values() for name in models_of(spec))}
 PARTS = {name: model for name, model in models_of(Scenario).items() if name not in _OTHER_PAGES} | {
-    model.__name__: model for model in (Bound, DuplicateDelivery, TimeBound, GroupBound)
+    model.__name__: model for model in (Bound, Duplicates, TimeBound, GroupBound)
 }
 """The parts that have a section. Faults and anomalies have separate pages."""
 EXPECT = "[Expect](../../checks/audit/README.md)"

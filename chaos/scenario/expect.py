@@ -54,8 +54,8 @@ ZERO = Bound(min=0, max=0)
 ANY = Bound(min=0, max=None)
 
 
-class DuplicateDelivery(Strict):
-    """Bounds for redeliveries: legal ones, after a start from the committed offset, and illegal ones."""
+class Duplicates(Strict):
+    """Bounds for duplicates: legal ones, which the position of the group explains, and illegal ones."""
 
     legal: Count = ANY
     illegal: Count = ZERO
@@ -111,10 +111,14 @@ def _duplicates(value: Any) -> Any:
 _anomaly_fields: dict[str, Any] = {
     kind: (Count, Field(ZERO, description=anomaly.meaning)) for kind, anomaly in ANOMALIES.items() if not anomaly.splits
 }
-_anomaly_fields["duplicate_delivery"] = (
-    Annotated[DuplicateDelivery, BeforeValidator(_duplicates)],
-    Field(DuplicateDelivery(legal=ZERO, illegal=ZERO), description=ANOMALIES["duplicate_delivery"].meaning),
-)
+_anomaly_fields |= {
+    kind: (
+        Annotated[Duplicates, BeforeValidator(_duplicates)],
+        Field(Duplicates(legal=ZERO, illegal=ZERO), description=anomaly.meaning),
+    )
+    for kind, anomaly in ANOMALIES.items()
+    if anomaly.splits
+}
 _metric_fields: dict[str, Any] = {
     name: (TimeBound | None, Field(None, description=metric.meaning)) for name, metric in METRICS.items()
 }

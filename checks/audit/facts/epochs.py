@@ -40,7 +40,9 @@ class Epoch:
     """One epoch.
 
     source and position: as recorded. start: the position taken as true, legal: whether it may begin there, why: the
-    reason. instance_id: of a static member. former: how far it had come in a deleted topic, if it goes on in the one
+    reason. moved: whether something other than commits of the group's members set that start (a fault, a seek, another
+    job) or made auto.offset.reset apply (the committed offset was deleted, vanished, or is outside the log).
+    instance_id: of a static member. former: how far it had come in a deleted topic, if it goes on in the one
     that took its place. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of
     processing. committed: the highest offset that its own rows committed (ok). passed: the same, including what the
     observer and the next owner's start show. turn: its index among the reader's epochs on the partition, ordered by
@@ -75,6 +77,7 @@ class Epoch:
     start: int | None = None
     legal: bool = False
     why: str = ""
+    moved: bool = False
     former: int | None = None
     instance_id: str | None = None
 

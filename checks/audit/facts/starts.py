@@ -192,13 +192,15 @@ def judge_starts(
     ranges: dict[tuple[str, int], LogRange],
     reached: Mapping[ReaderPartition, set[int]],
 ) -> None:
-    """Set start, legal and why of every epoch. reached: see `continued.reached_before`."""
+    """Set start, legal, why and moved of every epoch. reached: see `continued.reached_before`."""
     by_name = {r.name: r for r in readers}
     for e in epochs.all:
         reader = by_name.get(e.reader) or Reader(e.reader, e.mode, e.group, (), 1, "latest", "", commits=False)
         reader = reader.seen_by(e.consumer)
         log, earlier = ranges.get((e.topic, e.partition), (None, None)), epochs.turns[e.reader_partition][: e.turn]
-        _judge(e, earlier, committed.get(e.index, CommittedOffsets()), reader, log)
+        offsets = committed.get(e.index, CommittedOffsets())
+        _judge(e, earlier, offsets, reader, log)
+        e.moved = e.legal and _moved(e, offsets, log)
         if (before := reached.get(e.reader_partition)) is not None:
             judge_after_deletion(e, earlier, before, reader, log)
 
@@ -224,6 +226,25 @@ def _judge(e: Epoch, earlier: list[Epoch], committed: CommittedOffsets, reader: 
         _judge_unknown(e, committed, reader, log)
 
 
+def _moved(e: Epoch, committed: CommittedOffsets, log: LogRange) -> bool:
+    """Return whether something other than commits of the group's members decided where an epoch begins."""
+    if e.source in ("seek", "checkpoint", "start"):
+        return e.source == "seek"
+    changed = bool(committed.moved) or committed.vanished is not None
+    if e.source in ("reset", RECREATED):
+        return changed or bool(_outside(committed, log))
+    if e.position is None:
+        return changed
+    modes = {mode for _, mode in committed.committers.get(e.position, ())}
+    return BY_FAULT in modes or (bool(modes) and "subscribe" not in modes)
+
+
+def _outside(committed: CommittedOffsets, log: LogRange) -> list[int]:
+    """Return the offsets that may have been committed and are outside the log."""
+    start, end = log
+    return [o for o in committed.committers if (start is not None and o < start) or (end is not None and o > end)]
+
+
 def _position(e: Epoch) -> int | None:
     return e.position if e.position is not None else e.first
 
@@ -239,9 +260,8 @@ def _checkpoint(e: Epoch, earlier: list[Epoch]) -> int | None:
 
 def _judge_reset(e: Epoch, committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
     """Judge auto.offset.reset: it applies where nothing is committed or the committed offset is outside the log."""
-    start, end = log
-    outside = [o for o in committed.committers if (start is not None and o < start) or (end is not None and o > end)]
-    e.legal = committed.none or bool(outside)
+    start = log[0]
+    e.legal = committed.none or bool(_outside(committed, log))
     e.why = (
         "auto.offset.reset" if e.legal else f"auto.offset.reset, although {sorted(committed.committers)} was committed"
     )

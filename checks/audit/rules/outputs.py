@@ -17,9 +17,11 @@ from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
+from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.readers import entry_of, processor_groups
 from checks.audit.facts.traced import Traced
 from checks.audit.findings import CAP, Finding
+from checks.audit.rules.output_stretches import TIMESTAMP_US, Stretches, deliveries_of
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, present, readers_with
 
@@ -27,8 +29,6 @@ TRACED = total("traced")
 """Inputs that were processed and committed past, or have a visible output, by reader."""
 UNTRACED = total("untraced")
 """Records of a processor in the log that carry no coordinates of an input, by scenario entry."""
-TIMESTAMP_US = 1_000
-"""Resolution of the timestamps of records."""
 
 
 def outputs(r: ReaderBlock, tally: Tally) -> None:
@@ -37,7 +37,8 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     An output is visible if read_committed readers of the final log see it. missing_output: an input that a member
     processed and the group committed past, without a visible output. An input that no member processed is skipped, lost
     or evicted, and reported as that. duplicate_output: each visible output of an input but the first, by partition and
-    offset. unconsumed_output: an input with a visible output that the group never committed past, so that it reads the
+    offset; legal: the first one after the group was set back to or below the input, which it had committed past.
+    unconsumed_output: an input with a visible output that the group never committed past, so that it reads the
     input again.
 
     Undetermined: whether an input without a visible output has one that may be committed (its transaction is open);
@@ -66,7 +67,10 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     clear = again[~inputs.contested[rows.at[again]]]
     removed = 0 if group.whole else int((owed | (seen > 0)).sum())
     tally.report_undetermined("duplicate_output", r.name, int(possible.sum()) + len(again) - len(clear) + removed)
-    tally.report("duplicate_output", r.name, len(clear), (_again(r, rows, i) for i in clear[:CAP].tolist()))
+    legal = rows.legal[clear]
+    for split, chosen in (("legal", clear[legal]), ("illegal", clear[~legal])):
+        shown = (_again(r, rows, i) for i in chosen[:CAP].tolist())
+        tally.report("duplicate_output", r.name, len(chosen), shown, split)
 
     early = (seen > 0) & ~inputs.passed
     sure = early & ~inputs.contested & ~inputs.maybe_passed & _ended_in_order(r)
@@ -113,11 +117,12 @@ class _Inputs:
 
 
 class _Outputs:
-    """The outputs of a group from the inputs of a block, by output partition and offset.
+    """The outputs of a group from the inputs of a block, by input, stretch (`Stretches`), output partition and offset.
 
-    at: offset of the input, less the base of the block. visible: whether read_committed readers see it. seen, maybe: by
-    input, the number of visible outputs, and of those in transactions with an unknown end. unclear: by input, whether
-    outputs with its coordinates belong to an earlier topic of the same name, as far as is known.
+    legal: whether it is the first visible output of its input after the group was set back. at: offset of the input,
+    less the base of the block. visible: whether read_committed readers see it. seen, maybe: by input, the number of
+    visible outputs, and of those in transactions with an unknown end. unclear: by input, whether outputs with its
+    coordinates belong to an earlier topic of the same name, as far as is known.
     """
 
     def __init__(self, r: ReaderBlock, group: Traced) -> None:
@@ -131,10 +136,14 @@ class _Outputs:
             here = _of_this_life(r, {name: column[mine] for name, column in found.items()})
             self.unclear[found["offset"][mine[~here]] - r.block.base] = True
             mine = mine[here]
-        order = np.lexsort([found[name][mine] for name in ("output_offset", "output_partition", "topic", "offset")])
+        stretches = Stretches(r)
+        stretch = stretches.of({name: column[mine] for name, column in found.items()})
+        keys = [found[name][mine] for name in ("output_offset", "output_partition", "topic")]
+        order = np.lexsort([*keys, stretch, found["offset"][mine]])
         self.columns = {name: column[mine[order]] for name, column in found.items()}
         self.at = self.columns["offset"] - r.block.base
         self.visible: Mask = self.columns["committed"] == 1
+        self.legal = stretches.legal(self.columns["offset"], np.where(self.visible, stretch[order], NONE))
         self.seen = np.bincount(self.at[self.visible], minlength=size)
         self.maybe = np.bincount(self.at[self.columns["committed"] == NONE], minlength=size)
 
@@ -166,11 +175,7 @@ def _of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
     A processor writes the delivery row of an input before its output. An output without such a row in this life, of the
     same member and no later than itself, belongs to an earlier life.
     """
-    first: dict[tuple[Any, ...], int] = {}
-    columns = (r.rows[name].tolist() for name in ("epoch", "offset", "processed_us"))
-    for epoch, offset, at_us in zip(*columns, strict=True):
-        key = (*r.facts.epochs.all[epoch].member, offset)
-        first[key] = min(at_us, first.get(key, at_us))
+    first = {key: min(at_us for _, at_us in times) for key, times in deliveries_of(r).items()}
     kept = np.zeros(len(outputs["offset"]), np.bool_)
     columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp"))
     for i, (sender, offset, at_us) in enumerate(zip(*columns, strict=True)):
@@ -194,8 +199,20 @@ def _missing(r: ReaderBlock, rows: _Outputs, at: int) -> dict[str, Any]:
         "committed_to": r.range.passed,
         "aborted_outputs": len(rows.of(at)),
     }
+    if by := _set_forward(r, at + r.block.base):
+        evidence |= {"went_to": by.start, "why": by.why}
     at_us = int(r.rows["processed_us"][delivery])
     return _input(r, at, at_us, evidence)
+
+
+def _set_forward(r: ReaderBlock, offset: int) -> Epoch | None:
+    """Return the epoch that something else began above an input that the group had not committed past."""
+    for e in r.facts.epochs.turns.get((r.name, r.block.topic, r.block.partition), []):
+        if e.moved and e.start is not None and e.start > offset:
+            return e
+        if e.passed is not None and e.passed > offset:
+            return None
+    return None
 
 
 def _again(r: ReaderBlock, rows: _Outputs, i: int) -> dict[str, Any]:
@@ -243,6 +260,8 @@ def _without_input(part: Part, plan: SurveyPlan, tally: Tally) -> None:
 def _explain_missing(f: Finding, e: Evidence, c: RunData) -> str:
     end = f"{e['processed_by']} processed it and {_ENDS.get(e['end_reason'], 'gave the partition up')}"
     output = "all its outputs are in aborted transactions" if e["aborted_outputs"] else "no output of it is in the log"
+    if "went_to" in e:
+        return f"{end}; {output}, and {f['scope']}, not yet committed past it, went on at {e['went_to']} ({e['why']})"
     return f"{end}, {f['scope']} committed {e['committed_to']}, and {output}"
 
 

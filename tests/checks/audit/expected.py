@@ -495,16 +495,16 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
 OUTPUTS: dict[str, tuple[Must, frozenset[str]]] = {
     "log: left out": (both(_gone, _no_output), frozenset()),
     "log: once more behind the end": (
-        lambda row, clean: when(row["committed"], "duplicate_write", "duplicate_output"),
+        lambda row, clean: when(row["committed"], "duplicate_write", "duplicate_output.illegal"),
         frozenset(),
     ),
     "log: without identity": (both(_nameless, _no_output), frozenset()),
     "log: of another run": (both(always("phantom_write"), _lost, _no_output), frozenset()),
     "log: not committed": (both(_hidden, _no_output), frozenset()),
-    "log: made committed": (always("duplicate_output"), frozenset()),
+    "log: made committed": (always("duplicate_output.illegal"), frozenset()),
     "log: committed or not is not known": (_maybe_output, frozenset()),
     "log: of the next input": (
-        both(_no_output, lambda row, clean: when(row["committed"], "duplicate_output|unconsumed_output")),
+        both(_no_output, lambda row, clean: when(row["committed"], "duplicate_output.illegal|unconsumed_output")),
         frozenset(),
     ),
     "log: of no input": (_untraced, frozenset()),

@@ -2211,7 +2211,7 @@ def the_input_topic_was_created_again(s: Story) -> None:
     epoch.revoked()
 
 
-@story(duplicate_output=1)
+@story(duplicate_output__illegal=1)
 def written_again_of_a_topic_that_was_created_again(s: Story) -> None:
     epoch = _deleted(s)
     s.output(0, of=0)
@@ -2252,7 +2252,7 @@ def aborted_and_written_again(s: Story) -> None:
     s.output(0, of=0).output(1, of=1, seen=False).output(2, of=1)
 
 
-@story(duplicate_output=2)
+@story(duplicate_output__illegal=2)
 def written_again(s: Story) -> None:
     s.wrote(0, 1)
     s.assigned().got(0, 1).commit(2).revoked()
@@ -2285,6 +2285,80 @@ def an_output_of_a_processor_that_died(s: Story) -> None:
     s.wrote(0, 1, 2)
     s.assigned().got(0, 1, 2).commit(2).died()
     s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
+def _processed(s: Story) -> Story:
+    """A processor that committed past three inputs with their outputs, and left."""
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1, 2).commit(3, kind="transaction").revoked()
+    return s.output(0, of=0).output(1, of=1).output(2, of=2)
+
+
+@story(duplicate_delivery__legal=2, duplicate_output__legal=2)
+def written_again_after_a_reset(s: Story) -> None:
+    _processed(s).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1, 2).commit(3, kind="transaction")
+    s.output(3, of=1, by=s.reader(2)).output(4, of=2, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=3, duplicate_output__legal=3)
+def written_again_after_the_group_was_deleted(s: Story) -> None:
+    _processed(s).moved(kind="delete")
+    s.assigned(2, position=0, generation=1).got(0, 1, 2).commit(3, kind="transaction")
+    for offset in range(3):
+        s.output(3 + offset, of=offset, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=1, duplicate_output__legal=1, duplicate_output__illegal=1)
+def written_twice_after_a_reset(s: Story) -> None:
+    _processed(s).moved(2)
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3, kind="transaction")
+    s.output(3, of=2, by=s.reader(2)).output(4, of=2, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=2, duplicate_output__legal=2)
+def written_again_after_each_of_two_resets(s: Story) -> None:
+    _processed(s).moved(2)
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3, kind="transaction").revoked()
+    s.output(3, of=2, by=s.reader(2)).moved(2)
+    s.assigned(1, position=2, source="committed", generation=3).got(2).commit(3, kind="transaction")
+    s.output(4, of=2)
+
+
+@story(duplicate_delivery__legal=1, duplicate_output__illegal=1)
+def written_again_by_the_next_member_without_a_reset(s: Story) -> None:
+    """At least once: the first member wrote it, and died before it committed."""
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).died()
+    s.output(0, of=0).output(1, of=1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
+    s.output(2, of=1, by=s.reader(2))
+
+
+@story(duplicate_delivery__legal=1, duplicate_output__illegal=1)
+def written_again_of_an_input_that_was_not_committed_before_a_reset(s: Story) -> None:
+    """The reset changed nothing: the input would have been read again without it."""
+    s.members = 2
+    s.wrote(0, 1).assigned(1, generation=1).got(0).commit(1).got(1).died()
+    s.output(0, of=0).output(1, of=1).moved(1)
+    s.assigned(2, position=1, source="committed", generation=2).got(1).commit(2)
+    s.output(2, of=1, by=s.reader(2))
+
+
+@story(duplicate_output__illegal=1)
+def written_again_below_where_the_group_was_set(s: Story) -> None:
+    _processed(s).moved(3)
+    s.assigned(2, position=3, source="committed", generation=2)
+    s.output(3, of=0, by=s.reader(2))
+
+
+@story(missing_output=1)
+def aborted_and_passed_over_by_a_reset(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2).assigned(1, generation=1).got(0, 1).commit(1, kind="transaction").revoked()
+    s.output(0, of=0).output(1, of=1, seen=False).moved(2)
+    s.assigned(2, position=2, source="committed", generation=2).got(2).commit(3, kind="transaction").revoked()
+    s.output(2, of=2, by=s.reader(2))
 
 
 # --- last, for the time in which nobody answered is that of all stories

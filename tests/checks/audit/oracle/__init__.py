@@ -34,7 +34,7 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     find_vanished(case, reading, commits)
     known = judge_starts(case, reading, commits)
     judge_reading(case, reading, commits, verdict)
-    judge_processing(case, scenario, reading, commits, verdict)
+    judge_processing(case, scenario, reading, commits, known, verdict)
     judge_groups(case, reading, commits, known, verdict)
     judge_places(case, reading, verdict)
     judge_watching(case, verdict)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 
 from chaos.scenario.model import Scenario
-from tests.checks.audit.oracle.epochs import Epoch, Reading, reached_before
+from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, reached_before
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row
 from tests.checks.audit.oracle.reading import committed_past, delivered_identity, places, record_identity
-from tests.checks.audit.oracle.starts import Commit, moves_of
+from tests.checks.audit.oracle.starts import Commit, Committed, moves_of
 
 CHECKS = "missing_output", "duplicate_output", "unconsumed_output"
 POSSIBLE = "ok", "unknown"
@@ -16,7 +17,12 @@ INPUT = "input_topic", "input_partition", "input_offset"
 
 
 def judge_processing(
-    case: Case, scenario: Scenario, reading: Reading, commits: list[Commit], verdict: Judgement
+    case: Case,
+    scenario: Scenario,
+    reading: Reading,
+    commits: list[Commit],
+    known: dict[Key, Committed],
+    verdict: Judgement,
 ) -> None:
     consuming = {c.group for c in scenario.consumers if c.mode == "subscribe"}
     for group in {p.group for p in scenario.processors} - consuming:
@@ -35,7 +41,7 @@ def judge_processing(
         for reader, topic, partition in places(case, reading):
             if reader == group and topic not in case.lives.ended:
                 here = [r for r in mine if (r["input_topic"], r["input_partition"]) == (topic, partition)]
-                _judge(case, (reader, topic, partition), here, whole, reading, commits, verdict)
+                _judge(case, (reader, topic, partition), here, whole, reading, commits, known, verdict)
 
 
 def _judge(
@@ -45,12 +51,15 @@ def _judge(
     whole: bool,
     reading: Reading,
     commits: list[Commit],
+    known: dict[Key, Committed],
     verdict: Judgement,
 ) -> None:
     reader, topic, partition = scope
     turns, place = reading.get(scope, []), case.range_of(topic, partition)
     stale = reached_before(case, scope, reading) if place else None
-    passed = max(committed_past(case, turns, commits, stale or ()), default=-1)
+    by_turn = committed_past(case, turns, commits, stale or ())
+    passed = max(by_turn, default=-1)
+    set_back = _set_back(case, turns, by_turn, known)
     maybe_passed = max(
         (
             c["offset"]
@@ -81,33 +90,90 @@ def _judge(
             sees = case.facts(reader).sees(record)
             same = [delivered_identity(d) in (None, record_identity(record)) for d in got[offset]]
             processed, contested = sees and any(same), not all(same)
-            known = bool(record["committed"]) or case.facts(reader).sees_uncommitted
+            sure_of_it = bool(record["committed"]) or case.facts(reader).sees_uncommitted
         else:
             processed = bool(got[offset]) and (
                 topic in case.compacted or offset < (case.whole_from(topic, partition) or 0)
             )
-            contested, known = len({delivered_identity(d) for d in got[offset]} - {None}) > 1, True
+            contested, sure_of_it = len({delivered_identity(d) for d in got[offset]} - {None}) > 1, True
         owed = processed and offset < passed
         if owed or seen:
             verdict.looked_at += [(check, reader) for check in CHECKS]
         who = record_identity(record) if record else (None, None, None)
 
-        def found(check: str, times: int, sure: bool, offset: int = offset, who: tuple = who) -> None:  # type: ignore[type-arg]
+        def found(check: str, times: int, sure: bool, split: str = "", offset: int = offset, who: tuple = who) -> None:  # type: ignore[type-arg]
             if not times:
                 return
             if sure:
-                verdict.findings[Finding(check, "", reader, topic, partition, offset, *who)] += times
+                verdict.findings[Finding(check, split, reader, topic, partition, offset, *who)] += times
             else:
                 verdict.undetermined[check, reader] += times
 
-        found("missing_output", owed and not seen, whole and not open_ones and known and offset not in foreign)
+        found("missing_output", owed and not seen, whole and not open_ones and sure_of_it and offset not in foreign)
         found("missing_output", owed and bool(seen) and contested, False)
-        found("duplicate_output", max(0, len(seen) - 1), not contested)
+        legal = _legal(seen, turns, by_turn, set_back, offset)
+        found("duplicate_output", legal, not contested, "legal")
+        found("duplicate_output", max(0, len(seen) - 1) - legal, not contested, "illegal")
         found("duplicate_output", len(open_ones) if seen else max(0, len(open_ones) - 1), False)
         found("duplicate_output", (owed or bool(seen)) and not whole, False)
         sure = offset >= maybe_passed and not moved and ended and not contested
         found("unconsumed_output", bool(seen) and offset >= passed, sure)
         found("unconsumed_output", processed and offset >= passed and not seen and not whole, False)
+
+
+def _set_back(case: Case, turns: list[Epoch], by_turn: list[int], known: dict[Key, Committed]) -> list[int]:
+    """The turns that something other than the group's members made begin where they do, after a commit since the last
+    of these turns."""
+    found, last = list[int](), 0
+    for n, epoch in enumerate(turns):
+        if max(by_turn[last:n], default=-1) >= 0 and epoch.legal and _by_others(case, epoch, known[epoch.key]):
+            found.append(n)
+            last = n
+    return found
+
+
+def _by_others(case: Case, epoch: Epoch, known: Committed) -> bool:
+    if epoch.source == "seek":
+        return True
+    if epoch.source in ("reset", "recreated"):
+        log = case.range_of(epoch.topic, epoch.partition)
+        return epoch.moved or (log is not None and any(o < log[0] or o > log[1] for o in known.possible))
+    if epoch.source in ("checkpoint", "start"):
+        return False
+    if epoch.position is None:
+        return epoch.moved
+    modes = {mode for _, mode in known.possible.get(epoch.position, ())}
+    return "fault" in modes or (bool(modes) and "subscribe" not in modes)
+
+
+def _legal(seen: list[Row], turns: list[Epoch], by_turn: list[int], set_back: list[int], offset: int) -> int:
+    """How many outputs of an input are the first after the group was set back to it or below, having committed past."""
+    if len(seen) < 2 or not set_back:
+        return 0
+    of = sorted({_turn_of(output, turns, offset) for output in seen})
+    stretches = sorted({sum(n <= turn for n in set_back) for turn in of})
+    legal = 0
+    for before, after in pairwise(stretches):
+        for n in range(before + 1, after + 1):
+            begin = set_back[n - 1]
+            since = set_back[before - 1] if before else 0
+            if (turns[begin].start or 0) <= offset < max(by_turn[since:begin], default=-1):
+                legal += 1
+                break
+    return legal
+
+
+def _turn_of(output: Row, turns: list[Epoch], offset: int) -> int:
+    """The last turn in which the writer got the input before it wrote; else the last that had begun by then."""
+    until_us = output["timestamp"] + 1000
+    holder = output["producer"], output["incarnation"]
+    got = [
+        n
+        for n, epoch in enumerate(turns)
+        if epoch.holder == holder
+        and any(row["offset"] == offset and row["processed_us"] < until_us for row in epoch.delivered)
+    ]
+    return max(got or [n for n, epoch in enumerate(turns) if epoch.begin_us < until_us], default=0)
 
 
 def _of_this_life(output: Row, turns: list[Epoch]) -> bool:
