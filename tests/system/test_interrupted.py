@@ -53,14 +53,18 @@ def test_ctrl_c_ends_everything(tmp_path):
     assert left_running(tmp_path) == []
 
 
-def test_sigkill_of_the_platform_leaves_nothing_after_its_reaper_acted(tmp_path):
-    process = start("run", "acks1-leader-kill", "--variant", "acks-1", "--runs-dir", tmp_path)
+def test_sigkill_of_the_platform_leaves_nothing_and_its_run_is_judged_inconclusive_never_green(tmp_path):
+    process = start("run", "leader-kill", "--runs-dir", tmp_path)
     under_way(tmp_path, process)
     process.kill()
     process.communicate(timeout=30)
     wait_until(lambda: left_running(tmp_path) == [], 30, lambda: f"left running: {left_running(tmp_path)}")
     (run,) = tmp_path.iterdir()
     assert not (run / "brokers").exists()
+    ended = chaos("audit", run, "--json")
+    assert ended.code == 3
+    assert "Traceback" not in ended.err
+    assert ended.result["verdict"] == "inconclusive"
 
 
 def test_ps_lists_and_gc_removes_processes_that_outlive_the_reaper(tmp_path):
@@ -90,16 +94,3 @@ def test_the_effects_of_faults_on_processes_disks_and_links_end_with_the_run(tmp
     assert chaos("gc").code == 0
     assert left_running(runs) == []
     assert not [folder for folder in runs.glob("*/brokers") if any(folder.iterdir())]
-
-
-def test_a_run_killed_half_way_is_judged_inconclusive_never_green(tmp_path):
-    process = start("run", "leader-kill", "--runs-dir", tmp_path)
-    under_way(tmp_path, process)
-    process.kill()
-    process.communicate(timeout=30)
-    wait_until(lambda: left_running(tmp_path) == [], 30, lambda: f"left running: {left_running(tmp_path)}")
-    (run,) = tmp_path.iterdir()
-    ended = chaos("audit", run, "--json")
-    assert ended.code == 3
-    assert "Traceback" not in ended.err
-    assert ended.result["verdict"] == "inconclusive"

@@ -18,12 +18,10 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(2700)]
 PART = {
     "assign-commit-race",
     "controller-loss",
-    "hanging-transaction",
     "leader-kill",
     "lost-commit/one-replica",
     "out-of-range",
     "retry-duplicate/plain",
-    "retry-reorder/plain",
     "static-restart/static",
     "subscribe-pattern",
     "transactions",
