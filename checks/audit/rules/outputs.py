@@ -13,7 +13,7 @@ import numpy as np
 
 from chaos.ledger.schemas import INPUT_COLUMNS, INPUTS_SINCE
 from chaos.scenario.model import Scenario
-from checks.audit.arrays import NONE, Columns, Ints, Mask, nullable
+from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.parts import Part
 from checks.audit.engine.survey import RowRule, SurveyPlan
 from checks.audit.engine.tally import Tally, total
@@ -21,7 +21,7 @@ from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.readers import entry_of, processor_groups
 from checks.audit.facts.traced import Traced
 from checks.audit.findings import CAP, Finding
-from checks.audit.rules.output_stretches import TIMESTAMP_US, Stretches, deliveries_of
+from checks.audit.rules.output_origins import Stretches, of_this_life
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, present, readers_with
 
@@ -133,7 +133,7 @@ class _Outputs:
         size = len(r.block.row)
         self.unclear = np.zeros(size, np.bool_)
         if r.block.topic in r.facts.lives.of:
-            here = _of_this_life(r, {name: column[mine] for name, column in found.items()})
+            here = of_this_life(r, {name: column[mine] for name, column in found.items()})
             self.unclear[found["offset"][mine[~here]] - r.block.base] = True
             mine = mine[here]
         stretches = Stretches(r)
@@ -167,21 +167,6 @@ class _Outputs:
         """Return the client and incarnation that wrote an output."""
         client, incarnation = r.facts.senders[int(self.columns["sender"][i])]
         return _member(client or "", incarnation)
-
-
-def _of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
-    """Return the outputs of the life in force of a topic that was deleted: coordinates of two lives are the same.
-
-    A processor writes the delivery row of an input before its output. An output without such a row in this life, of the
-    same member and no later than itself, belongs to an earlier life.
-    """
-    first = {key: min(at_us for _, at_us in times) for key, times in deliveries_of(r).items()}
-    kept = np.zeros(len(outputs["offset"]), np.bool_)
-    columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp"))
-    for i, (sender, offset, at_us) in enumerate(zip(*columns, strict=True)):
-        delivered_us = first.get((*r.facts.senders[sender], offset))
-        kept[i] = delivered_us is not None and delivered_us < at_us + TIMESTAMP_US
-    return kept
 
 
 def _ended_in_order(r: ReaderBlock) -> bool:

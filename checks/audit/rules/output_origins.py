@@ -1,4 +1,4 @@
-"""Stretches of a group of processors: which repeated outputs an order, or a commit that is gone, explains."""
+"""The deliveries that outputs come from: of which life of a topic, and of which stretch of a group of processors."""
 
 from __future__ import annotations
 
@@ -73,3 +73,18 @@ def deliveries_of(r: ReaderBlock) -> dict[tuple[Any, ...], list[tuple[int, int]]
         epoch = r.facts.epochs.all[number]
         found.setdefault((*epoch.member, offset), []).append((epoch.turn, at_us))
     return found
+
+
+def of_this_life(r: ReaderBlock, outputs: Columns) -> Mask:
+    """Return the outputs of the life in force of a topic that was deleted: coordinates of two lives are the same.
+
+    A processor writes the delivery row of an input before its output. An output without such a row in this life, of the
+    same member and no later than itself, belongs to an earlier life.
+    """
+    first = {key: min(at_us for _, at_us in times) for key, times in deliveries_of(r).items()}
+    kept = np.zeros(len(outputs["offset"]), np.bool_)
+    columns = (outputs[name].tolist() for name in ("sender", "offset", "timestamp"))
+    for i, (sender, offset, at_us) in enumerate(zip(*columns, strict=True)):
+        delivered_us = first.get((*r.facts.senders[sender], offset))
+        kept[i] = delivered_us is not None and delivered_us < at_us + TIMESTAMP_US
+    return kept
