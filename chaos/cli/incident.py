@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, RunsDir, Seed, Sets, Source, Variant
+from chaos.cli.options import RUNS_DIR, Anomaly, Json, Master, Owned, RunsDir, Seed, Sets, Side, Source
 from chaos.cli.output import plain_table, print_comparison, print_json, print_line, print_result
 from chaos.cli.view import RunsView, View
 from chaos.errors import UsageError
@@ -94,7 +94,7 @@ def replay(
 def repeat(
     runs: Annotated[int, typer.Argument(metavar="N", min=1, max=10_000, help="Number of runs.")],
     source: Source,
-    variant: Variant = "",
+    variant: Side = "",
     seed: Seed = None,
     same_seed: Annotated[bool, typer.Option("--same-seed", help="Use the same seed for all runs.")] = False,
     sets: Sets = None,
@@ -137,7 +137,7 @@ def _print_rates(repetition: Repetition) -> None:
 def ab(
     source: Source,
     sets: Sets = None,
-    variant: Variant = "",
+    variant: Side = "",
     seed: Seed = None,
     runs_dir: RunsDir = RUNS_DIR,
     spark_master: Master = None,
@@ -164,7 +164,7 @@ def shrink(
         int, typer.Option(min=1, max=100, help="Runs of a candidate before it counts as one without the anomaly.")
     ] = 2,
     budget: Annotated[str, typer.Option(help="Runs, time, or both: 40, 30m, 40,30m.")] = "60,60m",
-    variant: Variant = "",
+    variant: Side = "",
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,
@@ -195,7 +195,7 @@ def bisect(
     client: Annotated[str | None, typer.Option(metavar="A..B", help="Or these confluent-kafka releases.")] = None,
     anomaly: Anomaly = None,
     tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of each release; all of them count.")] = 1,
-    variant: Variant = "",
+    variant: Side = "",
     seed: Seed = None,
     sets: Sets = None,
     runs_dir: RunsDir = RUNS_DIR,

@@ -35,6 +35,7 @@ Sets = Annotated[
     ),
 ]
 Variant = Annotated[str, typer.Option(help="Only this side of an A/B scenario; all of them when left out.")]
+Side = Annotated[str, typer.Option("--variant", help="The side of an A/B scenario, which needs one here.")]
 RunsDir = Annotated[Path, typer.Option(help="Folder for run directories.", file_okay=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print result.json on stdout; progress stays on stderr.")]
 Master = Annotated[str | None, typer.Option(help="Spark master of the audit; local[*] when left out.")]

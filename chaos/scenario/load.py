@@ -19,6 +19,7 @@ from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults import SPECS
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.shipped import shipped
+from chaos.units import format_size
 
 
 def find(name_or_file: str) -> Path:
@@ -210,6 +211,10 @@ def _explain(error: ErrorDetails) -> str:
             return f"{where}: {key} is required"
         tag = error["ctx"]["tag"]
         return f"{where}: {key} {tag!r} is unknown{_nearest(tag, valid)} (valid: {', '.join(valid)})"
+    if kind in _BOUNDS:
+        name, words = _BOUNDS[kind]
+        bound = error["ctx"][name]
+        return f"{where}: must be {words} {format_size(bound) if bound >= _MIB and bound % _MIB == 0 else bound}"
     message = error["msg"].removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
 
@@ -229,6 +234,14 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [model for argument in get_args(annotation) for model in _models_in(argument)]
 
 
+_MIB = 2**20
+_BOUNDS = {
+    "greater_than_equal": ("ge", "at least"),
+    "greater_than": ("gt", "above"),
+    "less_than_equal": ("le", "at most"),
+    "less_than": ("lt", "below"),
+}
+"""By type of an error, the name of the bound and how it reads. Bounds of whole MiB are sizes."""
 _UNNAMED_MEMBERS = ("function-after[", "literal[")
 _MEMBERS: dict[str, type[BaseModel]] = {**models_of(Scenario), **SPECS, "subscribe": Subscribe, "assign": Assign}
 """The members of unions by the names that they have in the location of an error."""

@@ -60,7 +60,7 @@ def test_a_client_has_a_short_and_a_long_form(written, means):
         ("'java:'", "producers[0].client: 'java:' has no release after the colon"),
         ("java:new", "producers[0].client.release: String should match"),
         ("{runtime: confluent, heap: 64MiB}", "producers[0].client: heap: the runtime confluent has no heap"),
-        ("{runtime: java, heap: 1MiB}", "producers[0].client.heap"),
+        ("{runtime: java, heap: 1MiB}", "producers[0].client.heap: must be at least 16MiB"),
         ("{runtime: java, relaese: 3.9.2}", "producers[0].client.relaese: unknown key (did you mean release?)"),
         ("3", "producers[0].client: 3 is no client; write java:3.9.2, or the fields runtime, release and heap"),
     ],

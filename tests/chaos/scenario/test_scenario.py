@@ -263,7 +263,7 @@ LATER = [{"name": "orders"}, {"name": "returns", "later": True}]
             "brokers are numbered 1 to 3, not 9",
         ),
         ({"faults": [quota(target={"member": "shop/1"})]}, "give producer_byte_rate, consumer_byte_rate or both"),
-        ({"faults": [quota(producer_byte_rate="0B")]}, "greater than 0"),
+        ({"faults": [quota(producer_byte_rate="0B")]}, "must be above 0"),
         ({"faults": [quota(producer_byte_rate="1KiB")]}, "billing never writes, so this quota has no effect"),
         (
             {"faults": [quota(consumer_byte_rate="1KiB", target={"random_member": "shop"})]},
