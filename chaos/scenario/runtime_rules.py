@@ -18,7 +18,7 @@ from chaos.scenario.clients import (
     uses_kip_848,
 )
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ConsumerSeek, ProducerCrash
+from chaos.scenario.faults.clients import ClientQuota, ConsumerSeek, ProducerCrash
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
 from chaos.scenario.setup import Setup
@@ -99,7 +99,7 @@ def _asked(entry: Entry) -> Asked:
             if entry.checkpoint:
                 yield "checkpoint", "checkpoint"
             if entry.no_group_id:
-                yield "no_group_id", "no group id"
+                yield "no_group_id", "assignment without group.id"
             yield from _asked_of_commits(entry)
 
 
@@ -157,9 +157,12 @@ def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[st
 def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
     name = str(fault.target.selector[1]).partition("/")[0]
     entry = next((e for e in setup.entries if e.name == name), None)
-    if entry is None or not isinstance(fault, ConsumerSeek | ProducerCrash):
+    if entry is None:
         return
-    if isinstance(fault, ConsumerSeek):
-        yield from _refusal(where, entry.client, "seek")
-    elif fault.unreported:
-        yield from _refusal(f"{where}.unreported", entry.client, "ignore reports")
+    match fault:
+        case ConsumerSeek():
+            yield from _refusal(where, entry.client, "seek")
+        case ClientQuota():
+            yield from _refusal(where, entry.client, "throttle times")
+        case ProducerCrash() if fault.unreported:
+            yield from _refusal(f"{where}.unreported", entry.client, "ignore reports")

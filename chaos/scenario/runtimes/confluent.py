@@ -26,10 +26,16 @@ TRAITS = Traits(
     reported={"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"},
     abilities=dict.fromkeys(
         [
-            *("produce", "transactions", "library partitioner", "tombstones", "ignore reports"),
+            *("produce", "transactions", "library partitioner", "tombstones", "ignore reports", "throttle times"),
             *("process", "plain processing", "send outcomes"),
             *("subscribe", "pattern", "static membership", "cooperative", "KIP-848", "threads", "workers"),
-            *("sticky partitioner", "reset to none", "no group id", "asynchronous commits", "encrypted keys"),
+            *(
+                "sticky partitioner",
+                "reset to none",
+                "assignment without group.id",
+                "asynchronous commits",
+                "encrypted keys",
+            ),
             *("assign", "seek", "checkpoint", "commit outcomes", "automatic commit outcomes"),
         ],
         "",

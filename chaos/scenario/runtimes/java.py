@@ -69,7 +69,13 @@ TRAITS = Traits(
         **dict.fromkeys(
             [
                 *("produce", "transactions", "ignore reports", "process", "send outcomes", "subscribe", "pattern"),
-                *("sticky partitioner", "reset to none", "no group id", "asynchronous commits", "encrypted keys"),
+                *(
+                    "sticky partitioner",
+                    "reset to none",
+                    "assignment without group.id",
+                    "asynchronous commits",
+                    "encrypted keys",
+                ),
                 *("static membership", "cooperative", "assign", "seek", "checkpoint", "commit outcomes"),
             ],
             "",
@@ -81,6 +87,7 @@ TRAITS = Traits(
         "plain processing": "its processor writes in transactions only",
         "tombstones": "its programs do not write or read the header with their identity",
         "threads": "each Java client is a process",
+        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
         "workers": "its group consumer processes in one thread",
         "automatic commit outcomes": "an automatic commit that fails reaches nobody",
     },

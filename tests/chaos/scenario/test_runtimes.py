@@ -98,6 +98,15 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "Consumer.Offsets.Initial is also given as auto.offset.reset; give it once",
         ),
         (
+            group(client="sarama") + "faults: [{name: q, kind: client.quota, target: {member: b/1}, "
+            "consumer_byte_rate: 1MiB, when: {acked: 9}, heal: {when: {after: q.proven}}}]\n",
+            "faults[0]: the runtime sarama:1.61.1 has no throttle times: its programs do not report them",
+        ),
+        (
+            SHOP + "consumers: [{mode: assign, name: a, topics: [orders], client: sarama, no_group_id: absent}]\n",
+            "consumers[0].no_group_id: the runtime sarama:1.61.1 has no assignment without group.id: that is what",
+        ),
+        (
             group(client="sarama", config={"auto.offset.reset": "none"}),
             "consumers[0].config: the runtime sarama:1.61.1 has no reset to none: Consumer.Offsets.Initial is",
         ),
