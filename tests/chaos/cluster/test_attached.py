@@ -337,21 +337,31 @@ def test_any_process_that_ends_a_run_restores_the_cluster(
     assert roles(run) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "program"),
+    [
+        ([], "chaos.clients.confluent.producer"),
+        (
+            ["--client", "sarama", "--set", "producers.shop.config={acks: all, retries: 300}"],
+            "sarama-clients",
+        ),
+    ],
+    ids=["confluent", "sarama"],
+)
 def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
-    secured: Secured, theirs: set[str], tmp_path: Path
+    secured: Secured, theirs: set[str], tmp_path: Path, settings: list[str], program: str
 ) -> None:
     file = scenario(secured, tmp_path)
+    argv = [*arguments(secured, file, tmp_path / "runs"), *settings, "--json"]
     with Watch() as watch:
-        ended = chaos(*arguments(secured, file, tmp_path / "runs"), "--json", env=os.environ | ENVIRONMENT)
+        ended = chaos(*argv, env=os.environ | ENVIRONMENT)
     unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
     assert (ended.code, ended.result["verdict"], unmet) == (0, "pass", []), ended.result["sentence"]
     assert [f["name"] for f in ended.result["faults"] if f["proven_us"]] == ["kill"]
     assert topics_and_groups(secured) == theirs
     assert left_running(tmp_path) == [] and all(map(secured.alive, (1, 2, 3)))
     (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # the history is next to it
-    assert len(list(run.rglob("*"))) > 40 and any(
-        b"chaos.clients.confluent.producer" in line for line in watch.arguments
-    )
+    assert len(list(run.rglob("*"))) > 40 and any(program.encode() in line for line in watch.arguments)
     for password in PASSWORDS.values():
         assert files_with(run, password) == []
         assert [line for line in watch.arguments if password.encode() in line] == []
