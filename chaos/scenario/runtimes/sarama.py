@@ -28,6 +28,29 @@ NAMES = {
 }
 """Settings that have a common name, which the rules and the audit know."""
 
+MISNAMED = {
+    "max.in.flight": "Net.MaxOpenRequests",
+    "max.in.flight.requests.per.connection": "Net.MaxOpenRequests",
+    "request.timeout.ms": "Producer.Timeout",
+    "retry.backoff.ms": "Producer.Retry.Backoff",
+    "linger.ms": "Producer.Flush.Frequency",
+    "batch.size": "Producer.Flush.Bytes",
+    "message.max.bytes": "Producer.MaxMessageBytes",
+    "max.request.size": "Producer.MaxMessageBytes",
+    "compression.type": "Producer.Compression",
+    "partitioner": "Producer.Partitioner",
+    "fetch.min.bytes": "Consumer.Fetch.Min",
+    "fetch.wait.max.ms": "Consumer.MaxWaitTime",
+    "fetch.max.wait.ms": "Consumer.MaxWaitTime",
+    "max.partition.fetch.bytes": "Consumer.Fetch.Default",
+    "topic.metadata.refresh.interval.ms": "Metadata.RefreshFrequency",
+    "metadata.max.age.ms": "Metadata.RefreshFrequency",
+    "socket.timeout.ms": "Net.ReadTimeout",
+    "client.rack": "RackID",
+    **dict.fromkeys(["message.timeout.ms", "delivery.timeout.ms", "max.poll.interval.ms", "group.protocol"], ""),
+}
+"""Settings of other clients, by the path of the field in sarama's `Config`; empty if it has nothing like it."""
+
 VALUES = {
     "acks": {"waitforall": "all", "-1": "all", "waitforlocal": "1", "noresponse": "0"},
     "auto.offset.reset": {"offsetoldest": "earliest", "oldest": "earliest", "-2": "earliest"}
@@ -195,6 +218,7 @@ TRAITS = Traits(
     stores_offsets=True,
     reserved=RESERVED,
     reserved_parts=RESERVED_PARTS,
+    misnamed=MISNAMED,
     unknown=unknown,
     common=common,
     defaults=defaults,

@@ -90,8 +90,16 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "Net.TLS.Enable is set by the programs of the runtime sarama",
         ),
         (
+            group(client="sarama", config={"log_level": 1}),
+            "log_level is no setting of sarama: write the path of a field of its Config, such as",
+        ),
+        (
             group(client="sarama", config={"fetch.min.bytes": 1}),
-            "fetch.min.bytes is no setting of sarama: write the path of a field of its Config, such as",
+            "fetch.min.bytes is no setting of sarama: its name there is Consumer.Fetch.Min",
+        ),
+        (
+            group(client="sarama", config={"max.poll.interval.ms": 6000}),
+            "max.poll.interval.ms is no setting of sarama: sarama has nothing like it",
         ),
         (
             group(client="sarama", config={"Consumer.Offsets.Initial": "OffsetOldest", "auto.offset.reset": "latest"}),
