@@ -31,7 +31,7 @@ class Reader:
     partition without a recorded position, earliest or "" if unknown. commits: whether it commits. auto: whether its
     client commits by itself. fresh_start: whether each incarnation begins at the configured start, without a
     checkpoint. committed_only: isolation.level=read_committed. assignor: how the group spreads partitions, "" where its
-    members differ in assignors or topics; see `assignor_for`. processes: whether all its members are processors.
+    members differ in assignors or topics; see `assignors_for`. processes: whether all its members are processors.
     entries: those of the group.
     """
 
@@ -55,20 +55,20 @@ class Reader:
         reset = next((e.reset for e in self.entries if e.name == entry_of(consumer)), self.reset)
         return self if reset == self.reset else replace(self, reset=reset, default_start=_default_start(reset))
 
-    def assignor_for(self, members: Iterable[str]) -> str:
-        """Return the assignor that the coordinator selects for these members, "" if that is not known.
+    def assignors_for(self, members: Iterable[str]) -> tuple[str, ...]:
+        """Return the assignors of which the coordinator selects one for these members, none if that is not known.
 
         Each member votes for its first assignor that all of them support, and the one with most votes is selected
         (`ClassicGroup.selectProtocol` in Apache Kafka). A tie is decided by the order of an unordered map.
         """
         if self.assignor:
-            return self.assignor
+            return (self.assignor,)
         supported = {e.name: e.assignors for e in self.entries}
         lists = [supported.get(entry_of(member), ()) for member in members]
         shared = set.intersection(*map(set, lists)) if lists else set()
         votes = Counter(next(a for a in own if a in shared) for own in lists if shared)
-        first, second = [*votes.most_common(2), ("", 0), ("", 0)][:2]
-        return first[0] if first[1] > second[1] else ""
+        most = max(votes.values(), default=0)
+        return tuple(sorted(assignor for assignor, count in votes.items() if count == most))
 
 
 def readers_of(scenario: Scenario) -> list[Reader]:

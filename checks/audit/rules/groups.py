@@ -123,7 +123,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
     A member has a share only of the topics that it subscribed to in this generation: a member with a pattern may not
     have found a new topic yet. Undetermined for other assignors, and for those other than range if members subscribe
     to different topics. If the entries of a group support different assignors, the members of the generation select
-    one as their coordinator does.
+    one as their coordinator does. After a tied vote, undetermined only if some of the tied assignors allow the spread.
     """
     for reader in run.readers:
         if reader.mode != "subscribe":
@@ -132,24 +132,26 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
         tally.add(SETTLED, reader.name, value=len(spans))
         for span in spans:
             members: list[dict[str, Any]] = span.values["members"]
-            assignor = _assignor(reader, members)
-            if why := _unbalanced(assignor, members):
-                split = UNDETERMINED if why == UNDETERMINED else ""
+            assignors = _assignors(reader, members)
+            whys = [_unbalanced(assignor, members) for assignor in assignors] or [UNDETERMINED]
+            if any(whys):
+                split = "" if all(why not in ("", UNDETERMINED) for why in whys) else UNDETERMINED
                 held = {str(m.get("client_id") or m.get("member_id")): m["partitions"] for m in members}
-                evidence = {"why": why, "assignor": assignor, "members": held, "until_us": span.end_us}
+                named = {"why": whys[0], "assignor": " or ".join(assignors)}
+                evidence = named | {"members": held, "until_us": span.end_us}
                 row = {"at_us": span.begin_us, "evidence": evidence}
                 tally.report("unbalanced_assignment", reader.name, 1, [row], split)
 
 
-def _assignor(reader: Reader, members: list[dict[str, Any]]) -> str:
-    """Return the assignor of a generation with these members, "" if it is not known.
+def _assignors(reader: Reader, members: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the assignors of which a generation with these members has one, none if that is not known.
 
     If the entries of a group differ, the members decide; ledgers that do not have their topics do not say who has a
     share of which topic.
     """
     if reader.assignor or any(m.get("topics") is None for m in members):
-        return reader.assignor
-    return reader.assignor_for(str(m.get("client_id")) for m in members)
+        return (reader.assignor,) if reader.assignor else ()
+    return reader.assignors_for(str(m.get("client_id")) for m in members)
 
 
 def _settled(observed: Observed, reader: Reader) -> list[Span]:

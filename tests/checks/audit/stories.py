@@ -1537,6 +1537,16 @@ def spread_after_a_tied_vote(s: Story) -> None:
     _voted(s, "range,roundrobin", "roundrobin,range", "02", "13")
 
 
+@story()
+def spread_after_a_tied_vote_as_both_assignors_do(s: Story) -> None:
+    _voted(s, "range,roundrobin", "roundrobin,range", "01", "23")
+
+
+@story(unbalanced_assignment=1)
+def spread_after_a_tied_vote_as_neither_assignor_does(s: Story) -> None:
+    _voted(s, "range,roundrobin", "roundrobin,range", "012", "3")
+
+
 @story(unbalanced_assignment=1)
 def spread_by_the_one_assignor_that_both_entries_have(s: Story) -> None:
     _voted(s, "mine,range", "range", "02", "1", "3")

@@ -73,17 +73,17 @@ class ReaderFacts:
                 return replace(self, resets_to_earliest=earliest, begins_at_earliest=earliest)
         return self
 
-    def elected(self, members: list[str]) -> str:
-        """The assignor of a generation: each member votes for the first of its own that all support. "" in a tie."""
+    def elected(self, members: list[str]) -> set[str]:
+        """The assignors of which a generation may have one: each member votes for the first of its own that all have,
+        and a tie may end in any way. Empty where it is not known."""
         if self.assignor:
-            return self.assignor
+            return {self.assignor}
         own = [a for m in members for name, _, a in self.entries if m.startswith(f"{name}/")]
         votes = [next((a for a in mine if all(a in others for others in own)), "") for mine in own]
         if len(own) < len(members) or not all(votes):
-            return ""
+            return set()
         most = max(map(votes.count, votes), default=0)
-        winners = {a for a in votes if votes.count(a) == most}
-        return winners.pop() if len(winners) == 1 else ""
+        return {a for a in votes if votes.count(a) == most}
 
     def sees(self, record: Row) -> bool:
         """Whether its isolation level lets it see a record of the log."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from tests.checks.audit.oracle.epochs import _end_of_drive
-from tests.checks.audit.oracle.facts import Case, Finding, Judgement, ReaderFacts
+from tests.checks.audit.oracle.facts import Case, Finding, Judgement, ReaderFacts, Row
 
 SECOND = 1_000_000
 Moment = tuple[int, int, bool, dict[str, Any]]
@@ -140,18 +140,26 @@ def _members(case: Case, reader: ReaderFacts, end_us: int, verdict: Judgement) -
         verdict.looked_at.append(("unbalanced_assignment", group))
         topic = "".join({p.rpartition("/")[0] for m in members for p in m["partitions"]})
         known_topics = all(m.get("topics") is not None for m in members)
-        assignor = reader.elected([m.get("client_id", "") for m in members]) if known_topics else reader.assignor
-        wanted = [m.get("topics", [topic]) for m in members]
-        held = [
-            sorted(int(p.rpartition("/")[2]) for p in m["partitions"])  # of the one topic
-            for m, topics in zip(members, wanted, strict=True)
-            if assignor != "range" or topic in topics or m["partitions"]
-        ]
-        mixed = assignor != "range" and len({tuple(topics) for topics in wanted}) > 1
-        sizes = [len(numbers) for numbers in held]
-        known = sorted(n for numbers in held for n in numbers)
-        torn = any(n and known.index(n[-1]) - known.index(n[0]) + 1 != len(n) for n in held)
-        if mixed or assignor not in ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform"):
-            verdict.undetermined["unbalanced_assignment", group] += 1
-        elif max(sizes) - min(sizes) > 1 or (assignor == "range" and torn):
+        assignors = reader.elected([m.get("client_id", "") for m in members]) if known_topics else {reader.assignor}
+        answers = {_broken(assignor, members, topic) for assignor in assignors} or {None}
+        if answers == {True}:
             verdict.findings[Finding("unbalanced_assignment", "", group, None, None)] += 1
+        elif answers != {False}:
+            verdict.undetermined["unbalanced_assignment", group] += 1
+
+
+def _broken(assignor: str, members: list[Row], topic: str) -> bool | None:
+    """Whether an assignor does not spread the partitions of one topic like this; None where nobody knows."""
+    wanted = [m.get("topics", [topic]) for m in members]
+    held = [
+        sorted(int(p.rpartition("/")[2]) for p in m["partitions"])
+        for m, topics in zip(members, wanted, strict=True)
+        if assignor != "range" or topic in topics or m["partitions"]
+    ]
+    mixed = assignor != "range" and len({tuple(topics) for topics in wanted}) > 1
+    sizes = [len(numbers) for numbers in held]
+    known = sorted(n for numbers in held for n in numbers)
+    torn = any(n and known.index(n[-1]) - known.index(n[0]) + 1 != len(n) for n in held)
+    if mixed or assignor not in ("range", "roundrobin", "sticky", "cooperative-sticky", "uniform"):
+        return None
+    return max(sizes) - min(sizes) > 1 or (assignor == "range" and torn)
