@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from checks.audit.facts import starts
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
 from checks.audit.facts.deletions import deletions, due_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
+from checks.audit.facts.group_lives import group_lives
 from checks.audit.facts.moves import moves_of
 from checks.audit.facts.newcomers import newcomers
 from checks.audit.facts.observed import Observed, phase_times
@@ -195,7 +196,7 @@ class _Audit:
     def _committed(self) -> dict[int, CommittedOffsets]:
         """Return what may have been committed when each epoch began, by index of the epoch.
 
-        Adds the offsets that were no longer in force to the moves of the facts.
+        Adds the offsets that were no longer in force to the moves of the facts, and finds the lives of groups.
         """
         ledger, facts, commits, topics = self.ledger, self.facts, {}, self.plan.lives
         vanished = Vanished(self.observed, facts.moves, topics)
@@ -208,8 +209,9 @@ class _Audit:
             commits = {epoch: rows[0] for (epoch,), rows in found.each(counters.COMMITS_AT_BEGIN)}
         lost = explained(lower, commits, self.epochs, self.lives)
         lost += vanished.begun_below(self.epochs, commits, lost, self.ranges)
-        ends = [*vanished.ended_groups(), *restarts(self.epochs)]
-        self.facts = replace(facts, moves=(*facts.moves, *ends, *lost))
+        again = restarts(self.epochs)
+        self.group_lives = group_lives(self.observed, again, self.epochs)
+        self.facts = replace(facts, moves=(*facts.moves, *vanished.ended_groups(), *again, *lost))
         observed = (r for r in self.tables["cluster"] if r["key"] == "committed")
         seen = starts.sightings(observed, topics.label)
         return starts.committed_at_begin(fetches, commits, seen, self.facts.moves)
@@ -233,12 +235,14 @@ class _Audit:
         times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally, self.plan.lives))
         rows: dict[str, list[dict[str, Any]]] = {
             "summary": totals.summary_rows(topics, self.readers, tally),
+            "undecided": totals.undecided_rows(tally),
             "anomalies": totals.anomaly_rows(tally, self.run),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
             + totals.offsets_rows(self.offsets_removed),
             "metrics": metrics.with_empty(times, metrics.expected(scopes, self.readers, injected)),
             "series": curves.series(tally, self.read_ranges),
             "latency": curves.latency(tally, self.plan.cell_us),
+            "group_lives": [asdict(life) for life in self.group_lives],
         }
         found = {name: pa.Table.from_pylist(table, schema=AUDIT_TABLES[name]) for name, table in rows.items()}
         return found | {"ownership": ownership_table(self.epochs)}

@@ -6,6 +6,7 @@ If there is no value, the observation says why: GX then has nothing to compare, 
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from chaos.anomalies import PHRASES
 from chaos.run.directory import Run
@@ -72,15 +73,23 @@ class Measure:
         phrases = PHRASES[term.check, term.split]
         text = f"{count:,} of {examined:,} {phrases.examined}"
         if undetermined and not _settled(term, count, count + undetermined):
-            reason = (
-                f"{undetermined:,} more could not be decided, and they may break the bound or meet it: "
-                "keep what the rule needs (retention beyond the end of the run, acks other than 0)"
-            )
+            reason = f"{undetermined:,} more could not be decided, and they may break the bound or meet it"
+            reason += self._undecided(term.check)
             return Observation.missing(f"{text}, {undetermined:,} undecided", reason)
         by_count = sorted(rows, key=lambda r: (-r["count"], r["scope"]))
         scopes = listed([f"{r['scope']}: {r['count']:,}" for r in by_count if r["count"]])
         reason = f"{phrases.describe(count)} ({scopes})" if scopes else f"none among {examined:,} {phrases.examined}"
         return Observation(count, text, reason)
+
+    def _undecided(self, check: str) -> str:
+        """Return why rows of a check could not be decided, and what decides them; empty for results of older audits."""
+        counts: Counter[tuple[str, str]] = Counter()
+        for row in audit_rows(self._run, "undecided"):
+            if row["check"] == check:
+                counts[row["why"], row["advice"]] += row["count"]
+        whys = [f"{why} ({count:,})" if len(counts) > 1 else why for (why, _), count in counts.most_common()]
+        advice = dict.fromkeys(advice for (_, advice), _ in counts.most_common() if advice)
+        return f": {'; '.join([*whys, *advice])}" if whys else ""
 
     def _uncountable(self, check: str) -> str:
         """Return why the counts of a check are unreliable; empty if they are reliable."""

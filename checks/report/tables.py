@@ -30,7 +30,10 @@ AUDIT = {
     "latency": _schema("series scope", "at_us bin_us count"),
     "ownership": _schema("group topic consumer end_reason", "partition incarnation generation begin_us end_us"),
     "anomalies": _schema("check split scope topic mechanism", "partition at_us"),
+    "group_lives": _schema("group", "life begin_us end_us first_generation last_generation"),
 }
+ADDED = {"group_lives"}
+"""Tables that earlier releases did not write: results without them are complete."""
 LEDGER = {
     "cluster": _schema("entity key value", "at_us"),
     "faults": _schema("fault phase evidence", "at_us"),
@@ -49,6 +52,7 @@ class Tables:
     cluster: list[Row]
     faults: list[Row]
     lifecycle: list[Row]
+    group_lives: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
 
 
@@ -69,7 +73,8 @@ def read_tables(run: Run) -> Tables:
     for file, (name, schema) in files.items():
         tables[name] = schema.empty_table()
         if not (run.path / file).exists():
-            unwritten.append(file)
+            if name not in ADDED or not run.audit.exists():
+                unwritten.append(file)
             continue
         try:
             tables[name] = _read(run.path / file, schema)
@@ -83,6 +88,7 @@ def read_tables(run: Run) -> Tables:
         cluster=list(_parsed(_in_order(tables["cluster"]))),
         faults=_in_order(tables["faults"]),
         lifecycle=_in_order(tables["lifecycle"]),
+        group_lives=tables["group_lives"].sort_by([("group", "ascending"), ("life", "ascending")]).to_pylist(),
         missing=[f"Not written: {', '.join(unwritten)}"] * bool(unwritten) + unreadable,
     )
 

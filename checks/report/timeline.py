@@ -83,7 +83,7 @@ def draw(tables: Tables, result: Result, resolved: Resolved, groups: Sequence[Me
         fold(
             "Groups",
             "colour: one life of the group · number: which one",
-            group_lanes(tables.cluster, tables.ownership, axis),
+            group_lanes(tables.group_lives, axis),
         ),
         fold("Leaders", "number: the leader · height: in-sync replicas", leaders),
         *(fold(*reader) for reader in readers),

@@ -38,6 +38,7 @@ expect:
 
 AUDIT = {
     "summary": {"check": "s", "split": "s", "scope": "s", "count": "i", "examined": "i", "undetermined": "i"},
+    "undecided": {"check": "s", "scope": "s", "why": "s", "advice": "s", "count": "i"},
     "counts": {"name": "s", "scope": "s", "value": "i"},
     "metrics": {"metric": "s", "scope": "s", "fault": "s", "stat": "s", "value_us": "i"},
     "anomalies": {
@@ -103,6 +104,7 @@ class FakeRun:
             for m, us in (("produce_unavailability", 9_800_000), ("consume_unavailability", 11_000_000))
         ]
         self.anomalies: Rows = []
+        self.undecided: Rows = []
         self.stages = [("deploy", "end"), ("load", "end"), ("seal", "end")]
 
     def found(self, check: str, split: str = "", **change: int) -> None:
@@ -117,7 +119,7 @@ class FakeRun:
 
     def write(self) -> FakeRun:
         """Write everything to the run directory."""
-        for table in ("summary", "counts", "metrics", "anomalies"):
+        for table in AUDIT:
             schema = pa.schema([(name, TYPES[t]) for name, t in AUDIT[table].items()])
             folder = self.run.audit / table
             folder.mkdir(parents=True, exist_ok=True)

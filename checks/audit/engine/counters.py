@@ -89,7 +89,9 @@ UNSETTLED = union("unsettled")
 SETTLED = union("settled")
 """Positions in the log of those records, by record."""
 BETWEEN = collection("between")
-"""Acknowledgements between two lives that have ended; see `topic_lives.Ack`."""
+"""Acknowledgements that may belong to several lives that have ended; see `topic_lives.Ack`."""
+UNLOCATED = union("unlocated")
+"""Records that may be in several lives that have ended, at an offset that is not known."""
 EXTENTS = extent("extents")
 """Lowest and highest offset of the acknowledgements of a life, by label and partition."""
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from checks.audit.arrays import NEVER_US, NONE, Ints, Mask
-from checks.audit.engine.counters import BETWEEN, EXTENTS, SETTLED, UNSETTLED
+from checks.audit.engine.counters import BETWEEN, EXTENTS, SETTLED, UNLOCATED, UNSETTLED
 from checks.audit.engine.group import sections
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.topic_lives import Ack, Extent, Position, Record, TopicLives
+from checks.audit.undecided import SEVERAL_LIVES
 
 _TIMES = {
     "sends": ("invoked_us", "completed_us"),
@@ -123,19 +124,36 @@ class LivePart(Part):
         return False if offset != NONE and there in self._lives.steady else None
 
     def _placed(self, rows: Ints, i: int) -> int | None:
-        """Return the index of the life of one of some rows between two that have ended; see `TopicLives.choose`."""
+        """Return the index of the life of one of some rows, of several that have ended; see `TopicLives.choose`.
+
+        The record of a delivery is in the life that acknowledged it. One that is not known to be acknowledged at an
+        offset may be in any of them.
+        """
         row = int(rows[i])
         record = self._record(row)
-        return self._lives.placed.get((record, self._position(row))) if record else None
+        if record is None:
+            return None
+        if self.table == "deliveries" and record in self._lives.unlocated:
+            return len(self._lives.of[record[0]])
+        return self._lives.placed.get((record, self._position(row)))
 
     def acks_between(self) -> Iterator[Ack]:
-        """Yield the acknowledgements that may belong to two neighbouring lives that have ended."""
+        """Yield the acknowledgements that may belong to several lives that have ended."""
         first, last = self._times
         for topic, rows, earliest, latest in self._acks():
-            for i in np.flatnonzero(latest == earliest + 1).tolist():
-                row, record = int(rows[i]), self._record(int(rows[i]))
-                if record is not None and self._lives.of[topic][int(latest[i])].ended:
-                    yield Ack(record, self._position(row), int(first[row]), int(last[row]), int(earliest[i]))
+            for i in np.flatnonzero(earliest < latest).tolist():
+                row, record, between = int(rows[i]), self._record(int(rows[i])), (int(earliest[i]), int(latest[i]))
+                if record is not None and self._lives.may_be_several(topic, *between):
+                    yield Ack(record, self._position(row), int(first[row]), int(last[row]), *between)
+
+    def unlocated(self) -> Iterator[Record]:
+        """Yield the records that may be in several lives that have ended, at an offset that is not known."""
+        perhaps = ~self.equals("outcome", "fail") & (self.ints("offset") == NONE)
+        for topic, rows, earliest, latest in self._by_time:
+            for i in np.flatnonzero(perhaps[rows] & (earliest < latest)).tolist():
+                record = self._record(int(rows[i]))
+                if record is not None and self._lives.may_be_several(topic, int(earliest[i]), int(latest[i])):
+                    yield record
 
     def extents(self) -> Iterator[tuple[str, int, Extent]]:
         """Yield label, partition and extent of each life, from acknowledgements that time assigns to it."""
@@ -186,6 +204,7 @@ def add_unsettled(part: Part, lives: TopicLives, tally: Tally) -> None:
         tally.add(UNSETTLED, part.table, value=set(part.unsettled()))
         if part.table == "sends":
             tally.add(BETWEEN, value=list(part.acks_between()))
+            tally.add(UNLOCATED, value=set(part.unlocated()))
             for label, partition, extent in part.extents():
                 tally.add(EXTENTS, label, partition, value=extent)
 
@@ -216,7 +235,7 @@ def count_undetermined(part: Part, lives: TopicLives, tally: Tally) -> None:
     if part.table == "sends":
         ok = absent[part.equals("outcome", "ok")[absent]]
         for code, count in zip(*np.unique(topics[ok], return_counts=True), strict=True):
-            tally.report_undetermined("lost_write", names[code], int(count))
+            tally.report_undetermined("lost_write", names[code], int(count), SEVERAL_LIVES)
         return
     (groups, group_names), (modes, mode_names) = part.codes("group"), part.codes("mode")
     consumers, clients = part.codes("consumer")
@@ -224,4 +243,4 @@ def count_undetermined(part: Part, lives: TopicLives, tally: Tally) -> None:
         if part._record(row) in lives.unsettled_sends:
             subscribed = mode_names[modes[row]] == "subscribe"
             reader = group_names[groups[row]] if subscribed else clients[consumers[row]]
-            tally.report_undetermined("dirty_read", reader, 1)
+            tally.report_undetermined("dirty_read", reader, 1, SEVERAL_LIVES)

@@ -18,7 +18,7 @@ from chaos.errors import RunDirError
 from checks.audit.engine import cut as cutting
 from checks.audit.engine import part_lives
 from checks.audit.engine import survey as surveying
-from checks.audit.engine.counters import BETWEEN, EXTENTS, PART_ROWS, SETTLED, UNREADABLE, UNSETTLED
+from checks.audit.engine.counters import BETWEEN, EXTENTS, PART_ROWS, SETTLED, UNLOCATED, UNREADABLE, UNSETTLED
 from checks.audit.engine.parts import Part
 from checks.audit.engine.tally import Tally, merge_all
 from checks.audit.facts.run_facts import RunFacts
@@ -51,13 +51,14 @@ def settle_lives(spark: SparkSession, files: Files, lives: TopicLives, run_token
     unsettled = {table: records for (table,), records in found.each(UNSETTLED)}
     extents: dict[Any, Extent] = dict(found.each(EXTENTS))
     between: list[Ack] = found.get(BETWEEN) or []
-    placed = place(lives, between, extents)
+    placed, unlocated = place(lives, between, extents), frozenset(found.members(UNLOCATED))
     wanted = frozenset(record for records in unsettled.values() for record in records)
     settled: dict[Any, frozenset[Position]] = {}
     if wanted:
         found = _each_part(spark, {"log": files["log"]}, partial(_add_positions, run_token, wanted))
         settled = {record: frozenset(positions) for record, positions in found.each(SETTLED)}
-    return replace(lives, settled=settled, unsettled_sends=frozenset(unsettled.get("sends", ())), placed=placed)
+    sends = frozenset(unsettled.get("sends", ()))
+    return replace(lives, settled=settled, unsettled_sends=sends, placed=placed, unlocated=unlocated)
 
 
 def _add_unsettled(lives: TopicLives, table: str, path: str, data: object, tally: Tally) -> None:

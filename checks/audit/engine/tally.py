@@ -18,6 +18,7 @@ import numpy as np
 
 from checks.audit.engine.sparse import Sparse, merge
 from checks.audit.findings import UNDETERMINED, Finding, cap, finding
+from checks.audit.undecided import Reason
 
 V = TypeVar("V")
 
@@ -58,6 +59,9 @@ number; and by number the sum, the highest and the lowest value."""
 FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
 """By check, split and scope: the exact count and the findings to show."""
 
+UNDECIDED: Aggregate[int] = total("undecided")
+"""Rows for which a check could not be decided, by check, scope and reason."""
+
 
 class Tally:
     """Values by aggregate and key."""
@@ -76,9 +80,11 @@ class Tally:
             shown = cap(finding(check, scope, split, **row) for row in rows)
             self.add(FINDINGS, check, split, scope, value=(count, shown))
 
-    def report_undetermined(self, check: str, scope: str, count: int) -> None:
+    def report_undetermined(self, check: str, scope: str, count: int, reason: Reason) -> None:
         """Add rows for which a check could not be decided."""
         self.report(check, scope, count, split=UNDETERMINED)
+        if count:
+            self.add(UNDECIDED, check, scope, reason, value=count)
 
     def merge(self, other: Tally) -> None:
         """Merge all values of another tally."""

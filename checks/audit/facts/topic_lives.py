@@ -67,7 +67,8 @@ class TopicLives:
     settled: positions in the final log of the records that time alone does not assign to a life. unsettled_sends: those
     of them that time does not assign by their sends. steady: labels and partitions of the lives that kept every record
     that they acknowledged; see `topic_changes`. partitions: those of the lives in force. placed: lives, by index, of
-    records acknowledged around the end of one life and the begin of another one that has ended too; see `place`.
+    records acknowledged when several lives that have ended were possible; see `place`. unlocated: records sent then, of
+    unknown outcome or acknowledged without an offset.
     """
 
     of: dict[str, list[TopicLife]] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class TopicLives:
     steady: frozenset[tuple[str, int]] = frozenset()
     partitions: frozenset[tuple[str, int]] = frozenset()
     placed: dict[tuple[Record, Position], int] = field(default_factory=dict)
+    unlocated: frozenset[Record] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.of)
@@ -105,7 +107,7 @@ class TopicLives:
         }
 
     def unclear(self, topic: str) -> str:
-        """Return the label of rows that belong to one of two lives that have ended, which is not known."""
+        """Return the label of rows that belong to one of several lives that have ended, which is not known."""
         return f"{topic} (deleted, life unknown)"
 
     def bounds(self, topic: str, first_us: Ints, last_us: Ints) -> tuple[Ints, Ints]:
@@ -114,11 +116,10 @@ class TopicLives:
         A row may belong to a life that existed at any moment from its first time (a request) to its last one (the
         answer): at earliest to that which no later life had certainly replaced at the first time.
         """
-        lives = self.of[topic]
-        since = np.array([life.since_us for life in lives], np.int64)
-        begins = np.array([life.not_before_us for life in lives], np.int64)
-        earliest = np.maximum(np.searchsorted(since, first_us, "right") - 1, 0)
-        latest = np.maximum(np.searchsorted(begins, last_us, "right") - 1, 0)
+        earliest, latest = np.zeros((2, len(first_us)), np.int64)
+        for i, life in enumerate(self.of[topic]):  # since_us need not ascend: that of a life may be unknown
+            earliest[first_us >= life.since_us] = i
+            latest[last_us >= life.not_before_us] = i
         return np.minimum(earliest, latest), latest
 
     def choose(
@@ -133,21 +134,24 @@ class TopicLives:
 
         in_log: whether the record of a row reached the life in force, None if the final log shows neither. That decides
         for a row that may belong to it; otherwise the row belongs to an earlier life. placed: the index of the life of
-        a row that may belong to two lives that have ended, `len(lives)` if unclear, None for the earlier one.
+        a row that may belong to several lives that have ended, `len(lives)` if unclear, None for the earliest one.
         """
         lives = self.of[topic]
         earliest, latest = self.bounds(topic, first_us, last_us)
         unsure, chosen = np.zeros(len(earliest), np.bool_), earliest.copy()
         for row in np.flatnonzero(earliest < latest).tolist():
             last = int(latest[row])
-            if lives[last].ended:
-                index = placed(row)
-                chosen[row] = chosen[row] if index is None else index
-                continue
-            shown = in_log(row)
-            chosen[row] = last if shown else chosen[row]
+            shown = False if lives[last].ended else in_log(row)
             unsure[row] = shown is None
+            if shown:
+                chosen[row] = last
+            elif self.may_be_several(topic, int(earliest[row]), last) and (index := placed(row)) is not None:
+                chosen[row] = index
         return chosen, unsure
+
+    def may_be_several(self, topic: str, earliest: int, latest: int) -> bool:
+        """Return whether several of the lives between two that have ended are possible, both included."""
+        return latest - earliest + self.of[topic][latest].ended > 1
 
     def at(self, topic: str, at_us: int) -> TopicLife | None:
         """Return the earliest life that may have existed at a moment, None for a topic that was never deleted."""
@@ -169,13 +173,15 @@ class TopicLives:
 
 @dataclass(frozen=True)
 class Ack:
-    """An acknowledgement that may belong to two neighbouring lives that have ended, by the index of the earlier one."""
+    """An acknowledgement that may belong to several lives that have ended. life, latest: indexes of the first and last
+    life that it may belong to."""
 
     record: Record
     position: Position
     invoked_us: int
     completed_us: int
     life: int
+    latest: int
 
 
 Extent = tuple[int, int]
@@ -187,13 +193,16 @@ def place(
 ) -> dict[tuple[Record, Position], int]:
     """Return the index of the life of each acknowledgement, the number of lives if it is unclear.
 
-    Offsets of one leader only grow. So a record does not belong to the earlier life if that had reached its offset
-    before it was sent, and not to the later one if that had not reached its offset yet. extents: by label and
-    partition.
+    It is unclear if more than two lives are possible. Offsets of one leader only grow. So a record does not belong to
+    the earlier life if that had reached its offset before it was sent, and not to the later one if that had not reached
+    its offset yet. extents: by label and partition.
     """
     placed = {}
     for ack in acks:
         chain, (partition, offset) = lives.of[ack.record[0]], ack.position
+        if ack.latest - ack.life > 1:
+            placed[ack.record, ack.position] = len(chain)
+            continue
         before, after = chain[ack.life], chain[ack.life + 1]
         high = extents.get((before.label, partition), (0, -1))[1]
         low = extents.get((after.label, partition), (1 << 62, 0))[0]

@@ -8,21 +8,27 @@ from dataclasses import dataclass
 from chaos.scenario.model import Scenario
 from checks.audit.facts.readers import processor_groups
 from checks.audit.facts.starts import LogRange
+from checks.audit.undecided import NO_COORDINATES, OUTPUTS_DELETED, OUTPUTS_GONE, OUTPUTS_UNREAD, Reason
 
 
 @dataclass(frozen=True)
 class Traced:
     """The outputs of a group.
 
-    writers: the scenario entries that write them. topics: output topics. whole: whether every output is known: the log
-    of each output topic was read back from its first record, in its only life, and each output carries the coordinates
-    of its input. Where that is not so, an output that is not known may exist. Output topics are not compacted: outputs
-    have no keys, and a scenario that compacts them is refused.
+    writers: the scenario entries that write them. topics: output topics. lacking: why an output that is not known may
+    exist, None if every output is known: the log of each output topic was read back from its first record, in its only
+    life, and each output carries the coordinates of its input. Output topics are not compacted: outputs have no keys,
+    and a scenario that compacts them is refused.
     """
 
     writers: frozenset[str]
     topics: frozenset[str]
-    whole: bool
+    lacking: Reason | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every output is known."""
+        return self.lacking is None
 
 
 def traced(
@@ -38,7 +44,12 @@ def traced(
         topics = frozenset(p.to for p in entries)
         ranges = [start for (topic, _), (start, _) in log.items() if topic in topics]
         expected = sum(scenario.topic(topic).partitions for topic in topics)
-        whole = len(ranges) >= expected and not any(ranges) and None not in ranges and topics.isdisjoint(deleted)
         writers = frozenset(p.name for p in entries)
-        found[group] = Traced(writers, topics, whole and writers.isdisjoint(untraced))
+        lacking = {
+            OUTPUTS_DELETED: not topics.isdisjoint(deleted),
+            OUTPUTS_UNREAD: len(ranges) < expected or None in ranges,
+            OUTPUTS_GONE: any(ranges),
+            NO_COORDINATES: not writers.isdisjoint(untraced),
+        }
+        found[group] = Traced(writers, topics, next((reason for reason, here in lacking.items() if here), None))
     return found

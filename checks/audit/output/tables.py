@@ -9,6 +9,8 @@
 | `series` | 250 ms of a curve |
 | `latency` | cell of a heat map |
 | `ownership` | time span in which one consumer held one partition |
+| `undecided` | reason for which rows of a check and scope could not be decided |
+| `group_lives` | life of a group: it ends with its committed offsets, and may begin again |
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ AUDIT_TABLES: dict[str, pa.Schema] = {
     # `count` is exact. `examined`: rows examined. `undetermined`: rows for which the rule could not be decided, such as
     # an acks=0 record without an offset where retention has removed records; they are in neither of the other two.
     "summary": _table(check=_str, split=_str, scope=_str, count=_i64, examined=_i64, undetermined=_i64),
+    # `count`: rows of `undetermined` of one reason. `advice`: what decides them in another run, empty if nothing does.
+    "undecided": _table(check=_str, scope=_str, why=_str, advice=_str, count=_i64),
     # `at_us`: when it happened, if known. `evidence`: a JSON object with all further details. `mechanism`: a sentence,
     # "not determined" if the evidence does not show the mechanism.
     "anomalies": _table(
@@ -74,6 +78,11 @@ AUDIT_TABLES: dict[str, pa.Schema] = {
         begin_us=_i64,
         end_us=_i64,
         end_reason=_str,
+    ),
+    # Lives of the groups that the observer saw, by their number from 1. `end_us` is null if the group goes on; the
+    # generations are those of its assignments.
+    "group_lives": _table(
+        group=_str, life=_i32, begin_us=_i64, end_us=_i64, first_generation=_i32, last_generation=_i32
     ),
 }
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from chaos.anomalies import ANOMALIES
 from checks.audit.engine import counters
-from checks.audit.engine.tally import FINDINGS, Aggregate, Tally
+from checks.audit.engine.tally import FINDINGS, UNDECIDED, Aggregate, Tally
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
 from checks.audit.facts.starts import LogRange
@@ -44,6 +44,15 @@ def summary_rows(topics: list[str], readers: list[Reader], tally: Tally) -> list
         row = {"check": check, "split": split, "scope": scope, "count": count}
         rows.append(row | {"examined": max(examined, count), "undetermined": undetermined})
     return rows
+
+
+def undecided_rows(tally: Tally) -> list[dict[str, Any]]:
+    """Return table `undecided`."""
+    found = sorted(tally.each(UNDECIDED), key=lambda entry: (entry[0][:2], -entry[1], entry[0][2].why))
+    return [
+        {"check": check, "scope": scope, "why": reason.why, "advice": reason.advice, "count": count}
+        for (check, scope, reason), count in found
+    ]
 
 
 def anomaly_rows(tally: Tally, run: RunData) -> list[Finding]:

@@ -19,6 +19,7 @@ from checks.audit.facts.readers import commits_offsets
 from checks.audit.facts.run_facts import Committer
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, no_members, present, readers_with
+from checks.audit.undecided import NO_PROGRESS
 
 
 def overcommit(b: CommitBlock, tally: Tally) -> None:
@@ -33,7 +34,7 @@ def overcommit(b: CommitBlock, tally: Tally) -> None:
         kept = ~_of_former(b, committer, b.commits["offset"][rows])
         rows, at_us = rows[kept], at_us[kept]
         committed, reached = b.commits["offset"][rows], _reached(b, committer, at_us)
-        tally.report_undetermined("overcommit", committer.reader, int((reached == NONE).sum()))
+        tally.report_undetermined("overcommit", committer.reader, int((reached == NONE).sum()), NO_PROGRESS)
         firsts, lasts = b.runs["runs" if committer.reader in b.facts.read_uncommitted else "committed_runs"]
         at = np.searchsorted(lasts, reached)
         between = at < len(firsts)

@@ -15,6 +15,7 @@ from checks.audit.facts.epochs import Epoch
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, present
+from checks.audit.undecided import UNREAD
 
 
 def duplicate_delivery(r: ReaderBlock, tally: Tally) -> None:
@@ -102,7 +103,7 @@ def dirty_read(r: ReaderBlock, tally: Tally) -> None:
         wrong &= r.present
     rows = np.flatnonzero(wrong)
     if r.range.log_start is None:
-        tally.report_undetermined("dirty_read", r.name, len(rows))
+        tally.report_undetermined("dirty_read", r.name, len(rows), UNREAD)
     else:
         r.report("dirty_read", rows, lambda i: _dirty(r, i), tally)
 

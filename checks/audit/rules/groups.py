@@ -15,8 +15,9 @@ from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
 from checks.audit.facts.readers import Reader, commits_offsets
-from checks.audit.findings import UNDETERMINED, Finding
+from checks.audit.findings import Finding
 from checks.audit.rules.rule import Evidence, Rule, RunData, groups, no_members, present, readers_with, unless
+from checks.audit.undecided import JUST_BEGUN, MIXED_TOPICS, NO_PROMISE, TIED_VOTE, Reason
 
 ELECTION_US = 2_000_000
 """Maximum time for which coordinator and leader may differ: one of them was sampled before an election, one after."""
@@ -133,14 +134,17 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
         for span in spans:
             members: list[dict[str, Any]] = span.values["members"]
             assignors = _assignors(reader, members)
-            whys = [_unbalanced(assignor, members) for assignor in assignors] or [UNDETERMINED]
-            if any(whys):
-                split = "" if all(why not in ("", UNDETERMINED) for why in whys) else UNDETERMINED
+            whys = [_unbalanced(assignor, members) for assignor in assignors] or [NO_PROMISE]
+            if reasons := [why for why in whys if isinstance(why, Reason)]:
+                tally.report_undetermined("unbalanced_assignment", reader.name, 1, reasons[0])
+            elif all(whys):
                 held = {str(m.get("client_id") or m.get("member_id")): m["partitions"] for m in members}
                 named = {"why": whys[0], "assignor": " or ".join(assignors)}
                 evidence = named | {"members": held, "until_us": span.end_us}
                 row = {"at_us": span.begin_us, "evidence": evidence}
-                tally.report("unbalanced_assignment", reader.name, 1, [row], split)
+                tally.report("unbalanced_assignment", reader.name, 1, [row])
+            elif any(whys):
+                tally.report_undetermined("unbalanced_assignment", reader.name, 1, TIED_VOTE)
 
 
 def _assignors(reader: Reader, members: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -167,18 +171,18 @@ def _settled(observed: Observed, reader: Reader) -> list[Span]:
     return found
 
 
-def _unbalanced(assignor: str, members: list[dict[str, Any]]) -> str:
-    """Return how the partitions of the members break the promise of an assignor, empty if they do not.
+def _unbalanced(assignor: str, members: list[dict[str, Any]]) -> str | Reason:
+    """Return how the partitions of the members break the promise of an assignor, empty if not, or why that is unknown.
 
     members: as the observer records them. A member without `topics`, as older ledgers have it, subscribes to all.
     """
     if assignor in ("roundrobin", "sticky", "cooperative-sticky", "uniform"):
         if len({tuple(m["topics"]) for m in members if m.get("topics") is not None}) > 1:
-            return UNDETERMINED
+            return MIXED_TOPICS
         counts = sorted(len(m["partitions"]) for m in members)
         return f"members hold {counts[0]} to {counts[-1]} partitions" if counts[-1] - counts[0] > 1 else ""
     if assignor != "range":
-        return UNDETERMINED
+        return NO_PROMISE
     held = [(m.get("topics"), _by_topic(m["partitions"])) for m in members]
     for topic in sorted({t for _, topics in held for t in topics}):
         numbers = [
@@ -240,8 +244,10 @@ def misplaced_coordinator(run: RunData, tally: Tally) -> None:
                 "until_us": s.end_us,
             }
             position = {"topic": OFFSETS_TOPIC, "partition": int(partition.rpartition("/")[2]), "at_us": s.begin_us}
-            split = UNDETERMINED if short else ""
-            tally.report("misplaced_coordinator", group, 1, [position | {"evidence": evidence}], split)
+            if short:
+                tally.report_undetermined("misplaced_coordinator", group, 1, JUST_BEGUN)
+            else:
+                tally.report("misplaced_coordinator", group, 1, [position | {"evidence": evidence}])
 
 
 def _differing(spans: Iterable[Span]) -> list[tuple[tuple[int, int] | None, Span]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from checks.audit import undecided
 from checks.audit.arrays import NONE, Ints, Mask, nullable
 from checks.audit.engine.counters import EVICTED, EXPIRED, SUPERSEDED
 from checks.audit.engine.group import sections
@@ -66,25 +67,26 @@ def lost_key(b: KeyBlock, tally: Tally) -> None:
     unsure = b.latest(located & (a["end"] == UNDECIDED), known & (log["committed"] == NONE))
     offset, group = a["offset"][absent], b.ack_group[absent]
     fate = np.full(len(absent), _LOST)
-    fate[unsure[group] > offset] = _UNSURE
+    fate[unsure[group] > offset] = _NO_END
     for (partition,), rows in sections(a["partition"][absent]):
         at = rows.index
         nameless = log["offset"][~known & (log["partition"] == partition)]
-        fate[at[offset[at] < nameless.max(initial=NONE)]] = _UNSURE
+        fate[at[offset[at] < nameless.max(initial=NONE)]] = _NO_KEYS
     fate[sure[group] > offset] = _SUPERSEDED
     for (partition,), rows in sections(a["partition"][absent]):
         at, start = rows.index, b.facts.due_starts.get((b.topic, partition))
         if start is None:
-            fate[at] = _UNSURE
+            fate[at] = _UNREAD
         else:
             fate[at[offset[at] < start]] = _EVICTED
-    fate[~located[absent]] = _UNSURE
+    fate[~located[absent]] = _NO_PLACE
     _judge_tombstones(b, absent, fate)
     _judge_deleted(b, absent, fate)
     tally.add(EVICTED, b.topic, value=int((fate == _EVICTED).sum()))
     tally.add(SUPERSEDED, b.topic, value=int((fate == _SUPERSEDED).sum()))
-    tally.report_undetermined("lost_key", b.topic, int(np.isin(fate, (_UNSURE, _UNCLEAR)).sum()))
-    tally.report_undetermined("resurrected_key", b.topic, int(np.isin(fate, (_MISSED, _UNCLEAR)).sum()))
+    for kind, (checks, reason) in _UNDECIDED.items():
+        for check in checks:
+            tally.report_undetermined(check, b.topic, int((fate == kind).sum()), reason)
     tally.add(EXPIRED, b.topic, value=int((fate == _EXPIRED).sum()))
     for check, kind in (("lost_key", _LOST), ("resurrected_key", _RESURRECTED)):
         found = absent[fate == kind]
@@ -102,7 +104,7 @@ def _judge_tombstones(b: KeyBlock, absent: Ints, fate: Ints) -> None:
     seen, unclear = (b.latest(nothing, value & (log["committed"] == visible)) for visible in (1, NONE))
     rows = absent[of_tombstones]
     group, held = b.ack_group[rows], _held(b, rows)
-    judged = np.array([_EXPIRED, _LOST, _UNSURE])[held]
+    judged = np.array([_EXPIRED, _LOST, _READ_WHEN])[held]
     judged[unclear[group] != NONE] = _UNCLEAR
     there = seen[group] != NONE
     judged[there] = np.where((held == 1) | _read_in_time(b, rows), _RESURRECTED, _MISSED)[there]
@@ -115,7 +117,7 @@ def _judge_deleted(b: KeyBlock, absent: Ints, fate: Ints) -> None:
     if len(lost) and b.topic in b.facts.delete_retention_us:
         rows = absent[lost]
         unplaced = np.isin(b.acks["key"][rows], b.unplaced) | (b.topic in b.facts.torn_tombstones)
-        fate[lost[unplaced & (_held(b, rows) != 1)]] = _UNSURE
+        fate[lost[unplaced & (_held(b, rows) != 1)]] = _PERHAPS_DELETED
 
 
 def _held(b: KeyBlock, rows: Ints) -> Ints:
@@ -142,8 +144,20 @@ def _read_in_time(b: KeyBlock, rows: Ints) -> Mask:
     return in_time
 
 
-_LOST, _UNSURE, _SUPERSEDED, _EVICTED, _EXPIRED, _RESURRECTED, _MISSED, _UNCLEAR = range(8)
-"""Fates of an absent record. Missed: resurrected, or expired while the log was read; unclear: that, or lost."""
+_LOST, _SUPERSEDED, _EVICTED, _EXPIRED, _RESURRECTED = range(5)
+_NO_END, _NO_KEYS, _UNREAD, _NO_PLACE, _READ_WHEN, _PERHAPS_DELETED, _MISSED, _UNCLEAR = range(5, 13)
+"""Fates of an absent record. Missed: resurrected, or expired while the log was read; unclear: resurrected or lost."""
+_UNDECIDED = {
+    _NO_END: (("lost_key",), undecided.NO_END),
+    _NO_KEYS: (("lost_key",), undecided.NO_KEYS),
+    _UNREAD: (("lost_key",), undecided.UNREAD),
+    _NO_PLACE: (("lost_key",), undecided.NO_PLACE),
+    _READ_WHEN: (("lost_key",), undecided.READ_WHEN),
+    _PERHAPS_DELETED: (("lost_key",), undecided.PERHAPS_DELETED),
+    _MISSED: (("resurrected_key",), undecided.EXPIRED_MEANWHILE),
+    _UNCLEAR: (("lost_key", "resurrected_key"), undecided.OPEN),
+}
+"""What cannot be decided of a fate, and why."""
 
 
 def _shown(b: KeyBlock, i: int) -> dict[str, Any]:

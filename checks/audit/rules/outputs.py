@@ -24,6 +24,7 @@ from checks.audit.findings import CAP, Finding
 from checks.audit.rules.output_origins import Stretches, of_this_life
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, present, readers_with
+from checks.audit.undecided import OPEN, PERHAPS_PASSED, SEVERAL_LIVES, TWO_RECORDS
 
 TRACED = total("traced")
 """Inputs that were processed and committed past, or have a visible output, by reader."""
@@ -42,7 +43,7 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     input again.
 
     Undetermined: whether an input without a visible output has one that may be committed (its transaction is open);
-    anything about absent outputs where outputs may have been removed or carry no coordinates (`Traced.whole`); what
+    anything about absent outputs where outputs may have been removed or carry no coordinates (`Traced.lacking`); what
     belongs to an offset at which the group got two different records; whether an input was committed past if the last
     member that held the partition did not end in order, a commit has an unknown outcome, or another job or a fault set
     the committed offset.
@@ -58,15 +59,24 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
     absent = owed & (seen == 0)
     certain = absent & (maybe == 0) & ~rows.unclear & inputs.visible & group.whole
     unsure = (absent & ~certain) | (owed & (seen > 0) & inputs.contested)
-    tally.report_undetermined("missing_output", r.name, int(unsure.sum()))
+    contested = owed & (seen > 0) & inputs.contested
+    open_ends = unsure & ~contested & ((maybe > 0) | ~inputs.visible)
+    former = unsure & ~contested & ~open_ends & rows.unclear
+    for reason, mask in ((TWO_RECORDS, contested), (OPEN, open_ends), (SEVERAL_LIVES, former)):
+        tally.report_undetermined("missing_output", r.name, int(mask.sum()), reason)
+    if group.lacking is not None:
+        rest = int((unsure & ~contested & ~open_ends & ~former).sum())
+        tally.report_undetermined("missing_output", r.name, rest, group.lacking)
     lacking = np.flatnonzero(certain)
     tally.report("missing_output", r.name, len(lacking), (_missing(r, rows, at) for at in lacking[:CAP].tolist()))
 
     possible = np.where(seen > 0, maybe, np.maximum(maybe - 1, 0))
     again = rows.again()
     clear = again[~inputs.contested[rows.at[again]]]
-    removed = 0 if group.whole else int((owed | (seen > 0)).sum())
-    tally.report_undetermined("duplicate_output", r.name, int(possible.sum()) + len(again) - len(clear) + removed)
+    if group.lacking is not None:
+        tally.report_undetermined("duplicate_output", r.name, int((owed | (seen > 0)).sum()), group.lacking)
+    tally.report_undetermined("duplicate_output", r.name, int(possible.sum()), OPEN)
+    tally.report_undetermined("duplicate_output", r.name, len(again) - len(clear), TWO_RECORDS)
     legal = rows.legal[clear]
     for split, chosen in (("legal", clear[legal]), ("illegal", clear[~legal])):
         shown = (_again(r, rows, i) for i in chosen[:CAP].tolist())
@@ -74,10 +84,12 @@ def outputs(r: ReaderBlock, tally: Tally) -> None:
 
     early = (seen > 0) & ~inputs.passed
     sure = early & ~inputs.contested & ~inputs.maybe_passed & _ended_in_order(r)
+    if group.lacking is not None:
+        unknown = inputs.processed & ~inputs.passed & (seen == 0)
+        tally.report_undetermined("unconsumed_output", r.name, int(unknown.sum()), group.lacking)
     unsure = early & ~sure
-    if not group.whole:
-        unsure |= inputs.processed & ~inputs.passed & (seen == 0)
-    tally.report_undetermined("unconsumed_output", r.name, int(unsure.sum()))
+    tally.report_undetermined("unconsumed_output", r.name, int((unsure & inputs.contested).sum()), TWO_RECORDS)
+    tally.report_undetermined("unconsumed_output", r.name, int((unsure & ~inputs.contested).sum()), PERHAPS_PASSED)
     repeated = np.flatnonzero(sure)
     tally.report("unconsumed_output", r.name, len(repeated), (_early(r, rows, at) for at in repeated[:CAP].tolist()))
 

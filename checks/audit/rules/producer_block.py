@@ -17,6 +17,7 @@ from checks.audit.engine.group import sections
 from checks.audit.engine.tally import Tally
 from checks.audit.facts.run_facts import ABORTED, COMMITTED, RunFacts
 from checks.audit.findings import CAP
+from checks.audit.undecided import LOG_CUT, UNREAD, Reason
 
 
 class ProducerBlock:
@@ -97,10 +98,10 @@ class ProducerBlock:
             order = np.lexsort([side[n][of_topic] for n in ("seq", "incarnation", "offset", "partition")])
             tally.report(check, topic, len(of_topic), map(shown, of_topic[order[:CAP]].tolist()))
 
-    def report_undetermined(self, check: str, rows: Ints, tally: Tally) -> None:
+    def report_undetermined(self, check: str, rows: Ints, reason: Reason, tally: Tally) -> None:
         """Add sends for which a check could not be decided."""
         for topic, of_topic in self.by_topic(self.sends, rows):
-            tally.report_undetermined(check, topic, len(of_topic))
+            tally.report_undetermined(check, topic, len(of_topic), reason)
 
     def of_ended(self, sends: Ints) -> Mask:
         """Return which sends reached a topic that was deleted: what it held is gone by order."""
@@ -112,24 +113,24 @@ class ProducerBlock:
         compacted = [self.facts.topic_ids[t] for t in self.facts.compacted if t in self.facts.topic_ids]
         return np.isin(self.sends["topic"][sends], compacted)
 
-    def absent(self, sends: Ints) -> tuple[Mask, Mask]:
-        """Return which acknowledged sends, if they are not in the log, were evicted, and which are undetermined.
+    def absent(self, sends: Ints) -> tuple[Mask, dict[Reason, Mask]]:
+        """Return which acknowledged sends, if absent from the log, were evicted, and which are undetermined and why.
 
         Evicted: acknowledged below the offset from which on the log has to hold every record. Undetermined: without an
         acknowledged offset (acks=0) where that is not 0, or in a partition that was not read back.
         """
-        evicted, undetermined = np.zeros((2, len(sends)), np.bool_)
+        evicted, unread, unlocated = np.zeros((3, len(sends)), np.bool_)
         for (number, partition), rows in sections(self.sends["topic"][sends], self.sends["partition"][sends]):
             at, topic, offset = rows.index, self.topic(number), self.sends["offset"][sends[rows.index]]
             latest_start, start = self.facts.latest_starts.get(topic), self.facts.due_starts.get((topic, partition))
             if latest_start is None or (partition != NONE and start is None):
-                undetermined[at] = True
+                unread[at] = True
                 continue
             if start is not None:
                 evicted[at] = (offset != NONE) & (offset < start)
             if (start if start is not None else latest_start) > 0:
-                undetermined[at] = offset == NONE
-        return evicted, undetermined
+                unlocated[at] = offset == NONE
+        return evicted, {UNREAD: unread, LOG_CUT: unlocated}
 
 
 def _odd_rows(sends: Columns, copies: Columns) -> tuple[Ints, Ints]:

@@ -17,6 +17,7 @@ from checks.audit.facts.run_facts import ABORTED, COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_transactions, present
+from checks.audit.undecided import OPEN, Reason
 
 HANGS_US = 10_000_000
 """Maximum time without progress of the last stable offset after the end of every transaction that explains it."""
@@ -38,30 +39,37 @@ def torn_transaction(b: ProducerBlock, tally: Tally) -> None:
     s = b.sends
     inside = np.flatnonzero((s["outcome"] == OK) & (s["end"] != NO_TXN) & (s["end"] != UNDECIDED))
     inside = inside[~b.of_ended(inside)]
-    evicted, undetermined = b.absent(inside)
+    evicted, unsure = b.absent(inside)
     evicted |= b.in_compacted(inside)
-    whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), undetermined.tolist()))
+    reasons = [next((reason for reason, mask in unsure.items() if mask[i]), None) for i in range(len(inside))]
+    whys = list(map(partial(_torn, b), inside.tolist(), evicted.tolist(), reasons))
     why = dict(zip(inside.tolist(), whys, strict=True))
-    b.report_undetermined("torn_transaction", inside[np.array([w is None for w in whys], np.bool_)], tally)
+    for reason in dict.fromkeys(w for w in whys if isinstance(w, Reason)):
+        b.report_undetermined("torn_transaction", inside[np.array([w == reason for w in whys])], reason, tally)
 
     def shown(i: int) -> dict[str, Any]:
         return b.send(i, why=why[i], invoked_us=int(s["invoked_us"][i]))
 
-    b.report("torn_transaction", s, inside[np.array(list(map(bool, whys)), np.bool_)], shown, tally)
+    b.report(
+        "torn_transaction", s, inside[np.array([isinstance(w, str) and bool(w) for w in whys], np.bool_)], shown, tally
+    )
 
 
-def _torn(b: ProducerBlock, i: int, evicted: bool, undetermined: bool) -> str | None:
-    """Return why a record is on the wrong side, empty if it is not, None if that is unknown."""
+def _torn(b: ProducerBlock, i: int, evicted: bool, unsure: Reason | None) -> str | Reason:
+    """Return why a record is on the wrong side, empty if it is not, or why that is unknown.
+
+    unsure: why it is unknown whether an absent record was evicted.
+    """
     seen = b.copies["committed"][b.acknowledged_copies(i)]
     visible = bool((seen == 1).any())
     if len(seen) and not visible and (seen == NONE).any():
-        return None
+        return OPEN
     if b.sends["end"][i] == ABORTED:
         return "aborted, yet seen" if visible else ""
     if len(seen):
         return "" if visible else "committed, yet hidden"
-    if undetermined and not evicted:
-        return None
+    if unsure and not evicted:
+        return unsure
     return "" if evicted else "committed, yet absent"
 
 

@@ -15,6 +15,7 @@ from checks.audit.facts.run_facts import COMMITTED, NO_TXN, UNDECIDED
 from checks.audit.findings import CAP, Finding
 from checks.audit.rules.partition_block import ReaderBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, all_readers, no_commits, present
+from checks.audit.undecided import NO_BEGIN, NO_END
 
 GONE = ("crashed", "lost")
 """Ends of an epoch after which its member does not go on."""
@@ -36,7 +37,7 @@ def undelivered(r: ReaderBlock, tally: Tally) -> None:
     log = r.block.log
     missing = np.flatnonzero(~got[log["offset"] - r.block.base] & r.visible())
     if r.range.start is None:
-        tally.report_undetermined("stalled_delivery", r.name, len(missing))
+        tally.report_undetermined("stalled_delivery", r.name, len(missing), NO_BEGIN)
         return
     missing = missing[log["offset"][missing] >= r.range.start]
     offset = log["offset"][missing]
@@ -164,7 +165,10 @@ def evicted_delivery(r: ReaderBlock, tally: Tally) -> None:
     unsure = np.full(len(missing), began_at is None)
     if r.range.committed_only:
         unsure |= acks["end"][missing] == UNDECIDED
-    tally.report_undetermined("evicted_delivery", r.name, int(unsure.sum()))
+    if began_at is None:
+        tally.report_undetermined("evicted_delivery", r.name, len(missing), NO_BEGIN)
+    else:
+        tally.report_undetermined("evicted_delivery", r.name, int(unsure.sum()), NO_END)
     evicted: Ints = missing[~unsure]
     tally.report("evicted_delivery", r.name, len(evicted), (_evicted(r, i) for i in evicted[:CAP].tolist()))
 

@@ -15,6 +15,7 @@ from checks.audit.facts.readers import Reader
 from checks.audit.facts.vanished import LOOK_US, interruptions
 from checks.audit.findings import UNDETERMINED, Finding
 from checks.audit.rules.rule import Evidence, Rule, RunData, no_commits, present, readers_with
+from checks.audit.undecided import NO_CAUSE
 
 SECOND_US = 1_000_000
 RETENTION_MINUTES = 7 * 24 * 60
@@ -44,8 +45,8 @@ def vanished_commits(run: RunData, tally: Tally) -> None:
             causes = [_cause(run, move, reader) for move in life]
             check = next((c for c in ("lost_commit", "expired_commit") if c in causes), UNDETERMINED)
             if check == UNDETERMINED:
-                tally.report_undetermined("expired_commit", reader.name, 1)
-                tally.report_undetermined("lost_commit", reader.name, 1)
+                for kind in ("expired_commit", "lost_commit"):
+                    tally.report_undetermined(kind, reader.name, 1, NO_CAUSE)
                 continue
             life = [move for move, cause in zip(life, causes, strict=True) if cause == check]
             tally.report(check, reader.name, 1, [_finding(run, reader, life)])

@@ -15,6 +15,7 @@ from checks.audit.facts.run_facts import COMMITTED, NO_TXN
 from checks.audit.findings import Finding
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Evidence, Rule, RunData, moved_start, present, unless
+from checks.audit.undecided import COMPACTED, OPEN
 
 UNWATCHED = total("unwatched")
 """Sends of producers that read no delivery report, by topic."""
@@ -35,11 +36,12 @@ def lost_write(b: ProducerBlock, tally: Tally) -> None:
         tally.add(GONE, topic, value=len(rows))
     absent = absent[~gone]
     absent = absent[~b.in_compacted(absent)]
-    evicted, undetermined = b.absent(absent)
+    evicted, unsure = b.absent(absent)
     for topic, rows in b.by_topic(s, absent[evicted]):
         tally.add(EVICTED, topic, value=len(rows))
-    b.report_undetermined("lost_write", absent[undetermined], tally)
-    b.report("lost_write", s, absent[~(evicted | undetermined)], lambda i: _lost(b, i), tally)
+    for reason, mask in unsure.items():
+        b.report_undetermined("lost_write", absent[mask], reason, tally)
+    b.report("lost_write", s, absent[~(evicted | np.any([*unsure.values()], axis=0))], lambda i: _lost(b, i), tally)
 
 
 def _lost(b: ProducerBlock, i: int) -> dict[str, Any]:
@@ -98,7 +100,7 @@ def unnoticed_failure(b: ProducerBlock, tally: Tally) -> None:
     outcome, invoked_us = b.sends["outcome"], b.sends["invoked_us"]
     absent = np.flatnonzero((outcome != OK) & ~np.isin(b.sent, b.logged))
     unsure = b.in_compacted(absent) & (outcome[absent] == UNKNOWN)
-    b.report_undetermined("unnoticed_failure", absent[unsure], tally)
+    b.report_undetermined("unnoticed_failure", absent[unsure], COMPACTED, tally)
 
     def shown(i: int) -> dict[str, Any]:
         return b.send(i, outcome=names[int(outcome[i])], invoked_us=int(invoked_us[i]))
@@ -133,7 +135,7 @@ def resurrected_write(b: ProducerBlock, tally: Tally) -> None:
                 found.append(b.copy(int(copies[np.argmax(seen == 1)]), **times))
             else:
                 unknown += bool((seen == NONE).any())
-        tally.report_undetermined("resurrected_write", topic, unknown)
+        tally.report_undetermined("resurrected_write", topic, unknown, OPEN)
         tally.report("resurrected_write", topic, len(found), found)
 
 

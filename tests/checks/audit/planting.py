@@ -385,6 +385,18 @@ def offset_vanished(rng: random.Random, rows: Rows) -> None:
 
 @planted
 def topic_recreated(rng: random.Random, rows: Rows) -> None:
+    """The topic is deleted and created again once or several times."""
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        _recreated(rng, rows)
+    made = [(row, json.loads(row["evidence"])) for row in rows.get("faults", []) if row["kind"] == "topic.recreate"]
+    known = rng.random() < 0.5
+    for nth, (row, evidence) in enumerate(sorted(made, key=lambda found: found[1]["delete_us"])):
+        evidence["former_id"] = "ABCD"[nth] if known else None
+        evidence |= {"topic_id": "BCDE"[nth]} if known and "topic_id" in evidence else {}
+        row["evidence"] = json.dumps(evidence)
+
+
+def _recreated(rng: random.Random, rows: Rows) -> None:
     """The topic is deleted at some moment and created again; most of what the log had by then is not in the new one."""
     moments = sorted({row["completed_us"] for row in rows["sends"]})
     if not moments:
@@ -395,9 +407,9 @@ def topic_recreated(rng: random.Random, rows: Rows) -> None:
             if (name.endswith("_us") or name == "timestamp") and value is not None and value > at_us:
                 row[name] = value + pause_us
     rows["log"] = [r for r in rows["log"] if (r["timestamp"] or 0) > at_us or rng.random() < 0.2]
-    evidence: dict[str, object] = {"former_id": rng.choice(["A", None]), "delete_us": [at_us + 1, at_us + 2]}
+    evidence: dict[str, object] = {"former_id": None, "delete_us": [at_us + 1, at_us + 2]}
     evidence |= rng.choice(
-        [{"create_us": [at_us + 2, at_us + 3], "topic_id": "B", "everywhere_us": at_us + 3}] * 3 + [{}]
+        [{"create_us": [at_us + 2, at_us + 3], "topic_id": None, "everywhere_us": at_us + 3}] * 3 + [{}]
     )
     fault = {"fault": f"again-{at_us}", "kind": "topic.recreate", "target": "topic t", "phase": "injected"}
     rows.setdefault("faults", []).append(fault | {"evidence": json.dumps(evidence), "at_us": at_us + 4})

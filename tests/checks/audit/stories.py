@@ -2090,6 +2090,81 @@ def created_again_twice_and_nobody_can_say_which_it_was(s: Story) -> None:
 
 
 @story(lost_write=1)
+def lost_from_the_third_topic_when_a_broker_never_listed_the_second(s: Story) -> None:
+    epoch = _deleted(s, listed=False)
+    s.send(3, 0).send(4, 1)
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    s.tick(2 * SECOND)
+    s.deleted("A+", steady=False).again(5, 0, 1).send(7, 2)
+    epoch.got(0, 1, seq=_of(5)).commit(2)
+
+
+@story()
+def read_from_the_second_topic_after_the_third_was_created(s: Story) -> None:
+    """The consumer had fetched it before. By its offset, the record is of the second topic."""
+    epoch = _deleted(s, wait_us=0)
+    s.send(3, 0).send(4, 1)
+    epoch.got(0, seq=_of(3)).commit(1)
+    s.tick(2 * SECOND)
+    s.deleted("A+").again(6, 0, 1)
+    epoch.got(1, seq=_of(3))
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story()
+def read_from_one_of_two_topics_after_the_third_was_created(s: Story) -> None:
+    """Its acknowledgement came before the third topic was there, so that nothing of that one was read and is gone."""
+    epoch = _deleted(s, wait_us=0, steady=False)
+    s.send(3, 0).send(4, 1)
+    epoch.got(0, seq=_of(3)).commit(1)
+    s.tick(2 * SECOND)
+    s.deleted("A+", steady=False).again(6, 0, 1)
+    epoch.got(1, seq=_of(3))
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story(lost_write__undetermined=1, dirty_read__undetermined=1)
+def read_from_one_of_three_topics(s: Story) -> None:
+    """Its acknowledgement came when the third topic was there."""
+    epoch, invoked_us = _deleted(s, wait_us=0, steady=False), s.now
+    s.tick(2 * SECOND)
+    s.deleted("A+", steady=False, wait_us=0)
+    s.send(3, 7, invoked_us=invoked_us)
+    epoch.got(7, seq=lambda _: 3)
+    s.tick(2 * SECOND)
+    s.again(6, 0, 1)
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story()
+def read_from_one_of_two_topics_after_it_timed_out(s: Story) -> None:
+    """Nobody knows which topic a record reached that was never acknowledged; it repeats no offset of the first."""
+    epoch = _deleted(s, wait_us=0)
+    s.send(3, 0).send(4, outcome="unknown")
+    epoch.got(0, 1, seq=_of(3)).commit(2)
+    s.tick(2 * SECOND)
+    s.deleted("A+").again(6, 0, 1)
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story()
+def created_again_three_times_around_a_send(s: Story) -> None:
+    """Nobody can say which of the three topics that are gone has it: it reuses no offset of the first."""
+    epoch = _deleted(s, wait_us=0)
+    s.tick(2 * SECOND)
+    invoked_us = s.now
+    s.send(3, 0)
+    epoch.got(0, seq=_of(3)).commit(1)
+    s.deleted("A+", wait_us=0)
+    s.tick(100)
+    s.deleted("A++", wait_us=0)
+    s.send(4, 0, invoked_us=invoked_us)
+    s.tick(2 * SECOND)
+    s.deleted("A+++").again(6, 0, 1)
+    epoch.got(0, 1, seq=_of(6)).commit(2)
+
+
+@story(lost_write=1)
 def created_again_by_a_client(s: Story) -> None:
     """No fault names the time; the observer saw another id."""
     s.observed("id", '"A"', f"topic:{s.name}").tick(9 * SECOND)

@@ -213,15 +213,26 @@ class Story:
         self.rows["faults"].append(row | {"evidence": json.dumps({"log_starts": {f"{self.name}/{partition}": below}})})
         return self
 
-    def deleted(self, former_id: str = "A", again: bool = True, steady: bool = True, wait_us: int = 2_000_000) -> Story:
-        """A fault deletes the topic and creates it again; steady: its leader does not change after that."""
+    def deleted(
+        self,
+        former_id: str = "A",
+        again: bool = True,
+        steady: bool = True,
+        wait_us: int = 2_000_000,
+        listed: bool = True,
+    ) -> Story:
+        """A fault deletes the topic and creates it again.
+
+        steady: its leader does not change after that. listed: all brokers list the new one soon.
+        """
         evidence: dict[str, Any] = {"former_id": former_id, "delete_us": [self.tick(), self.tick()]}
         if again:
             evidence |= {
                 "create_us": [self.tick(), self.tick()],
                 "topic_id": former_id + "+",
-                "everywhere_us": self.tick(),
             }
+        if again and listed:
+            evidence["everywhere_us"] = self.tick()
         row = {
             "fault": f"d{self.number}-{len(self.rows['faults'])}",
             "kind": "topic.delete",

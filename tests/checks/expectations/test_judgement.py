@@ -114,6 +114,24 @@ def test_undecided_rows_matter_if_they_could_change_the_verdict(fake, bound, cou
     assert judged(run)["lost_write", "", ""].verdict == verdict
 
 
+def test_undecided_rows_name_their_reasons_and_the_advice_of_each(fake):
+    run = fake()
+    run.found("lost_write", undetermined=15)
+    row = {"check": "lost_write", "scope": "orders"}
+    run.undecided = [
+        row | {"why": "of two topics", "advice": "", "count": 13},
+        row | {"why": "without an offset", "advice": "use acks other than 0", "count": 2},
+        row | {"check": "lost_key", "why": "of another check", "advice": "do something else", "count": 1},
+    ]
+    more = "15 more could not be decided, and they may break the bound or meet it"
+    why = judged(run)["lost_write", "", ""].why
+    assert why == f"{more}: of two topics (13); without an offset (2); use acks other than 0"
+    run.undecided = run.undecided[:1]
+    assert judged(run)["lost_write", "", ""].why == f"{more}: of two topics"
+    run.undecided = []  # an audit of an older release does not name them
+    assert judged(run)["lost_write", "", ""].why == more
+
+
 def test_a_fault_without_proof_is_inconclusive_and_says_what_to_change(fake):
     run = fake()
     run.ledger["faults"] = [r for r in run.ledger["faults"] if r["phase"] != "proven"]

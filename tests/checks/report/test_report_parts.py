@@ -69,17 +69,17 @@ def test_kafkas_own_topics_and_groups_are_no_partitions() -> None:
 
 
 def test_a_group_that_ended_has_a_strip_of_its_lives() -> None:
-    states = [(1, "Dead"), (2, "Stable"), (4, "Empty"), (5, "Dead"), (6, "Stable")]
-    rows = [seen(second, "state", state, "group:billing") for second, state in states]
-    member = {"group": "billing", "consumer": "billing/1", "incarnation": 1, "end_reason": "revoked"}
-    owned = [
-        member | {"generation": generation, "begin_us": at(second)}
-        for second, generation in ((2, 1), (3, 4), (6.5, 1), (7, 2), (8, 1), (9, 1))
-    ]
-    (lane,) = group_lanes(rows, owned, AXIS)
-    assert spans(lane.segments) == [(2, 5, "1"), (5, 6, "none"), (6, 8, "2"), (8, 9, "3"), (9, 10, "4")]
+    def life(number: int, begin: float, end: float | None, *generations: int | None) -> dict[str, Any]:
+        times = {"begin_us": at(begin), "end_us": None if end is None else at(end)}
+        first, last = generations or (None, None)
+        return {"group": "g", "life": number, **times, "first_generation": first, "last_generation": last}
+
+    (lane,) = group_lanes([life(1, 2, 5, 1, 4), life(2, 6, 8, 1, 2), life(3, 8, None)], AXIS)
+    assert spans(lane.segments) == [(2, 5, "1"), (5, 6, "none"), (6, 8, "2"), (8, 10, "3")]
     assert lane.segments[2].details == "life 2 of the group · generations 1 to 2"
-    assert group_lanes(rows[:3], owned[:2], AXIS) == []
+    (lane,) = group_lanes([life(1, 2, 5)], AXIS)
+    assert (spans(lane.segments), lane.note) == ([(2, 5, "1"), (5, 10, "none")], "1 life")
+    assert group_lanes([life(1, 2, None)], AXIS) == group_lanes([], AXIS) == []
 
 
 def test_a_topic_that_was_deleted_has_a_strip_of_its_ids() -> None:

@@ -70,14 +70,16 @@ def separate(rows: dict[str, list[Row]], is_own: Any, compacted: frozenset[str])
             records[record["topic"], _who(record)].add((record["partition"], record["offset"]))
     steady = _steady(rows, lives, compacted)
     of_deleted = [row for row in rows["sends"] if row["topic"] in lives.of]
-    unclear = {(r["topic"], _who(r)) for r in of_deleted if _unclear(lives.of[r["topic"]], "sends", r)}
+    unclear = {(r["topic"], _who(r)) for r in of_deleted if _perhaps_last(lives.of[r["topic"]], r)}
+    anywhere = {(r["topic"], _who(r)) for r in of_deleted if _anywhere(lives.of[r["topic"]], r)}
     lives.placed = _between(of_deleted, lives, steady)
     here = {(row["topic"], row["partition"]) for row in rows["log_range"]}
     for table in TIMES:
         for row in rows[table]:
             if row["topic"] in lives.of:
                 absent = (row["topic"], row["partition"]) not in here and row["partition"] is not None
-                _place(table, row, lives, records, steady, unclear, absent)
+                if _place(table, row, lives, records, steady, unclear, absent):
+                    _among_ended(table, row, lives, anywhere)
     for row in rows["cluster"]:
         parts = row["entity"].split("/")
         if row["key"] == "committed" and len(parts) == 3 and parts[1] in lives.of:
@@ -153,9 +155,23 @@ def _times(table: str, row: Row) -> tuple[int, int]:
     return (-1 if first is None else first), (FOREVER if last is None else last)
 
 
-def _unclear(lives: list[Life], table: str, row: Row) -> bool:
+def _perhaps_last(lives: list[Life], row: Row) -> bool:
+    """Whether a send may have reached the topic that exists, or an earlier one."""
+    earliest, latest = _bounds(lives, *_times("sends", row))
+    return earliest != latest and latest.deleted is None
+
+
+def _ended_between(lives: list[Life], table: str, row: Row) -> list[Life]:
+    """The deleted topics that a row may belong to."""
     earliest, latest = _bounds(lives, *_times(table, row))
-    return earliest != latest
+    between = lives[lives.index(earliest) : lives.index(latest) + 1]
+    return [life for life in between if life.deleted is not None]
+
+
+def _anywhere(lives: list[Life], row: Row) -> bool:
+    """Whether a send that may have arrived, nobody knows where, may have reached several deleted topics."""
+    unknown = row["outcome"] != "fail" and row["offset"] is None
+    return unknown and len(_ended_between(lives, "sends", row)) > 1
 
 
 def _steady(rows: dict[str, list[Row]], lives: Lives, compacted: frozenset[str]) -> set[tuple[str, int]]:
@@ -178,7 +194,7 @@ def _begins_late(place: tuple[str, int], starts: dict[tuple[str, int], int], liv
 
 
 def _between(sends: list[Row], lives: Lives, steady: set[tuple[str, int]]) -> dict[Any, str | None]:
-    """Where acknowledgements belong that time puts into one of two neighbouring topics, both deleted since.
+    """Where acknowledgements belong that time puts into one of several topics that were deleted.
 
     Offsets of one leader grow: what the earlier one had reached before is of the later one; what the later one had not
     reached yet is of the earlier one.
@@ -193,7 +209,11 @@ def _between(sends: list[Row], lives: Lives, steady: set[tuple[str, int]]) -> di
     for send in acks:
         chain, partition, offset = lives.of[send["topic"]], send["partition"], send["offset"]
         earliest, latest = _bounds(chain, *_times("sends", send))
-        if latest.deleted is None or chain.index(latest) != chain.index(earliest) + 1 or None in _who(send):
+        ended = _ended_between(chain, "sends", send)
+        if len(ended) < 2 or None in _who(send):
+            continue
+        if chain.index(latest) > chain.index(earliest) + 1:
+            found[send["topic"], _who(send), partition, offset] = f"{send['topic']} (deleted, life unknown)"
             continue
         old, new = sure[earliest.label, partition], sure[latest.label, partition]
         grown = (earliest.label, partition) in steady and send["invoked_us"] >= latest.since
@@ -207,12 +227,12 @@ def _between(sends: list[Row], lives: Lives, steady: set[tuple[str, int]]) -> di
     return found
 
 
-def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclear: Any, absent: bool) -> None:
+def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclear: Any, absent: bool) -> bool:
+    """Give a row its label; whether it may be of several deleted topics, and has that of the first."""
     topic = row["topic"]
+    several = len(_ended_between(lives.of[topic], table, row)) > 1
     earliest, latest = _bounds(lives.of[topic], *_times(table, row))
     row["topic"] = earliest.label
-    if table != "commits" and earliest != latest and latest.deleted is not None:
-        row["topic"] = lives.placed.get((topic, _who(row), row["partition"], row["offset"]), earliest.label)
     if table == "commits" and earliest != latest:
         row["topic"] = latest.label
         row["outcome"] = "unknown" if row["outcome"] == "ok" else row["outcome"]
@@ -220,12 +240,23 @@ def _place(table: str, row: Row, lives: Lives, records: Any, steady: Any, unclea
         positions = records.get((topic, _who(row)), set()) if None not in _who(row) else set()
         if (row["offset"] is None and positions) or (row["partition"], row["offset"]) in positions:
             row["topic"] = latest.label
-        elif not absent and (row["offset"] is None or (latest.label, row["partition"]) not in steady):
+            return False
+        if not absent and (row["offset"] is None or (latest.label, row["partition"]) not in steady):
             if table == "sends" and row["outcome"] == "ok":
                 lives.undetermined["lost_write", topic] += 1
             if table == "deliveries" and (topic, _who(row)) in unclear:
                 reader = row["group"] if row["mode"] == "subscribe" else row["consumer"]
                 lives.undetermined["dirty_read", reader] += 1
+    return several and table != "commits"
+
+
+def _among_ended(table: str, row: Row, lives: Lives, anywhere: Any) -> None:
+    """A delivery is of the topic that acknowledged its record; without a position, nobody knows of which."""
+    topic = next(name for name, found in lives.of.items() if row["topic"] in [life.label for life in found])
+    if table == "deliveries" and (topic, _who(row)) in anywhere:
+        row["topic"] = f"{topic} (deleted, life unknown)"
+    else:
+        row["topic"] = lives.placed.get((topic, _who(row), row["partition"], row["offset"]), row["topic"])
 
 
 def _assignments(rows: dict[str, list[Row]], lives: Lives) -> list[Row]:

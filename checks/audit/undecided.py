@@ -1,0 +1,62 @@
+"""Reasons for which a rule cannot decide a row, each with what decides it in another run, if anything does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason. why: why rows are undecided, as a clause; advice: what to change, empty if nothing helps."""
+
+    why: str
+    advice: str = ""
+
+
+UNREAD = Reason("their partition is not in the log that was read back")
+LOG_CUT = Reason(
+    "they were acknowledged without an offset, and the log no longer begins at its first record",
+    "keep retention beyond the end of the run and delete no records, or use acks other than 0",
+)
+SEVERAL_LIVES = Reason(
+    "their topic was deleted and created again at that time, and neither the final log nor offsets show which of the "
+    "topics they belong to"
+)
+NO_PLACE = Reason(
+    "they were acknowledged without an offset or have no key, so their place among the records of their key is unknown",
+    "use acks other than 0",
+)
+NO_END = Reason("their producer did not learn the end of a transaction that may concern them")
+OPEN = Reason(
+    "a transaction was open when the log was read back, so whether readers see its records is unknown",
+    "set a transaction.timeout.ms that ends it before the run does",
+)
+NO_KEYS = Reason("records in the log without a known key may supersede them")
+READ_WHEN = Reason("the ledger does not say when the log was read back")
+PERHAPS_DELETED = Reason(
+    "a tombstone of unknown offset, or one without a row, may have deleted their key and expired since",
+    "set delete.retention.ms of the topic beyond the end of the run",
+)
+EXPIRED_MEANWHILE = Reason(
+    "their tombstones may have expired while the log was read back",
+    "set delete.retention.ms of the topic above the time that reading it back takes",
+)
+COMPACTED = Reason("their records may have been compacted away", "use a topic that is not compacted")
+NO_BEGIN = Reason("where their reader began is unknown")
+NO_PROGRESS = Reason("what their member had processed until then is unknown")
+NO_PROMISE = Reason("how the group's assignor spreads partitions is unknown")
+TIED_VOTE = Reason(
+    "the members voted for two assignors equally often, and only one of these spreads partitions like this",
+    "give the entries of the group the same assignors",
+)
+MIXED_TOPICS = Reason("members subscribe to different topics, for which their assignor promises no equal shares")
+JUST_BEGUN = Reason("they had just begun when the drive ended", "keep the load running for longer")
+TWO_RECORDS = Reason("the group got two different records at their offsets")
+NO_COORDINATES = Reason("outputs carry no coordinates of their inputs")
+OUTPUTS_GONE = Reason(
+    "outputs are missing from the begin of their log", "keep retention of the output topic beyond the end of the run"
+)
+OUTPUTS_UNREAD = Reason("partitions of the output topic were not read back")
+OUTPUTS_DELETED = Reason("the output topic was deleted during the run")
+PERHAPS_PASSED = Reason("whether the group committed past them is unknown")
+NO_CAUSE = Reason("whether their offsets expired, were lost or were deleted from outside is unknown")
