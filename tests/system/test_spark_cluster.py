@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +58,17 @@ def copied(run: Run, folder: Path) -> Run:
     return Run(folder)
 
 
+@contextmanager
+def put_into_hdfs(run: Run, folder: Path) -> Iterator[tuple[str, Callable[..., None]]]:
+    """Yield the URI of a copy of the run in a file system of its own, and the function that runs `hdfs dfs`."""
+    with hdfs(folder / "hdfs") as home:
+        fs = shell(folder / "conf")
+        copied(run, folder / "rich")
+        fs("-mkdir", "-p", f"{home}/runs")
+        fs("-put", folder / "rich", f"{home}/runs/")
+        yield f"{home}/runs/rich", fs
+
+
 def audited(run: Run, master: str) -> dict[str, Any]:
     argv = [sys.executable, "-m", "tests.system.spark_audit", str(run.path), master]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
@@ -86,15 +99,11 @@ def test_two_workers_find_what_one_process_finds_and_send_the_driver_only_summar
 
 
 def test_a_run_directory_in_hdfs_is_audited_there_and_gets_its_results(cluster, run, tmp_path):
-    with hdfs(tmp_path / "hdfs") as home:
-        fs = shell(tmp_path / "conf")
-        copied(run, tmp_path / "rich")
-        fs("-mkdir", "-p", f"{home}/runs")
-        fs("-put", tmp_path / "rich", f"{home}/runs/")
-        ended = chaos("audit", f"{home}/runs/rich", "--spark-master", cluster.url, "--json")
+    with put_into_hdfs(run, tmp_path) as (uri, fs):
+        ended = chaos("audit", uri, "--spark-master", cluster.url, "--json")
         assert ended.code == 1, ended.err
-        assert ended.result["run_dir"] == f"{home}/runs/rich"
-        fs("-get", f"{home}/runs/rich", tmp_path / "back")
+        assert ended.result["run_dir"] == uri
+        fs("-get", uri, tmp_path / "back")
         assert same_tables(tmp_path / "back" / "audit", run.audit) == list(AUDIT_TABLES)
         assert json.loads((tmp_path / "back" / "result.json").read_text()) == ended.result
         names = {p.name for p in (tmp_path / "back").iterdir()}
@@ -104,15 +113,11 @@ def test_a_run_directory_in_hdfs_is_audited_there_and_gets_its_results(cluster, 
 
 
 def test_a_part_that_is_missing_in_hdfs_is_named(cluster, run, tmp_path):
-    with hdfs(tmp_path / "hdfs") as home:
-        fs = shell(tmp_path / "conf")
-        copied(run, tmp_path / "rich")
-        fs("-mkdir", "-p", f"{home}/runs")
-        fs("-put", tmp_path / "rich", f"{home}/runs/")
-        fs("-rm", f"{home}/runs/rich/ledger/sends.parquet/part-00000.parquet")
-        ended = chaos("audit", f"{home}/runs/rich", "--spark-master", cluster.url, "--json")
+    with put_into_hdfs(run, tmp_path) as (uri, fs):
+        fs("-rm", f"{uri}/ledger/sends.parquet/part-00000.parquet")
+        ended = chaos("audit", uri, "--spark-master", cluster.url, "--json")
         assert (ended.code, ended.result["verdict"]) == (3, "inconclusive")
-        assert f"{home}/runs/rich/ledger/sends.parquet has" in ended.result["sentence"]
+        assert f"{uri}/ledger/sends.parquet has" in ended.result["sentence"]
         assert str(tmp_path) not in ended.result["sentence"]
 
 

@@ -262,29 +262,30 @@ def a_value_perhaps_deleted_by_a_tombstone_without_a_row(s: Story) -> None:
     s.read_back()
 
 
+def _sent_again_in_vain(s: Story) -> None:
+    """Restart the producer, fail to send the tombstone, and write another key."""
+    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
+    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
+    s.read_back()
+
+
 @story(lost_key__undetermined=1)
 def a_value_perhaps_deleted_by_a_tombstone_of_an_earlier_incarnation(s: Story) -> None:
     """The row of the tombstone died with its producer, and it failed when the next incarnation sent it again."""
     s.deleting().life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "crashed")
-    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
-    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
-    s.read_back()
+    _sent_again_in_vain(s)
 
 
 @story(lost_key=1)
 def a_tombstone_of_an_earlier_incarnation_cannot_have_expired_yet(s: Story) -> None:
     s.deleting(9_000).life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "crashed")
-    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
-    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
-    s.read_back()
+    _sent_again_in_vain(s)
 
 
 @story(lost_key=1)
 def nothing_is_torn_when_each_incarnation_stopped(s: Story) -> None:
     s.deleting().life(s.producer, "started").send(0, 0, key="k1").life(s.producer, "stopped")
-    s.life(s.producer, "started", incarnation=2).send(1, outcome="fail", key="k1", incarnation=2)
-    s.wrote(2, key="k2", incarnation=2).life(s.producer, "stopped", incarnation=2).tick(2 * SECOND)
-    s.read_back()
+    _sent_again_in_vain(s)
 
 
 @story(lost_key__undetermined=1, resurrected_key__undetermined=1)

@@ -74,8 +74,8 @@ class ReaderFacts:
         return self
 
     def elected(self, members: list[str]) -> set[str]:
-        """The assignors of which a generation may have one: each member votes for the first of its own that all have,
-        and a tie may end in any way. Empty where it is not known."""
+        """The assignors that the group may have elected. Each member votes for the first of its own that all members
+        support, and a tie may end in any way. Empty where it is not known."""
         if self.assignor:
             return {self.assignor}
         own = [a for m in members for name, _, a in self.entries if m.startswith(f"{name}/")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import pairwise
+from typing import Any
 
 from chaos.scenario.model import Scenario
 from tests.checks.audit.oracle.epochs import Epoch, Key, Reading, reached_before
@@ -101,7 +102,9 @@ def _judge(
             verdict.looked_at += [(check, reader) for check in CHECKS]
         who = record_identity(record) if record else (None, None, None)
 
-        def found(check: str, times: int, sure: bool, split: str = "", offset: int = offset, who: tuple = who) -> None:  # type: ignore[type-arg]
+        def found(
+            check: str, times: int, sure: bool, split: str = "", offset: int = offset, who: tuple[Any, ...] = who
+        ) -> None:
             if not times:
                 return
             if sure:
