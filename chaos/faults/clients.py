@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from chaos.clients.roster import ClientState
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
+from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import clients as specs
 from chaos.scenario.triggers import split_member
@@ -51,11 +52,12 @@ def fenced(earlier: ClientState, who: str, *marks: str) -> str | None:
 class MemberFault(ClientFault[S]):
     """A fault of one consumer, with its membership at the injection.
 
-    Proof: its member id left the group, or its partitions belong to another member.
+    A client has two memberships while the coordinator has not yet dropped the one that the client gave up.
+    Proof: all its memberships left the group, or its partitions belong to another member.
     """
 
     _group: str | None
-    _member_id = ""
+    _member_ids: frozenset[str] = frozenset()
     _instance_id: str | None = None
     _partitions: frozenset[TopicPartition] = frozenset()
 
@@ -68,7 +70,8 @@ class MemberFault(ClientFault[S]):
         state = world.kafka.group(self._group) if self._group else None
         for member in state.members if state else ():
             if member.client_id == self.resolved:
-                self._member_id, self._partitions = member.member_id, frozenset(member.partitions)
+                self._member_ids |= {member.member_id}
+                self._partitions |= set(member.partitions)
                 self._instance_id = member.instance_id
         self.begun = True
 
@@ -77,12 +80,14 @@ class MemberFault(ClientFault[S]):
 
     def _group_effect(self, world: World, group: str) -> str | None:
         """Describe how the group continues without the member; return None before that."""
-        state = world.kafka.group(group) if self._member_id else None
-        if state is None:
+        return self._departure(world.kafka.group(group), group)
+
+    def _departure(self, state: GroupState | None, group: str) -> str | None:
+        if state is None or not self._member_ids:
             return None
-        owners = {p: m.client_id for m in state.members if m.member_id != self._member_id for p in m.partitions}
+        owners = {p: m.client_id for m in state.members if m.member_id not in self._member_ids for p in m.partitions}
         moved = sorted(self._partitions & set(owners))
-        left = self._member_id not in {m.member_id for m in state.members}
+        left = self._member_ids.isdisjoint(m.member_id for m in state.members)
         if not left and not moved:
             return None
         membership = f"{self.resolved} {'left' if left else 'is still in'} group {group}"
@@ -111,25 +116,33 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
 class EndFault(MemberFault[S]):
     """A fault that ends the process of a consumer.
 
-    Proof: its member id left the group, or its partitions belong to another member. The group does not miss a static
-    member before its session ends (KIP-345), so there, as in assign mode, the proof is the exit of its process.
+    Proof: all its memberships left the group; that partitions moved is no proof, as its own second membership moves
+    some. The group does not miss a static member before its session ends (KIP-345), so there, as in assign mode, the
+    proof is the exit of its process.
     """
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        if self._instance_id is None:
-            return super()._group_effect(world, group)
         state = world.kafka.group(group)
+        if self._instance_id is None:
+            return self._departure(state, group) if self._left(world, state) else None
         if state is None or (not self._restarted and world.fleet.state(self.resolved).alive):
             return None
         listed = next((m for m in state.members if m.instance_id == self._instance_id), None)
         if listed is None:
             return f"the session of the static member {self._instance_id} ended, and group {group} removed it"
-        again = f" and its next process, {listed.member_id}" if listed.member_id != self._member_id else ""
+        again = f" and its next process, {listed.member_id}" if listed.member_id not in self._member_ids else ""
         partitions = ", ".join(map(str, listed.partitions)) or "no partition"
         return (
             f"the process of {self.resolved} is gone and sends no heartbeat; group {group} keeps {partitions} for the "
             f"static member {self._instance_id}{again}"
         )
+
+    def _left(self, world: World, state: GroupState | None) -> bool:
+        """Return whether no membership is left of those at the aim, and of those since then of the dead process."""
+        members = state.members if state else ()
+        if not self._restarted and not world.fleet.state(self.resolved).alive:
+            self._member_ids |= {m.member_id for m in members if m.client_id == self.resolved}
+        return self._member_ids.isdisjoint(m.member_id for m in members)
 
     def _assign_effect(self, world: World) -> str | None:
         gone = self._restarted or not world.fleet.state(self.resolved).alive
@@ -221,7 +234,7 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
     def _group_effect(self, world: World, group: str) -> str | None:
         state = world.kafka.group(group)
         for member in state.members if state else ():
-            if member.client_id == self.resolved and member.member_id != self._member_id:
+            if member.client_id == self.resolved and member.member_id not in self._member_ids:
                 return f"{self.resolved} is another member of {group} than before ({member.member_id})"
         return None
 

@@ -83,11 +83,15 @@ faults: [{name: f, kind: KIND, target: TARGET, when: {at: 1s}}]
 
 
 class Groups:
-    """A fleet and the coordinator of its group; `members` are its member ids by client."""
+    """A fleet and the coordinator of its group.
+
+    `members` are the member ids by client; `others` are memberships that a client has beside it.
+    """
 
     def __init__(self, kind, target="{member: a/1}", static=True):
         self.scenario = parse(STATIC.replace("KIND", kind).replace("TARGET", target), "t.yaml")
         self.members, self.static, self.rng = {"a/1": "m1", "b/1": "m2"}, static, random.Random(0)
+        self.others = []
         self.clients = {"a/1": SimpleNamespace(alive=True, errors=[], incarnation=1)}
         self.fleet = self.kafka = self
         self.fault = FAULTS[kind](self.scenario.faults[0])
@@ -97,7 +101,8 @@ class Groups:
         for number, (client, member_id) in enumerate(self.members.items()):
             instance = client.replace("/", "-") if self.static else None
             members.append(GroupMember(member_id, instance, client, "", (), (TopicPartition("orders", number),)))
-        return GroupState("Stable", 1, tuple(members))
+        others = [GroupMember(i, None, client, "", (), (TopicPartition("orders", 2),)) for client, i in self.others]
+        return GroupState("Stable", 1, (*members, *others))
 
     def present(self, entry):
         return [client for client in self.members if client.startswith(f"{entry}/")]
@@ -139,6 +144,30 @@ def test_a_dynamic_member_has_to_leave_its_group():
     assert world.fault.proof(world) is None
     del world.members["a/1"]
     assert world.fault.proof(world) == "a/1 left group g, orders/0 moved to b/1"
+
+
+@pytest.mark.parametrize("joined", ["before the aim", "before the kill"])
+def test_all_memberships_of_a_crashed_client_have_to_leave(joined):
+    """A starved client joins again before the coordinator has dropped its former membership."""
+    world = Groups("consumer.crash", static=False)
+    if joined == "before the aim":
+        world.others = [("a/1", "m0")]
+    world.fault.inject(world)
+    world.others = [("a/1", "m0")]
+    assert world.fault.proof(world) is None
+    del world.members["a/1"]
+    assert world.fault.proof(world) is None, "the dead process has a membership, though orders/0 moved to b/1"
+    world.others = []
+    assert world.fault.proof(world).startswith("a/1 left group g")
+
+
+def test_the_next_process_of_a_crashed_client_is_not_one_of_its_memberships():
+    world = Groups("consumer.crash", static=False)
+    world.fault.inject(world)
+    del world.members["a/1"]
+    world.fault.heal(world)
+    world.others = [("a/1", "m3")]
+    assert world.fault.proof(world).startswith("a/1 left group g")
 
 
 def test_a_fence_is_proven_by_the_error_of_the_earlier_process():
