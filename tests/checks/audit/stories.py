@@ -2165,6 +2165,37 @@ def created_again_three_times_around_a_send(s: Story) -> None:
     epoch.got(0, 1, seq=_of(6)).commit(2)
 
 
+@story()
+def a_transaction_open_while_the_topic_was_created_again(s: Story) -> None:
+    """What it wrote to the deleted topic is gone by order; what it wrote to the new one is there."""
+    s.observed("leader_epoch", 0)
+    began = s.now
+    for seq in range(2):
+        s.send(seq, seq, txn=1)
+    s.deleted()
+    s.send(2, 0, txn=1).log(0, 2).transaction(1, "committed", began)
+
+
+@story(lost_write=1, torn_transaction=1)
+def lost_of_a_transaction_open_while_the_topic_was_created_again(s: Story) -> None:
+    s.observed("leader_epoch", 0)
+    began = s.now
+    for seq in range(2):
+        s.send(seq, seq, txn=1)
+    s.deleted()
+    s.send(2, 0, txn=1).log(0, 2).send(3, 1, txn=1).transaction(1, "committed", began)
+
+
+@story(torn_transaction=1)
+def aborted_while_the_topic_was_created_again_and_seen(s: Story) -> None:
+    s.observed("leader_epoch", 0)
+    began = s.now
+    for seq in range(2):
+        s.send(seq, seq, txn=1)
+    s.deleted()
+    s.send(2, 0, txn=1).log(0, 2).transaction(1, "aborted", began)
+
+
 @story(lost_write=1)
 def created_again_by_a_client(s: Story) -> None:
     """No fault names the time; the observer saw another id."""
