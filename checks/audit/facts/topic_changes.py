@@ -121,14 +121,17 @@ def _sampled(cluster: Iterable[Row]) -> dict[str, list[_Change]]:
 
 
 def _lives(topic: str, changes: list[_Change], present: bool) -> list[TopicLife]:
-    """Return the lives around the changes; present: whether the last one exists, which has the plain name."""
+    """Return the lives around the changes. present: whether the topic was read back.
+
+    The last one has the plain name. It exists if it was read back, or if a creation followed the last deletion.
+    """
     lives: list[TopicLife] = []
     topic_id, not_before, since = changes[0].former_id, 0, 0
     for number, change in enumerate(changes, start=1):
         label = _label(topic, topic_id or change.former_id, change.deleted_us, number, len(changes))
         lives.append(TopicLife(topic, label, topic_id or change.former_id, not_before, since, change.deleted_us))
         topic_id, not_before, since = change.topic_id, change.gone_us, change.created_us + SETTLE_US
-    if present:
+    if present or topic_id or since < NEVER_US:
         since = min(since, NEVER_US - 1)
         lives.append(TopicLife(topic, topic, topic_id, not_before, since))
     return lives

@@ -2490,3 +2490,24 @@ def seen_only_when_brokers_answered_again(s: Story) -> None:
     s.tick(9 * SECOND)
     s.observed("answers", "true", "cluster").observed("leader", 1).wrote(0, 1, 2)
     s.assigned(position=2, generation=2).got(2).commit(3)
+
+
+def _unread(s: Story) -> Epoch:
+    """A topic is deleted for good, a client creates it again, and the new one is not read back."""
+    s.exists, entity = False, f"topic:{s.name}"
+    s.observed("id", '"A"', entity).tick(9 * SECOND)
+    epoch = _deleted(s, again=False)
+    s.observed("id", "null", entity).tick(9 * SECOND)
+    s.observed("id", '"B"', entity).tick(9 * SECOND)
+    s.send(3, 0).send(4, 1)
+    return epoch
+
+
+@story(lost_write__undetermined=2)
+def acked_by_a_topic_created_again_that_was_not_read_back(s: Story) -> None:
+    _unread(s).revoked()
+
+
+@story(lost_write__undetermined=2, dirty_read__undetermined=2)
+def acked_and_read_in_a_topic_created_again_that_was_not_read_back(s: Story) -> None:
+    _unread(s).got(0, 1, seq=_of(3)).commit(2).revoked()

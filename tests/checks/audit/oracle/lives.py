@@ -107,7 +107,12 @@ def _lives_of(rows: dict[str, list[Row]]) -> dict[str, list[Life]]:
     for topic, seen in _ids(rows).items():
         if topic not in changes:
             changes[topic] += seen
+        by_client = {former: created for _, _, created, former in seen}
+        changes[topic] = [
+            (*c[:2], c[2] if c[2] < FOREVER else by_client.get(c[3], FOREVER), c[3]) for c in changes[topic]
+        ]
     here = {row["topic"] for row in rows["log_range"]}
+    here |= {topic for topic, found in changes.items() if found and max(found)[2] < FOREVER}
     return {topic: _chain(topic, sorted(found), topic in here) for topic, found in changes.items() if found}
 
 
