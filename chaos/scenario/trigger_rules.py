@@ -14,7 +14,7 @@ from chaos.scenario.triggers import Acked, Delivered, Trigger
 
 
 def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trigger: Trigger) -> Iterator[str]:
-    """Yield what keeps a trigger from ever firing: unknown names, and more records than are sent."""
+    """Yield what keeps a trigger from ever firing: unknown names, too many records, a heal without a moment."""
     sent = {p.name: p.count * p.records for p in setup.producers}
     total = sum(sent.values())
     if isinstance(acked := trigger.acked, Acked):
@@ -28,6 +28,12 @@ def trigger_problems(setup: Setup, faults: Sequence[FaultSpec], where: str, trig
         yield from _delivered_problems(setup, faults, f"{where}.delivered", delivered, total)
     if trigger.awaited:
         yield from unknown(f"{where}.after", trigger.awaited.fault, "faults", {f.name for f in faults})
+        if trigger.awaited.phase == "healed" and any(
+            f.name == trigger.awaited.fault and f.heal is None for f in faults
+        ):
+            name = trigger.awaited.fault
+            reached = "is never reached: without `heal` it is healed after all other steps"
+            yield f"{where}.after: {name}.healed {reached}; give {name} a heal, or wait for {name}.proven"
 
 
 def _delivered_problems(

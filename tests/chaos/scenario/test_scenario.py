@@ -83,6 +83,12 @@ def test_a_bound_describes_its_range(bound, text, inside, outside):
         ("faults.kill.when={after: kil + 1s}", "'kil' is not one of the faults"),
         ("faults.kill.when={after: kill.healed}", "wait for each other"),
         ("faults.kill.when={after: kill.dead}", "'dead' is not a phase"),
+        (
+            "faults=[{name: kill, kind: broker.kill, target: {broker: 1}, when: {at: 1s}},"
+            " {name: b, kind: broker.kill, target: {broker: 2}, when: {after: kill.healed + 1s}}]",
+            "faults[1].when.after: kill.healed is never reached: without `heal` it is healed after all other steps; "
+            "give kill a heal, or wait for kill.proven",
+        ),
         ("producers.shop.topic=oders", "'oders' is not one of the topics (orders)"),
         ("producers.shop.config={client.id: x}", "client.id is set by Aftershock itself"),
         ("consumers.billing.config={group.id: x}", "group.id is set by Aftershock itself"),
