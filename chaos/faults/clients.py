@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TypeVar
 
 from chaos.clients.roster import ClientState
@@ -47,6 +48,16 @@ def fenced(earlier: ClientState, who: str, *marks: str) -> str | None:
         return None
     error = next((e for e in earlier.errors if any(mark in e.upper() for mark in marks)), None)
     return f"incarnation {earlier.incarnation} of {who} was fenced: {error}" if error else None
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """The progress of a consumer at a moment. lag: records of its partitions that it has not processed."""
+
+    at: float
+    delivered: int
+    partitions: frozenset[TopicPartition]
+    lag: int
 
 
 class MemberFault(ClientFault[S]):
@@ -102,11 +113,50 @@ class MemberFault(ClientFault[S]):
 
 
 class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
-    """A consumer that processes a batch for longer than its poll interval."""
+    """A consumer that processes records slowly.
+
+    Proof: all its memberships left the group, or its partitions belong to another member. Where no poll interval evicts
+    it, as in assign mode, the proof is that it takes the additional time for each record and falls behind.
+    """
+
+    _before: _Sample | None = None
 
     def _inject(self, world: World) -> str:
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": self.spec.per_record})
         return f"{self.resolved} takes {self.spec.per_record:g} s longer for each record"
+
+    def _group_effect(self, world: World, group: str) -> str | None:
+        entry, _ = split_member(self.resolved)
+        client = next(c.client for c in world.scenario.consumers if c.name == entry)
+        if client.missing("poll interval"):
+            return self._assign_effect(world)
+        return super()._group_effect(world, group)
+
+    def _assign_effect(self, world: World) -> str | None:
+        """Compare two samples at least `IDLE_S` apart, of the same partitions."""
+        now, before = self._sample(world), self._before
+        if before is None or before.partitions != now.partitions or not now.partitions:
+            self._before = now
+            return None
+        took, processed = now.at - before.at, now.delivered - before.delivered
+        if took < max(IDLE_S, self.spec.per_record):
+            return None
+        # a client may process its partitions in parallel, as sarama does
+        most = (took / self.spec.per_record + 1) * len(now.partitions)
+        if now.lag <= before.lag or processed > most:
+            self._before = now
+            return None
+        return (
+            f"{self.resolved} processed {processed} records in {took:.1f} s, and its lag grew from {before.lag} to "
+            f"{now.lag} records"
+        )
+
+    def _sample(self, world: World) -> _Sample:
+        state = world.fleet.state(self.resolved)
+        positions = {TopicPartition.parse(name): position for name, position in state.positions().items()}
+        ends = world.kafka.end_offsets(positions)
+        lag = sum(ends[p] - position for p, position in positions.items() if p in ends)
+        return _Sample(time.monotonic(), state.count("delivered"), frozenset(positions), lag)
 
     def _undo(self, world: World) -> str:
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": 0.0})

@@ -28,9 +28,10 @@ TRAITS = Traits(
         [
             *("produce", "transactions", "library partitioner", "tombstones", "ignore reports", "throttle times"),
             *("process", "plain processing", "send outcomes"),
-            *("subscribe", "pattern", "static membership", "cooperative", "KIP-848", "threads", "workers"),
+            *("subscribe", "pattern", "static membership", "poll interval", "cooperative", "KIP-848", "threads"),
             *(
                 "sticky partitioner",
+                "workers",
                 "reset to none",
                 "assignment without group.id",
                 "asynchronous commits",

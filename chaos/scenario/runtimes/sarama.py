@@ -203,6 +203,7 @@ TRAITS = Traits(
         "sticky partitioner": "it spreads records without a key at random",
         "tombstones": "its programs do not write or read the header with their identity",
         "process": "it has no program that reads and writes",
+        "poll interval": "a group keeps a member that processes slowly, as heartbeats have a goroutine of their own",
         "pattern": "a group of sarama subscribes to names of topics only",
         "KIP-848": "it has only the classic group protocol",
         "threads": "each sarama client is a process",

@@ -22,6 +22,7 @@ Ability = Literal[
     "subscribe",
     "pattern",
     "static membership",
+    "poll interval",
     "cooperative",
     "KIP-848",
     "threads",
