@@ -106,6 +106,11 @@ class Traits:
         return ""
 
 
+def in_all_releases(*abilities: Ability) -> dict[Ability, str]:
+    """Return abilities that every release has, for `Traits.abilities`."""
+    return dict.fromkeys(abilities, "")
+
+
 def number(release: str) -> tuple[int, ...]:
     """Return a release as a tuple of integers, for comparisons."""
     return tuple(int(part) for part in release.split("."))
