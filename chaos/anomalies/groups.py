@@ -19,7 +19,7 @@ GROUPS: dict[str, Anomaly] = {
         "{n} {commits} {were} beyond what was processed",
     ),
     "commit_rewind": _group(
-        "a commit lowered the committed offset, with no seek to explain it",
+        "a commit lowered the committed offset, and no seek or restored checkpoint explains it",
         "commit from one place, in order; refuse late commits of a member that lost its partition",
         "CommitRewinds",
         "No commit lowers the committed offset",

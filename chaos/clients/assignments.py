@@ -66,6 +66,10 @@ class AssignmentLog:
             self.numbers.pop(partition, None)
             self.positions.pop(partition, None)
 
+    def checkpoint(self) -> None:
+        """Record that a checkpoint with the positions of all partitions held is complete."""
+        self._write("checkpoint", {p: StartPosition(offset) for p, offset in self.positions.items()})
+
     def processed(self, ends: Mapping[Partition, int]) -> None:
         """Advance positions; partitions that are not held are ignored."""
         self.positions.update({p: end for p, end in ends.items() if p in self.numbers})

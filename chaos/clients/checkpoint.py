@@ -1,7 +1,8 @@
 """The point at which a later incarnation of a client continues, read from the ledger rows of the earlier ones.
 
-A delivery row is written when its record is processed, so the offset is stored together with the result, in one write.
-Flink and Spark do the same when they store offsets beside their output.
+A delivery row is written when its record is processed, so the offset is stored together with the result, in one write,
+as an application does that keeps both in one database. A client that stores its offsets apart from its results, as
+Flink and Spark do, writes rows of its checkpoints.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd
 
 
-def checkpoint_of(ledger: Path, client: str) -> dict[str, int]:
+def checkpoint_of(ledger: Path, client: str, stored: bool = False) -> dict[str, int]:
     """Return the next offset of each `topic/partition` that earlier incarnations read; empty if they read nothing.
 
-    A partition without processed records is at its start position. Rows of a torn last batch do not count.
+    A partition without processed records is at its start position. Rows of a torn last batch do not count. stored:
+    whether only checkpoints with a row of their own count.
     """
     positions: dict[Partition, int] = {}
+    events = ("checkpoint",) if stored else ("assigned", "seek")
     for incarnation in _incarnations(ledger, client):
         for batch in _batches(ledger, "assignments", client, incarnation):
             for row in batch.to_pylist():
-                if row["event"] in ("assigned", "seek") and row["position"] is not None:
+                if row["event"] in events and row["position"] is not None:
                     positions[row["topic"], row["partition"]] = row["position"]
+        if stored:
+            continue
         for batch in _batches(ledger, "deliveries", client, incarnation):
             columns = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
             positions.update({(topic, number): offset + 1 for topic, number, offset in zip(*columns, strict=True)})

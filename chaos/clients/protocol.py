@@ -174,6 +174,12 @@ class AssignConsumerSpec(ConsumerSpec):
     )
     timestamp_ms: int | None = Field(None, description="since the epoch; the client waits for a time in the future")
     checkpoint: dict[str, int] = Field({}, description="next offset by `topic/partition`, from `checkpoint_of`")
+    checkpoint_every_s: float | None = Field(
+        None,
+        gt=0,
+        description="seconds between checkpoints apart from the results, each with rows of the event `checkpoint`; "
+        "every result is one if null",
+    )
     discover_s: float | None = Field(None, gt=0, description="seconds between two searches for new partitions")
     no_group_id: Literal["absent", "empty"] | None = Field(
         None, description="group.id to try first, to record the answer of the client library"

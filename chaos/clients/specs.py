@@ -117,12 +117,13 @@ class SpecBuilder:
         elif not isinstance(entry.start, str):
             at_ms = clock_zero_us / 1000 + (entry.start.timestamp or 0) * 1000
             start = {"start": "timestamp", "timestamp_ms": round(at_ms)}
-        resume = entry.checkpoint and incarnation > 1
+        resume, every_s = entry.checkpoint and incarnation > 1, entry.checkpoint_interval
         return {
             **self._consumer(entry),
             **start,
             "discover_s": entry.discover,
-            "checkpoint": checkpoint_of(self._run.ledger, client) if resume else {},
+            "checkpoint_every_s": every_s,
+            "checkpoint": checkpoint_of(self._run.ledger, client, every_s is not None) if resume else {},
         }
 
     def _writer(self, entry: Producer | Processor, client: str) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class Commit(Strict):
     )
     every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
     on_revoke: bool = Field(
-        False, description="also commit, in the revoke callback, processed offsets without a confirmed commit"
+        False, description="also commit, in the revoke callback, processed offsets whose commit is not confirmed"
     )
 
     @model_validator(mode="after")
@@ -258,7 +258,12 @@ class Assign(_Consumer):
     start: Literal["earliest", "latest", "group"] | StartAt = Field(
         "earliest", description="group: the committed offset of the group, or else auto.offset.reset"
     )
-    checkpoint: bool = Field(True, description="store offsets with the results, and resume there after a crash")
+    checkpoint: bool = Field(
+        True, description="store offsets, by default with the results, and resume there after a crash"
+    )
+    checkpoint_every: Duration | None = Field(
+        None, gt=0, description="interval of checkpoints apart from the results; records after one are read again"
+    )
     discover: Duration | None = Field(
         None, gt=0, description="interval to look for new partitions, read from their start; never if left out"
     )
@@ -270,6 +275,11 @@ class Assign(_Consumer):
         if self.no_group_id and self.group is not None:
             raise ValueError("no_group_id: does not go with a group")
         return self
+
+    @property
+    def checkpoint_interval(self) -> float | None:
+        """Seconds between checkpoints that are apart from the results; None if each result is one."""
+        return self.client.traits.checkpoint_every if self.checkpoint_every is None else self.checkpoint_every
 
 
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]

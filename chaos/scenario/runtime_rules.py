@@ -98,6 +98,8 @@ def _asked(entry: Entry) -> Asked:
             yield "", "assign"
             if entry.checkpoint:
                 yield "checkpoint", "checkpoint"
+            if entry.checkpoint_every is not None:
+                yield "checkpoint_every", "checkpoint interval"
             if entry.no_group_id:
                 yield "no_group_id", "assignment without group.id"
             yield from _asked_of_commits(entry)

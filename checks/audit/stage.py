@@ -23,6 +23,7 @@ from checks.audit.engine import counters, scan, survey_facts
 from checks.audit.engine.blocks import BLOCK_BITS
 from checks.audit.engine.survey import SurveyPlan
 from checks.audit.facts import starts
+from checks.audit.facts.checkpoints import Checkpoints
 from checks.audit.facts.continued import assignments_by_life, reached_before, set_former
 from checks.audit.facts.deletions import deletions, due_starts
 from checks.audit.facts.epochs import Epochs, ReaderPartition, Row, build, lives
@@ -101,7 +102,8 @@ class _Audit:
         self.facts = self._run_facts()
         self.committed = self._committed()
         reached = reached_before(self.epochs, self.plan.lives)
-        starts.judge_starts(self.epochs, self.committed, self.readers, self.ranges, reached)
+        checkpoints = Checkpoints(self._assignments())
+        starts.judge_starts(self.epochs, self.committed, self.readers, self.ranges, reached, checkpoints)
         self.read_ranges = self._read_ranges(reached)
         self.run = RunData(
             scenario,
@@ -129,13 +131,17 @@ class _Audit:
     def _epochs(self) -> Epochs:
         committed: dict[Any, int] = dict(self.tally.each(counters.COMMITTED_TO))
         delivered = survey_facts.delivered_rows(self.tally)
-        rows, topics = self.tables["assignments"], self.plan.lives
-        rows = assignments_by_life(rows, topics, self.lives, self.ranges, self.end_us)
-        epochs = build(rows, self.lives, delivered, committed, self.end_us)
+        topics = self.plan.lives
+        epochs = build(self._assignments(), self.lives, delivered, committed, self.end_us)
         set_former(epochs, topics)
         for e in epochs.all:
             self.tally.add(counters.EPOCHS, e.reader, value=1)
         return epochs
+
+    def _assignments(self) -> list[Row]:
+        """Return table `assignments` with a topic for each life."""
+        rows = self.tables["assignments"]
+        return assignments_by_life(rows, self.plan.lives, self.lives, self.ranges, self.end_us)
 
     def _run_facts(self) -> RunFacts:
         """Return the facts of the first pass; the read ranges depend on the commits and are added later."""

@@ -40,6 +40,7 @@ class AssignConsumer(Reader[AssignConsumerSpec]):
         if spec.no_group_id is not None:
             lifecycle.error(probe_group_id(self.settings, spec.no_group_id))
         self._next_search = 0.0
+        self._next_checkpoint = time.monotonic() + (spec.checkpoint_every_s or 0)
 
     def run(self) -> bool:
         """Determine the start positions, and read until the order to stop."""
@@ -54,6 +55,19 @@ class AssignConsumer(Reader[AssignConsumerSpec]):
         return True
 
     def between_polls(self) -> None:
+        """Store a checkpoint and look for new partitions, each if it is due."""
+        self._store()
+        self._search()
+
+    def _store(self) -> None:
+        """Every `checkpoint_every_s` seconds, store the positions after all rows that precede them."""
+        if self._spec.checkpoint_every_s is None or time.monotonic() < self._next_checkpoint:
+            return
+        self._next_checkpoint = time.monotonic() + self._spec.checkpoint_every_s
+        self.settle()
+        self.assignments.checkpoint()
+
+    def _search(self) -> None:
         """Every `discover_s` seconds, assign partitions that were added, from their start."""
         if self._spec.discover_s is None or time.monotonic() < self._next_search:
             return

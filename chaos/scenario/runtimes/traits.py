@@ -22,7 +22,6 @@ Ability = Literal[
     "subscribe",
     "pattern",
     "static membership",
-    "poll interval",
     "cooperative",
     "KIP-848",
     "threads",
@@ -30,6 +29,7 @@ Ability = Literal[
     "assign",
     "seek",
     "checkpoint",
+    "checkpoint interval",
     "reset to none",
     "assignment without group.id",
     "asynchronous commits",
@@ -63,6 +63,8 @@ class Traits:
         installed one).
     heap: whether its programs have a heap of a size that can be set.
     stores_offsets: whether an automatic commit has the offsets that the programs stored, not the consumer's positions.
+    checkpoint_every: seconds between its checkpoints if a scenario does not say it; None if it stores offsets with each
+        result.
     mixed_assignors: whether eager and cooperative assignors can be given together.
     """
 
@@ -79,6 +81,7 @@ class Traits:
     misnamed: Mapping[str, str] = field(default_factory=dict)
     heap: bool = False
     stores_offsets: bool = False
+    checkpoint_every: float | None = None
     mixed_assignors: bool = False
     unknown: Callable[[str], str] = lambda name: ""
     common: Callable[[Config], Config] = lambda config: config
@@ -104,11 +107,6 @@ class Traits:
         if self.releases and not number(self.releases[0]) <= number(release) <= number(self.releases[1]):
             return f"{self.library} {release} is not supported; choose {self.releases[0]} to {self.releases[1]}"
         return ""
-
-
-def in_all_releases(*abilities: Ability) -> dict[Ability, str]:
-    """Return abilities that every release has, for `Traits.abilities`."""
-    return dict.fromkeys(abilities, "")
 
 
 def number(release: str) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from operator import attrgetter
 from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import (
     BEGINS,
+    CHECKPOINT,
     Epoch,
     Epochs,
     Key,
@@ -45,6 +46,8 @@ def assignments_by_life(
     here = set(partitions)
     found = [row for row in rows if row["topic"] not in lives.of]
     begins = [row for row in rows if row["topic"] in lives.of and row["event"] in BEGINS]
+    stored = (row for row in rows if row["topic"] in lives.of and row["event"] == CHECKPOINT)
+    found += [row | {"topic": lives.label(row["topic"], row["at_us"])} for row in stored]
     closing, replaced = closing_rows(rows), _replaced(begins)
     for row in begins:
         client = clients.get((row["consumer"], row["incarnation"]))
@@ -144,7 +147,11 @@ def judge_after_deletion(
     continued = e.source == RECREATED
     stale = e.former if continued else e.position
     reached = any(p.high is not None and stale is not None and p.high + 1 >= stale for p in earlier)
-    if stale is None or (not continued and (reached or not stale or stale not in before)):
+    # a stored checkpoint is any offset between those where the reader began and those that it reached
+    known = stale in before or bool(
+        reader.stores_checkpoints and stale and before and min(before) <= stale <= max(before)
+    )
+    if stale is None or (not continued and (reached or not stale or not known)):
         return
     kind = {"committed": "the committed offset", "checkpoint": "its checkpoint"}.get(e.source or "", "its position")
     origin = f"{kind} {stale} of the deleted topic"

@@ -18,6 +18,8 @@ BEGINS = ("assigned", "seek")
 """The events that begin an epoch."""
 ENDS = ("revoked", "lost", "deleted")
 """The events that end an epoch; deleted: with its topic."""
+CHECKPOINT = "checkpoint"
+"""The event of a complete checkpoint."""
 Row = dict[str, Any]
 Key = tuple[str, int, int, str, int]
 """The values of `KEY`."""
@@ -44,9 +46,10 @@ class Epoch:
     job) or made auto.offset.reset apply (the committed offset was deleted, vanished, or is outside the log).
     instance_id: of a static member. former: how far it had come in a deleted topic, if it goes on in the one
     that took its place. rows, low, high, first and last: of the offsets delivered in it, first and last in the order of
-    processing. committed: the highest offset that its own rows committed (ok). passed: the same, including what the
-    observer and the next owner's start show. turn: its index among the reader's epochs on the partition, ordered by
-    begin. index: its index among all epochs.
+    processing. restored: whether it began at a stored checkpoint, or again because there was none. committed: the
+    highest offset that its own rows committed (ok). passed: the same, including what the observer and the next owner's
+    start show. turn: its index among the reader's epochs on the partition, ordered by begin. index: its index among all
+    epochs.
     """
 
     reader: str
@@ -79,6 +82,7 @@ class Epoch:
     why: str = ""
     moved: bool = False
     former: int | None = None
+    restored: bool = False
     instance_id: str | None = None
 
     @property

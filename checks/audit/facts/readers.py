@@ -30,9 +30,9 @@ class Reader:
     reset: auto.offset.reset where nothing is committed, earliest or latest. default_start: where it begins on a
     partition without a recorded position, earliest or "" if unknown. commits: whether it commits. auto: whether its
     client commits by itself. fresh_start: whether each incarnation begins at the configured start, without a
-    checkpoint. committed_only: isolation.level=read_committed. assignor: how the group spreads partitions, "" where its
-    members differ in assignors or topics; see `assignors_for`. processes: whether all its members are processors.
-    entries: those of the group.
+    checkpoint. stores_checkpoints: whether its checkpoints are apart from its results. committed_only:
+    isolation.level=read_committed. assignor: how the group spreads partitions, "" where its members differ in assignors
+    or topics; see `assignors_for`. processes: whether all its members are processors. entries: those of the group.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Reader:
     commits: bool
     auto: bool = False
     fresh_start: bool = False
+    stores_checkpoints: bool = False
     committed_only: bool = True
     assignor: str = ""
     processes: bool = False
@@ -111,7 +112,12 @@ def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
         group = replace(reader, name=c.group, topics=subscribed, members=c.admitted_members)
         return [replace(group, assignor=entry.assignors[0], entries=(entry,))]
     from_earliest = c.start == EARLIEST or (c.start == "group" and reset == EARLIEST)
-    assigned = replace(reader, default_start=EARLIEST if from_earliest else "", fresh_start=not c.checkpoint)
+    assigned = replace(
+        reader,
+        default_start=EARLIEST if from_earliest else "",
+        fresh_start=not c.checkpoint,
+        stores_checkpoints=c.checkpoint_interval is not None,
+    )
     return [replace(assigned, name=f"{c.name}/{i}") for i in range(1, c.members + 1)]
 
 

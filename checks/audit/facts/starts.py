@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any
 
 from checks.audit.arrays import NEVER_US
+from checks.audit.facts.checkpoints import Checkpoints, judge_checkpoint
 from checks.audit.facts.continued import judge_after_deletion
 from checks.audit.facts.epochs import Epoch, Epochs, Life, OffsetFetch, ReaderPartition, Row
 from checks.audit.facts.moves import BY_FAULT, STALE_ANSWER_US, Move
@@ -191,6 +192,7 @@ def judge_starts(
     readers: list[Reader],
     ranges: dict[tuple[str, int], LogRange],
     reached: Mapping[ReaderPartition, set[int]],
+    checkpoints: Checkpoints,
 ) -> None:
     """Set start, legal, why and moved of every epoch. reached: see `continued.reached_before`."""
     by_name = {r.name: r for r in readers}
@@ -199,24 +201,29 @@ def judge_starts(
         reader = reader.seen_by(e.consumer)
         log, earlier = ranges.get((e.topic, e.partition), (None, None)), epochs.turns[e.reader_partition][: e.turn]
         offsets = committed.get(e.index, CommittedOffsets())
-        _judge(e, earlier, offsets, reader, log)
+        _judge(e, earlier, offsets, reader, log, checkpoints)
         e.moved = e.legal and _moved(e, offsets, log)
         if (before := reached.get(e.reader_partition)) is not None:
             judge_after_deletion(e, earlier, before, reader, log)
 
 
-def _judge(e: Epoch, earlier: list[Epoch], committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
+def _judge(
+    e: Epoch,
+    earlier: list[Epoch],
+    committed: CommittedOffsets,
+    reader: Reader,
+    log: LogRange,
+    checkpoints: Checkpoints,
+) -> None:
     if e.source == "seek":
         e.start, e.legal, e.why = _position(e), True, "a seek"
     elif e.source == "checkpoint":
-        expected = _checkpoint(e, earlier)
-        e.start = _position(e)
-        e.legal = expected is None or e.start is None or e.start == expected
-        e.why = "its checkpoint" if e.legal else f"its checkpoint was {expected}, not {e.start}"
+        judge_checkpoint(e, earlier, reader, checkpoints)
     elif e.source == "start":
         before = [p for p in earlier if p.consumer == e.consumer]
-        repeated = any(p.incarnation == e.incarnation or not reader.fresh_start for p in before)
-        e.start, e.legal = _position(e), not repeated
+        without = reader.stores_checkpoints and checkpoints.last_before(e) is None
+        repeated = any(p.incarnation == e.incarnation or not (reader.fresh_start or without) for p in before)
+        e.start, e.legal, e.restored = _position(e), not repeated, without and not repeated
         e.why = "began at its given start again" if repeated else "the given start"
     elif e.source in ("reset", RECREATED):
         _judge_reset(e, committed, reader, log)
@@ -247,15 +254,6 @@ def _outside(committed: CommittedOffsets, log: LogRange) -> list[int]:
 
 def _position(e: Epoch) -> int | None:
     return e.position if e.position is not None else e.first
-
-
-def _checkpoint(e: Epoch, earlier: list[Epoch]) -> int | None:
-    """Return the offset after the consumer's last processed record here, else its first start, None without either."""
-    before = sorted((p for p in earlier if p.consumer == e.consumer), key=lambda p: (p.incarnation, p.assignment))
-    for p in reversed(before):
-        if p.last is not None:
-            return p.last + 1
-    return before[0].start if before else None
 
 
 def _judge_reset(e: Epoch, committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:

@@ -71,8 +71,8 @@ def commit_rewind(b: CommitBlock, tally: Tally) -> None:
 
     In force is the commit requested last among those completed before this one was requested: of the whole group in
     subscribe mode, of the same consumer in assign mode. Commits in flight at the same time rewind nothing. An epoch
-    explains it that began at or below the commit by a seek or, in assign mode, because another consumer's commit had
-    lowered the offset (a foreign_commit).
+    explains it that began at or below the commit by a seek or, in assign mode, at a stored checkpoint, or because
+    another consumer's commit had lowered the offset (a foreign_commit).
     """
     for reader, rows in _by_reader(b):
         begins, ends, offset, number = (b.commits[n][rows] for n in ("from_us", "to_us", "offset", "committer"))
@@ -121,7 +121,8 @@ def _began_below(b: CommitBlock, committer: Committer, in_force: Committer, offs
         return False
     if epoch.source == "seek" and (epoch.position or 0) <= offset:
         return True
-    resumed = committer.mode == "assign" and committer != in_force and epoch.source == "committed" and epoch.legal
+    back = epoch.restored or (epoch.source == "committed" and epoch.legal)
+    resumed = committer.mode == "assign" and committer != in_force and back
     return resumed and epoch.start is not None and epoch.start <= offset
 
 

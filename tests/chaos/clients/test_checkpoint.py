@@ -56,6 +56,12 @@ def test_an_incarnation_without_processed_records_is_at_its_start_position(tmp_p
     assert checkpoint_of(tmp_path, "replay/1") == {"orders/0": 8}
 
 
+def test_only_checkpoints_with_a_row_count_if_they_are_apart_from_the_results(tmp_path: Path) -> None:
+    write(tmp_path, "assignments", 1, assigned(0, 0), assigned(1, 40), assigned(0, 2) | {"event": "checkpoint"})
+    write(tmp_path, "deliveries", 1, delivered(0, 0), delivered(0, 5))
+    assert checkpoint_of(tmp_path, "replay/1", stored=True) == {"orders/0": 2}
+
+
 def test_a_producer_continues_after_its_highest_seq(tmp_path: Path) -> None:
     assert next_seq_of(tmp_path, "replay/1") == 0
     write(tmp_path, "sends", 1, {"seq": 0}, {"seq": 2}, {"seq": 1})

@@ -138,6 +138,18 @@ def from_its_checkpoint(s: Story) -> None:
 
 
 @clean
+def from_a_stored_checkpoint(s: Story) -> None:
+    """Its checkpoints are apart from its results: it dies, and processes again what came after the last one."""
+    s.mode, s.consumer = "assign", {"checkpoint_every": "1s", "commit": {"when": "never"}}
+    s.life(s.producer, "started").wrote(0, 1, 2, 3).life(s.producer, "stopped")
+    s.life(s.reader(1), "started", role="consumer")
+    s.assigned(1, 0, "start").got(0).stored(1).got(1).died()
+    s.life(s.reader(1), "started", incarnation=2, role="consumer")
+    s.assigned(1, 1, "checkpoint", incarnation=2).got(1, 2, 3).stored(4)
+    s.life(s.reader(1), "stopped", incarnation=2, role="consumer")
+
+
+@clean
 def sought_forward_and_on(s: Story) -> None:
     """Automatic commits; a seek to where the consumer is; a commit past a marker at the end."""
     s.consumer, s.log_end = {"commit": {"kind": "auto"}}, 4

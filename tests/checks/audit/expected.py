@@ -98,7 +98,7 @@ class CleanHistory:
 
     def epoch(self, row: Row, table: str) -> list[Row]:
         """The rows of the same epoch."""
-        return [r for r in self.rows[table] if _epoch(r) == _epoch(row)]
+        return [r for r in self.rows.get(table, []) if _epoch(r) == _epoch(row)]
 
     def went_on(self, delivery: Row) -> bool:
         """Its epoch delivered something after it, and the log still has it."""

@@ -156,7 +156,8 @@ class Run:
         keeps = self.plan.assign not in ("fresh", "pair", "group")
         when = "never" if self.plan.assign == "alone" else "after_batch"
         kind = "sync" if self.plan.kind == "auto" else self.plan.kind
-        return AssignConsumer(self.brokers, f"a/{n + 1}", group, "assign", when, kind, begin=begin, keeps=keeps)
+        name, stores = f"a/{n + 1}", self.plan.assign == "checkpoint" and not self.plan.seed % 2
+        return AssignConsumer(self.brokers, name, group, "assign", when, kind, begin=begin, keeps=keeps, stores=stores)
 
     def carry_out(self) -> History:
         for _ in range(self.plan.steps):
@@ -234,6 +235,7 @@ class Run:
             one = self.assigned[0]
             entry = {"mode": "assign", "name": "a", "members": len(self.assigned), "start": one.begin}
             entry |= {"checkpoint": one.keeps, "commit": {"when": one.when, "kind": one.kind}, "config": reset}
+            entry |= {"checkpoint_every": 1} if one.stores else {}
             entries.append(entry | ({"group": one.group} if one.group else {}))
         return History(
             rows=dict(rows),

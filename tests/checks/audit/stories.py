@@ -883,6 +883,88 @@ def assign_mode_behind_its_checkpoint(s: Story) -> None:
     s.assigned(position=0, source="checkpoint", incarnation=2).got(0, 1)
 
 
+def _storing(s: Story) -> Story:
+    s.mode, s.consumer = "assign", {"checkpoint_every": "1s"}
+    return s
+
+
+def _stored(s: Story) -> Story:
+    """Three records processed, a checkpoint after the first one and no other."""
+    _storing(s).wrote(0, 1, 2, 3).assigned(source="start").got(0).stored(1).got(1, 2).died()
+    return s
+
+
+@story(duplicate_delivery__legal=2)
+def assign_mode_restores_a_checkpoint(s: Story) -> None:
+    _stored(s).assigned(position=1, source="checkpoint", incarnation=2).got(1, 2, 3)
+
+
+@story(duplicate_delivery__legal=1)
+def assign_mode_restores_a_checkpoint_without_a_row(s: Story) -> None:
+    """It was complete when its process died, which had no time to write the row."""
+    _stored(s).assigned(position=2, source="checkpoint", incarnation=2).got(2, 3)
+
+
+@story(duplicate_delivery__illegal=3)
+def assign_mode_behind_the_checkpoint_that_has_a_row(s: Story) -> None:
+    _stored(s).assigned(position=0, source="checkpoint", incarnation=2).got(0, 1, 2, 3)
+
+
+@story(duplicate_delivery__illegal=3, duplicate_delivery__legal=2)
+def assign_mode_behind_the_checkpoint_of_the_incarnation_before(s: Story) -> None:
+    _stored(s).assigned(position=1, source="checkpoint", incarnation=2).got(1, 2).stored(3).died()
+    s.assigned(position=0, source="checkpoint", incarnation=3).got(0, 1, 2, 3)
+
+
+@story(skipped_delivery=1)
+def assign_mode_beyond_what_it_had_processed(s: Story) -> None:
+    _storing(s).wrote(0, 1, 2).assigned(source="start").got(0).stored(1).died()
+    s.assigned(position=2, source="checkpoint", incarnation=2).got(2)
+
+
+def _storing_and_committing(s: Story) -> Epoch:
+    """Three records processed and committed, a checkpoint after the second one."""
+    s.mode, s.consumer = "assign", {"checkpoint_every": "1s", "group": s.name, "commit": {"when": "after_batch"}}
+    return s.wrote(0, 1, 2).assigned(source="start").got(0, 1).stored(2).got(2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def assign_mode_commits_from_its_restored_checkpoint(s: Story) -> None:
+    _storing_and_committing(s).died()
+    s.assigned(position=2, source="checkpoint", incarnation=2).commit(2).got(2).commit(3)
+
+
+@story(commit_rewind=1, duplicate_delivery__illegal=2)
+def assign_mode_commits_from_before_its_checkpoint(s: Story) -> None:
+    _storing_and_committing(s).died()
+    s.assigned(position=1, source="checkpoint", incarnation=2).got(1).commit(2).got(2).commit(3)
+
+
+@story(duplicate_delivery__legal=1)
+def assign_mode_at_its_start_again_before_the_first_checkpoint(s: Story) -> None:
+    _storing(s).wrote(0, 1).assigned(source="start").got(0).died()
+    s.assigned(position=0, source="start", incarnation=2).got(0, 1)
+
+
+@story(duplicate_delivery__illegal=1)
+def assign_mode_at_its_start_again_after_a_checkpoint(s: Story) -> None:
+    _storing(s).wrote(0, 1).assigned(source="start").got(0).stored(1).died()
+    s.assigned(position=0, source="start", incarnation=2).got(0, 1)
+
+
+@story(duplicate_delivery__legal=2)
+def assign_mode_restores_the_first_checkpoint_without_a_row(s: Story) -> None:
+    _storing(s).wrote(0, 1, 2).assigned(source="start").got(0, 1, 2).died()
+    s.assigned(position=1, source="checkpoint", incarnation=2).got(1, 2)
+
+
+@story(duplicate_delivery__illegal=1)
+def assign_mode_of_results_ignores_rows_of_checkpoints(s: Story) -> None:
+    s.mode = "assign"
+    s.wrote(0, 1).assigned(source="start").got(0).stored(0).died()
+    s.assigned(position=0, source="checkpoint", incarnation=2).got(0, 1)
+
+
 @story(duplicate_delivery__illegal=1)
 def assign_mode_at_its_start_again(s: Story) -> None:
     s.mode = "assign"
@@ -2042,6 +2124,19 @@ def a_checkpoint_of_the_deleted_topic(s: Story) -> None:
     _deleted(s).died()
     s.again(3, 0, 1, 2, 3, 4)
     s.assigned(position=3, source="checkpoint", incarnation=2).got(3, 4, seq=_of(3))
+
+
+@story(skipped_delivery=2)
+def a_stored_checkpoint_of_the_deleted_topic(s: Story) -> None:
+    """It is not where the reader had come, and is restored in the new topic."""
+    _storing(s).observed("leader_epoch", 0)
+    for seq in range(3):
+        s.send(seq, seq)
+    epoch = s.assigned(source="start").got(0, 1).stored(2).got(2)
+    s.deleted()
+    epoch.died()
+    s.again(3, 0, 1, 2, 3, 4)
+    s.assigned(position=2, source="checkpoint", incarnation=2).got(2, 3, 4, seq=_of(3))
 
 
 @story(stalled_delivery=1)

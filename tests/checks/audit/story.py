@@ -323,6 +323,10 @@ class Epoch:
     def lost(self, **more: Any) -> Epoch:
         return self.row("lost", **more)
 
+    def stored(self, offset: int) -> Epoch:
+        """A checkpoint is complete."""
+        return self.row("checkpoint", position=offset)
+
     def died(self) -> Epoch:
         self.story.life(self.consumer, "crashed", incarnation=self.incarnation, role="consumer")
         return self

@@ -45,7 +45,8 @@ class ReaderFacts:
 
     resets_to_earliest: auto.offset.reset. begins_at_earliest: it reads a partition from its first record if it never
     was there. auto: its client commits by itself. pooled: its records may overtake
-    each other. checkpoint: an assign consumer goes on where it was after a crash. subscribed: of a group, name of an
+    each other. checkpoint: an assign consumer goes on where it was after a crash; stores: at the last of its
+    checkpoints that are rows. subscribed: of a group, name of an
     entry and topic that its members subscribe to. entries: of a group, by name whether the entry resets to earliest,
     and its assignors, the most wanted first.
     """
@@ -58,6 +59,7 @@ class ReaderFacts:
     commits: bool = False
     auto: bool = False
     checkpoint: bool = True
+    stores: bool = False
     grouped: bool = True
     pooled: bool = False
     sees_uncommitted: bool = False
@@ -273,6 +275,7 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
                     commits,
                     auto,
                     c.checkpoint,
+                    c.checkpoint_every is not None,
                     c.group is not None,
                     sees_uncommitted=uncommitted,
                     group=c.group,

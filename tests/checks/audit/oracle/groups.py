@@ -68,8 +68,8 @@ def _rewind(
 
     Counted over the group in subscribe mode, over the consumer in assign mode. A seek of its epoch to that offset or
     below explains it; so does, in assign mode, that a later epoch than that of the commit in force began there or
-    below, at the offset that the group had committed by then; and so does a fault that may have moved the group's
-    offset between the two.
+    below, at the offset that the group had committed by then, or at a checkpoint apart from its results; and so does a
+    fault that may have moved the group's offset between the two.
     """
 
     def belongs_to(c: Commit) -> tuple[str, str | None, str, int]:
@@ -86,7 +86,8 @@ def _rewind(
     in_force = max(answered, key=lambda c: (c.from_us, c.to_us, c.offset))
     sought = epoch is not None and epoch.source == "seek" and (epoch.position or 0) <= commit.offset
     resumed = epoch is not None and epoch.mode == "assign" and key_of(in_force.row) != epoch.key
-    resumed = resumed and epoch.source == "committed" and epoch.legal and (epoch.start or 0) <= commit.offset
+    back = {"committed"} | ({"checkpoint", "start"} if case.facts(reader_name(commit.row)).stores else set())
+    resumed = resumed and epoch.source in back and epoch.legal and (epoch.start or 0) <= commit.offset
     moves = moves_of(case, *belongs_to(commit)[1:])
     moved = any(m.to_us >= in_force.from_us and m.from_us <= commit.to_us for m in moves)
     of_deleted = _of_deleted(in_force, next((e for e in everyone if e.key == key_of(in_force.row)), None))

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from tests.checks.audit.oracle.checkpoints import may_restore, stored
 from tests.checks.audit.oracle.epochs import Epoch, Reading, key_of, reached_before
 from tests.checks.audit.oracle.facts import Case, ReaderFacts, Row
 
@@ -224,7 +225,7 @@ def judge_starts(
             facts = everyone.of(epoch.consumer)
             epoch.found_nothing = not known[epoch.key].surely_something and not known[epoch.key].possible
             log = case.range_of(topic, partition)
-            epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log)
+            epoch.start, epoch.legal = _start(epoch, turns[:nth], known[epoch.key], facts, log, stored(epoch, case))
             reached = reached_before(case, (reader, topic, partition), reading)
             if reached is not None:
                 _after_deletion(epoch, turns[:nth], reached, facts, log)
@@ -240,7 +241,8 @@ def _after_deletion(
         return
     if e.source != "recreated":
         went_there = any(o + 1 >= offset for p in earlier for o in p.offsets)
-        if went_there or offset == 0 or offset not in reached:
+        between = facts.stores and bool(reached) and min(reached) <= offset <= max(reached)
+        if went_there or offset == 0 or not (offset in reached or between):
             return
     e.legal = True
     if e.offsets:
@@ -252,7 +254,12 @@ def _after_deletion(
 
 
 def _start(
-    e: Epoch, earlier: list[Epoch], known: Committed, facts: ReaderFacts, log: tuple[int, int] | None
+    e: Epoch,
+    earlier: list[Epoch],
+    known: Committed,
+    facts: ReaderFacts,
+    log: tuple[int, int] | None,
+    last_stored: int | None,
 ) -> tuple[int | None, bool]:
     """The offset from which the epoch had to read, and whether it might begin there."""
     recorded = e.position if e.position is not None else next(iter(e.offsets), None)
@@ -260,10 +267,10 @@ def _start(
     if e.source == "seek":
         return recorded, True
     if e.source == "checkpoint":
-        expected = _checkpoint(mine)
-        return recorded, expected is None or recorded is None or recorded == expected
+        return recorded, may_restore(recorded, mine, facts.stores, last_stored)
     if e.source == "start":
-        return recorded, not [p for p in mine if facts.checkpoint or p.key[1] == e.key[1]]
+        must_restore = facts.checkpoint and not (facts.stores and last_stored is None)
+        return recorded, not [p for p in mine if must_restore or p.key[1] == e.key[1]]
     if e.source in ("reset", "recreated"):
         outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
         start = log[0] if facts.resets_to_earliest and log is not None else recorded
@@ -271,15 +278,6 @@ def _start(
     if e.position is not None:
         return e.position, e.position in known.possible or _unrecorded_commit(e.position, earlier, known, facts)
     return _start_without_position(e, known, facts, log)
-
-
-def _checkpoint(mine: list[Epoch]) -> int | None:
-    """Behind the last record that the consumer processed here; where it began if it processed none."""
-    lives = sorted(mine, key=lambda p: p.key[1:3])
-    processed = [p.offsets[-1] for p in lives if p.offsets]
-    if processed:
-        return processed[-1] + 1
-    return lives[0].start if lives else None
 
 
 def _unrecorded_commit(position: int, earlier: list[Epoch], known: Committed, facts: ReaderFacts) -> bool:
