@@ -132,7 +132,7 @@ class Commit(Strict):
     )
     every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
     on_revoke: bool = Field(
-        False, description="also commit, in the revoke callback, processed offsets whose commit is not confirmed"
+        False, description="also commit, in the revoke callback, processed offsets without a confirmed commit"
     )
 
     @model_validator(mode="after")

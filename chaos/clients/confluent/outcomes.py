@@ -130,3 +130,12 @@ def kept_by(config: dict[str, bool | int | float | str], transactional: bool, st
     if transactional or str(config.get("enable.idempotence", False)).lower() == "true":
         kept.add("batch")
     return Kept(kept)
+
+
+def describe(error: KafkaError) -> str:
+    """Return the name and the text of an error. The text of a fatal error holds that of its cause, which is named."""
+    if error.code() != KafkaError._FATAL:
+        return f"{error.name()}: {error.str()}"
+    codes = {code for name, code in vars(KafkaError).items() if name.isupper() and isinstance(code, int) and code > 0}
+    causes = (cause for cause in map(KafkaError, sorted(codes)) if cause.str() in error.str())
+    return f"{next((cause.name() for cause in causes), error.name())}: {error.str()}"

@@ -21,6 +21,7 @@ from chaos.clients.confluent.columns import Columns, consumed
 from chaos.clients.confluent.commits import Committer
 from chaos.clients.confluent.deliveries import DeliveryLog
 from chaos.clients.confluent.library import Throttled, connection
+from chaos.clients.confluent.outcomes import describe
 from chaos.clients.confluent.positions import seek_targets
 from chaos.clients.program import Channel, Lifecycle, log
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
@@ -142,7 +143,7 @@ class Reader(Generic[Spec]):
             error = message.error()
             if error is None or error.code() == KafkaError._PARTITION_EOF:
                 continue
-            text = f"{error.name()}: {error.str()}"
+            text = describe(error)
             if error.fatal() or error.code() == KafkaError._FATAL:  # a poll returns _FATAL without the fatal flag
                 raise ClientError(text)
             self._lifecycle.error(text)

@@ -88,7 +88,7 @@ class ConsumerFault(ClientFault):
 
 
 class ConsumerSlow(ConsumerFault):
-    """Slow a consumer down per record, so that it exceeds max.poll.interval.ms; healed by full speed."""
+    """Slow a consumer down per record: it exceeds max.poll.interval.ms, if its client has it; healed by full speed."""
 
     kind: Literal["consumer.slow"]
     per_record: Duration = Field(description="extra processing time of each record")

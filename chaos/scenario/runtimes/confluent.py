@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import Traits
+from chaos.scenario.runtimes.traits import Traits, in_all_releases
 
 DEFAULTS: Config = {
     "acks": "all",
@@ -24,21 +24,35 @@ TRAITS = Traits(
     name="confluent",
     library="confluent-kafka",
     reported={"confluent_kafka": "confluent-kafka", "librdkafka": "librdkafka"},
-    abilities=dict.fromkeys(
-        [
-            *("produce", "transactions", "library partitioner", "tombstones", "ignore reports", "throttle times"),
-            *("process", "plain processing", "send outcomes"),
-            *("subscribe", "pattern", "static membership", "cooperative", "KIP-848", "threads", "workers"),
-            *(
-                "sticky partitioner",
-                "reset to none",
-                "assignment without group.id",
-                "asynchronous commits",
-                "encrypted keys",
-            ),
-            *("assign", "seek", "checkpoint", "checkpoint interval", "commit outcomes", "automatic commit outcomes"),
-        ],
-        "",
+    abilities=in_all_releases(
+        "produce",
+        "transactions",
+        "library partitioner",
+        "tombstones",
+        "ignore reports",
+        "throttle times",
+        "process",
+        "plain processing",
+        "send outcomes",
+        "subscribe",
+        "pattern",
+        "static membership",
+        "poll interval",
+        "cooperative",
+        "KIP-848",
+        "threads",
+        "sticky partitioner",
+        "workers",
+        "reset to none",
+        "assignment without group.id",
+        "asynchronous commits",
+        "encrypted keys",
+        "assign",
+        "seek",
+        "checkpoint",
+        "checkpoint interval",
+        "commit outcomes",
+        "automatic commit outcomes",
     ),
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,

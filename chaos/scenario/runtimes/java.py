@@ -7,7 +7,7 @@ listed, because a broker may refuse it), KAFKA-12675 (the assignors of 3.0).
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import Traits, number
+from chaos.scenario.runtimes.traits import Traits, in_all_releases, number
 
 OLDEST, NEWEST = "2.8.2", "4.3.1"
 PACKAGE = "org.apache.kafka.clients.consumer."
@@ -65,23 +65,28 @@ TRAITS = Traits(
     library="kafka-clients",
     reported={"kafka_clients": "kafka-clients"},
     releases=(OLDEST, NEWEST),
-    abilities={
-        **dict.fromkeys(
-            [
-                *("produce", "transactions", "ignore reports", "process", "send outcomes", "subscribe", "pattern"),
-                *(
-                    "sticky partitioner",
-                    "reset to none",
-                    "assignment without group.id",
-                    "asynchronous commits",
-                    "encrypted keys",
-                ),
-                *("static membership", "cooperative", "assign", "seek", "checkpoint", "commit outcomes"),
-            ],
-            "",
-        ),
-        "KIP-848": "4.0.0",
-    },
+    abilities=in_all_releases(
+        "produce",
+        "transactions",
+        "ignore reports",
+        "process",
+        "send outcomes",
+        "subscribe",
+        "pattern",
+        "sticky partitioner",
+        "reset to none",
+        "assignment without group.id",
+        "asynchronous commits",
+        "encrypted keys",
+        "static membership",
+        "poll interval",
+        "cooperative",
+        "assign",
+        "seek",
+        "checkpoint",
+        "commit outcomes",
+    )
+    | {"KIP-848": "4.0.0"},
     lacks={
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
         "checkpoint interval": "its programs store offsets with each result",

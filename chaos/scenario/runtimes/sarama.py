@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.scenario.runtimes.refusals import refusals
-from chaos.scenario.runtimes.traits import Traits
+from chaos.scenario.runtimes.traits import Traits, in_all_releases
 from chaos.units import parse_duration
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
@@ -188,22 +188,26 @@ TRAITS = Traits(
     library="sarama",
     reported={"sarama": "sarama"},
     releases=(OLDEST, NEWEST),
-    abilities={
-        **dict.fromkeys(
-            [
-                *("produce", "transactions", "ignore reports", "send outcomes", "subscribe", "static membership"),
-                *("assign", "checkpoint", "commit outcomes", "automatic commit outcomes"),
-            ],
-            "",
-        ),
-        "cooperative": COOPERATIVE_SINCE,
-    },
+    abilities=in_all_releases(
+        "produce",
+        "transactions",
+        "ignore reports",
+        "send outcomes",
+        "subscribe",
+        "static membership",
+        "assign",
+        "checkpoint",
+        "commit outcomes",
+        "automatic commit outcomes",
+    )
+    | {"cooperative": COOPERATIVE_SINCE},
     lacks={
         "checkpoint interval": "its programs store offsets with each result",
         "library partitioner": "the names are librdkafka's; set Producer.Partitioner in config",
         "sticky partitioner": "it spreads records without a key at random",
         "tombstones": "its programs do not write or read the header with their identity",
         "process": "it has no program that reads and writes",
+        "poll interval": "a group keeps a member that processes slowly, as heartbeats have a goroutine of their own",
         "pattern": "a group of sarama subscribes to names of topics only",
         "KIP-848": "it has only the classic group protocol",
         "threads": "each sarama client is a process",

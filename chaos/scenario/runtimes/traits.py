@@ -22,6 +22,7 @@ Ability = Literal[
     "subscribe",
     "pattern",
     "static membership",
+    "poll interval",
     "cooperative",
     "KIP-848",
     "threads",
@@ -107,6 +108,11 @@ class Traits:
         if self.releases and not number(self.releases[0]) <= number(release) <= number(self.releases[1]):
             return f"{self.library} {release} is not supported; choose {self.releases[0]} to {self.releases[1]}"
         return ""
+
+
+def in_all_releases(*abilities: Ability) -> dict[Ability, str]:
+    """Return abilities that every release has, for `Traits.abilities`."""
+    return dict.fromkeys(abilities, "")
 
 
 def number(release: str) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from chaos.run.events import now_us
 from chaos.scenario.load import parse
 from chaos.scenario.resolve import resolve
 from chaos.wait import wait_until
+from tests.support.ledgers import rows
 
 MakeFleet = Callable[[str], Fleet]
 WAIT_S = 60
@@ -79,3 +80,30 @@ def admin(bootstrap: str) -> Iterator[AdminClient]:
 def until(condition: Callable[[], object], why: str) -> None:
     """Wait at most `WAIT_S` for a condition."""
     wait_until(condition, WAIT_S, why)
+
+
+def offsets(run: Run, consumer: str) -> list[tuple[int, int]]:
+    """Return partition and offset of each delivery of a consumer."""
+    return [(d["partition"], d["offset"]) for d in rows(run, "deliveries", consumer=consumer)]
+
+
+def crash_while_reading(fleet: Fleet, name: str) -> None:
+    """Start all clients, crash and restart the first one of an entry amid its records, and wait for the producers."""
+    fleet.start_consumers()
+    fleet.wait_assigned(WAIT_S)
+    fleet.start_producers()
+    until(lambda: fleet.delivered(name) >= 100, "nothing is delivered")
+    fleet.crash(f"{name}/1")
+    fleet.restart(f"{name}/1")
+    until(fleet.producers_done, "producers did not finish")
+
+
+def take_half_over(fleet: Fleet) -> None:
+    """Start the entry a, and the entry b amid the records: each has two of four partitions then."""
+    first, second = fleet._scenario.consumers
+    fleet._start_all([first])
+    until(lambda: len(fleet.state("a/1").assigned()) == 4, "not assigned")
+    fleet.start_producers()
+    until(lambda: fleet.delivered("a") > 0, "nothing is delivered")
+    fleet._start_all([second])
+    until(lambda: len(fleet.state("b/1").assigned()) == len(fleet.state("a/1").assigned()) == 2, "not rebalanced")

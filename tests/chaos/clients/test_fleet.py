@@ -13,7 +13,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import read_seal, seal
 from chaos.run.directory import Run
-from tests.chaos.clients.conftest import WAIT_S, MakeFleet, until
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
@@ -280,13 +280,7 @@ consumers:
   - {{mode: subscribe, name: a, group: g{t}, topics: [{t}], config: {{{strategy}}}, commit: {{on_revoke: true}}}}
   - {{mode: subscribe, name: b, group: g{t}, topics: [{t}], config: {{{strategy}}}, commit: {{on_revoke: true}}}}
 """)
-    first, second = f._scenario.consumers
-    f._start_all([first])
-    until(lambda: len(f.state("a/1").assigned()) == 4, "not assigned")
-    f.start_producers()
-    until(lambda: f.delivered("a") > 0, "nothing is delivered")
-    f._start_all([second])
-    until(lambda: len(f.state("b/1").assigned()) == len(f.state("a/1").assigned()) == 2, "not rebalanced")
+    take_half_over(f)
     until(lambda: f.delivered("a") + f.delivered("b") >= 400, "not everything is delivered")
     assert f.stop_all(WAIT_S) == []
     assert max(Counter((d["partition"], d["offset"]) for d in rows(run, "deliveries")).values()) == 1

@@ -1,6 +1,7 @@
 """Faults of clients without a cluster: their targets, their proofs, and that no running client is started again."""
 
 import random
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -266,3 +267,72 @@ def test_a_quota_that_was_set_half_way_is_removed(quotas, monkeypatch):
         fault.inject(world)
     fault.heal(world)
     assert quotas == {"shop/1": {}}
+
+
+SLOW = """
+title: t
+topics: [{name: orders}]
+producers: [{name: shop, topic: orders}]
+consumers:
+  - {mode: MODE, name: a, topics: [orders]MORE}
+faults: [{name: f, kind: consumer.slow, per_record: 500ms, target: {member: a/1}, when: {at: 1s}}]
+"""
+
+
+class Slowed:
+    """A consumer with a position in one partition, the end of that partition, and a clock."""
+
+    def __init__(self, monkeypatch, mode="assign", more=""):
+        self.scenario = parse(SLOW.replace("MODE", mode).replace("MORE", more), "t.yaml")
+        self.now, self.done, self.end, self.rng = 0.0, 100, 100, random.Random(0)
+        self.partitions = ["orders/0"]
+        self.fleet = self.kafka = self
+        self.fault = FAULTS["consumer.slow"](self.scenario.faults[0])
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.fault.inject(self)
+
+    def group(self, name):
+        return GroupState("Stable", 1, (GroupMember("m1", None, "a/1", "", (), (TopicPartition("orders", 0),)),))
+
+    def order(self, client, order):
+        pass
+
+    def state(self, client):
+        return SimpleNamespace(positions=lambda: dict.fromkeys(self.partitions, self.done), count=lambda _: self.done)
+
+    def end_offsets(self, partitions):
+        return dict.fromkeys(partitions, self.end)
+
+    def after(self, seconds, processed, arrived):
+        self.now, self.done, self.end = self.now + seconds, self.done + processed, self.end + arrived
+        return self.fault.proof(self)
+
+
+@pytest.mark.parametrize(
+    ("mode", "more"), [("assign", ""), ("subscribe", ", group: g, client: sarama")], ids=["assign", "sarama"]
+)
+def test_a_consumer_that_nothing_evicts_is_slow_if_it_falls_behind(monkeypatch, mode, more):
+    world = Slowed(monkeypatch, mode, more)
+    assert world.after(0.1, 0, 0) is None, "the first sample"
+    assert world.after(1.5, 2, 100) is None, "too early"
+    assert world.after(1.0, 3, 50) == "a/1 processed 5 records in 2.5 s, and its lag grew from 0 to 145 records"
+
+
+@pytest.mark.parametrize(("processed", "arrived"), [(60, 100), (5, 5), (0, 0)], ids=["fast", "keeps up", "idle"])
+def test_a_consumer_that_is_not_slow_or_does_not_fall_behind_is_no_proof(monkeypatch, processed, arrived):
+    world = Slowed(monkeypatch)
+    assert world.after(0.1, 0, 0) is None
+    assert world.after(2.5, processed, arrived) is None
+
+
+def test_a_slow_consumer_is_compared_over_the_same_partitions(monkeypatch):
+    world = Slowed(monkeypatch)
+    assert world.after(0.1, 0, 0) is None
+    world.partitions = ["orders/0", "orders/1"]
+    assert world.after(2.5, 5, 100) is None
+
+
+def test_a_member_with_a_poll_interval_has_to_leave(monkeypatch):
+    world = Slowed(monkeypatch, "subscribe", ", group: g")
+    assert world.after(0.1, 0, 0) is None
+    assert world.after(2.5, 5, 100) is None

@@ -48,7 +48,7 @@ def reader(tmp_path: Path, code: int) -> GroupConsumer:
 
 
 def test_a_fenced_static_member_ends(tmp_path: Path) -> None:
-    with pytest.raises(ClientError, match="_FATAL: Fatal error: Broker: Static consumer fenced"):
+    with pytest.raises(ClientError, match="FENCED_INSTANCE_ID: Fatal error: Broker: Static consumer fenced"):
         reader(tmp_path, KafkaError._FATAL).read()
 
 

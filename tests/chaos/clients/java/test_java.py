@@ -14,7 +14,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
 from chaos.scenario.runtimes.java import NEWEST, OLDEST
-from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
@@ -40,17 +40,11 @@ consumers:
   - {{mode: subscribe, name: group, group: g{t}, topics: [{t}], {java}, config: {{{EARLIEST}}}}}
   - {{mode: assign, name: flink, topics: [{t}], {java}, per_record: 2ms, max_poll_records: 40}}
 """)
-    f.start_consumers()
-    f.wait_assigned(WAIT_S)
-    f.start_producers()
-    until(lambda: f.delivered("flink") >= 100, "nothing is delivered")
-    f.crash("flink/1")
-    f.restart("flink/1")
-    until(f.producers_done, "producers did not finish")
+    crash_while_reading(f, "flink")
     until(lambda: f.delivered("group") == 800, "the group did not receive all records")
     until(lambda: f.delivered("bill") == 750, "the processor did not receive all committed records")
     until(lambda: f.acked("bill") == 750, "the processor did not write its records")
-    until(lambda: len(set(_offsets(run, "flink/1"))) == 800, "the assign consumer did not receive all records")
+    until(lambda: len(set(offsets(run, "flink/1"))) == 800, "the assign consumer did not receive all records")
     assert f.stop_all(WAIT_S) == []
     assert f.unexpected_exits() == []
 
@@ -67,7 +61,7 @@ consumers:
     assert {(d["partition"], d["offset"]): (d["producer"], d["seq"]) for d in got} == sent
     assert [d["ordinal"] for d in got] == list(range(800))
     assert all(d["leader_epoch"] is not None and d["assignment"] for d in got)
-    assert max(Counter(_offsets(run, "flink/1")).values()) == 1, "its checkpoint is exact"
+    assert max(Counter(offsets(run, "flink/1")).values()) == 1, "its checkpoint is exact"
     assert {a["source"] for a in rows(run, "assignments", consumer="flink/1", incarnation=2)} == {"checkpoint"}
     assert Counter(x["outcome"] for x in rows(run, "transactions", producer="till/1")) == {
         "committed": 6,
@@ -80,10 +74,6 @@ consumers:
     started = [json.loads(e["detail"]) for e in rows(run, "lifecycle", event="started")]
     assert {d["kafka_clients"] for d in started} == {release}
     assert not any(table.torn for table in seal(run.ledger).tables.values())
-
-
-def _offsets(run: Run, consumer: str) -> list[tuple[int, int]]:
-    return [(d["partition"], d["offset"]) for d in rows(run, "deliveries", consumer=consumer)]
 
 
 STICKY = "partition.assignment.strategy: org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
@@ -104,14 +94,8 @@ consumers:
       commit: {{when: periodic, every: 100ms, kind: async, on_revoke: true}}}}
   - {{mode: subscribe, name: b, group: g{t}, pattern: "{t[:-1]}.", client: java, config: {{{settings}}}}}
 """)
-    first, second = f._scenario.consumers
-    f._start_all([first])
-    until(lambda: len(f.state("a/1").assigned()) == 4, "not assigned")
-    f.start_producers()
-    until(lambda: f.delivered("a") > 0, "nothing is delivered")
-    f._start_all([second])
-    until(lambda: len(f.state("b/1").assigned()) == len(f.state("a/1").assigned()) == 2, "not rebalanced")
-    until(lambda: len(set(_offsets(run, "a/1") + _offsets(run, "b/1"))) == 800, "not everything is delivered")
+    take_half_over(f)
+    until(lambda: len(set(offsets(run, "a/1") + offsets(run, "b/1"))) == 800, "not everything is delivered")
     assert f.stop_all(WAIT_S) == []
     refused = [c for c in rows(run, "commits", consumer="a/1") if c["outcome"] == "fail"]
     assert {c["error"] for c in refused} <= {"REBALANCE_IN_PROGRESS"}  # asked for between leaving and joining

@@ -14,7 +14,7 @@ from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
 from chaos.run.directory import Run
 from chaos.scenario.runtimes.sarama import NEWEST, OLDEST
-from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
 from tests.support.ledgers import rows, topic_name
 
 pytestmark = pytest.mark.kafka
@@ -40,15 +40,9 @@ consumers:
       config: {{{EARLIEST}, Consumer.IsolationLevel: ReadCommitted}}}}
   - {{mode: assign, name: flink, topics: [{t}], {sarama}, per_record: 2ms, max_poll_records: 40}}
 """)
-    f.start_consumers()
-    f.wait_assigned(WAIT_S)
-    f.start_producers()
-    until(lambda: f.delivered("flink") >= 100, "nothing is delivered")
-    f.crash("flink/1")
-    f.restart("flink/1")
-    until(f.producers_done, "producers did not finish")
+    crash_while_reading(f, "flink")
     until(lambda: f.delivered("group") == 850, "the group did not receive all committed records")
-    until(lambda: len(set(_offsets(run, "flink/1"))) == 900, "the assign consumer did not receive all records")
+    until(lambda: len(set(offsets(run, "flink/1"))) == 900, "the assign consumer did not receive all records")
     assert f.stop_all(WAIT_S) == []
     assert f.unexpected_exits() == []
 
@@ -63,7 +57,7 @@ consumers:
     got = rows(run, "deliveries", consumer="group/1")
     assert {(d["partition"], d["offset"]): (d["producer"], d["seq"]) for d in got}.items() <= sent.items()
     assert [d["ordinal"] for d in got] == list(range(850))
-    assert max(Counter(_offsets(run, "flink/1")).values()) == 1, "its checkpoint is exact"
+    assert max(Counter(offsets(run, "flink/1")).values()) == 1, "its checkpoint is exact"
     assert {a["source"] for a in rows(run, "assignments", consumer="flink/1", incarnation=2)} == {"checkpoint"}
     ended = Counter(x["outcome"] for x in rows(run, "transactions", producer="till/1"))
     assert ended == {"committed": 6, "aborted": 2}
@@ -74,10 +68,6 @@ consumers:
     started = [json.loads(e["detail"]) for e in rows(run, "lifecycle", event="started")]
     assert {d["sarama"] for d in started} == {release}
     assert not any(table.torn for table in seal(run.ledger).tables.values())
-
-
-def _offsets(run: Run, consumer: str) -> list[tuple[int, int]]:
-    return [(d["partition"], d["offset"]) for d in rows(run, "deliveries", consumer=consumer)]
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
@@ -92,17 +82,11 @@ consumers:
       commit: {{when: periodic, every: 100ms, kind: sync, on_revoke: true}}}}
   - {{mode: subscribe, name: b, group: g{t}, topics: [{t}], client: sarama, config: {{{settings}}}}}
 """)
-    first, second = f._scenario.consumers
-    f._start_all([first])
-    until(lambda: len(f.state("a/1").assigned()) == 4, "not assigned")
-    f.start_producers()
-    until(lambda: f.delivered("a") > 0, "nothing is delivered")
-    f._start_all([second])
-    until(lambda: len(f.state("b/1").assigned()) == len(f.state("a/1").assigned()) == 2, "not rebalanced")
-    until(lambda: len(set(_offsets(run, "a/1") + _offsets(run, "b/1"))) == 800, "not everything is delivered")
+    take_half_over(f)
+    until(lambda: len(set(offsets(run, "a/1") + offsets(run, "b/1"))) == 800, "not everything is delivered")
     kept = f.state("a/1").assigned()
     assert f.stop_all(WAIT_S) == []
-    assert max(Counter(_offsets(run, "a/1") + _offsets(run, "b/1")).values()) == 1, "all was committed on revocation"
+    assert max(Counter(offsets(run, "a/1") + offsets(run, "b/1")).values()) == 1, "all was committed on revocation"
     moved = rows(run, "assignments", consumer="b/1", event="assigned")
     assert moved and {a["source"] for a in moved} <= {"committed", "reset"}
     assert all(a["position"] is not None and a["generation"] and a["member_id"] for a in moved)
@@ -144,7 +128,7 @@ consumers:
     until(lambda: f.state("auto/1").assigned() == found, "the new partition was not assigned to the group")
     until(lambda: f.state("flink/1").assigned() == found, "the new partition was not assigned")
     until(lambda: len({d["seq"] for d in rows(run, "deliveries", group=f"s{t}")}) == 300, "not all records arrived")
-    until(lambda: len(set(_offsets(run, "auto/1"))) == 300, "the member with automatic commits misses records")
+    until(lambda: len(set(offsets(run, "auto/1"))) == 300, "the member with automatic commits misses records")
     until(lambda: f.delivered("flink") == 300, "the assign consumer did not receive all records")
     assert f.stop_all(WAIT_S) == []
     assert f.unexpected_exits() == []
