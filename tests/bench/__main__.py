@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.bench import bench_cli, bench_clients, bench_cluster, bench_proxy, bench_runs
+from tests.bench import bench_cli, bench_clients, bench_cluster, bench_proxy, bench_runs, bench_runtimes
 
 BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "cli": bench_cli.measure,
@@ -18,6 +18,7 @@ BENCHES: dict[str, Callable[[], dict[str, Any]]] = {
     "clients": bench_clients.measure_here,
     "proxy": bench_proxy.measure,
     "runs": bench_runs.measure,
+    "runtimes": bench_runtimes.measure,
 }
 
 

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ class Bench:
             ledger, path = Path(folder) / "ledger", Path(folder) / "spec.json"
             common = {"run_id": "bench", "run_token": "00000000", "ledger": str(ledger), "client": "bench/1"}
             path.write_text(json.dumps({**common, "bootstrap": self.bootstrap, **spec}))
-            cpu_s, last = _follow([sys.executable, "-m", module, str(path)], self.records)
+            cpu_s, last = follow([sys.executable, "-m", module, str(path)], self.records)
             took_s = last.get("took_s")
             if took_s is None:
                 (stream,) = (ledger / table).glob("*.arrows")
@@ -160,10 +161,13 @@ class Bench:
         return Measurement(float(output.strip().splitlines()[-1].rpartition(",")[2]), cpu_s / self.records * 1e6)
 
 
-def _follow(argv: list[str], records: int) -> tuple[float, dict[str, Any]]:
+def follow(argv: list[str], records: int) -> tuple[float, dict[str, Any]]:
     """Return the CPU time of a client until it is done, and its last progress event."""
     began_s, done = 0.0, None
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+    ):
         assert process.stdin is not None and process.stdout is not None
         own = psutil.Process(process.pid)
         for line in process.stdout:
@@ -172,10 +176,13 @@ def _follow(argv: list[str], records: int) -> tuple[float, dict[str, Any]]:
                 began_s = _cpu_s(own)
             elif done is None and (event.get("done") or event.get("delivered", 0) >= records):
                 done = (_cpu_s(own) - began_s, event)
-                process.stdin.write('{"do": "stop"}\n')
-                process.stdin.flush()
-    if process.returncode or done is None:
-        raise RuntimeError(f"{' '.join(argv)} ended with {process.returncode}")
+                with suppress(BrokenPipeError):  # a bare loop ends by itself
+                    process.stdin.write('{"do": "stop"}\n')
+                    process.stdin.flush()
+        if process.wait() or done is None:
+            log.seek(0)
+            last = log.read()[-1000:].decode(errors="replace")
+            raise RuntimeError(f"{' '.join(argv)} ended with {process.returncode}: {last}")
     return done
 
 
