@@ -123,7 +123,7 @@ class ProcessorSpec(WriterSpec):
 class CommitSpec(_Spec):
     """The time and kind of offset commits; see `chaos.scenario.clients.Commit`."""
 
-    when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"]
+    when: Literal["after_batch", "after_record", "before_processing", "periodic", "on_checkpoint", "never"]
     kind: Literal["sync", "async", "auto"]
     every_s: float | None = Field(None, gt=0, description="periodic: seconds between two commits")
     on_revoke: bool = Field(False, description="also commit processed offsets when partitions are revoked")
@@ -173,6 +173,7 @@ class AssignConsumerSpec(ConsumerSpec):
         {}, description="by `topic/partition`; the client waits for an offset in the future; earliest when left out"
     )
     timestamp_ms: int | None = Field(None, description="since the epoch; the client waits for a time in the future")
+    restore: bool = Field(False, description="a later incarnation restores its last checkpoint, if it has one")
     checkpoint: dict[str, int] = Field({}, description="next offset by `topic/partition`, from `checkpoint_of`")
     checkpoint_every_s: float | None = Field(
         None,

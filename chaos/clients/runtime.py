@@ -1,6 +1,6 @@
 """The client libraries: each folder of `chaos.clients` with a module `runtime` is one, described by its `RUNTIME`.
 
-What a library can do and its defaults are in `chaos.scenario.runtimes`, under the name of the folder.
+What a library can do and its defaults are in `chaos.scenario.runtimes`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Runtime:
 
 def runtime(name: str = DEFAULT) -> Runtime:
     """Return the library in a folder of `chaos.clients`. Raises `ModuleNotFoundError` if there is none."""
-    found: Runtime = import_module(f"chaos.clients.{name}.runtime").RUNTIME
+    found: Runtime = import_module(f"chaos.clients.{name.replace('-', '_')}.runtime").RUNTIME
     return found
 
 

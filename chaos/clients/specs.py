@@ -123,6 +123,7 @@ class SpecBuilder:
             **start,
             "discover_s": entry.discover,
             "checkpoint_every_s": every_s,
+            "restore": resume,
             "checkpoint": checkpoint_of(self._run.ledger, client, every_s is not None) if resume else {},
         }
 

@@ -26,8 +26,11 @@ CASES: dict[str, Callable[[Bench], writers.Steps]] = {
 }
 """The cases of the suite: a kind of program, or something that not every library has."""
 NEEDS: dict[str, Ability] = {
+    "producer": "produce",
     "transactions": "transactions",
     "processor": "process",
+    "group_consumer": "subscribe",
+    "assign_consumer": "assign",
     "obeys the order seek": "seek",
 }
 """What a case or a point needs of a shipped runtime. Where its traits deny that, the point is not judged."""

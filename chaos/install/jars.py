@@ -45,24 +45,48 @@ def kafka_client_jars(version: str, on_progress: Progress = silent) -> Path:
     return cached(f"jars/kafka-clients-{version}", fill, "another run resolves jars; waiting for it", on_progress)
 
 
+def flink_jars(release: str, connector: str, on_progress: Progress = silent) -> Path:
+    """Return the directory with the jars of a Flink release and of a release of its Kafka connector.
+
+    Raises like `kafka_jars`.
+    """
+    _check("release of Flink", release, _VERSION, "write one like 1.20.5")
+
+    def fill(directory: Path) -> None:
+        on_progress(f"resolving Flink {release} and its Kafka connector {connector}: about 90 MB, once")
+        for module, version in (
+            ("flink-clients", release),
+            ("flink-connector-base", release),
+            ("flink-connector-kafka", connector),
+        ):
+            _retrieve("org.apache.flink", module, version, directory)
+        _add_logging(f"Flink {release}", directory)
+
+    return cached(f"jars/flink-{release}-{connector}", fill, "another run resolves jars; waiting for it", on_progress)
+
+
 def _with_logging(
     name: str, megabytes: int, module: str, version: str, on_progress: Progress
 ) -> Callable[[Path], None]:
-    """Return a function that retrieves a module of Kafka, and a back end for slf4j, through which it logs.
-
-    Kafka's artifacts contain no back end. slf4j-simple works with every release, needs no settings file, and starts
-    fastest.
-    """
+    """Return a function that retrieves a module of Kafka, and a back end for slf4j, through which it logs."""
 
     def fill(directory: Path) -> None:
         on_progress(f"resolving {name}: about {megabytes} MB, once")
         _retrieve("org.apache.kafka", module, version, directory)
-        api = next(directory.glob("slf4j-api-*.jar"), None)
-        if api is None:
-            raise ResolveError(f"{name} resolved without slf4j-api, so it could not log")
-        _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
+        _add_logging(name, directory)
 
     return fill
+
+
+def _add_logging(name: str, directory: Path) -> None:
+    """Retrieve a back end for slf4j, which the artifacts of Kafka and Flink do not contain.
+
+    slf4j-simple works with every release, needs no settings file, and starts fastest.
+    """
+    api = max(directory.glob("slf4j-api-*.jar"), default=None)
+    if api is None:
+        raise ResolveError(f"{name} resolved without slf4j-api, so it could not log")
+    _retrieve("org.slf4j", "slf4j-simple", api.stem.removeprefix("slf4j-api-"), directory)
 
 
 def resolve(org: str, module: str, version: str, on_progress: Progress = silent) -> Path:

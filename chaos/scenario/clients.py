@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 
 from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
+from chaos.scenario.commit import Commit
 from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
 from chaos.scenario.runtimes.choice import Client, ClientChoice
 from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
@@ -117,34 +118,6 @@ class Processor(Strict):
     def _check(self) -> Self:
         if self.plain and self.transactions:
             raise ValueError("plain: goes without transactions; leave one of the two out, or set it to null")
-        return self
-
-
-class Commit(Strict):
-    """When and how a consumer commits offsets."""
-
-    when: Literal["after_batch", "after_record", "before_processing", "periodic", "never"] = "after_batch"
-    kind: Literal["sync", "async", "auto"] = Field(
-        "sync",
-        description="auto: the library commits. librdkafka commits stored offsets, and `when` says which are stored: "
-        "before_processing is its default (enable.auto.offset.store), after_batch and after_record store processed "
-        "offsets. The Java client commits what earlier polls returned, which is after_batch",
-    )
-    every: Duration | None = Field(None, gt=0, description="periodic: time between two commits")
-    on_revoke: bool = Field(
-        False, description="also commit, in the revoke callback, processed offsets without a confirmed commit"
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if (self.when == "periodic") != (self.every is not None):
-            raise ValueError("every: goes with when: periodic, and only with it")
-        if self.when == "periodic" and self.kind == "auto":
-            raise ValueError("kind: auto is periodic already; set auto.commit.interval.ms in config")
-        if self.on_revoke and self.kind == "auto":
-            raise ValueError("on_revoke: an automatic commit already does that")
-        if self.on_revoke and self.when == "before_processing":
-            raise ValueError("on_revoke: all offsets are committed before processing; leave it out")
         return self
 
 

@@ -106,8 +106,12 @@ def _asked(entry: Entry) -> Asked:
 
 
 def _asked_of_commits(entry: Subscribe | Assign) -> Asked:
-    if entry.commit.kind == "async" and entry.commit.when != "never":
-        yield "commit", "asynchronous commits"
+    if entry.commit.when == "on_checkpoint":
+        yield "commit", "commits on checkpoints"
+    elif entry.commit.when != "never":
+        yield "commit", "commits after processing"
+        if entry.commit.kind == "async":
+            yield "commit", "asynchronous commits"
     if str(settings_of(entry).get("auto.offset.reset", "")).lower() in ("none", "error"):
         yield "config", "reset to none"
 

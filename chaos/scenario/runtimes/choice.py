@@ -26,7 +26,9 @@ class Client(Strict):
         description="release of the library; if left out, the newest one that is known, and for confluent the "
         "one of `clients.confluent_kafka`",
     )
-    heap: Size | None = Field(None, ge=16 * 2**20, description="heap of each process; 96MiB for java if left out")
+    heap: Size | None = Field(
+        None, ge=16 * 2**20, description="heap of each process; if left out, 96MiB for java and 256MiB for flink"
+    )
 
     @field_validator("runtime")
     @classmethod

@@ -46,6 +46,7 @@ TRAITS = Traits(
         "reset to none",
         "assignment without group.id",
         "asynchronous commits",
+        "commits after processing",
         "encrypted keys",
         "assign",
         "seek",

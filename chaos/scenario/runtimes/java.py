@@ -77,6 +77,7 @@ TRAITS = Traits(
         "reset to none",
         "assignment without group.id",
         "asynchronous commits",
+        "commits after processing",
         "encrypted keys",
         "static membership",
         "poll interval",

@@ -197,6 +197,7 @@ TRAITS = Traits(
         "static membership",
         "assign",
         "checkpoint",
+        "commits after processing",
         "commit outcomes",
         "automatic commit outcomes",
     )

@@ -34,6 +34,8 @@ Ability = Literal[
     "reset to none",
     "assignment without group.id",
     "asynchronous commits",
+    "commits after processing",
+    "commits on checkpoints",
     "encrypted keys",
     "send outcomes",
     "commit outcomes",

@@ -59,6 +59,8 @@ def test_a_shipped_runtime_keeps_every_point(bench: Bench, runtime: str, case: s
 
 def test_only_what_a_runtime_lacks_is_not_asked_of_it() -> None:
     assert {name for name in NEEDS if lacks("sarama", name)} == {"processor", "obeys the order seek"}
+    only_assign = {"producer", "transactions", "processor", "group_consumer", "obeys the order seek"}
+    assert all({name for name in NEEDS if lacks(runtime, name)} == only_assign for runtime in ("flink", "flink-legacy"))
     assert not any(lacks(runtime, name) for runtime in ("confluent", "java") for name in NEEDS)
 
 

@@ -20,8 +20,8 @@ COMMON = {"run_id": "r", "run_token": "7f3a91c0", "ledger": "x", "client": "a/1"
 
 
 def test_each_runtime_of_a_scenario_has_a_folder_and_the_other_way_round() -> None:
-    assert sorted(RUNTIMES) == FOLDERS
-    assert all(runtime(name).traits is RUNTIMES[name] for name in FOLDERS)
+    assert sorted(name.replace("-", "_") for name in RUNTIMES) == FOLDERS
+    assert all(runtime(name).traits is traits for name, traits in RUNTIMES.items())
 
 
 def test_the_default_library_needs_no_installation_and_has_every_program() -> None:

@@ -34,6 +34,11 @@ def group(client="java", **values):
     return SHOP + "consumers: [" + json.dumps({k: v for k, v in entry.items() if v is not None}) + "]\n"
 
 
+def assign(**values):
+    entry = {"mode": "assign", "name": "a", "group": "a", "topics": ["orders"], **values}
+    return SHOP + "consumers: [" + json.dumps(entry) + "]\n"
+
+
 @pytest.mark.parametrize(
     ("written", "means"),
     [
@@ -117,6 +122,34 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         (
             group(client="sarama", config={"auto.offset.reset": "none"}),
             "consumers[0].config: the runtime sarama:1.61.1 has no reset to none: Consumer.Offsets.Initial is",
+        ),
+        (
+            group(client="flink"),
+            "consumers[0]: the runtime flink:2.3.0 has no subscribe: a job assigns partitions to its subtasks itself",
+        ),
+        (
+            assign(client="flink-legacy:2.0.0"),
+            "consumers[0].client: release: flink 2.0.0 is not supported; choose 1.20.0 to 1.20.5",
+        ),
+        (
+            assign(client="flink", commit={"when": "after_batch"}),
+            "consumers[0].commit: the runtime flink:2.3.0 has no commits after processing: a job commits on",
+        ),
+        (
+            assign(client="flink", commit={"when": "on_checkpoint"}),
+            "consumers[0].commit: when: on_checkpoint goes with kind: async",
+        ),
+        (
+            assign(client="java", commit={"when": "on_checkpoint", "kind": "async"}),
+            "consumers[0].commit: the runtime java:4.3.1 has no commits on checkpoints",
+        ),
+        (
+            assign(client="java", checkpoint_every="1s"),
+            "consumers[0].checkpoint_every: the runtime java:4.3.1 has no checkpoint interval: its programs store",
+        ),
+        (
+            assign(client="flink", config={"execution.checkpointing.interval": "1 s"}),
+            "execution.checkpointing.interval is set by the programs of the runtime flink",
         ),
         (
             SHOP + "processors: [{name: b, group: b, topics: [orders], to: bills, client: sarama}]\n",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from chaos.clients import jvm
 from chaos.clients.java import runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import silent
@@ -23,9 +24,9 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jars.mkdir()
     (jars / "ecj-1.jar").touch()
     monkeypatch.setenv("AFTERSHOCK_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(runtime, "_java", lambda: Java(java, 17, "17"))
+    monkeypatch.setattr(jvm, "_java", lambda: Java(java, 17, "17"))
     monkeypatch.setattr(runtime, "kafka_client_jars", lambda release, on_progress: jars)
-    monkeypatch.setattr(runtime, "resolve", lambda *artifact: jars)
+    monkeypatch.setattr(jvm, "resolve", lambda *artifact: jars)
     return tmp_path / "cache"
 
 
@@ -35,10 +36,8 @@ def test_a_compile_error_is_one_line_and_leaves_no_folder(fake: Path) -> None:
     assert not [path for path in (fake / "clients").iterdir() if path.name != ".lock"]
 
 
-def test_a_changed_source_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = runtime._digest()
-    monkeypatch.setattr(runtime, "SOURCES", tmp_path)
+def test_a_changed_source_is_compiled_again(tmp_path: Path) -> None:
     (tmp_path / "Main.java").write_text("class Main {}")
-    changed = runtime._digest()
+    before, more = jvm.digest([tmp_path]), jvm.digest([jvm.SOURCES, tmp_path])
     (tmp_path / "Main.java").write_text("class Main { }")
-    assert len({before, changed, runtime._digest()}) == 3
+    assert len({before, more, jvm.digest([tmp_path])}) == 3

@@ -74,6 +74,11 @@ final class Assignments {
         }
     }
 
+    /** Records that a checkpoint with these positions is complete. */
+    void checkpoint(Map<TopicPartition, Long> stored) {
+        stored.forEach((partition, offset) -> write("checkpoint", partition, new Start(offset, null)));
+    }
+
     private void write(String event, TopicPartition partition, Start start) {
         table.write(batch()
                 .put("member_id", memberId)

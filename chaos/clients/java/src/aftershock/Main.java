@@ -14,16 +14,26 @@ public final class Main {
             System.out.println(AppInfoParser.getVersion());
             return;
         }
+        run(argv[0], Main::build, Map.of());
+    }
+
+    /** Makes the client of a spec. */
+    interface Builder {
+        Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception;
+    }
+
+    /** Runs the client of a spec. libraries: those above the Kafka client, with their releases. */
+    static void run(String path, Builder builder, Map<String, String> libraries) {
         Lifecycle lifecycle = null;
         int exit = 1;
         try {
-            Spec spec = Spec.load(argv[0]);
+            Spec spec = Spec.load(path);
             Channel channel = new Channel();
             String program = spec.text("program");
             lifecycle = new Lifecycle(spec, channel, program.endsWith("consumer") ? "consumer" : "producer");
             channel.listen();
-            Client client = build(program, spec, channel, lifecycle);
-            lifecycle.event("started", started(spec));
+            Client client = builder.build(program, spec, channel, lifecycle);
+            lifecycle.event("started", started(spec, libraries));
             if (client.run() && !channel.orphaned) {
                 lifecycle.event("stopped", Map.of());
                 exit = 0;
@@ -51,8 +61,8 @@ public final class Main {
         };
     }
 
-    private static Map<String, Object> started(Spec spec) {
-        Map<String, Object> detail = new LinkedHashMap<>();
+    private static Map<String, Object> started(Spec spec, Map<String, String> libraries) {
+        Map<String, Object> detail = new LinkedHashMap<>(libraries);
         detail.put("kafka_clients", AppInfoParser.getVersion());
         detail.put("java", Runtime.version().toString());
         for (String name : new String[] {"first_seq", "checkpoint"}) {

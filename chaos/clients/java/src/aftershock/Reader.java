@@ -39,7 +39,7 @@ abstract class Reader implements Client {
     final Committer committer;
     final KafkaConsumer<byte[], byte[]> consumer;
     private final List<List<Object>> sought = new ArrayList<>();
-    private double slowS;
+    private final Speed speed;
     private String lastError = "";
     private double lastErrorAt;
 
@@ -48,6 +48,7 @@ abstract class Reader implements Client {
         this.spec = spec;
         this.channel = channel;
         this.lifecycle = lifecycle;
+        speed = new Speed(channel, lifecycle);
         assignments = new Assignments(spec, config, mode);
         deliveries = new Deliveries(spec, assignments);
         committer = new Committer(spec, commit, config, assignments);
@@ -82,7 +83,7 @@ abstract class Reader implements Client {
                 process(batch, polledUs);
             }
             committer.commitDue(consumer);
-            applySpeed();
+            speed.apply();
             applySeeks();
             betweenPolls();
             if (channel.progressDue()) {
@@ -163,20 +164,12 @@ abstract class Reader implements Client {
             if (channel.stopping) {
                 return false;
             }
-            applySpeed();
+            speed.apply();
             if (channel.progressDue()) {
                 progress();
             }
         }
         return !channel.orphaned;
-    }
-
-    private void applySpeed() {
-        double ordered = channel.perRecordS;
-        if (ordered != slowS) {
-            slowS = ordered;
-            lifecycle.event(ordered > 0 ? "slowed" : "resumed", Map.of("per_record_s", ordered));
-        }
     }
 
     private void applySeeks() {

@@ -1,0 +1,1 @@
+"""Clients that are Flink jobs with KafkaSource."""

@@ -1,0 +1,18 @@
+"""Flink with KafkaSource as a client library: a job in a mini cluster, in one process for each client."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaos.clients.minicluster import install
+from chaos.clients.runtime import Runtime
+from chaos.scenario.runtimes.flink import NEWEST, TRAITS
+
+SOURCE = Path(__file__).with_name("source")
+
+RUNTIME = Runtime(
+    traits=TRAITS,
+    default_release=lambda: NEWEST,
+    prepare=lambda client, on_progress: install(client, SOURCE, on_progress),
+    consumer_defaults=lambda release: {},
+)

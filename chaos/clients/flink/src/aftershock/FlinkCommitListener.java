@@ -1,0 +1,29 @@
+package aftershock;
+
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.ConsumerInterceptor;
+import org.apache.kafka.clients.consumer.ConsumerRecords;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+/** An interceptor that records the commits that the coordinator confirmed. One that fails reaches nobody. */
+public final class FlinkCommitListener implements ConsumerInterceptor<byte[], byte[]> {
+    @Override
+    public void configure(Map<String, ?> settings) {}
+
+    @Override
+    public ConsumerRecords<byte[], byte[]> onConsume(ConsumerRecords<byte[], byte[]> records) {
+        return records;
+    }
+
+    @Override
+    public void onCommit(Map<TopicPartition, OffsetAndMetadata> offsets) {
+        Map<TopicPartition, Long> plain = new HashMap<>();
+        offsets.forEach((partition, offset) -> plain.put(partition, offset.offset()));
+        FlinkJob.current().committed(plain);
+    }
+
+    @Override
+    public void close() {}
+}

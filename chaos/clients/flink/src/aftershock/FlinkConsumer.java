@@ -1,0 +1,126 @@
+package aftershock;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Comparator;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import java.util.stream.Stream;
+import org.apache.flink.api.common.JobStatus;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.core.execution.JobClient;
+import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
+import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * A Flink job that reads topics without membership.
+ *
+ * <p>A later incarnation restores the last complete checkpoint if its spec says so. Without one, the job starts at offsets
+ * that it looks up first, so that they are on record. (With Flink's own `earliest()`, `latest()` and `committedOffsets()`,
+ * its readers look them up, and do so again at a restore if there was no record before the checkpoint.)
+ */
+final class FlinkConsumer implements Client {
+    private static final double NAP_S = 0.02;
+    private static final double STATUS_EVERY_S = 0.5;
+
+    private final Spec spec;
+    private final Channel channel;
+    private final Speed speed;
+    private final FlinkSettings settings;
+    private final Starts starts;
+    private final FlinkJob job;
+    private final Path checkpoints;
+
+    FlinkConsumer(Spec spec, Channel channel, Lifecycle lifecycle) throws IOException {
+        this.spec = spec;
+        this.channel = channel;
+        speed = new Speed(channel, lifecycle);
+        settings = new FlinkSettings(spec);
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        starts = new Starts(spec, new KafkaConsumer<>(settings.kafka(), bytes, bytes), channel);
+        job = new FlinkJob(spec, channel, starts, settings.commits());
+        checkpoints = Path.of(spec.text("ledger"))
+                .toAbsolutePath()
+                .resolveSibling("clients")
+                .resolve(spec.client().replace('/', '-') + ".checkpoints");
+    }
+
+    @Override
+    public boolean run() throws Exception {
+        String restored = spec.flag("restore") ? last(checkpoints) : null;
+        Map<TopicPartition, Assignments.Start> found = restored == null ? starts.find() : Map.of();
+        if (found == null) {
+            return true; // the order to stop came first
+        }
+        job.begin(found);
+        StreamExecutionEnvironment environment = StreamExecutionEnvironment.createLocalEnvironment(
+                settings.parallelism(), settings.flink(checkpoints, restored));
+        environment.getConfig().enableObjectReuse(); // records pass through the chain as they are
+        FlinkSource.add(environment, spec, settings, found)
+                .flatMap(new LedgerOperator())
+                .returns(Types.VOID)
+                .uid("ledger")
+                .sinkTo(new DiscardingSink<>())
+                .uid("end");
+        JobClient client = environment.executeAsync(spec.client());
+        supervise(client);
+        client.cancel().get();
+        job.close();
+        return true;
+    }
+
+    /** Returns the newest complete checkpoint of earlier incarnations; null without one. Its number grows over them. */
+    private static String last(Path checkpoints) throws IOException {
+        if (!Files.isDirectory(checkpoints)) {
+            return null;
+        }
+        try (Stream<Path> all = Files.walk(checkpoints)) {
+            return all.filter(path -> path.endsWith("_metadata"))
+                    .map(Path::getParent)
+                    .max(Comparator.comparingLong(FlinkConsumer::number))
+                    .map(path -> path.toUri().toString())
+                    .orElse(null);
+        }
+    }
+
+    private static long number(Path checkpoint) {
+        return Long.parseLong(checkpoint.getFileName().toString().replace("chk-", ""));
+    }
+
+    private void supervise(JobClient client) throws Exception {
+        double nextStatus = 0;
+        while (!channel.stopping) {
+            Clock.sleep(NAP_S);
+            job.flush();
+            speed.apply();
+            if (channel.progressDue()) {
+                job.progress();
+            }
+            if (Clock.monotonic() >= nextStatus) {
+                nextStatus = Clock.monotonic() + STATUS_EVERY_S;
+                JobStatus status = client.getJobStatus().get();
+                if (status.isTerminalState()) {
+                    throw failure(client, status);
+                }
+            }
+        }
+    }
+
+    /** Returns why the job ended. */
+    private static Exception failure(JobClient client, JobStatus status) throws InterruptedException {
+        try {
+            client.getJobExecutionResult().get();
+            return new IllegalStateException("the job ended as " + status);
+        } catch (ExecutionException e) {
+            Throwable cause = e;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            return new IllegalStateException("the job ended as " + status + ": " + cause, e);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+package aftershock;
+
+import java.util.Map;
+import org.apache.flink.runtime.util.EnvironmentInformation;
+
+/** Runs a Flink job as a client: mini cluster, job and ledger in one JVM. Without an argument, prints Flink's release. */
+public final class FlinkMain {
+    private FlinkMain() {}
+
+    /** Runs a client. The exit code is 0 only after a clean stop. */
+    public static void main(String[] argv) {
+        String release = EnvironmentInformation.getVersion();
+        if (argv.length == 0) {
+            System.out.println(release);
+            return;
+        }
+        Main.run(argv[0], FlinkMain::build, Map.of("flink", release));
+    }
+
+    private static Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception {
+        if (!program.equals("assign_consumer")) {
+            throw new IllegalArgumentException("there is no program " + program + ": a Flink job assigns partitions itself");
+        }
+        return new FlinkConsumer(spec, channel, lifecycle);
+    }
+}

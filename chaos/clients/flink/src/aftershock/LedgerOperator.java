@@ -1,0 +1,116 @@
+package aftershock;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.flink.api.common.functions.RichFlatMapFunction;
+import org.apache.flink.api.common.state.CheckpointListener;
+import org.apache.flink.api.common.state.ListState;
+import org.apache.flink.api.common.state.ListStateDescriptor;
+import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.runtime.state.FunctionInitializationContext;
+import org.apache.flink.runtime.state.FunctionSnapshotContext;
+import org.apache.flink.streaming.api.checkpoint.CheckpointedFunction;
+import org.apache.flink.util.Collector;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.common.TopicPartition;
+
+/**
+ * The operator behind the source, in one chain with it: it processes records.
+ *
+ * <p>Its state has the offsets after the processed records. They are those of the source's state, because both belong to
+ * one checkpoint.
+ */
+public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byte[], byte[]>, Void>
+        implements CheckpointedFunction, CheckpointListener {
+    private static final int ROWS = 500;
+    private static final long WRITE_EVERY_US = 20_000;
+    private static final double NAP_S = 0.05;
+
+    private transient ListState<String> state;
+    private transient Map<TopicPartition, Long> ends;
+    private transient List<ConsumerRecord<byte[], byte[]>> waiting;
+    private transient long polledUs;
+    private transient Object lock;
+
+    @Override
+    public void initializeState(FunctionInitializationContext context) throws Exception {
+        lock = new Object();
+        ends = new HashMap<>();
+        waiting = new ArrayList<>();
+        state = context.getOperatorStateStore().getUnionListState(new ListStateDescriptor<>("offsets", Types.STRING));
+        if (context.isRestored()) {
+            Map<TopicPartition, Long> stored = new HashMap<>();
+            for (String text : state.get()) {
+                int slash = text.lastIndexOf('/', text.lastIndexOf('='));
+                int equals = text.lastIndexOf('=');
+                int number = Integer.parseInt(text.substring(slash + 1, equals));
+                stored.merge(
+                        new TopicPartition(text.substring(0, slash), number),
+                        Long.parseLong(text.substring(equals + 1)),
+                        Math::max);
+            }
+            Map<TopicPartition, Assignments.Start> starts = new HashMap<>();
+            stored.forEach((partition, offset) -> starts.put(partition, new Assignments.Start(offset, "checkpoint")));
+            FlinkJob.current().begin(starts);
+        }
+        FlinkJob.current().add(this);
+    }
+
+    @Override
+    public void flatMap(ConsumerRecord<byte[], byte[]> record, Collector<Void> out) {
+        long arrivedUs = Clock.nowUs();
+        work();
+        synchronized (lock) {
+            if (waiting.isEmpty()) {
+                polledUs = arrivedUs;
+            }
+            waiting.add(record);
+            if (waiting.size() >= ROWS || Clock.nowUs() - polledUs >= WRITE_EVERY_US) {
+                flush();
+            }
+        }
+    }
+
+    /** Lets the processing time of a record pass. */
+    private static void work() {
+        FlinkJob job = FlinkJob.current();
+        double began = Clock.monotonic();
+        while (!Thread.currentThread().isInterrupted()) {
+            double left = began + job.spec.seconds("per_record_s") + job.channel.perRecordS - Clock.monotonic();
+            if (left <= 0) {
+                return;
+            }
+            Clock.sleep(Math.min(left, NAP_S));
+        }
+    }
+
+    /** Writes the rows that wait. */
+    void flush() {
+        synchronized (lock) {
+            if (!waiting.isEmpty()) {
+                ends.putAll(FlinkJob.current().process(waiting, polledUs));
+                waiting.clear();
+            }
+        }
+    }
+
+    @Override
+    public void snapshotState(FunctionSnapshotContext context) throws Exception {
+        synchronized (lock) {
+            flush();
+            Map<TopicPartition, Long> offsets = new HashMap<>(ends);
+            int subtask = getRuntimeContext().getTaskInfo().getIndexOfThisSubtask();
+            FlinkJob.current().snapshot(context.getCheckpointId(), subtask, offsets);
+            List<String> texts = new ArrayList<>();
+            offsets.forEach((partition, offset) -> texts.add(Assignments.name(partition) + "=" + offset));
+            state.update(texts);
+        }
+    }
+
+    @Override
+    public void notifyCheckpointComplete(long id) {
+        FlinkJob.current().complete(id);
+    }
+}

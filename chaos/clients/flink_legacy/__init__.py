@@ -1,0 +1,1 @@
+"""Clients that are Flink jobs with FlinkKafkaConsumer, the consumer of Flink 1."""

@@ -1,0 +1,126 @@
+"""Programs in Java: compiled against the jars of a library at first use, and the commands that start them.
+
+The classes are in the user's cache. The name of their folder has a digest of the sources, so changed programs are
+compiled again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from chaos.errors import ResolveError
+from chaos.install.cache import Progress, cached
+from chaos.install.jars import resolve
+from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
+from chaos.install.tool import run_tool
+
+SOURCES = Path(__file__).parent / "java" / "src" / "aftershock"
+"""The programs of the Java client, and what all programs in Java share."""
+ECJ = ("org.eclipse.jdt", "ecj", "3.45.0")
+LEVEL = "17"
+"""Version of Java that the sources are written in, and the class files are for."""
+COMPILE_S = 120
+CHECK_S = 60
+_FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
+_END = "-XX:+ExitOnOutOfMemoryError"
+"""Without it, the library would go on without the thread that ran out of memory."""
+_LOG = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd HH:mm:ss,SSS",
+    # these print every setting at each start
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients.consumer.ConsumerConfig=warn",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients.producer.ProducerConfig=warn",
+)
+
+
+@dataclass(frozen=True)
+class JavaPrograms:
+    """The programs of a library in Java.
+
+    library, release: as in the versions of a result; `main` prints the release if it has no argument.
+    jars: the folder of the library. sources: folders, whose classes are all in one package.
+    """
+
+    library: str
+    release: str
+    jars: Path
+    main: str = "aftershock.Main"
+    sources: Sequence[Path] = (SOURCES,)
+
+    def compiled(self, on_progress: Progress) -> Path:
+        """Return the jar of the classes. Raises `ResolveError` if they do not compile or run with the library."""
+        return (
+            cached(
+                f"clients/{self.library}-{self.release}-{digest(self.sources)}",
+                lambda target: self._compile(target, on_progress),
+                f"another run compiles the clients for {self.library} {self.release}; waiting for it",
+                on_progress,
+            )
+            / "classes.jar"
+        )
+
+    def command(self, classes: Path, heap: int, *options: str) -> tuple[str, ...]:
+        """Return the command that runs a program; the path of a spec completes it. heap: in bytes."""
+        start = (str(_java().path), f"-Xmx{heap}", _END, *_FAST_START, *_LOG, *options)
+        return (*start, "-cp", self._class_path(classes), self.main)
+
+    def _class_path(self, classes: Path) -> str:
+        return os.pathsep.join([str(classes), str(self.jars / "*")])
+
+    def _compile(self, target: Path, on_progress: Progress) -> None:
+        """Compile the programs against a release into `classes.jar`, and check that they run."""
+        compiler = next(resolve(*ECJ, on_progress).glob("ecj-*.jar"))
+        on_progress(f"compiling the clients for {self.library} {self.release}, once")
+        # -17 and not --release 17, which needs a file that a runtime without compiler lacks
+        argv = ["-jar", str(compiler), f"-{LEVEL}", "-nowarn", "-proc:none", "-encoding", "UTF-8"]
+        found = os.pathsep.join(map(str, sorted(self.jars.glob("*.jar"))))
+        output = target / "classes"
+        done = _run([*argv, "-cp", found, "-d", str(output), *map(str, self.sources)], COMPILE_S)
+        if done.returncode:
+            raise ResolveError(f"the clients do not compile against {self.library} {self.release}: {_last(done)}")
+        _pack(output, target / "classes.jar")
+        done = _run(["-cp", self._class_path(target / "classes.jar"), self.main], CHECK_S)
+        if done.returncode or done.stdout.strip() != self.release:
+            raise ResolveError(f"{self.library} {self.release} was installed, but does not run here: {_last(done)}")
+
+
+@cache
+def _java() -> Java:
+    return find_java()
+
+
+def digest(sources: Sequence[Path]) -> str:
+    """Return a digest of the sources and of what compiles them."""
+    content = hashlib.sha256(" ".join((*ECJ, LEVEL)).encode())
+    for path in (path for folder in sources for path in sorted(folder.glob("*.java"))):
+        content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return content.hexdigest()[:12]
+
+
+def _pack(folder: Path, jar: Path) -> None:
+    """Move the files of a folder into a jar: one file, which the cache can check."""
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path in sorted(folder.rglob("*.class")):
+            packed.write(path, path.relative_to(folder))
+    shutil.rmtree(folder)
+
+
+def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+    java = _java().path
+    late = f"{java} did not end within {timeout_s:g} s; try again"
+    return run_tool([str(java), *arguments], JAVA_ENVIRONMENT, timeout_s, late)
+
+
+def _last(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the line of an output that says most: the first error, or else the last line."""
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    errors = [line for line in lines if "ERROR" in line or "Exception" in line or "Error" in line]
+    return (errors[:1] or lines[-1:] or ["no output"])[0][:300]

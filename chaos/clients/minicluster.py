@@ -1,0 +1,29 @@
+"""The installation of Flink jobs, which the runtimes `flink` and `flink-legacy` share: they differ in the source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaos.clients.jvm import SOURCES, JavaPrograms
+from chaos.clients.runtime import Installed
+from chaos.install.cache import Progress
+from chaos.install.jars import flink_jars
+from chaos.install.java import JAVA_ENVIRONMENT
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.flink import LEGACY_NEWEST, connector
+
+HEAP = 256 * 2**20
+MAIN = "aftershock.FlinkMain"
+JOB_SOURCES = Path(__file__).parent / "flink" / "src" / "aftershock"
+"""The programs, except for the source of the job."""
+_OPENED = tuple(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang"))
+"""Packages of Java whose classes Flink serializes."""
+
+
+def install(client: Client, source: Path, on_progress: Progress) -> Installed:
+    """Fetch a release and compile the programs with a source; see `Runtime.prepare`."""
+    release = client.release or LEGACY_NEWEST
+    jars = flink_jars(release, connector(release), on_progress)
+    programs = JavaPrograms(client.runtime, release, jars, MAIN, (SOURCES, JOB_SOURCES, source))
+    command = programs.command(programs.compiled(on_progress), client.heap or HEAP, *_OPENED)
+    return Installed(client.traits.library, {"assign_consumer": command}, JAVA_ENVIRONMENT)

@@ -1,0 +1,71 @@
+"""The runtimes `flink` (KafkaSource) and `flink-legacy` (FlinkKafkaConsumer): Flink jobs that read without membership.
+
+Each client is a job in a mini cluster in a separate process. Settings are those of Flink, such as parallelism.default,
+and of its Kafka consumers. FlinkKafkaConsumer is in the connector 3.4.0-1.20, the last one that has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chaos.kafka.settings import Config
+from chaos.scenario.runtimes.java import MISNAMED
+from chaos.scenario.runtimes.traits import Traits, in_all_releases, number
+
+OLDEST, NEWEST = "1.20.0", "2.3.0"
+LEGACY_NEWEST = "1.20.5"
+CHECKPOINT_EVERY_S = 1.0
+CONNECTORS = {(1, 20): "3.4.0-1.20", (2, 0): "4.0.1-2.0", (2, 2): "5.0.0-2.2"}
+"""The release of the Kafka connector, by the first line of Flink that uses it."""
+
+
+def connector(release: str) -> str:
+    """Return the release of the Kafka connector for a release of Flink."""
+    return CONNECTORS[max(line for line in CONNECTORS if line <= number(release)[:2])]
+
+
+def defaults(_: str | None) -> Config:
+    """Return the settings that a scenario leaves out; they are the same in all releases."""
+    return {"auto.offset.reset": "latest", "isolation.level": "read_uncommitted", "partition.assignment.strategy": ""}
+
+
+TRAITS = Traits(
+    name="flink",
+    library="flink",
+    reported={"flink": "flink", "kafka_clients": "kafka-clients"},
+    releases=(OLDEST, NEWEST),
+    abilities=in_all_releases(
+        "assign",
+        "checkpoint",
+        "checkpoint interval",
+        "commits on checkpoints",
+        "encrypted keys",
+    ),
+    lacks={
+        "produce": "its programs only read",
+        "process": "its programs only read",
+        "subscribe": "a job assigns partitions to its subtasks itself; use mode: assign",
+        "seek": "a running job cannot be sent to other offsets",
+        "throttle times": "its programs do not report them, so the proof of the fault would be missing",
+        "tombstones": "its programs do not read the header with their identity",
+        "assignment without group.id": "its programs do not try it",
+        "reset to none": "its job would fail; leave it out, or use start",
+        "commits after processing": "a job commits on checkpoints: when: on_checkpoint, kind: async, or when: never",
+        "commit outcomes": "a commit that fails reaches nobody",
+    },
+    auto_commits=frozenset(),
+    reserved=frozenset(
+        {
+            *("key.deserializer", "value.deserializer", "enable.auto.commit", "group.id", "max.poll.records"),
+            *("commit.offsets.on.checkpoint", "partition.discovery.interval.ms", "client.id.prefix"),
+            *("flink.partition-discovery.interval-millis", "state.checkpoints.dir"),
+            *("execution.checkpointing.interval", "execution.checkpointing.dir", "execution.checkpointing.storage"),
+        }
+    ),
+    reserved_parts=("restart-strategy", "execution.savepoint", "execution.state-recovery"),
+    misnamed=MISNAMED,
+    defaults=defaults,
+    heap=True,
+    checkpoint_every=CHECKPOINT_EVERY_S,
+)
+LEGACY_TRAITS = replace(TRAITS, name="flink-legacy", releases=(OLDEST, LEGACY_NEWEST))

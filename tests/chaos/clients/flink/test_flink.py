@@ -1,0 +1,72 @@
+"""Flink jobs with a real broker: rows, restore after a crash, commits on checkpoints, idle subtasks, discovery."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.ledger.seal import seal
+from chaos.run.directory import Run
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
+from tests.support.ledgers import rows, topic_name
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.mark.parametrize("client", ["flink", "flink:1.20.5", "flink-legacy"])
+def test_a_flink_job_restores_its_checkpoint_and_commits_it_and_its_rows_agree(
+    fleet: MakeFleet, run: Run, bootstrap: str, client: str
+) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 800, rate: 400/s}}]
+consumers:
+  - {{mode: assign, name: job, group: g{t}, topics: [{t}], client: "{client}", config: {{parallelism.default: 3}},
+      per_record: 2ms, checkpoint_every: 300ms, commit: {{when: on_checkpoint, kind: async}}, discover: 300ms}}
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    f.start_producers()
+
+    def stored() -> list[dict[str, object]]:
+        return [r for r in rows(run, "assignments", consumer="job/1", event="checkpoint") if r["position"]]
+
+    until(lambda: f.delivered("job") >= 100 and stored(), "no record is delivered, or no checkpoint is complete")
+    f.crash("job/1")
+    last = {r["partition"]: r["position"] for r in stored()}
+    done = {d["partition"]: d["offset"] + 1 for d in rows(run, "deliveries", consumer="job/1")}
+    f.restart("job/1")
+    until(lambda: len(_delivered(run)) == 800, "the job did not receive all records")
+    with admin(bootstrap) as a:
+        a.create_partitions([NewPartitions(t, 3)])[t].result(30)
+        until(lambda: len(a.list_topics(t).topics[t].partitions) == 3, "no partition was added")
+    ends = {p: max(o for q, o in _delivered(run) if p == q) + 1 for p in (0, 1)}
+    until(lambda: {r["partition"]: r["position"] for r in stored()} == ends, "no checkpoint has the last offsets")
+    group = {TopicPartition(t, p): end for p, end in ends.items()}
+    until(lambda: Kafka(bootstrap).committed(f"g{t}", group) == group, "the last checkpoint is not committed")
+    assert f.stop_all(WAIT_S) == []
+    assert f.unexpected_exits() == []
+
+    sends = {(s["partition"], s["offset"]): s["seq"] for s in rows(run, "sends")}
+    again = rows(run, "deliveries", consumer="job/1")
+    assert {(d["partition"], d["offset"]): d["seq"] for d in again} == sends
+    begun = rows(run, "assignments", consumer="job/1", incarnation=2, event="assigned")
+    assert {a["source"] for a in begun} == {"checkpoint"}
+    assert all(last.get(a["partition"], 0) <= a["position"] <= done[a["partition"]] for a in begun)
+    commits = rows(run, "commits", consumer="job/1")
+    assert {(c["kind"], c["mode"]) for c in commits} == {("async", "assign")}
+    assert {c["outcome"] for c in commits} <= {"ok", "unknown"}
+    complete = rows(run, "assignments", consumer="job/1", event="checkpoint")
+    assert {(c["partition"], c["offset"]) for c in commits} <= {(r["partition"], r["position"]) for r in complete}
+    detail = json.loads(rows(run, "lifecycle", event="started", client="job/1")[0]["detail"])
+    assert detail["flink"] == (client.partition(":")[2] or {"flink": "2.3.0", "flink-legacy": "1.20.5"}[client])
+    assert not any(table.torn for table in seal(run.ledger).tables.values())
+
+
+def _delivered(run: Run) -> set[tuple[int, int]]:
+    return {(d["partition"], d["offset"]) for d in rows(run, "deliveries", consumer="job/1")}
