@@ -54,6 +54,9 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-assign_consumer": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
     ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[spark-assign_consumer": (
+        "chaos/clients/spark/test_spark.py::test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates"
+    ),
     "chaos/clients/test_conformance.py::test_the_example_of_the_page_keeps_every_point_of_a_producer": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
     ),

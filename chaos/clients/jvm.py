@@ -46,7 +46,8 @@ class JavaPrograms:
     """The programs of a library in Java.
 
     library, release: as in the versions of a result; `main` prints the release if it has no argument.
-    jars: the folder of the library. sources: folders, whose classes are all in one package.
+    jars: the folder of the library. sources: folders, whose classes are all in one package. more_jars: jars of the
+    library that are in other folders.
     """
 
     library: str
@@ -54,6 +55,7 @@ class JavaPrograms:
     jars: Path
     main: str = "aftershock.Main"
     sources: Sequence[Path] = (SOURCES,)
+    more_jars: Sequence[Path] = ()
 
     def compiled(self, on_progress: Progress) -> Path:
         """Return the jar of the classes. Raises `ResolveError` if they do not compile or run with the library."""
@@ -73,7 +75,7 @@ class JavaPrograms:
         return (*start, "-cp", self._class_path(classes), self.main)
 
     def _class_path(self, classes: Path) -> str:
-        return os.pathsep.join([str(classes), str(self.jars / "*")])
+        return os.pathsep.join(map(str, (classes, *self.more_jars, self.jars / "*")))
 
     def _compile(self, target: Path, on_progress: Progress) -> None:
         """Compile the programs against a release into `classes.jar`, and check that they run."""
@@ -81,7 +83,7 @@ class JavaPrograms:
         on_progress(f"compiling the clients for {self.library} {self.release}, once")
         # -17 and not --release 17, which needs a file that a runtime without compiler lacks
         argv = ["-jar", str(compiler), f"-{LEVEL}", "-nowarn", "-proc:none", "-encoding", "UTF-8"]
-        found = os.pathsep.join(map(str, sorted(self.jars.glob("*.jar"))))
+        found = os.pathsep.join(map(str, (*self.more_jars, *sorted(self.jars.glob("*.jar")))))
         output = target / "classes"
         done = _run([*argv, "-cp", found, "-d", str(output), *map(str, self.sources)], COMPILE_S)
         if done.returncode:

@@ -181,6 +181,9 @@ class AssignConsumerSpec(ConsumerSpec):
         description="seconds between checkpoints apart from the results, each with rows of the event `checkpoint`; "
         "every result is one if null",
     )
+    idempotent_results: bool = Field(
+        False, description="write no delivery row for records after the checkpoint that have one already"
+    )
     discover_s: float | None = Field(None, gt=0, description="seconds between two searches for new partitions")
     no_group_id: Literal["absent", "empty"] | None = Field(
         None, description="group.id to try first, to record the answer of the client library"

@@ -32,6 +32,7 @@ NEEDS: dict[str, Ability] = {
     "group_consumer": "subscribe",
     "assign_consumer": "assign",
     "obeys the order seek": "seek",
+    "starts at the committed offsets of a group": "group offsets",
 }
 """What a case or a point needs of a shipped runtime. Where its traits deny that, the point is not judged."""
 DEADLINE_S = 900.0

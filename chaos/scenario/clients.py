@@ -231,12 +231,11 @@ class Assign(_Consumer):
     start: Literal["earliest", "latest", "group"] | StartAt = Field(
         "earliest", description="group: the committed offset of the group, or else auto.offset.reset"
     )
-    checkpoint: bool = Field(
-        True, description="store offsets, by default with the results, and resume there after a crash"
-    )
+    checkpoint: bool = Field(True, description="store offsets, by default with the results; resume there after a crash")
     checkpoint_every: Duration | None = Field(
         None, gt=0, description="interval of checkpoints apart from the results; records after one are read again"
     )
+    idempotent_results: bool = Field(False, description="records read again after a checkpoint get no second result")
     discover: Duration | None = Field(
         None, gt=0, description="interval to look for new partitions, read from their start; never if left out"
     )

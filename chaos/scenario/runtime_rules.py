@@ -17,6 +17,7 @@ from chaos.scenario.clients import (
     settings_of,
     uses_kip_848,
 )
+from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ClientQuota, ConsumerSeek, ProducerCrash
 from chaos.scenario.runtimes.choice import Client
@@ -32,8 +33,14 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
     for where, entry in entries(setup):
         for key, ability in _asked(entry):
             yield from _refusal(f"{where}.{key}" if key else where, entry.client, ability)
-        if _reads_tombstones(setup, entry):
-            yield from _refusal(f"{where}.topics", entry.client, "tombstones")
+        for key, ability in _asked_by_topics(setup, entry, faults):
+            yield from _refusal(f"{where}.{key}", entry.client, ability)
+        if (
+            isinstance(entry, Assign)
+            and entry.idempotent_results
+            and not (entry.checkpoint and entry.checkpoint_interval)
+        ):
+            yield f"{where}.idempotent_results: goes with checkpoint_every; otherwise each result is a checkpoint"
         yield from _config_problems(where, entry)
         yield from _auto_commit_problems(setup, where, entry)
         security = setup.cluster.security if setup.attached else None
@@ -50,14 +57,21 @@ def entries(setup: Setup) -> Iterator[tuple[str, Entry]]:
             yield f"{key}[{i}]", entry
 
 
-def _reads_tombstones(setup: Setup, entry: Entry) -> bool:
-    deleted = {producer.topic for producer in setup.producers if producer.tombstone_every}
-    match entry:
-        case Processor():
-            return not deleted.isdisjoint(entry.topics)
-        case Subscribe() | Assign():
-            return bool(entry.topics_among(deleted))
-    return False
+def _asked_by_topics(setup: Setup, entry: Entry, faults: Sequence[FaultSpec]) -> Asked:
+    """Yield what the records of an entry's topics ask of it, and what faults do to its topics."""
+    if isinstance(entry, Producer):
+        return
+    ended = {p.topic for p in setup.producers if p.transactions} | {p.to for p in setup.processors if p.transactions}
+    asked: list[tuple[set[str], Ability]] = [
+        ({p.topic for p in setup.producers if p.tombstone_every}, "tombstones"),
+        (ended, "transaction markers"),
+        ({str(f.target.topic) for f in faults if isinstance(f, DeleteTopic | RecreateTopic)}, "deleted topics"),
+    ]
+    if isinstance(entry, Assign) and entry.discover is None:
+        asked.append(({str(f.target.topic) for f in faults if isinstance(f, AddPartitions)}, "fixed partitions"))
+    for topics, ability in asked:
+        if topics.intersection(entry.topics) if isinstance(entry, Processor) else entry.topics_among(topics):
+            yield "topics", ability
 
 
 def _refusal(where: str, client: Client, ability: Ability) -> Iterator[str]:
@@ -100,6 +114,12 @@ def _asked(entry: Entry) -> Asked:
                 yield "checkpoint", "checkpoint"
             if entry.checkpoint_every is not None:
                 yield "checkpoint_every", "checkpoint interval"
+            if entry.idempotent_results:
+                yield "idempotent_results", "idempotent results"
+            if entry.start == "group":
+                yield "start", "group offsets"
+            if entry.max_poll_records != Assign.model_fields["max_poll_records"].default:
+                yield "max_poll_records", "records per poll"
             if entry.no_group_id:
                 yield "no_group_id", "assignment without group.id"
             yield from _asked_of_commits(entry)

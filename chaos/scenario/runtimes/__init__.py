@@ -1,19 +1,27 @@
 """The client runtimes that a scenario can choose: what each can do, and its defaults.
 
 A runtime is a client library with its programs. `traits` says what a runtime can do; `confluent`, `java`, `sarama` and
-`flink` have the runtimes; `choice` is the field `client` of an entry. The programs are in `chaos.clients.<name>` (with
-an underscore for a hyphen), which also installs and starts them.
+`flink` and `spark` have the runtimes; `choice` is the field `client` of an entry. The programs are in
+`chaos.clients.<name>` (with an underscore for a hyphen), which also installs and starts them.
 """
 
 from __future__ import annotations
 
-from chaos.scenario.runtimes import confluent, flink, java, sarama
+from chaos.scenario.runtimes import confluent, flink, java, sarama, spark
 from chaos.scenario.runtimes.traits import Traits
 
 DEFAULT = confluent.TRAITS.name
 """Name of the runtime of an entry that names none."""
 
 RUNTIMES: dict[str, Traits] = {
-    traits.name: traits for traits in (confluent.TRAITS, java.TRAITS, sarama.TRAITS, flink.TRAITS, flink.LEGACY_TRAITS)
+    traits.name: traits
+    for traits in (
+        confluent.TRAITS,
+        java.TRAITS,
+        sarama.TRAITS,
+        flink.TRAITS,
+        flink.LEGACY_TRAITS,
+        spark.TRAITS,
+    )
 }
 """The runtimes by name."""

@@ -27,7 +27,9 @@ class Client(Strict):
         "one of `clients.confluent_kafka`",
     )
     heap: Size | None = Field(
-        None, ge=16 * 2**20, description="heap of each process; if left out, 96MiB for java and 256MiB for flink"
+        None,
+        ge=16 * 2**20,
+        description="heap of each process; if left out, 96MiB for java, 256MiB for flink and 512MiB for spark",
     )
 
     @field_validator("runtime")
@@ -55,6 +57,8 @@ class Client(Strict):
             raise ValueError(f"release: {problem}")
         if self.heap is not None and not self.traits.heap:
             raise ValueError(f"heap: the runtime {self.runtime} has no heap that can be set")
+        if self.heap is not None and self.heap < self.traits.least_heap:
+            raise ValueError(f"heap: the runtime {self.runtime} needs {self.traits.least_heap // 2**20}MiB or more")
         return self
 
     @property

@@ -85,12 +85,18 @@ TRAITS = Traits(
         "assign",
         "seek",
         "checkpoint",
+        "group offsets",
+        "records per poll",
+        "fixed partitions",
+        "transaction markers",
+        "deleted topics",
         "commit outcomes",
     )
     | {"KIP-848": "4.0.0"},
     lacks={
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
         "checkpoint interval": "its programs store offsets with each result",
+        "idempotent results": "its programs write a result for each record that they read",
         "plain processing": "its processor writes in transactions only",
         "tombstones": "its programs do not write or read the header with their identity",
         "threads": "each Java client is a process",

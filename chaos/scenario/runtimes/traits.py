@@ -31,10 +31,16 @@ Ability = Literal[
     "seek",
     "checkpoint",
     "checkpoint interval",
+    "group offsets",
+    "commits after processing",
+    "idempotent results",
+    "records per poll",
+    "fixed partitions",
+    "transaction markers",
+    "deleted topics",
     "reset to none",
     "assignment without group.id",
     "asynchronous commits",
-    "commits after processing",
     "commits on checkpoints",
     "encrypted keys",
     "send outcomes",
@@ -65,6 +71,7 @@ class Traits:
     defaults: returns the values of settings that the scenario leaves out, by common names and by release (None: the
         installed one).
     heap: whether its programs have a heap of a size that can be set.
+    least_heap: the smallest heap of its programs, in bytes.
     stores_offsets: whether an automatic commit has the offsets that the programs stored, not the consumer's positions.
     checkpoint_every: seconds between its checkpoints if a scenario does not say it; None if it stores offsets with each
         result.
@@ -83,6 +90,7 @@ class Traits:
     reserved_parts: tuple[str, ...] = ()
     misnamed: Mapping[str, str] = field(default_factory=dict)
     heap: bool = False
+    least_heap: int = 0
     stores_offsets: bool = False
     checkpoint_every: float | None = None
     mixed_assignors: bool = False

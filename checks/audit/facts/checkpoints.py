@@ -33,8 +33,9 @@ class Checkpoints:
 def judge_checkpoint(e: Epoch, earlier: list[Epoch], reader: Reader, checkpoints: Checkpoints) -> None:
     """Judge the restore from a checkpoint.
 
-    A stored checkpoint may be later than the last one with a row, if its process died before it wrote the row. It lies
-    nowhere before the start of the reader, and nowhere beyond what was processed.
+    A stored checkpoint may be later than the last one with a row, if its process died before it wrote the row; and a
+    reader with idempotent results begins after those that it finds. It begins nowhere before the start of the reader,
+    and nowhere beyond what was processed.
     """
     before = sorted((p for p in earlier if p.consumer == e.consumer), key=lambda p: (p.incarnation, p.assignment))
     begun = before[0].start if before else None
@@ -46,4 +47,4 @@ def judge_checkpoint(e: Epoch, earlier: list[Epoch], reader: Reader, checkpoints
     e.why = "its checkpoint" if e.legal else f"its checkpoint was {lowest}, not {e.start}"
     e.restored = e.legal and reader.stores_checkpoints
     if e.restored and e.start != stored:
-        e.why += ", complete without a row: its process died"
+        e.why += ", or what was processed after the last one with a row"

@@ -16,6 +16,7 @@ DELETING = (
     "cluster: {config: {log.cleanup.policy: compact}}\n"
     "producers: [{name: shop, topic: orders, keys: 9, tombstone_every: 2}]\n"
 )
+ADDED = "faults: [{name: m, kind: topic.add_partitions, target: {topic: orders}, to: 9, when: {acked: 1}}]\n"
 READING = "consumers: [{mode: assign, name: a, topics: [orders], client: java}]\n"
 
 
@@ -36,6 +37,18 @@ def group(client="java", **values):
 
 def assign(**values):
     entry = {"mode": "assign", "name": "a", "group": "a", "topics": ["orders"], **values}
+    return SHOP + "consumers: [" + json.dumps(entry) + "]\n"
+
+
+def query(**values):
+    entry = {
+        "mode": "assign",
+        "name": "a",
+        "topics": ["orders"],
+        "client": "spark",
+        "commit": {"when": "never"},
+        **values,
+    }
     return SHOP + "consumers: [" + json.dumps(entry) + "]\n"
 
 
@@ -155,6 +168,33 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             SHOP + "processors: [{name: b, group: b, topics: [orders], to: bills, client: sarama}]\n",
             "processors[0]: the runtime sarama:1.61.1 has no process: it has no program that reads and writes",
         ),
+        (group(client="spark"), "consumers[0]: the runtime spark:4.0.2 has no subscribe: a query assigns partitions"),
+        (query(start="group", group="g"), "consumers[0].start: the runtime spark:4.0.2 has no group offsets: a query"),
+        (query(commit={}), "consumers[0].commit: the runtime spark:4.0.2 has no commits after processing: a query"),
+        (query(max_poll_records=5), "spark:4.0.2 has no records per poll: a batch is bounded by maxOffsetsPerTrigger"),
+        (query(idempotent_results=True), "consumers[0].idempotent_results: goes with checkpoint_every; otherwise"),
+        (query(config={"startingOffsets": "latest"}), "startingOffsets is set by the programs of the runtime spark"),
+        (query(config={"isolation.level": "x"}), "isolation.level is no setting of spark: its name there is kafka.iso"),
+        (query(config={"maxOffsets": 1}), "maxOffsets is no setting of spark: write an option of its Kafka source"),
+        (query(client={"runtime": "spark", "heap": "128MiB"}), "heap: the runtime spark needs 480MiB or more"),
+        (query(client="spark:3.5.0"), "spark 3.5.0 is not supported; choose 4.0.2 to 4.0.2"),
+        (
+            query().replace("orders}", "orders, transactions: {}}"),
+            "consumers[0].topics: the runtime spark:4.0.2 has no transaction markers: its batches end after markers",
+        ),
+        (
+            query() + "faults: [{name: r, kind: topic.recreate, target: {topic: orders}, when: {acked: 1}}]\n",
+            "consumers[0].topics: the runtime spark:4.0.2 has no deleted topics: a query keeps the offsets",
+        ),
+        (
+            query()
+            + "faults: [{name: m, kind: topic.add_partitions, target: {topic: orders}, to: 9, when: {acked: 1}}]\n",
+            "consumers[0].topics: the runtime spark:4.0.2 has no fixed partitions: a query finds new partitions",
+        ),
+        (
+            query(client="confluent", checkpoint_every="1s", idempotent_results=True),
+            "consumers[0].idempotent_results: the runtime confluent has no idempotent results: its programs write",
+        ),
         (group(threads=2, members=2), "consumers[0].threads: the runtime java:4.3.1 has no threads: each Java client"),
         (group(workers={"count": 2}), "consumers[0].workers: the runtime java:4.3.1 has no workers"),
         (
@@ -238,6 +278,16 @@ def test_settings_of_sarama_have_the_meaning_of_their_common_names():
     assert (settings["auto.offset.reset"], settings["session.timeout.ms"]) == ("earliest", 6000)
     scenario("producers: [{name: shop, topic: orders, client: sarama, config: {acks: all}}]\n")
     scenario(SHOP + "consumers: [{mode: assign, name: a, topics: [orders], client: sarama}]\n")
+
+
+def test_settings_of_spark_have_the_meaning_of_their_common_names():
+    (a,) = scenario(query(config={"failOnDataLoss": False, "maxOffsetsPerTrigger": 100})).consumers
+    assert not reads_committed(a)
+    assert a.checkpoint_interval is None
+    (a,) = scenario(query(config={"kafka.isolation.level": "read_committed"}, checkpoint_every="2s")).consumers
+    assert reads_committed(a)
+    assert a.checkpoint_interval == 2
+    scenario(query(discover="1s") + ADDED)
 
 
 def test_the_option_client_is_a_release_of_confluent_kafka_or_a_runtime_of_every_entry():

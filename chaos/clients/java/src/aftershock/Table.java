@@ -8,6 +8,10 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.Consumer;
 
 /** A ledger file of one table and one incarnation: batch lines, each line one write(2). */
 final class Table {
@@ -51,25 +55,42 @@ final class Table {
     }
 
     private static long nextSeq(Path path) throws IOException {
-        long next = 0;
+        long[] next = {0};
+        eachLine(path, line -> next[0] = Math.max(next[0], highest(line.get("seq")) + 1));
+        return next[0];
+    }
+
+    /** Returns the offset after the last delivered record of each partition in the rows of earlier incarnations. */
+    static Map<String, Long> deliveredEnds(Spec spec) throws IOException {
+        Map<String, Long> ends = new HashMap<>();
+        for (long incarnation = 1; incarnation < spec.incarnation(); incarnation++) {
+            Path path = path(spec, "deliveries", incarnation);
+            if (Files.exists(path)) {
+                eachLine(path, line -> ends.merge(
+                        line.get("topic") + "/" + line.get("partition"), highest(line.get("offset")) + 1, Math::max));
+            }
+        }
+        return ends;
+    }
+
+    private static void eachLine(Path path, Consumer<Map<?, ?>> use) throws IOException {
         try (BufferedReader lines = Files.newBufferedReader(path)) {
             lines.readLine();
             for (String line; (line = lines.readLine()) != null; ) {
                 try {
-                    next = Math.max(next, highest(((java.util.Map<?, ?>) Json.parse(line)).get("seq")) + 1);
+                    use.accept((Map<?, ?>) Json.parse(line));
                 } catch (IllegalArgumentException e) {
                     break; // the last line was cut off
                 }
             }
         }
-        return next;
     }
 
-    private static long highest(Object seq) {
-        if (seq instanceof java.util.List<?> all) {
+    private static long highest(Object values) {
+        if (values instanceof List<?> all) {
             return all.stream().mapToLong(one -> ((Number) one).longValue()).max().orElse(-1);
         }
-        return ((Number) seq).longValue();
+        return ((Number) values).longValue();
     }
 
     private static Path path(Spec spec, String table, long incarnation) {
