@@ -80,7 +80,7 @@ def _completed(fault: _Change, seen: list[_Change]) -> _Change:
 
 
 def _by_faults(faults: Iterable[Row]) -> dict[str, list[_Change]]:
-    """Return the changes by faults, from the evidence of their last phase."""
+    """Return the changes by faults in their order, from the evidence of their last phase."""
     last: dict[str, tuple[int, str, dict[str, Any]]] = {}
     for row in sorted(faults, key=lambda r: r["at_us"]):
         if row["kind"] in ("topic.delete", "topic.recreate"):
@@ -93,7 +93,8 @@ def _by_faults(faults: Iterable[Row]) -> dict[str, list[_Change]]:
         former, topic_id = (str(evidence.get(key) or "") for key in ("former_id", "topic_id"))
         created = evidence.get("everywhere_us") or NEVER_US
         found[topic].append(_Change(former, asked, answered, created, topic_id))
-    return dict(found)
+    # faults on one topic may overlap: the one that deletes it first need not report that first
+    return {topic: sorted(changes, key=lambda c: c.deleted_us) for topic, changes in found.items()}
 
 
 def _sampled(cluster: Iterable[Row]) -> dict[str, list[_Change]]:
