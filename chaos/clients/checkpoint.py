@@ -22,7 +22,7 @@ def checkpoint_of(ledger: Path, client: str, stored: bool = False) -> dict[str, 
     """Return the next offset of each `topic/partition` that earlier incarnations read; empty if they read nothing.
 
     A partition without processed records is at its start position. Rows of a torn last batch do not count. stored:
-    whether only checkpoints with a row of their own count.
+    whether only rows of checkpoints count.
     """
     positions: dict[Partition, int] = {}
     events = ("checkpoint",) if stored else ("assigned", "seek")

@@ -46,7 +46,7 @@ class JavaPrograms:
     """The programs of a library in Java.
 
     library, release: as in the versions of a result; `main` prints the release if it has no argument.
-    jars: the folder of the library. sources: folders, whose classes are all in one package. more_jars: jars of the
+    jars: the folder of the library. sources: folders with classes of one package. more_jars: jars of the
     library that are in other folders.
     """
 

@@ -17,7 +17,7 @@ MAIN = "aftershock.FlinkMain"
 JOB_SOURCES = Path(__file__).parent / "flink" / "src" / "aftershock"
 """The programs, except for the source of the job."""
 _OPENED = tuple(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("util", "lang"))
-"""Packages of Java whose classes Flink serializes."""
+"""Packages of Java with classes that Flink serializes."""
 
 
 def install(client: Client, source: Path, on_progress: Progress) -> Installed:

@@ -10,6 +10,7 @@ from chaos.faults.base import World
 from chaos.faults.clients import ClientFault, fenced
 from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
+from chaos.scenario.clients import Consumer
 from chaos.scenario.faults import clients as specs
 from chaos.scenario.triggers import split_member
 
@@ -26,6 +27,7 @@ class MemberFault(ClientFault[S]):
     Proof: all its memberships left the group, or its partitions belong to another member.
     """
 
+    _consumer: Consumer
     _group: str | None
     _member_ids: frozenset[str] = frozenset()
     _instance_id: str | None = None
@@ -35,8 +37,8 @@ class MemberFault(ClientFault[S]):
         """Read the membership, too, directly before the first change."""
         super()._aim(world)
         entry, _ = split_member(self.resolved)
-        consumer = next(c for c in world.scenario.consumers if c.name == entry)
-        self._group = consumer.group if consumer.mode == "subscribe" else None
+        self._consumer = next(c for c in world.scenario.consumers if c.name == entry)
+        self._group = self._consumer.group if self._consumer.mode == "subscribe" else None
         state = world.kafka.group(self._group) if self._group else None
         for member in state.members if state else ():
             if member.client_id == self.resolved:

@@ -9,7 +9,6 @@ from chaos.faults.base import World
 from chaos.faults.consumers import MemberFault
 from chaos.kafka.partition import TopicPartition
 from chaos.scenario.faults import clients as specs
-from chaos.scenario.triggers import split_member
 
 SAMPLE_S = 2.0
 """Least time between two samples of a slow consumer."""
@@ -39,9 +38,7 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
         return f"{self.resolved} takes {self.spec.per_record:g} s longer for each record"
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        entry, _ = split_member(self.resolved)
-        client = next(c.client for c in world.scenario.consumers if c.name == entry)
-        if client.missing("poll interval"):
+        if self._consumer.client.missing("poll interval"):
             return self._assign_effect(world)
         return super()._group_effect(world, group)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases
 
 DEFAULTS: Config = {
     "acks": "all",
@@ -52,13 +52,9 @@ TRAITS = Traits(
         "seek",
         "checkpoint",
         "checkpoint interval",
-        "group offsets",
-        "records per poll",
-        "fixed partitions",
-        "transaction markers",
-        "deleted topics",
         "commit outcomes",
         "automatic commit outcomes",
+        *OWN_POSITIONS,
     ),
     lacks={"idempotent results": "its programs write a result for each record that they read"},
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.java import MISNAMED
-from chaos.scenario.runtimes.traits import Traits, in_all_releases, number
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "1.20.0", "2.3.0"
 LEGACY_NEWEST = "1.20.5"
@@ -38,13 +38,9 @@ TRAITS = Traits(
         "assign",
         "checkpoint",
         "checkpoint interval",
-        "group offsets",
-        "records per poll",
-        "fixed partitions",
-        "transaction markers",
-        "deleted topics",
         "commits on checkpoints",
         "encrypted keys",
+        *OWN_POSITIONS,
     ),
     lacks={
         "idempotent results": "its programs write a result for each record that they read",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.scenario.runtimes.refusals import refusals
-from chaos.scenario.runtimes.traits import Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases
 from chaos.units import parse_duration
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
@@ -197,14 +197,10 @@ TRAITS = Traits(
         "static membership",
         "assign",
         "checkpoint",
-        "group offsets",
         "commits after processing",
-        "records per poll",
-        "fixed partitions",
-        "transaction markers",
-        "deleted topics",
         "commit outcomes",
         "automatic commit outcomes",
+        *OWN_POSITIONS,
     )
     | {"cooperative": COOPERATIVE_SINCE},
     lacks={
@@ -214,7 +210,7 @@ TRAITS = Traits(
         "sticky partitioner": "it spreads records without a key at random",
         "tombstones": "its programs do not write or read the header with their identity",
         "process": "it has no program that reads and writes",
-        "poll interval": "a group keeps a member that processes slowly, as heartbeats have a goroutine of their own",
+        "poll interval": "a group keeps a member that processes slowly, as heartbeats have a separate goroutine",
         "pattern": "a group of sarama subscribes to names of topics only",
         "KIP-848": "it has only the classic group protocol",
         "threads": "each sarama client is a process",

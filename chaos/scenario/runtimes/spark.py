@@ -1,4 +1,4 @@
-"""The runtime `spark`: Spark Structured Streaming, whose queries read without membership and commit nothing.
+"""The runtime `spark`: queries of Spark Structured Streaming, which read without membership and commit nothing.
 
 Settings are the options of its Kafka source (Structured Streaming + Kafka Integration Guide), such as
 maxOffsetsPerTrigger; settings of its Kafka consumers have the prefix `kafka.`, those of Spark `spark.`. The Spark is

@@ -49,6 +49,15 @@ Ability = Literal[
 ]
 """Something that a scenario can ask of a client."""
 
+OWN_POSITIONS: tuple[Ability, ...] = (
+    "group offsets",
+    "records per poll",
+    "fixed partitions",
+    "transaction markers",
+    "deleted topics",
+)
+"""What a consumer in assign mode can do if its program holds the positions, not the library as in Spark."""
+
 Role = Literal["producer", "consumer"]
 
 

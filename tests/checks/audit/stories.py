@@ -2611,10 +2611,6 @@ def acked_and_read_in_a_topic_created_again_that_was_not_read_back(s: Story) -> 
 @story()
 def created_again_by_two_faults_that_overlap(s: Story) -> None:
     """The fault that deletes the topic first reports that last."""
-    epoch = _deleted(s)
-    s.send(3, 0).send(4, 1)
-    epoch.got(0, 1, seq=_of(3)).commit(2)
-    s.deleted("A+").again(5, 0, 1)
-    epoch.got(0, 1, seq=_of(5)).commit(2)
+    created_again_twice(s)
     first, second = s.rows["faults"]
     first["at_us"] = second["at_us"] + 1
