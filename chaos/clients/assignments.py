@@ -66,6 +66,11 @@ class AssignmentLog:
             self.numbers.pop(partition, None)
             self.positions.pop(partition, None)
 
+    def locate(self, partition: Partition, offset: int) -> None:
+        """Record where an assignment began to read, if its library chose that and has said it later."""
+        self.positions[partition] = offset
+        self._write("position", {partition: StartPosition(offset)})
+
     def checkpoint(self) -> None:
         """Record that a checkpoint with the positions of all partitions held is complete."""
         self._write("checkpoint", {p: StartPosition(offset) for p, offset in self.positions.items()})

@@ -23,6 +23,8 @@ Steady = Literal["settings", "limits", "rights"]
 FENCED = ("FENCED", "PRODUCER_EPOCH", "INVALID_TXN_STATE")
 """What the error of a fenced producer contains, in capitals. The last one: its EndTxn comes while the coordinator ends
 its transaction for the next incarnation (seen with kafka-clients 4.3.1 and Apache Kafka 4.3.1)."""
+AssignBy = Literal["application", "client"]
+"""Who looks up the committed offsets when a rebalance assigns partitions."""
 Program = Literal["producer", "processor", "group_consumer", "assign_consumer"]
 PROGRAMS: tuple[Program, ...] = get_args(Program)
 
@@ -117,6 +119,7 @@ class ProcessorSpec(WriterSpec):
     group: str
     topics: list[str] = Field(min_length=1, description="topics to read")
     consumer_config: Config = {}
+    assign_by: AssignBy | None = Field(None, description="as for a group consumer")
     plain: PlainSpec | None = None
 
 
@@ -156,6 +159,11 @@ class GroupConsumerSpec(ConsumerSpec):
 
     program: Literal["group_consumer"] = "group_consumer"
     group: str
+    assign_by: AssignBy | None = Field(
+        None,
+        description="client: the library looks up the committed offsets of assigned partitions; application: the "
+        "rebalance callback asks for them and assigns them. A program that can do only one ignores it",
+    )
     workers: WorkersSpec | None = None
     threads: list[str] = Field([], description="the clients of this process; only `client` if empty")
 

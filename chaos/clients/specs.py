@@ -96,6 +96,7 @@ class SpecBuilder:
             # without transactions, outputs of one batch may be in the log without a row: their numbers are not used
             "first_seq": next_seq_of(self._run.ledger, client) + unrecorded if incarnation > 1 else 0,
             "plain": entry.plain and _in_seconds(entry.plain, "hold"),
+            "assign_by": entry.assign_by,
             "consumer_config": {**self._consumer_defaults(entry), **entry.consumer_config},
         }
 
@@ -106,6 +107,7 @@ class SpecBuilder:
         return {
             **shared,
             "topics": entry.topics if entry.pattern is None else [f"^{entry.pattern}$"],
+            "assign_by": entry.assign_by,
             "threads": process_mates(entry, client) if entry.threads > 1 else [],
             "workers": entry.workers and _in_seconds(entry.workers, "straggle"),
         }

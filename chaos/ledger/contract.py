@@ -28,7 +28,7 @@ VALUES: dict[str, dict[str, tuple[str, ...]]] = {
     "commits": {"mode": MODES, "outcome": OUTCOMES, "kind": ("sync", "async", "auto", "transaction")},
     "assignments": {
         "mode": MODES,
-        "event": ("assigned", "revoked", "lost", "seek", "checkpoint"),
+        "event": ("assigned", "revoked", "lost", "seek", "position", "checkpoint"),
         "source": ("committed", "reset", "start", "checkpoint", "seek"),
     },
     "lifecycle": {

@@ -117,14 +117,15 @@ TABLES: dict[str, pa.Schema] = {
         requested_us=_i64,
         completed_us=_i64,
     ),
-    # One row per partition of an assignment event: assigned, revoked, lost, seek, checkpoint. Each `assigned` and each
-    # `seek` begins an epoch of its partition with the next running number `assignment`; revoked and lost carry the
-    # number that they end. checkpoint: a checkpoint is complete, from which a later incarnation restores `position`; a
-    # client of which each processed record is a checkpoint writes no such row. `position` is the next offset to read at
-    # that moment; null if the client does not know it. `source` is the origin of the position at the start of an epoch:
-    # committed, reset (auto.offset.reset), start (set in the scenario), checkpoint, seek. `generation` is null in
-    # assign mode and if the client does not know it. `instance_id` is the group.instance.id, null for a dynamic member
-    # (KIP-345).
+    # One row per partition of an assignment event: assigned, revoked, lost, seek, position, checkpoint. Each `assigned`
+    # and each `seek` begins an epoch of its partition with the next running number `assignment`; revoked and lost carry
+    # the number that they end. checkpoint: a checkpoint is complete, from which a later incarnation restores
+    # `position`; a client of which each processed record is a checkpoint writes no such row. position: where an epoch
+    # without a position began, as soon as the client knows it, if no delivery shows it. `position` is the next offset
+    # to read at that moment; null if the client does not know it. `source` is the origin of the position at the start
+    # of an epoch: committed, reset (auto.offset.reset), start (set in the scenario), checkpoint, seek. `generation` is
+    # null in assign mode and if the client does not know it. `instance_id` is the group.instance.id, null for a dynamic
+    # member (KIP-345).
     "assignments": _table(
         **_READER,
         member_id=_str,

@@ -24,6 +24,7 @@ LibraryPartitioner = Literal["consistent", "consistent_random", "murmur2", "murm
 ApplicationPartitioner = Literal["round_robin", "by_key_number"]
 Partitioner = LibraryPartitioner | Literal["sticky"] | ApplicationPartitioner
 SendMode = Literal["callback", "synchronous", "fire_and_forget"]
+AssignBy = Literal["application", "client"]
 
 
 class Transactions(Strict):
@@ -100,6 +101,7 @@ class Processor(Strict):
     members: int = Field(1, ge=1, le=50)
     transactions: Transactions | None = Field(None, description="the default, unless `plain` is set")
     plain: Plain | None = Field(None, description="write and commit without transactions")
+    assign_by: AssignBy | None = Field(None, description="as for a subscribe consumer")
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Config = Field({}, description="settings of its producer by the names of the client library")
@@ -166,6 +168,12 @@ class Subscribe(_Consumer):
     )
     pattern: TopicPattern | None = Field(
         None, description="instead of topics: a regular expression for the names of topics, such as orders-.*"
+    )
+    assign_by: AssignBy | None = Field(
+        None,
+        description="who looks up the committed offsets of newly assigned partitions. application: the rebalance "
+        "callback asks for them and assigns these offsets, so each start is on record (confluent only, its default); "
+        "client: the client library, as all others do; then librdkafka's starts show only in the deliveries",
     )
     workers: Workers | None = Field(None, description="process in a pool of threads; in one thread if left out")
     static: bool | InstanceTemplate = Field(

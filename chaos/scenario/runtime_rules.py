@@ -95,6 +95,7 @@ def _asked(entry: Entry) -> Asked:
             yield "", "process"
             if entry.plain:
                 yield "plain", "plain processing"
+            yield from _asked_of_assignment(entry)
             yield from _asked_of_member("consumer_config", entry.consumer_config, entry.client)
         case Subscribe():
             yield "", "subscribe"
@@ -106,6 +107,7 @@ def _asked(entry: Entry) -> Asked:
                 yield "static", "static membership"
             if entry.workers:
                 yield "workers", "workers"
+            yield from _asked_of_assignment(entry)
             yield from _asked_of_member("config", entry.config, entry.client)
             yield from _asked_of_commits(entry)
         case Assign():
@@ -123,6 +125,11 @@ def _asked(entry: Entry) -> Asked:
             if entry.no_group_id:
                 yield "no_group_id", "assignment without group.id"
             yield from _asked_of_commits(entry)
+
+
+def _asked_of_assignment(entry: Subscribe | Processor) -> Asked:
+    if entry.assign_by == "application":
+        yield "assign_by", "assignment by the application"
 
 
 def _asked_of_commits(entry: Subscribe | Assign) -> Asked:

@@ -1,12 +1,18 @@
-"""The member of a consumer group: it subscribes, and reads each assigned partition from a known offset."""
+"""The member of a consumer group: it subscribes, and reads the partitions that rebalances assign.
+
+Each partition is read from an offset that the rebalance callback asked for, so it is on record. With `assign_by:
+client`, the callback assigns the partitions without offsets, as applications do that leave it to librdkafka.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Literal
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from chaos.clients.assignments import StartPosition
 from chaos.clients.confluent.positions import start_positions
 from chaos.clients.confluent.reader import Reader
 from chaos.clients.program import Channel, Lifecycle
@@ -17,11 +23,16 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
     """One incarnation of a group member."""
 
     def __init__(self, spec: GroupConsumerSpec, channel: Channel, lifecycle: Lifecycle) -> None:
+        if spec.assign_by == "client":
+            # without it, a start at the end of the log would never show
+            spec = spec.model_copy(update={"config": {"enable.partition.eof": True, **spec.config}})
         super().__init__(spec, channel, lifecycle, spec.group)
         self.assignments.instance_id = str(spec.config.get("group.instance.id") or "") or None
         strategy = str(spec.config.get("partition.assignment.strategy", ""))
         self._incremental = "cooperative" in strategy or spec.config.get("group.protocol") == "consumer"
         """Whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848."""
+        self._unlocated: set[Partition] = set()
+        """Assigned partitions whose start librdkafka chooses, until it shows."""
 
     def run(self) -> bool:
         """Subscribe and read until the order to stop, then leave the group."""
@@ -40,11 +51,27 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         """Start to read newly assigned partitions, and record the assignment."""
         self.settle()
         self.assignments.member_id, self.assignments.generation = membership(consumer.consumer_group_metadata())
-        targets, starts = start_positions(consumer, partitions, self._spec.config)
+        if self._spec.assign_by == "client":
+            targets, starts = partitions, {(p.topic, p.partition): StartPosition() for p in partitions}
+            self._unlocated.update(starts)
+        else:
+            targets, starts = start_positions(consumer, partitions, self._spec.config)
         (consumer.incremental_assign if self._incremental else consumer.assign)(targets)
         if starts:
             self.assignments.begin("assigned", starts)
         self.progress()
+
+    def look_for_starts(self, batch: Sequence[Message]) -> None:
+        """Record where reading began if it was at the end of the log; otherwise the first record shows it."""
+        for message in batch if self._unlocated else ():
+            partition = str(message.topic()), int(message.partition() or 0)
+            if partition in self._unlocated:
+                error = message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    continue
+                self._unlocated.discard(partition)
+                if error is not None and self.assignments.positions.get(partition) is None:
+                    self.assignments.locate(partition, int(message.offset() or 0))
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._give_up("revoked", [(p.topic, p.partition) for p in partitions])
@@ -59,6 +86,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
             self._committer.revoked(self.consumer, partitions)
         else:
             self._committer.forget(partitions)
+        self._unlocated.difference_update(partitions)
         self.assignments.end(event, partitions)
         self.progress()
 

@@ -2,7 +2,7 @@
 
 It subscribes, and for each assignment asks for the committed offset of each partition, or else for the offset that
 auto.offset.reset means at that moment. It assigns exactly that offset, so the position in the ledger is the position
-that it reads from.
+that it reads from. With `assign_by: client`, librdkafka looks the offset up, and the position in the ledger is null.
 
 It commits as the commit setting says and at no other time; on revocation only with `on_revoke`. With kind auto,
 librdkafka itself commits on revocation and on close.

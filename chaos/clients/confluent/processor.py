@@ -60,8 +60,10 @@ class Source(GroupConsumer):
         self.read_ends: dict[Partition, int] = {}
         shared = {name: getattr(spec, name) for name in ClientSpec.model_fields if name != "program"}
         never = CommitSpec(when="never", kind="sync")
-        reader = {**shared, "group": spec.group, "topics": spec.topics, "config": spec.consumer_config, "commit": never}
-        super().__init__(GroupConsumerSpec.model_validate(reader), channel, lifecycle)
+        reader = {"group": spec.group, "topics": spec.topics, "config": spec.consumer_config, "commit": never}
+        super().__init__(
+            GroupConsumerSpec.model_validate({**shared, **reader, "assign_by": spec.assign_by}), channel, lifecycle
+        )
 
     def _on_error(self, error: KafkaError) -> None:
         self._report(error)
@@ -69,6 +71,7 @@ class Source(GroupConsumer):
     def poll(self, limit: int) -> list[Message]:
         """Return up to `limit` records that are there, or the next record if it arrives within `TICK_S`."""
         batch = self.consumer.consume(limit, 0.0) or self.consumer.consume(1, TICK_S)
+        self.look_for_starts(batch)
         for message in batch:
             if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
                 self._on_error(error)

@@ -117,6 +117,9 @@ class Reader(Generic[Spec]):
         self.assignments.processed(ends)
         return ends
 
+    def look_for_starts(self, batch: Sequence[Message]) -> None:
+        """Record the starts that the library chose and that a batch shows."""
+
     def between_polls(self) -> None:
         """Run after each poll."""
 
@@ -135,6 +138,7 @@ class Reader(Generic[Spec]):
 
     def _columns(self, batch: Sequence[Message]) -> Columns | None:
         """Return the columns of a batch without its errors, which are reported; None if no record is left."""
+        self.look_for_starts(batch)
         records = consumed(batch, self._deliveries.needs_topics)
         if records is not None:
             return records

@@ -38,6 +38,7 @@ TRAITS = Traits(
         "pattern",
         "static membership",
         "poll interval",
+        "assignment by the application",
         "cooperative",
         "KIP-848",
         "threads",

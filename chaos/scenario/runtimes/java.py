@@ -90,6 +90,7 @@ TRAITS = Traits(
     )
     | {"KIP-848": "4.0.0"},
     lacks={
+        "assignment by the application": "the client looks up committed offsets itself; leave assign_by out",
         "library partitioner": "the names are librdkafka's; set partitioner.class in config",
         "checkpoint interval": "its programs store offsets with each result",
         "idempotent results": "its programs write a result for each record that they read",

@@ -204,6 +204,7 @@ TRAITS = Traits(
     )
     | {"cooperative": COOPERATIVE_SINCE},
     lacks={
+        "assignment by the application": "a session looks up committed offsets itself; leave assign_by out",
         "checkpoint interval": "its programs store offsets with each result",
         "idempotent results": "its programs write a result for each record that they read",
         "library partitioner": "the names are librdkafka's; set Producer.Partitioner in config",

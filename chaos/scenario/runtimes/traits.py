@@ -23,6 +23,7 @@ Ability = Literal[
     "pattern",
     "static membership",
     "poll interval",
+    "assignment by the application",
     "cooperative",
     "KIP-848",
     "threads",

@@ -17,6 +17,7 @@ from checks.audit.arrays import NEVER_US
 from checks.audit.facts.epochs import (
     BEGINS,
     CHECKPOINT,
+    POSITION,
     Epoch,
     Epochs,
     Key,
@@ -46,7 +47,7 @@ def assignments_by_life(
     here = set(partitions)
     found = [row for row in rows if row["topic"] not in lives.of]
     begins = [row for row in rows if row["topic"] in lives.of and row["event"] in BEGINS]
-    stored = (row for row in rows if row["topic"] in lives.of and row["event"] == CHECKPOINT)
+    stored = (row for row in rows if row["topic"] in lives.of and row["event"] in (CHECKPOINT, POSITION))
     found += [row | {"topic": lives.label(row["topic"], row["at_us"])} for row in stored]
     closing, replaced = closing_rows(rows), _replaced(begins)
     for row in begins:

@@ -18,6 +18,8 @@ BEGINS = ("assigned", "seek")
 """The events that begin an epoch."""
 ENDS = ("revoked", "lost", "deleted")
 """The events that end an epoch; deleted: with its topic."""
+POSITION = "position"
+"""The event that gives the position of an epoch later, where the client library chose it."""
 CHECKPOINT = "checkpoint"
 """The event of a complete checkpoint."""
 Row = dict[str, Any]
@@ -173,6 +175,10 @@ def build(
         epoch = found.setdefault(key_of(row), _epoch({**row, "at_us": row["polled_us"]}))
         epoch.rows, epoch.low, epoch.high = row["rows"], row["low"], row["high"]
         epoch.first, epoch.last = row["first"], row["last"]
+    for row in assignments:
+        epoch_here = found.get(key_of(row)) if row["event"] == POSITION else None
+        if epoch_here and epoch_here.source is None and epoch_here.position is None:
+            epoch_here.position = row["position"]
     for key, offset in committed.items():
         if key in found:
             found[key].committed = offset

@@ -227,7 +227,7 @@ def _judge(
         e.why = "began at its given start again" if repeated else "the given start"
     elif e.source in ("reset", RECREATED):
         _judge_reset(e, committed, reader, log)
-    elif e.position is not None:
+    elif e.position is not None and e.source is not None:
         _judge_committed(e, e.position, earlier, committed, reader)
     else:
         _judge_unknown(e, committed, reader, log)
@@ -240,7 +240,7 @@ def _moved(e: Epoch, committed: CommittedOffsets, log: LogRange) -> bool:
     changed = bool(committed.moved) or committed.vanished is not None
     if e.source in ("reset", RECREATED):
         return changed or bool(_outside(committed, log))
-    if e.position is None:
+    if e.position is None or e.source is None:
         return changed
     modes = {mode for _, mode in committed.committers.get(e.position, ())}
     return BY_FAULT in modes or (bool(modes) and "subscribe" not in modes)
@@ -295,13 +295,17 @@ def _judge_committed(
 
 
 def _judge_unknown(e: Epoch, committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
-    """Judge an epoch without a recorded position: illegal only if its first delivery is below every legal start."""
-    below = [o for o in committed.committers if e.first is None or o <= e.first]
+    """Judge an epoch whose start its client library chose: illegal only if it is below every legal start.
+
+    Where it began is known if it began at the end of the log; otherwise its first delivery shows it.
+    """
+    began = _position(e)
+    below = [o for o in committed.committers if began is None or o <= began]
     if below:
         e.start, e.legal, e.why = max(below), True, "the committed offset (no position on record)"
-    elif committed.none:
-        e.start = log[0] if reader.default_start == EARLIEST else e.first
+    elif committed.none or _outside(committed, log):
+        e.start = log[0] if reader.default_start == EARLIEST else began
         e.legal, e.why = True, "auto.offset.reset (no position on record)"
     else:
-        e.start, e.legal = e.first, False
-        e.why = f"began at {e.first}, below the committed {sorted(committed.committers)}"
+        e.start, e.legal = began, False
+        e.why = f"began at {began}, below the committed {sorted(committed.committers)}"

@@ -101,7 +101,7 @@ consumers:
   - {{mode: subscribe, name: ahead, group: ahead{t}, topics: [{t}], per_record: 100ms, max_poll_records: 100,
       config: {{{CALM}, auto.commit.interval.ms: 100}}, commit: {{when: before_processing, kind: auto}}}}
   - {{mode: subscribe, name: after, group: after{t}, topics: [{t}], per_record: 20ms, max_poll_records: 5,
-      config: {{{CALM}, auto.commit.interval.ms: 100}}, commit: {{when: after_batch, kind: auto}}}}
+      assign_by: client, config: {{{CALM}, auto.commit.interval.ms: 100}}, commit: {{when: after_batch, kind: auto}}}}
 """)
     produced(f)
     f.start_consumers()
@@ -117,6 +117,8 @@ consumers:
     commits = [c for c in rows(run, "commits", consumer="after/1") if c["offset"]]
     assert {(c["kind"], c["outcome"]) for c in commits} == {("auto", "ok")}
     assert len(commits) > 2 and commits[-1]["offset"] == 100
+    began = rows(run, "assignments", consumer="after/1")[0]
+    assert (began["position"], began["source"]) == (None, None)
     assert all(ends[c["offset"]] <= c["completed_us"] for c in commits)
 
 

@@ -129,6 +129,11 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "faults[0]: the runtime sarama:1.61.1 has no throttle times: its programs do not report them",
         ),
         (
+            SHOP + "consumers: [{mode: subscribe, name: a, group: g, topics: [orders], client: java, "
+            "assign_by: application}]\n",
+            "consumers[0].assign_by: the runtime java:4.3.1 has no assignment by the application: the client looks up",
+        ),
+        (
             SHOP + "consumers: [{mode: assign, name: a, topics: [orders], client: sarama, no_group_id: absent}]\n",
             "consumers[0].no_group_id: the runtime sarama:1.61.1 has no assignment without group.id: that is what",
         ),

@@ -68,6 +68,8 @@ class Consumer:
         self.grips[partition.number] = grip
         event = "seek" if source == "seek" else "assigned"
         self._event(event, grip, source if recorded else None, position if recorded else None)
+        if not recorded and not partition.after(position, 1) and self.brokers.maybe(0.5):
+            self._event("position", grip, position=position)
 
     def give_up(self, number: int, event: str) -> None:
         grip = self.grips.pop(number)

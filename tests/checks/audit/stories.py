@@ -650,6 +650,12 @@ def found_late_and_nothing_came_after(s: Story) -> None:
     _added(s, 5 * SECOND).assigned(position=3, generation=2)
 
 
+@story(skipped_delivery=3)
+def found_late_by_the_library_and_nothing_came_after(s: Story) -> None:
+    late = _added(s, 5 * SECOND).assigned(position=None, source=None, generation=2)
+    late.row("position", position=3)
+
+
 @story(stalled_delivery=3)
 def added_and_never_found(s: Story) -> None:
     _added(s, 5 * SECOND)
@@ -1013,6 +1019,47 @@ def first_of_the_assignment_left_out(s: Story) -> None:
 def no_position_on_record(s: Story) -> None:
     s.consumer_config = {}
     s.wrote(0, 1).assigned(position=None, source=None).got(1).commit(2)
+
+
+def _library_begins(s: Story, reset: str) -> Epoch:
+    """Two records, then an assignment whose start the client library chooses."""
+    s.consumer_config = {"auto.offset.reset": reset}
+    return s.wrote(0, 1).assigned(position=None, source=None)
+
+
+@story()
+def began_at_the_end_without_a_delivery(s: Story) -> None:
+    _library_begins(s, "latest").row("position", position=2)
+
+
+@story(stalled_delivery__undetermined=2)
+def began_nobody_knows_where_without_a_delivery(s: Story) -> None:
+    _library_begins(s, "latest")
+
+
+@story()
+def began_at_the_end_and_got_what_came_later(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    began = s.assigned(position=None, source=None).row("position", position=0)
+    s.wrote(0, 1)
+    began.got(0, 1).commit(2)
+
+
+@story(skipped_delivery=1)
+def began_above_the_committed_offset(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0).commit(1).revoked()
+    s.assigned(position=None, source=None).row("position", position=2)
+
+
+@story(poll_skip=1, skipped_delivery=1)
+def a_later_position_does_not_replace_the_recorded_one(s: Story) -> None:
+    s.wrote(0, 1).assigned(position=0).row("position", position=1).got(1).commit(2)
+
+
+@story(duplicate_delivery__legal=2)
+def out_of_range_without_a_position_on_record(s: Story) -> None:
+    s.wrote(0, 1).assigned().got(0, 1).commit(9).revoked()
+    s.assigned(position=None, source=None).got(0, 1)
 
 
 @story(dirty_read=1)

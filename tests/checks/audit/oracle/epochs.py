@@ -75,6 +75,10 @@ def reading_of(case: Case) -> Reading:
     for row in case.rows["assignments"]:
         if row["event"] in ("assigned", "seek"):
             found.setdefault(key_of(row), _epoch(row, row["at_us"]))
+    for row in case.rows["assignments"]:
+        epoch_here = found.get(key_of(row)) if row["event"] == "position" else None
+        if epoch_here and epoch_here.source is None and epoch_here.position is None:
+            epoch_here.position = row["position"]
     for row in sorted(case.rows["deliveries"], key=lambda r: r["ordinal"]):
         epoch = found.setdefault(key_of(row), _epoch(row, row["polled_us"]))
         epoch.delivered.append(row)

@@ -272,7 +272,7 @@ def _assignments(rows: dict[str, list[Row]], lives: Lives) -> list[Row]:
             found.append(row)
         elif row["event"] in ("assigned", "seek"):
             found += _goes_on(row, _end(row, rows), lives.of[row["topic"]], here)
-        elif row["event"] == "checkpoint":
+        elif row["event"] in ("checkpoint", "position"):
             found.append(row | {"topic": _bounds(lives.of[row["topic"]], row["at_us"], row["at_us"])[0].label})
     return found
 

@@ -275,7 +275,7 @@ def _start(
         outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
         start = log[0] if facts.resets_to_earliest and log is not None else recorded
         return start, not known.surely_something or outside
-    if e.position is not None:
+    if e.position is not None and e.source is not None:
         return e.position, e.position in known.possible or _unrecorded_commit(e.position, earlier, known, facts)
     return _start_without_position(e, known, facts, log)
 
@@ -293,10 +293,11 @@ def _start_without_position(
     e: Epoch, known: Committed, facts: ReaderFacts, log: tuple[int, int] | None
 ) -> tuple[int | None, bool]:
     """It is not on record where it began: legal, unless it delivered something below all that may be committed."""
-    first = next(iter(e.offsets), None)
+    first = e.position if e.position is not None else next(iter(e.offsets), None)
     reachable = [o for o in known.possible if first is None or o <= first]
     if reachable:
         return max(reachable), True
-    if not known.surely_something:
+    outside = log is not None and any(o < log[0] or o > log[1] for o in known.possible)
+    if outside or not known.surely_something:
         return (log[0] if log else None) if facts.begins_at_earliest else first, True
     return first, False
