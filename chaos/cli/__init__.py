@@ -27,6 +27,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
     "list": ("scenarios", "List the shipped scenarios and gates."),
     "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
+    "promise": (
+        "promise",
+        "Say what the settings of an application promise, and until which fault.",
+    ),
     "schema": ("scenarios", "Print the JSON Schema of a scenario, for editors."),
     "reference": ("scenarios", "Print a reference of faults, checks, shipped scenarios or fields as Markdown."),
     "bundle": ("incident", "Pack a run into one file that `replay` runs again."),

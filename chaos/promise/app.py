@@ -1,0 +1,149 @@
+"""The file of an application, `app.yaml`: its model, and the origin of each value.
+
+The names are those of scenarios: `client`, `config`, `replication_factor`, `cluster.kafka`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from chaos.errors import UsageError
+from chaos.kafka.security import Security
+from chaos.kafka.settings import Config
+from chaos.scenario.load import read_mapping
+from chaos.scenario.runtimes.choice import ClientChoice
+from chaos.scenario.setup import Bootstrap
+from chaos.scenario.triggers import Strict
+
+CommitTime = Literal["after_processing", "before_processing", "in_transaction", "on_checkpoint", "never"]
+"""When the offset of a record is committed; with automatic commits of librdkafka and sarama, stored or marked."""
+COMMIT_TIMES: tuple[CommitTime, ...] = get_args(CommitTime)
+
+
+class Producer(Strict):
+    """The producer of the application."""
+
+    client: ClientChoice | None = Field(None, description="client library, such as java:3.9.2")
+    properties: Path | None = Field(None, description="a properties file; `config` overrides it")
+    config: Config = {}
+
+
+class Consumer(Producer):
+    """The consumer of the application."""
+
+    commit: CommitTime | None = Field(None, description="when the offset of a record is committed")
+
+
+class Topic(Strict):
+    """The topic that the application writes and reads."""
+
+    name: str = ""
+    partitions: int | None = Field(None, ge=1)
+    replication_factor: int | None = Field(None, ge=1)
+    properties: Path | None = None
+    config: Config = {}
+
+
+class Cluster(Strict):
+    """The cluster: its settings, or the address to ask it."""
+
+    brokers: int | None = Field(None, ge=1, description="number of brokers")
+    kafka: str | None = Field(None, pattern=r"^\d+\.\d+(\.\d+)?$", description="Kafka release")
+    properties: Path | None = Field(None, description="a server.properties")
+    config: Config = {}
+    bootstrap: Bootstrap | None = Field(None, description="host:port of brokers to ask for the settings")
+    security: Security = Security()
+
+
+class App(Strict):
+    """An application. Each part may be left out; what depends on it is then unknown."""
+
+    producer: Producer | None = None
+    consumer: Consumer | None = None
+    topic: Topic | None = None
+    cluster: Cluster | None = None
+
+
+@dataclass(frozen=True)
+class AppFile:
+    """An application, with the lines of its keys. `path` is None if no file was given."""
+
+    app: App = field(default_factory=App)
+    path: Path | None = None
+    lines: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def origin(self, *keys: str) -> str:
+        """Return the origin of a value, such as `app.yaml:4`."""
+        name = self.path.name if self.path else "app.yaml"
+        line = self.lines.get(keys)
+        return f"{name}:{line}" if line else name
+
+    def beside(self, path: Path) -> Path:
+        """Return a path in the file, which is relative to the file."""
+        return self.path.parent / path if self.path else path
+
+
+def read_app(path: Path) -> AppFile:
+    """Return the application of a file. Raises `UsageError` or `ScenarioError` with the line or the key."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory; give a file such as app.yaml")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not text; give a YAML file such as app.yaml") from None
+    except OSError as e:
+        raise UsageError(f"{path} cannot be read: {e.strerror}") from None
+    if not text.strip():
+        raise UsageError(f"{path} is empty; give at least one of {', '.join(App.model_fields)}")
+    raw = read_mapping(text, str(path), "an application", ", ".join(App.model_fields))
+    if not raw:
+        raise UsageError(f"{path} is empty; give at least one of {', '.join(App.model_fields)}")
+    lines = _lines(yaml.compose(text, Loader=yaml.SafeLoader))
+    try:
+        return AppFile(App.model_validate(raw), path, lines)
+    except ValidationError as e:
+        problems = dict.fromkeys(_explain(error, lines) for error in e.errors(include_input=False))
+        raise UsageError(f"{path} is not a valid application:\n  " + "\n  ".join(problems)) from None
+
+
+def _lines(node: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]:
+    """Return the line of each key, by its path."""
+    found: dict[tuple[str, ...], int] = {}
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            path = (*at, str(key.value))
+            found[path] = key.start_mark.line + 1
+            found |= _lines(value, path)
+    return found
+
+
+def _explain(error: ErrorDetails, lines: dict[tuple[str, ...], int]) -> str:
+    """Return one line for an error, without the value, which may be a secret."""
+    keys = [
+        str(part) for part in error["loc"] if not re.match(r"^(function-|str$|int$|bool$|float$|Client$)", str(part))
+    ]
+    where = ".".join(keys)
+    line = next((lines[tuple(keys[:n])] for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
+    label = f"line {line}: {where}" if line else where
+    if error["type"] == "extra_forbidden":
+        near = get_close_matches(keys[-1], _fields(keys[:-1]), 1, 0.5)
+        return f"{label}: unknown key" + (f" (did you mean {near[0]}?)" if near else "")
+    return f"{label}: {error['msg'].removeprefix('Value error, ')}"
+
+
+def _fields(keys: list[str]) -> list[str]:
+    """Return the names of the fields at a place of the model."""
+    model: type[BaseModel] = App
+    for key in keys:
+        part = model.model_fields.get(key)
+        models = [a for a in (part.annotation, *get_args(part.annotation))] if part else []
+        model = next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), App)
+    return list(model.model_fields)

@@ -1,0 +1,164 @@
+"""Names of settings: which ones a client, a topic or a broker knows, and which client a file is written for.
+
+The lists in `names/` are printed by Kafka's own classes and taken from librdkafka's CONFIGURATION.md. sarama's settings
+are fields of its `Config`; `chaos.scenario.runtimes.sarama` knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from chaos.errors import UsageError
+from chaos.kafka.settings import Scalar
+from chaos.promise.problems import Problems
+from chaos.promise.settings import Setting, Settings
+from chaos.scenario.runtimes import RUNTIMES
+from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.scenario.runtimes.sarama import NAMES as SARAMA
+
+Role = Literal["producer", "consumer"]
+
+ALIASES = {
+    "confluent": {
+        "request.required.acks": "acks",
+        "message.send.max.retries": "retries",
+        "max.in.flight": "max.in.flight.requests.per.connection",
+        "message.timeout.ms": "delivery.timeout.ms",
+    },
+    "sarama": {
+        "Net.MaxOpenRequests": "max.in.flight.requests.per.connection",
+        "Producer.Transaction.ID": "transactional.id",
+        "Producer.Transaction.Timeout": "transaction.timeout.ms",
+        "Consumer.Offsets.AutoCommit.Enable": "enable.auto.commit",
+    },
+}
+"""Names of settings that `Traits.common` does not rename, with their common names."""
+
+JAVA_TO_LIBRDKAFKA = {
+    **{java: own for own, java in LIBRDKAFKA_TO_JAVA.items() if java and java != "acks"},
+    "max.poll.records": "",
+    "buffer.memory": "queue.buffering.max.kbytes",
+    "partitioner.class": "partitioner",
+    "partitioner.ignore.keys": "",
+    "max.block.ms": "",
+    **dict.fromkeys(["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"], ""),
+}
+"""Settings of the Java client, with their names in librdkafka; empty if it has none."""
+
+_PYTHON = {"error_cb", "logger", "on_commit", "on_delivery", "throttle_cb", "stats_cb"}
+"""Settings of confluent-kafka that librdkafka does not have."""
+
+
+@cache
+def known(part: str) -> frozenset[str]:
+    """Return the names of a list in `names/`, such as `java-producer` or `topic`."""
+    text = (Path(__file__).parent / "names" / f"{part}.txt").read_text(encoding="utf-8")
+    return frozenset(line for line in text.splitlines() if not line.startswith("#"))
+
+
+def common_name(runtime: str, name: str, value: Scalar) -> tuple[str, Scalar]:
+    """Return the common name and value of a setting of a client library."""
+    ((found, changed),) = RUNTIMES[runtime].common({name: value}).items()
+    return ALIASES.get(runtime, {}).get(found, found), changed
+
+
+def recognize(names: Collection[str], role: Role) -> str:
+    """Return the client library that most names of settings belong to: java, confluent or sarama; empty if none does.
+
+    Raises `UsageError` if as many belong to another one.
+    """
+    java, librdkafka = known(f"java-{role}"), known(f"librdkafka-{role}")
+    evidence = {
+        "java": [name for name in names if name in java - librdkafka],
+        "confluent": [name for name in names if name in librdkafka - java],
+        "sarama": [name for name in names if name in {*SARAMA, *ALIASES["sarama"]} and name[:1].isupper()],
+    }
+    found = {library: sorted(own) for library, own in evidence.items() if own}
+    ranked = sorted(found, key=lambda library: len(found[library]), reverse=True)
+    if len(ranked) > 1 and len(found[ranked[0]]) == len(found[ranked[1]]):
+        both = "; ".join(f"{own[0]} is a setting of {LABELS[library]}" for library, own in found.items())
+        raise UsageError(f"the {role}'s settings are those of several clients: {both}; name one with --client")
+    return next(iter(ranked), "")
+
+
+LABELS = {
+    "java": "the Java client",
+    "confluent": "librdkafka",
+    "sarama": "sarama",
+    "flink": "Flink",
+    "flink-legacy": "Flink",
+    "spark": "Spark",
+}
+"""Client libraries in sentences."""
+
+
+def check_client_names(runtime: str, role: Role, settings: Settings, problems: Problems) -> None:
+    """Add the settings that a client does not know, with their counterpart or the nearest name."""
+    traits = RUNTIMES[runtime]
+    if runtime in ("java", "confluent"):
+        library = "librdkafka" if runtime == "confluent" else "java"
+        own, other = known(f"{library}-{role}"), known(f"{library}-{'consumer' if role == 'producer' else 'producer'}")
+        counterparts = LIBRDKAFKA_TO_JAVA if runtime == "java" else JAVA_TO_LIBRDKAFKA
+        for name, found in settings.items():
+            if name not in own and name not in _PYTHON:
+                _add_unknown(runtime, role, found, own, other, counterparts, problems)
+        return
+    for name, found in settings.items():
+        if counterpart := traits.misnamed.get(name):
+            problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; use {counterpart}")
+        elif reason := traits.unknown(name):
+            problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; {reason}")
+
+
+def _add_unknown(
+    runtime: str,
+    role: Role,
+    found: Setting,
+    own: Collection[str],
+    other: Collection[str],
+    counterparts: dict[str, str],
+    problems: Problems,
+) -> None:
+    """Add one unknown setting. librdkafka does not start with it, the Java client only warns."""
+    name, client = found.name, LABELS[runtime]
+    if name in other:
+        problems.notes.append(f"{found.origin}: {name} has no effect in a {role}; it is a setting of the other role")
+        return
+    near = get_close_matches(name, own, 1, 0.8)
+    if counterpart := counterparts.get(name):
+        advice = f"it is called {counterpart} there"
+    elif name in counterparts:
+        advice = "it has nothing like it"
+    else:
+        advice = f"did you mean {near[0]}?" if near else ""
+    if runtime == "confluent":
+        advice = advice or "leave it out"
+        problems.refused.append(f"{found.origin}: {name} is no setting of {client}, which refuses it; {advice}")
+    else:
+        advice = advice or "only a serializer, an interceptor or a plugin may read it"
+        problems.notes.append(f"{found.origin}: {name} is no setting of {client}, which ignores it; {advice}")
+
+
+def check_topic_names(settings: Settings, problems: Problems) -> None:
+    """Add settings that no topic has. The broker refuses a topic with one of them."""
+    for name, found in settings.items():
+        if name not in known("topic"):
+            near = get_close_matches(name, known("topic"), 1, 0.6)
+            own = name.removeprefix("log.")
+            near = [own] if own in known("topic") else near
+            advice = f"did you mean {near[0]}?" if near else "see Topic Configs in Kafka's documentation"
+            problems.refused.append(
+                f"{found.origin}: {name} is no setting of a topic, and a broker refuses it; {advice}"
+            )
+
+
+def check_broker_names(settings: Settings, problems: Problems) -> None:
+    """Add settings that no broker has. A broker ignores them, and so may a plugin."""
+    for name, found in settings.items():
+        near = get_close_matches(name, known("broker"), 1, 0.8)
+        if name not in known("broker") and not name.startswith("listener.name.") and near:
+            problems.notes.append(f"{found.origin}: {name} is no setting of a broker; did you mean {near[0]}?")

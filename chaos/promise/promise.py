@@ -1,0 +1,70 @@
+"""`promise`: from the inputs to the answers."""
+
+from __future__ import annotations
+
+from chaos.errors import UsageError
+from chaos.promise.answers import Promises, answer_all, find_contradictions, reliable
+from chaos.promise.client_settings import ClientPart
+from chaos.promise.cluster_facts import cluster_facts
+from chaos.promise.consumer_facts import consumer_facts
+from chaos.promise.inputs import Options, Parts, read_parts
+from chaos.promise.problems import Problems, unique
+from chaos.promise.producer_facts import producer_facts
+from chaos.promise.settings import Facts
+
+
+def promise(options: Options) -> Promises:
+    """Return what the settings promise.
+
+    Raises `UsageError` if they cannot be read, or if a client or a broker refuses them; `ClusterError` if the cluster
+    that is to be asked does not answer.
+    """
+    problems = Problems()
+    parts, file = read_parts(options, problems)
+    if options.bootstrap or (file.app.cluster and file.app.cluster.bootstrap):
+        raise UsageError("a cluster cannot be asked yet; give --server-properties and --topic-config")
+    if parts.producer is None and parts.consumer is None and parts.topic is None:
+        raise UsageError("nothing is given; give an app.yaml, or at least one properties file (see --help)")
+    facts = facts_of(parts, problems)
+    find_contradictions(facts, problems)
+    problems.raise_refused()
+    return Promises(
+        application=_described(parts),
+        answers=answer_all(facts, _given(parts)),
+        reliable=reliable(facts),
+        notes=unique(problems.notes),
+    )
+
+
+def facts_of(parts: Parts, problems: Problems) -> Facts:
+    """Return the facts of all parts."""
+    facts: Facts = {}
+    if parts.producer:
+        facts |= producer_facts(parts.producer, problems)
+    if parts.consumer:
+        facts |= consumer_facts(parts.consumer, problems)
+    if parts.topic and parts.cluster and not parts.cluster.given:
+        problems.notes.append(
+            "the settings of the brokers are not given, so Kafka's defaults are assumed where the topic says nothing; "
+            "--server-properties or --bootstrap gives them"
+        )
+    if parts.cluster:
+        facts |= cluster_facts(parts.topic, parts.cluster, problems)
+    return facts
+
+
+def _given(parts: Parts) -> list[str]:
+    """Return the parts that questions are asked about."""
+    given = [name for name in ("producer", "consumer", "topic") if getattr(parts, name) is not None]
+    return [*given, "cluster"] if parts.cluster and parts.cluster.given else given
+
+
+def _described(parts: Parts) -> dict[str, str]:
+    found: dict[str, str] = {p.role: _client(p) for p in (parts.producer, parts.consumer) if p is not None}
+    if parts.cluster and parts.cluster.given:
+        found["cluster"] = parts.cluster.software
+    return found
+
+
+def _client(part: ClientPart) -> str:
+    return f"{part.library} ({part.why})"

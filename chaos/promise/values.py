@@ -1,0 +1,105 @@
+"""Values of settings: what a client or a broker reads, in one form for all of them. No message contains a secret."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from chaos.kafka.settings import Scalar, as_text
+from chaos.promise.problems import Problems
+from chaos.promise.settings import Setting
+from chaos.scenario.runtimes.traits import number
+
+PLACEHOLDER = re.compile(r"\$\{[^}]*\}?|\{\{.*?\}\}|(?<!\w)@[\w.\-]+@|%[A-Za-z_]\w*%|\$[A-Za-z_]\w*")
+
+_INTEGER = re.compile(r"[+-]?\d{1,19}")
+_BOOLEANS = {"true": "true", "false": "false"}
+_RESETS = {"earliest": "earliest", "latest": "latest", "none": "none"}
+_LEVELS = {"read_committed": "read_committed", "read_uncommitted": "read_uncommitted"}
+_ACKS = {"all": "all", "-1": "all", "0": "0", "1": "1"}
+
+BOOLEANS = frozenset(
+    {
+        *("enable.idempotence", "enable.auto.commit", "enable.auto.offset.store", "partitioner.ignore.keys"),
+        "unclean.leader.election.enable",
+    }
+)
+TEXTS = frozenset(
+    {
+        *("transactional.id", "partitioner", "partitioner.class", "Producer.Partitioner", "group.protocol", "group.id"),
+        *("cleanup.policy", "log.cleanup.policy"),
+    }
+)
+_LIBRDKAFKA = {
+    "enable.idempotence": {**_BOOLEANS, "1": "true", "0": "false", "t": "true", "f": "false"},
+    "auto.offset.reset": {
+        **dict.fromkeys(["smallest", "earliest", "beginning"], "earliest"),
+        **dict.fromkeys(["largest", "latest", "end"], "latest"),
+        "error": "none",
+    },
+}
+
+
+def check_value(runtime: str, release: str | None, name: str, found: Setting, problems: Problems) -> Setting | None:
+    """Return a setting in the common form; None with a problem if it is no value, or has a placeholder.
+
+    runtime: the client library, or `kafka` for topics and brokers.
+    """
+    if PLACEHOLDER.search(found.value):
+        problems.refused.append(
+            f"{found.origin}: {found.name} has a placeholder, and the promise depends on its value; fill it in"
+        )
+        return None
+    value = found.value if runtime == "java" else found.value.lower()
+    choices = _choices(runtime, release, name)
+    if name in TEXTS:
+        lower = name in ("group.protocol", "cleanup.policy", "log.cleanup.policy")
+        return replace(found, value="".join(found.value.lower().split()) if lower else found.value)
+    if choices is not None:
+        if (runtime == "java" and name in BOOLEANS) or runtime == "kafka":
+            value = value.lower()
+        if value in choices:
+            return replace(found, value=choices[value])
+        if name == "auto.offset.reset" and _takes_duration(runtime, release) and value.startswith("by_duration:"):
+            return replace(found, value="by_duration")
+        valid = ", ".join(choices)
+        problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}; the values are {valid}")
+        return None
+    if not _INTEGER.fullmatch(found.value):
+        problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}, and has to be a whole number")
+        return None
+    return replace(found, value=str(int(found.value)))
+
+
+def _choices(runtime: str, release: str | None, name: str) -> dict[str, str] | None:
+    if runtime == "confluent" and name == "auto.offset.reset":
+        return _LIBRDKAFKA[name]
+    if name in BOOLEANS:
+        return _LIBRDKAFKA["enable.idempotence"] if runtime == "confluent" else _BOOLEANS
+    return {"auto.offset.reset": _RESETS, "isolation.level": _LEVELS, "acks": _ACKS}.get(name)
+
+
+def _takes_duration(runtime: str, release: str | None) -> bool:
+    return runtime == "java" and (release is None or number(release) >= (4, 0, 0))  # KIP-1106
+
+
+@cache
+def _table() -> dict[str, dict[str, Scalar | list[dict[str, Scalar]]]]:
+    text = Path(__file__).with_name("defaults.yaml").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Scalar | list[dict[str, Scalar]]]] = yaml.safe_load(text)
+    return found
+
+
+def defaults(software: str, release: str | None) -> dict[str, str]:
+    """Return the defaults in `defaults.yaml` of a client library or of `kafka`, for a release (None: newest)."""
+    found: dict[str, str] = {}
+    for name, value in _table().get(software, {}).items():
+        steps = value if isinstance(value, list) else [{"value": value}]
+        for step in steps:
+            if release is None or "since" not in step or number(release) >= number(str(step["since"])):
+                found[name] = as_text(step["value"])
+    return found
