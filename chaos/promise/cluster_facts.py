@@ -22,7 +22,7 @@ BROKER_NAMES = {
 }
 """Settings of a topic that the rules read, with the settings of the broker that are their defaults."""
 
-_RETENTION = (("log.retention.minutes", 60_000), ("log.retention.hours", 3_600_000))
+RETENTION = {"log.retention.minutes": 60_000, "log.retention.hours": 3_600_000}
 """Other settings of the broker for retention.ms, with their unit in ms; log.retention.ms counts before them."""
 
 _TRANSACTIONS = "cluster.transaction.state.log"
@@ -48,6 +48,7 @@ class ClusterPart:
 
     given: whether anything is known about the settings; if not, defaults say little about a real cluster.
     internal: settings of the internal topics as they are, such as `offsets.topic.replication.factor`; they win.
+    asked: how many brokers were asked for their settings; empty if none was.
     """
 
     settings: Settings = field(default_factory=dict)
@@ -55,6 +56,7 @@ class ClusterPart:
     brokers: Setting | None = None
     given: bool = False
     internal: Settings = field(default_factory=dict)
+    asked: str = ""
 
     @property
     def software(self) -> str:
@@ -90,10 +92,10 @@ def _broker_settings(cluster: ClusterPart, problems: Problems) -> Settings:
         name: setting(name, value, f"default of {cluster.software}", given=False)
         for name, value in defaults("kafka", None).items()
     }
-    read = {*plain, *(name for name, _ in _RETENTION)}
+    read = {*plain, *RETENTION}
     given = _checked({name: s for name, s in cluster.settings.items() if name in read}, problems)
     if "log.retention.ms" not in given:
-        for name, unit in _RETENTION:
+        for name, unit in RETENTION.items():
             if name in given:
                 found = given[name]
                 time_ms = int(found.value) * unit if int(found.value) >= 0 else -1

@@ -6,7 +6,7 @@ A properties file that is given as an option overrides `app.yaml`, setting by se
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -63,6 +63,9 @@ def read_parts(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
     """Return the parts of an application, without those that only a cluster knows. Raises `UsageError`."""
     file = read_app(options.app) if options.app else AppFile()
     client = _client(options.client)
+    given = (file.app.producer, file.app.consumer, options.producer_properties, options.consumer_properties)
+    if client is not None and all(part is None for part in given):
+        file = replace(file, app=file.app.model_copy(update=_default_clients(client)))
     if options.commit is not None and options.commit not in COMMIT_TIMES:
         raise UsageError(f"--commit {options.commit!r} is not known; choose one of {', '.join(COMMIT_TIMES)}")
     parts = Parts(
@@ -85,6 +88,12 @@ def _client(text: str | None) -> Client | None:
         return _CLIENT.validate_python(text)
     except ValidationError as e:
         raise UsageError(f"--client: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def _default_clients(client: Client) -> dict[str, Producer]:
+    """Return a producer and a consumer with all defaults, or only a consumer if the client cannot write."""
+    readers: dict[str, Producer] = {"consumer": Consumer(client=client)}
+    return readers if client.missing("produce") else {"producer": Producer(client=client), **readers}
 
 
 def _client_part(
@@ -153,7 +162,7 @@ def _merged(
 
 def _topic(file: AppFile, options: Options, problems: Problems) -> TopicPart | None:
     entry = file.app.topic
-    wanted = (options.topic_config, options.server_properties, options.replication_factor, options.topic)
+    wanted = (options.topic_config, options.server_properties, options.replication_factor)
     if entry is None and file.app.cluster is None and all(option is None for option in wanted):
         return None
     option = open_properties("--topic-config", options.topic_config) if options.topic_config else None

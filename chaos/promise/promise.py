@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from chaos.errors import UsageError
+from chaos.kafka.security import Security
 from chaos.promise.answers import Promises, answer_all, find_contradictions, reliable
+from chaos.promise.app import AppFile
 from chaos.promise.client_settings import ClientPart
-from chaos.promise.cluster_facts import cluster_facts
+from chaos.promise.cluster_facts import ClusterPart, cluster_facts
 from chaos.promise.consumer_facts import consumer_facts
 from chaos.promise.inputs import Options, Parts, read_parts
 from chaos.promise.problems import Problems, unique
@@ -21,10 +23,11 @@ def promise(options: Options) -> Promises:
     """
     problems = Problems()
     parts, file = read_parts(options, problems)
-    if options.bootstrap or (file.app.cluster and file.app.cluster.bootstrap):
-        raise UsageError("a cluster cannot be asked yet; give --server-properties and --topic-config")
+    _ask_cluster(options, file, parts, problems)
     if parts.producer is None and parts.consumer is None and parts.topic is None:
         raise UsageError("nothing is given; give an app.yaml, or at least one properties file (see --help)")
+    if parts.producer is None and parts.consumer is None:
+        problems.notes.append("no client is given; --client java, for example, means one with default settings")
     facts = facts_of(parts, problems)
     find_contradictions(facts, problems)
     problems.raise_refused()
@@ -34,6 +37,22 @@ def promise(options: Options) -> Promises:
         reliable=reliable(facts),
         notes=unique(problems.notes),
     )
+
+
+def _ask_cluster(options: Options, file: AppFile, parts: Parts, problems: Problems) -> None:
+    """Add the settings of a cluster, if one is given."""
+    cluster, topic = file.app.cluster, file.app.topic
+    bootstrap = options.bootstrap or (cluster.bootstrap if cluster else None)
+    if bootstrap is None:
+        if options.topic:
+            raise UsageError("--topic names a topic of a cluster; give --bootstrap too")
+        return
+    from chaos.promise.from_cluster import add_cluster  # on use: the connections to brokers are heavy to import
+
+    parts.cluster = parts.cluster or ClusterPart()
+    name = options.topic or (topic.name if topic else "")
+    security = cluster.security if cluster else Security()
+    parts.topic = add_cluster(bootstrap, security, name, parts.topic, parts.cluster, problems)
 
 
 def facts_of(parts: Parts, problems: Problems) -> Facts:
@@ -62,7 +81,7 @@ def _given(parts: Parts) -> list[str]:
 def _described(parts: Parts) -> dict[str, str]:
     found: dict[str, str] = {p.role: _client(p) for p in (parts.producer, parts.consumer) if p is not None}
     if parts.cluster and parts.cluster.given:
-        found["cluster"] = parts.cluster.software
+        found["cluster"] = parts.cluster.asked or parts.cluster.software
     return found
 
 

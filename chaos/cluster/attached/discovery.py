@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Callable
 
 from chaos.cluster.settings import Existing
 from chaos.errors import ClusterError, UsageError
@@ -25,17 +26,27 @@ ANSWER_S = 15.0
 
 def discover(existing: Existing, access: Access | None) -> Metadata:
     """Return the brokers and topics of a cluster, after the check that it meets the requirements of the run."""
+    return reach(existing.bootstrap, access, lambda metadata: _check(existing, metadata))
+
+
+def reach(
+    bootstrap: str, access: Access | None, check: Callable[[Metadata], object] = lambda metadata: None
+) -> Metadata:
+    """Return the brokers and topics of a cluster, after a connection to each of its brokers.
+
+    check: called with the metadata before these connections.
+    """
     if access:
         access.check()
-    _connect_to_any(existing.bootstrap, access)
-    kafka = Kafka(existing.bootstrap, ANSWER_S, access)
+    _connect_to_any(bootstrap, access)
+    kafka = Kafka(bootstrap, ANSWER_S, access)
     try:
         metadata = kafka.metadata()
     finally:
         kafka.close()
     if metadata is None:
-        raise ClusterError(f"{existing.bootstrap} accepts connections, but sends no metadata within {ANSWER_S:g} s")
-    _check(existing, metadata)
+        raise ClusterError(f"{bootstrap} accepts connections, but sends no metadata within {ANSWER_S:g} s")
+    check(metadata)
     for broker, address in metadata.brokers.items():
         _connect(*address, access, ANSWER_S, f"broker {broker} is advertised at {address[0]}:{address[1]}, and ")
     return metadata

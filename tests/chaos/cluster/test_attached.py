@@ -97,6 +97,45 @@ def files_with(folder: Path, secret: str) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()]
 
 
+def test_promise_reads_topics_and_brokers_over_sasl_and_tls(secured: Secured, theirs: set[str], tmp_path: Path) -> None:
+    new = NewTopic("promised", num_partitions=2, replication_factor=3, config={"min.insync.replicas": "2"})
+    secured.admin.create_topics([new])["promised"].result(30)
+    kafka = Kafka(secured.cluster.bootstrap)
+    app = tmp_path / "app.yaml"
+    security = secured.security().model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    app.write_text(
+        json.dumps(
+            {
+                "producer": {"client": "java"},
+                "consumer": {"client": "java", "commit": "after_processing", "config": {"enable.auto.commit": False}},
+                "topic": {"name": "promised", "config": {"retention.ms": 5000}},
+                "cluster": {"bootstrap": secured.login, "security": security},
+            }
+        )
+    )
+    try:
+        wait_until(lambda: not kafka.lacking(["promised"]), 30, "the topic is not known")
+        done = chaos("promise", str(app), "--json")
+        refused = chaos("promise", "--bootstrap", secured.login, "--topic", "promised")
+        unknown = chaos("promise", str(app), "--topic", "promissed")
+    finally:
+        kafka.close()
+        secured.admin.delete_topics(["promised"])["promised"].result(30)
+    found = done.result
+    origins = {s["name"]: s["origin"] for answer in found["answers"] for s in answer["by"]}
+    rows = {f"{answer['aspect']}/{answer['id']}": answer["row"] for answer in found["answers"]}
+    assert rows["durability/brokers-fail"] == "min-isr"
+    assert origins["replication factor"] == "cluster, promised"
+    assert origins["min.insync.replicas"] == "cluster, topic promised"
+    assert origins["replication factor of __consumer_offsets"] == "cluster, __consumer_offsets"
+    assert origins["cleanup.policy"] == "cluster, Kafka's default"
+    assert origins["retention.ms"].startswith("app.yaml:")
+    assert any("retention.ms is 5000 here, and 604800000 in the cluster" in note for note in found["notes"])
+    assert not any(password in done.out + done.err for password in PASSWORDS.values())
+    assert refused.code in (2, 3) and "Traceback" not in refused.err
+    assert unknown.code == 2 and "did you mean promised?" in unknown.err
+
+
 def scenario(secured: Secured, folder: Path, **verbs: Any) -> Path:
     """Write a scenario file for the cluster through its listener LOGIN, and return the path."""
     given = secured.verbs(**verbs).model_dump(mode="json", exclude_none=True)

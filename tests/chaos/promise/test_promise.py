@@ -339,6 +339,15 @@ def test_a_missing_setting_makes_an_answer_unknown_and_names_it(tmp_path: Path) 
     assert answers(file, "--replication-factor", "3")["durability/brokers-fail"]["row"] == "min-isr"
 
 
+def test_a_client_without_settings_has_its_defaults(tmp_path: Path) -> None:
+    topic = put(tmp_path, "min.insync.replicas=2\n")
+    found = answers("--client", "confluent", "--topic-config", topic, "--replication-factor", "3")
+    assert found["durability/brokers-fail"]["row"] == "min-isr"
+    assert found["delivery/processing"]["row"] == "auto-stored"
+    assert "order/partition" not in answers("--client", "spark")
+    assert notes("--topic-config", topic)[0].startswith("no client is given")
+
+
 def test_acks_0_needs_no_topic_to_promise_nothing(tmp_path: Path) -> None:
     file = write_app(tmp_path, producer={"client": "java", "config": {"acks": 0}}, topic={})
     assert answers(file)["durability/brokers-fail"]["row"] == "acks-0"
@@ -387,7 +396,7 @@ def test_paths_and_options_that_cannot_be_used(tmp_path: Path) -> None:
     assert "is a directory" in error_of("--topic-config", tmp_path)
     assert "cannot be read: No such file" in error_of(tmp_path / "none.yaml")
     assert "nothing is given" in error_of()
-    assert "nothing is given" in error_of("--client", "java")
+    assert "--topic names a topic of a cluster" in error_of("--topic", "orders")
     assert "--client: there is no runtime 'jva'" in error_of(
         "--client", "jva", "--producer-properties", put(tmp_path, "acks=1\n")
     )
