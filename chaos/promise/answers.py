@@ -189,6 +189,8 @@ def reliable(facts: Facts) -> Reliable:
     """Return whether the rule for an application that is reliable in every respect holds."""
     missing, unknown = list[str](), list[str]()
     for part in requirements():
+        if part.only and not match(part.only, facts).holds:
+            continue
         found = match(part.when, facts)
         if found.holds is False:
             missing.append(f"{part.wanted}: {part.why} (now {_now(part.when, facts)})")

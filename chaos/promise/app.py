@@ -27,6 +27,15 @@ CommitTime = Literal["after_processing", "before_processing", "in_transaction", 
 """When the offset of a record is committed; with automatic commits of librdkafka and sarama, stored or marked."""
 COMMIT_TIMES: tuple[CommitTime, ...] = get_args(CommitTime)
 
+_OF_PYDANTIC = re.compile(r"(function-|str$|int$|bool$|float$|Client$)")
+"""Parts of the location of an error that are no keys."""
+_DEPTH = 3
+"""Number of keys above a setting: part, config, and its name."""
+_WANTED = {"model_type": "must be a mapping", "model_attributes_type": "must be a mapping"} | dict.fromkeys(
+    ("bool_type", "int_type", "float_type", "string_type"), "must be one value: a text, a number, true or false"
+)
+"""Errors by their type, where pydantic speaks of Python."""
+
 
 class Producer(Strict):
     """The producer of the application."""
@@ -115,9 +124,9 @@ def read_app(path: Path) -> AppFile:
 
 
 def _lines(node: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]:
-    """Return the line of each key, by its path."""
+    """Return the line of each key, by its path. Deeper keys than the model has are left out."""
     found: dict[tuple[str, ...], int] = {}
-    if isinstance(node, yaml.MappingNode):
+    if isinstance(node, yaml.MappingNode) and len(at) < _DEPTH:  # an alias may contain itself
         for key, value in node.value:
             path = (*at, str(key.value))
             found[path] = key.start_mark.line + 1
@@ -127,16 +136,14 @@ def _lines(node: Any, at: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]:
 
 def _explain(error: ErrorDetails, lines: dict[tuple[str, ...], int]) -> str:
     """Return one line for an error, without the value, which may be a secret."""
-    keys = [
-        str(part) for part in error["loc"] if not re.match(r"^(function-|str$|int$|bool$|float$|Client$)", str(part))
-    ]
+    keys = [str(part) for part in error["loc"] if not _OF_PYDANTIC.match(str(part))]
     where = ".".join(keys)
     line = next((lines[tuple(keys[:n])] for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
     label = f"line {line}: {where}" if line else where
     if error["type"] == "extra_forbidden":
         near = get_close_matches(keys[-1], _fields(keys[:-1]), 1, 0.5)
         return f"{label}: unknown key" + (f" (did you mean {near[0]}?)" if near else "")
-    return f"{label}: {error['msg'].removeprefix('Value error, ')}"
+    return f"{label}: {_WANTED.get(error['type']) or error['msg'].removeprefix('Value error, ')}"
 
 
 def _fields(keys: list[str]) -> list[str]:

@@ -20,13 +20,13 @@ READ: dict[Role, frozenset[str]] = {
         {
             *("acks", "enable.idempotence", "retries", "max.in.flight.requests.per.connection", "delivery.timeout.ms"),
             *("request.timeout.ms", "linger.ms", "transaction.timeout.ms", "transactional.id", "partitioner"),
-            *("partitioner.class", "partitioner.ignore.keys", "Producer.Partitioner"),
+            *("partitioner.class", "partitioner.ignore.keys", "Producer.Partitioner", "retry.backoff.ms"),
         }
     ),
     "consumer": frozenset(
         {
             *("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "isolation.level"),
-            *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.protocol", "group.id"),
+            *("session.timeout.ms", "heartbeat.interval.ms", "max.poll.interval.ms", "group.protocol"),
         }
     ),
 }

@@ -31,6 +31,7 @@ ALIASES = {
     },
     "sarama": {
         "Net.MaxOpenRequests": "max.in.flight.requests.per.connection",
+        "Producer.Retry.Backoff": "retry.backoff.ms",
         "Producer.Transaction.ID": "transactional.id",
         "Producer.Transaction.Timeout": "transaction.timeout.ms",
         "Consumer.Offsets.AutoCommit.Enable": "enable.auto.commit",

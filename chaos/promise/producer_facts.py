@@ -10,13 +10,14 @@ from chaos.kafka.settings import Scalar
 from chaos.promise.client_settings import ClientPart, common_settings, is_given, is_on
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts, Setting, Settings, setting
-from chaos.promise.values import defaults
 from chaos.scenario.runtimes.java import NEWEST
 from chaos.scenario.runtimes.traits import number
-from chaos.units import parse_duration
 
 IN_FLIGHT = "max.in.flight.requests.per.connection"
 MOST_IN_FLIGHT = 5
+UNLIMITED = 2**31 - 1
+"""The default of retries in Java and librdkafka."""
+FOREVER = 2**63 - 1
 _KEYED = ("consistent", "consistent_random", "murmur2", "murmur2_random", "fnv1a", "fnv1a_random")
 
 
@@ -26,6 +27,8 @@ def producer_facts(part: ClientPart, problems: Problems) -> Facts:
     runtime = part.client.runtime
     if {"acks", "enable.idempotence", "retries", IN_FLIGHT} <= found.keys():
         _idempotence(part, found, problems)
+    if runtime == "java":
+        _delivery_timeout(part, found, problems)
     found["client"] = Setting("client", runtime, part.why or "given")
     transactional = found.pop("transactional.id", None)
     found["transactional"] = (
@@ -34,7 +37,7 @@ def producer_facts(part: ClientPart, problems: Problems) -> Facts:
         else Setting("transactional.id", "false", "not set", given=False)
     )
     found["keyed"] = _keyed(runtime, found)
-    if (window := _retry_window(runtime, part, found)) is not None:
+    if (window := _retry_window(runtime, found)) is not None:
         found["retry.window.ms"] = window
     return {f"producer.{name}": fact for name, fact in found.items()}
 
@@ -72,6 +75,24 @@ def _idempotence(part: ClientPart, found: Settings, problems: Problems) -> None:
             problems.notes.append(f"{where}: {origin}; no error is reported")
             return
     _adjust(part, found, cause)
+
+
+def _delivery_timeout(part: ClientPart, found: Settings, problems: Problems) -> None:
+    """Apply Java's check that delivery.timeout.ms leaves time for linger.ms and request.timeout.ms."""
+    names = ("delivery.timeout.ms", "linger.ms", "request.timeout.ms")
+    if not set(names) <= found.keys():
+        return
+    timeout, linger, request = (found[name] for name in names)
+    least = int(linger.value) + int(request.value)
+    if int(timeout.value) >= least:
+        return
+    if timeout.given:
+        problems.refused.append(
+            f"{timeout.origin}: {timeout.name}={timeout.value} is below linger.ms={linger.value} ({linger.origin}) "
+            f"plus request.timeout.ms={request.value} ({request.origin}): {part.library} does not start"
+        )
+    else:
+        found[timeout.name] = setting(timeout.name, least, f"set by {part.library}, because of {request.origin}", False)
 
 
 def _adjust(part: ClientPart, found: Settings, cause: Setting) -> None:
@@ -114,16 +135,17 @@ def _keyed(runtime: str, found: Settings) -> Setting:
     return own.meaning("true" if own.value in _KEYED else "false")
 
 
-def _retry_window(runtime: str, part: ClientPart, found: Settings) -> Setting | None:
-    """Return how long the client tries to send a record before it reports a failure, in ms."""
-    if "retries" not in found or int(found["retries"].value) == 0:
+def _retry_window(runtime: str, found: Settings) -> Setting | None:
+    """Return how long the client at least tries to send a record before it reports a failure, in ms.
+
+    A refusal comes back at once, so a limit of retries counts with their shortest pause.
+    """
+    retries, backoff, timeout = (found.get(name) for name in ("retries", "retry.backoff.ms", "delivery.timeout.ms"))
+    if retries is None or backoff is None:
         return None
-    if runtime == "sarama":
-        written = part.settings.get("Producer.Retry.Backoff")
-        backoff = written.value if written else defaults(runtime, part.release)["Producer.Retry.Backoff"]
-        try:
-            each_ms = round(parse_duration(backoff) * 1000)
-        except ValueError:
-            return None
-        return found["retries"].meaning(str(int(found["retries"].value) * each_ms))
-    return found.get("delivery.timeout.ms")
+    by_retries = int(retries.value) * int(backoff.value)
+    if timeout is None:  # sarama has none
+        return retries.meaning(str(by_retries))
+    within = FOREVER if runtime == "confluent" and timeout.value == "0" else int(timeout.value)
+    unlimited = int(retries.value) == UNLIMITED
+    return timeout.meaning(str(within)) if unlimited or within <= by_retries else retries.meaning(str(by_retries))

@@ -70,9 +70,10 @@ class Contradiction(Strict):
 
 
 class Requirement(Strict):
-    """A part of the rule for an application that is reliable in every respect."""
+    """A part of the rule for an application that is reliable in every respect. only: when it is a part of it."""
 
     when: dict[str, Condition]
+    only: dict[str, Condition] = {}
     wanted: str
     why: str
     sources: list[str] = Field(min_length=1)

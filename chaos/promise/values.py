@@ -30,7 +30,7 @@ BOOLEANS = frozenset(
 )
 TEXTS = frozenset(
     {
-        *("transactional.id", "partitioner", "partitioner.class", "Producer.Partitioner", "group.protocol", "group.id"),
+        *("transactional.id", "partitioner", "partitioner.class", "Producer.Partitioner", "group.protocol"),
         *("cleanup.policy", "log.cleanup.policy"),
     }
 )
@@ -49,7 +49,7 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
 
     runtime: the client library, or `kafka` for topics and brokers.
     """
-    if PLACEHOLDER.search(found.value):
+    if PLACEHOLDER.search(found.value) and name != "transactional.id":  # of which any value will do
         problems.refused.append(
             f"{found.origin}: {found.name} has a placeholder, and the promise depends on its value; fill it in"
         )
@@ -58,7 +58,11 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
     choices = _choices(runtime, release, name)
     if name in TEXTS:
         lower = name in ("group.protocol", "cleanup.policy", "log.cleanup.policy")
-        return replace(found, value="".join(found.value.lower().split()) if lower else found.value)
+        read = "".join(found.value.lower().split()) if lower else found.value
+        if name.endswith("cleanup.policy") and not set(read.split(",")) <= {"compact", "delete"}:
+            problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}; the values are compact, delete")
+            return None
+        return replace(found, value=read)
     if choices is not None:
         if (runtime == "java" and name in BOOLEANS) or runtime == "kafka":
             value = value.lower()
@@ -69,8 +73,10 @@ def check_value(runtime: str, release: str | None, name: str, found: Setting, pr
         valid = ", ".join(choices)
         problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}; the values are {valid}")
         return None
-    if not _INTEGER.fullmatch(found.value):
-        problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}, and has to be a whole number")
+    least = -1 if "retention" in name else 0
+    if not _INTEGER.fullmatch(found.value) or int(found.value) < least:
+        wanted = f"has to be a whole number from {least} on"
+        problems.refused.append(f"{found.origin}: {found.name} is {found.value!r}, and {wanted}")
         return None
     return replace(found, value=str(int(found.value)))
 

@@ -58,7 +58,7 @@ def used(answer: dict[str, Any], name: str) -> tuple[str, str]:
 def test_the_example_of_the_page_is_read_and_every_value_has_its_origin(tmp_path: Path) -> None:
     example = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(), re.S)[0]
     app_file = put(tmp_path, example, "app.yaml")
-    put(tmp_path, "linger.ms=5\nretries=7\n", "producer.properties")
+    put(tmp_path, "linger.ms=5\n", "producer.properties")
     found = answers(app_file)
     assert used(found["durability/brokers-fail"], "acks") == ("all", "app.yaml:4")
     assert used(found["durability/brokers-fail"], "min.insync.replicas") == ("2", "app.yaml:11")
@@ -118,7 +118,12 @@ def test_the_release_decides_the_defaults(client: str, acks: str, idempotent: st
         ("java:3.9.2", {"transactional.id": "t", "acks": 1}, "contradicts transactional.id"),
         ("java:3.9.2", {"transactional.id": "t", "enable.idempotence": False}, "remove enable.idempotence"),
         ("java:3.9.2", {"acks": "ALL"}, "the values are all, -1, 0, 1"),
-        ("java:3.9.2", {"retries": "many"}, "has to be a whole number"),
+        ("java:3.9.2", {"retries": "many"}, "has to be a whole number from 0 on"),
+        ("java:3.9.2", {"delivery.timeout.ms": 29_999}, "plus request.timeout.ms=30000"),
+        ("java:3.9.2", {"delivery.timeout.ms": 30_000}, ""),
+        ("java:4.3.1", {"delivery.timeout.ms": 30_004}, "linger.ms=5 (default of kafka-clients 4.3.1)"),
+        ("java:4.3.1", {"delivery.timeout.ms": 30_005}, ""),
+        ("java:3.9.2", {"request.timeout.ms": 200_000}, ""),
         # tried with librdkafka 2.16.0
         ("confluent", {"acks": 1, "enable.idempotence": True}, "idempotence needs acks=all"),
         ("confluent", {"max.in.flight": 6, "enable.idempotence": True}, "at most 5 requests in flight"),
@@ -181,6 +186,10 @@ def test_java_switches_idempotence_off_without_an_error(config: dict[str, Any], 
             {"consumer": {"client": "java", "config": {"session.timeout.ms": 3_000}}},
             "heartbeat.interval.ms is not below session.timeout.ms",
         ),
+        (  # the default of session.timeout.ms is 10 s before 3.0
+            {"consumer": {"client": "java:2.8.2", "config": {"heartbeat.interval.ms": 10_000}}},
+            "heartbeat.interval.ms is not below session.timeout.ms",
+        ),
         (
             {"consumer": {"client": "confluent", "config": {"max.poll.interval.ms": 44_999}}},
             "librdkafka does not start",
@@ -197,7 +206,7 @@ def test_java_switches_idempotence_off_without_an_error(config: dict[str, Any], 
         ({"producer": {"client": "flink"}}, "its sink is a Java producer"),
         ({"topic": {"config": {"min.insync.replica": 2}}}, "did you mean min.insync.replicas?"),
         ({"topic": {"config": {"log.retention.ms": 2}}}, "did you mean retention.ms?"),
-        ({"topic": {"config": {"min.insync.replicas": "two"}}}, "has to be a whole number"),
+        ({"topic": {"config": {"min.insync.replicas": "two"}}}, "has to be a whole number from 0 on"),
     ],
 )
 def test_contradictions_are_refused_with_the_place_of_each_setting(
@@ -221,6 +230,7 @@ def test_contradictions_are_refused_with_the_place_of_each_setting(
         {"consumer": {"client": "java", "config": {"session.timeout.ms": 3_001}}},
         {"consumer": {"client": "confluent", "config": {"max.poll.interval.ms": 45_000}}},
         {"consumer": {"client": "flink", "commit": "on_checkpoint"}},
+        {"consumer": {"client": "java:3.0.0", "config": {"heartbeat.interval.ms": 10_000}}},
     ],
 )
 def test_settings_that_just_miss_a_contradiction_are_accepted(parts: dict[str, Any], tmp_path: Path) -> None:
@@ -384,6 +394,9 @@ def test_files_that_are_no_properties(option: str, text: bytes, said: str, tmp_p
         (b"topic: {replication_factor: 0}\n", "line 1: topic.replication_factor"),
         (b"topic: {name: a, name: b}\n", "key 'name' is given twice"),
         (b"producer: [\n", "is not valid YAML"),
+        (b"producer: 5\n", "line 1: producer: must be a mapping"),
+        (b"producer: {config: {acks: [1]}}\n", "line 1: producer.config.acks: must be one value"),
+        (b"producer: &a {config: *a}\n", "line 1: producer.config"),
         (b"producer: {properties: nowhere.properties}\n", "nowhere.properties cannot be read"),
     ],
 )
@@ -405,6 +418,59 @@ def test_paths_and_options_that_cannot_be_used(tmp_path: Path) -> None:
     assert "--commit is about a consumer" in error_of("--producer-properties", file, "--commit", "never")
     with pytest.raises(UsageError, match="nothing is given"):
         raise run().exception or AssertionError
+
+
+def test_the_numbers_of_brokers_follow_from_replicas_and_min_isr(tmp_path: Path) -> None:
+    for replicas, least, losable, spare in (
+        (3, 2, "any one broker,", "one broker"),
+        (5, 3, "any two brokers,", "two brokers"),
+    ):
+        topic = {"replication_factor": replicas, "config": {"min.insync.replicas": least}}
+        found = answers(write_app(tmp_path, producer={"client": "java"}, topic=topic))
+        assert f"survives the loss of {losable} disk included" in found["durability/brokers-fail"]["promise"]
+        assert found["durability/brokers-fail"]["until"].startswith("two" if least == 2 else "three")
+        assert f"no more than {spare} of a partition fails" in found["availability/writes"]["promise"]
+
+
+def reliability(*arguments: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(*arguments, "--json").stdout)["reliable"]
+    return found
+
+
+def test_fully_reliable_needs_every_part_and_names_what_is_missing(tmp_path: Path) -> None:
+    producer = {"client": "java", "config": {"retries": 0, "transactional.id": "${HOST}-orders"}}
+    assert "idempotence needs retries above 0" in error_of(write_app(tmp_path, producer=producer))
+    producer["config"] = {"transactional.id": "${HOST}-orders"}
+    consumer = {"client": "java", "commit": "in_transaction", "config": {"enable.auto.commit": False}}
+    topic = {"replication_factor": 2, "config": {"min.insync.replicas": 2}}
+    cluster = {"config": {"offsets.topic.replication.factor": 2}}
+    found = reliability(write_app(tmp_path, producer=producer, consumer=consumer, topic=topic, cluster=cluster))
+    assert found["holds"] is False
+    assert [text.partition(":")[0] for text in found["missing"]] == [
+        "replication factor 3 or more",
+        "min.insync.replicas below the replication factor",
+        "auto.offset.reset=earliest or none",
+        "isolation.level=read_committed",
+        "three replicas of __consumer_offsets",
+    ]
+    flink = {"client": "flink"}
+    topic["replication_factor"] = 3
+    assert reliability(write_app(tmp_path, producer={"client": "java"}, consumer=flink, topic=topic))["holds"] is True
+    unknown = reliability(write_app(tmp_path, producer={"client": "java"}, topic=topic))
+    assert (unknown["holds"], unknown["missing"]) == (None, [])
+    refused = write_app(tmp_path, producer={"client": "sarama", "config": {"Producer.Retry.Max": 0}}, topic=topic)
+    assert any(text.startswith("retries for at least 30") for text in reliability(refused)["missing"])
+
+
+def test_a_limit_of_retries_bounds_how_long_a_send_is_repeated(tmp_path: Path) -> None:
+    for config, row, said in (
+        ({"retries": 5}, "short-window", "about 500 ms"),
+        ({"retries": 400}, "window", "up to 40 seconds"),
+        ({"retries": 5000}, "window", "up to 2 minutes"),
+        ({"retries": 40, "retry.backoff.ms": 1000}, "window", "up to 40 seconds"),
+    ):
+        found = answers(write_app(tmp_path, producer={"client": "java", "config": config}))["availability/outage"]
+        assert (found["row"], said in found["promise"]) == (row, True), found
 
 
 def test_server_properties_are_the_defaults_of_a_topic(tmp_path: Path) -> None:

@@ -69,9 +69,9 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
         ),
         "acks-1": (producer(acks=1), producer(acks="-1"), "min-isr"),
         "min-isr-above-replicas": (
-            changed(topic={"min.insync.replicas": 4}),
-            changed(topic={"min.insync.replicas": 3}),
-            "min-isr",
+            changed(topic={"min.insync.replicas": 2, "replication_factor": 1}),
+            changed(topic={"min.insync.replicas": 1, "replication_factor": 1}),
+            "no-replica",
         ),
         "alone-unclean": (
             changed(topic={"min.insync.replicas": 1, **UNCLEAN}),
@@ -132,6 +132,7 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
     },
     "duplication/retries": {
         "idempotent": (changed(), changed(producer=PLAIN), "plain"),
+        "unanswered": (producer(acks=0), producer(acks=1), "plain"),
         "no-retries": (producer(retries=0), producer(retries=1), "idempotent"),
         "plain": (changed(producer={"client": "java:2.8.2"}), changed(producer={"client": "java:3.0.1"}), "idempotent"),
     },
@@ -145,6 +146,7 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
     },
     "order/partition": {
         "idempotent": (changed(producer={FLIGHT: 5}), changed(producer={FLIGHT: 5, **PLAIN}), "pipelined"),
+        "unanswered": (producer(acks=0), producer(acks=1), "pipelined"),
         "pipelined": (
             changed(producer={FLIGHT: 2, **PLAIN}),
             changed(producer={FLIGHT: 1, **PLAIN}),
@@ -290,7 +292,13 @@ CASES: dict[str, dict[str, tuple[App, App, str]]] = {
         ),
     },
     "availability/outage": {
-        "no-retries": (producer(retries=0), producer(retries=1), "window"),
+        "unanswered": (producer(acks=0), producer(acks=1), "window"),
+        "no-retries": (producer(retries=0), producer(retries=1), "short-window"),
+        "endless": (
+            changed(producer={"client": "confluent", "message.timeout.ms": 0}),
+            changed(producer={"client": "confluent", "message.timeout.ms": 1}),
+            "short-window",
+        ),
         "window": (changed(), producer(delivery_timeout_ms=29_999, request_timeout_ms=5_000), "short-window"),
         "short-window": (
             changed(producer={"client": "sarama"}),
