@@ -15,7 +15,7 @@ EXAMPLES = {"promise": "promise app.yaml"}
 
 
 def promise(
-    app: Annotated[Path | None, typer.Argument(metavar="[APP.YAML]", help="The application's file.")] = None,
+    app: Annotated[Path | None, typer.Argument(metavar="APP.YAML", help="The application's file.")] = None,
     producer_properties: Annotated[
         Path | None, typer.Option(help="Settings of the producer, as the Java client or librdkafka has them.")
     ] = None,

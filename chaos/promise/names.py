@@ -50,6 +50,8 @@ JAVA_TO_LIBRDKAFKA = {
 }
 """Settings of the Java client, with their names in librdkafka; empty if it has none."""
 
+_SARAMA = sorted({*SARAMA, *ALIASES["sarama"], "Producer.Partitioner"})
+"""The fields of sarama's `Config` that the rules read, or that have a common name."""
 _PYTHON = {"error_cb", "logger", "on_commit", "on_delivery", "throttle_cb", "stats_cb"}
 """Settings of confluent-kafka that librdkafka does not have."""
 
@@ -113,6 +115,8 @@ def check_client_names(runtime: str, role: Role, settings: Settings, problems: P
             problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; use {counterpart}")
         elif reason := traits.unknown(name):
             problems.refused.append(f"{found.origin}: {name} is no setting of {LABELS[runtime]}; {reason}")
+        elif runtime == "sarama" and name not in _SARAMA and (near := get_close_matches(name, _SARAMA, 1, 0.85)):
+            problems.notes.append(f"{found.origin}: {name} is not read by the rules; did you mean {near[0]}?")
 
 
 def _add_unknown(

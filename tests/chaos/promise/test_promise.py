@@ -74,7 +74,7 @@ def test_the_example_of_the_page_is_read_and_every_value_has_its_origin(tmp_path
 def test_the_table_the_markdown_and_the_json_say_the_same(tmp_path: Path) -> None:
     app_file = write_app(tmp_path, producer={"client": "java", "config": {"acks": 1}}, topic={"replication_factor": 3})
     table, page, found = run(app_file).stdout, run(app_file, "--markdown").stdout, answers(app_file)
-    assert "survives faults of clients and of followers, but of no leader" in table
+    assert "survives faults of clients and of followers, but not of the leader" in table
     for answer in found.values():
         assert answer["promise"] in table
         assert answer["title"] in page
@@ -315,6 +315,12 @@ def test_settings_of_another_client_are_named_with_their_counterpart(tmp_path: P
     )
     both = put(tmp_path, "message.timeout.ms=5\nmax.block.ms=7\n")
     assert "are those of several clients" in error_of("--producer-properties", both)
+
+
+def test_a_field_of_sarama_that_looks_like_another_is_named(tmp_path: Path) -> None:
+    config = {"Producer.RequiredAck": "WaitForAll", "Net.MaxOpenRequests": 1, "Metadata.Full": True}
+    said = notes(write_app(tmp_path, producer={"client": "sarama", "config": config}))
+    assert said == ["app.yaml:4: Producer.RequiredAck is not read by the rules; did you mean Producer.RequiredAcks?"]
 
 
 def test_two_names_of_one_setting_are_named(tmp_path: Path) -> None:
