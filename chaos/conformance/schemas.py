@@ -12,6 +12,8 @@ from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
 
 SPECS = (ProducerSpec, ProcessorSpec, GroupConsumerSpec, AssignConsumerSpec)
 
+_INTEGER = {"type": "integer"}
+
 
 def all_schemas() -> dict[str, Any]:
     """Return the schema of each spec by its program, and of the header and each line of each table."""
@@ -35,9 +37,19 @@ def line_schema(table: str) -> dict[str, Any]:
             value["type"].append("null")
             if "enum" in value:
                 value["enum"].append(None)
-        columns[field.name] = {"anyOf": [value, {"type": "array", "items": value}]}
+        forms = [value, {"type": "array", "items": value}]
+        columns[field.name] = {"anyOf": forms + (NUMBERS if pa.types.is_integer(field.type) else [])}
     return _object(columns, list(REQUIRED[table]))
 
 
 def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+NUMBERS = [
+    _object({"first": _INTEGER, "steps": {"type": "array", "items": _INTEGER}}, ["first", "steps"]),
+    _object(
+        {"first": _INTEGER, "step": {"const": 1}, "rows": {"type": "integer", "minimum": 1}}, ["first", "step", "rows"]
+    ),
+]
+"""The forms of a column of numbers as its first number and the steps; see `chaos.ledger.lines`."""

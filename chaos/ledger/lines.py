@@ -5,7 +5,11 @@
 
 The first line names the version of the schema and the table. Each further line is one batch: a key is a column, its
 value is a list with one item for each row, or a scalar that is the same in all rows. All lists of a line have the same
-length; a line without a list is one row. A column that is left out is null.
+length; a line without a list is one row. A column that is left out is null. A list of numbers may also be written as
+its first number and the steps to each following one, or as consecutive numbers; both are shorter and faster:
+
+    "sent_us": {"first": 1763697600000, "steps": [12, 0, -3]}    1763697600000, 1763697600012, 1763697600012, ...009
+    "offset": {"first": 17, "step": 1, "rows": 4}                17, 18, 19, 20
 
 A client writes each line with its newline in one write(2) with O_APPEND. Whatever follows the last newline is torn: it
 is dropped and counted. A line that breaks a rule, such as an unknown key or a null in a required column
@@ -19,15 +23,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from chaos.ledger.contract import REQUIRED, VALUES
 from chaos.ledger.schemas import READABLE, as_of, is_readable
 from chaos.ledger.stream import StreamEnd
 
+Ints = npt.NDArray[np.int64]
 SUFFIX = ".jsonl"
 MAX_LINE = 1 << 26
 """Bytes of the longest line that is read."""
+MAX_ROWS = 1 << 22
+"""Most rows of a line with consecutive numbers, which are as short as one."""
 _GATHERED = 1024
 """Batches that are joined to one, because a batch may be a single row."""
 
@@ -103,7 +112,8 @@ def _batch(content: dict[str, Any], columns: pa.Schema, schema: pa.Schema, table
     """Return a line as a batch with the columns of `schema`; `columns` are those of its version."""
     if unknown := content.keys() - set(columns.names):
         raise _BadLine(f"unknown column {sorted(unknown)[0]!r}")
-    lengths = {len(value) for value in content.values() if isinstance(value, list)}
+    content = {name: _numbers(name, value) if isinstance(value, dict) else value for name, value in content.items()}
+    lengths = {len(value) for value in content.values() if isinstance(value, list | np.ndarray)}
     if len(lengths) > 1:
         raise _BadLine(f"lists of {' and '.join(map(str, sorted(lengths)))} rows")
     rows = lengths.pop() if lengths else 1
@@ -118,7 +128,31 @@ def _batch(content: dict[str, Any], columns: pa.Schema, schema: pa.Schema, table
     return batch
 
 
+def _numbers(name: str, value: dict[str, Any]) -> Ints:
+    """Return the numbers that are written as the first one and steps, or as consecutive ones."""
+    steps: list[Any] = value["steps"] if isinstance(value.get("steps"), list) else [value.get("rows")]
+    consecutive = value.keys() == {"first", "step", "rows"} and value["step"] == 1
+    if not consecutive and value.keys() != {"first", "steps"}:
+        raise _BadLine(f"column {name!r} is an object, but neither of first and steps nor of first, step 1 and rows")
+    if {type(item) for item in (value["first"], *steps)} != {int}:
+        raise _BadLine(f"column {name!r} has a first number, steps or a number of rows that are no whole numbers")
+    if consecutive and not 1 <= value["rows"] <= MAX_ROWS:
+        raise _BadLine(f"column {name!r} has {value['rows']} rows, not 1 to {MAX_ROWS}")
+    numbers = np.ones(value["rows"], np.int64) if consecutive else np.array([0, *steps], np.int64)
+    numbers[0] = value["first"]
+    if np.abs(numbers.astype(np.float64)).sum() >= 2.0**63:
+        raise _BadLine(f"column {name!r} has numbers beyond 64 bits")
+    return np.cumsum(numbers)
+
+
 def _column(value: Any, field: pa.Field, rows: int) -> pa.Array:
+    if isinstance(value, np.ndarray):
+        if not pa.types.is_integer(field.type):
+            raise _BadLine(f"column {field.name!r} has numbers, not {field.type}")
+        try:
+            return pa.array(value).cast(field.type)
+        except pa.ArrowException as e:
+            raise _BadLine(f"column {field.name!r} is not {field.type}: {str(e).splitlines()[0]}") from None
     many = isinstance(value, list)
     if any(type(item) in (bool, float) for item in (value if many else [value])):  # Arrow would convert them
         raise _BadLine(f"column {field.name!r} has a boolean or a fraction, not {field.type}")

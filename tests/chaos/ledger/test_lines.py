@@ -47,6 +47,16 @@ def test_a_line_is_a_batch_of_columns_and_scalars(tmp_path):
     assert {row["error"] for row in rows} == {None}
 
 
+def test_numbers_may_be_a_first_one_and_steps(tmp_path):
+    steps = {"first": 9, "steps": [-4, 0]}
+    found, rows = sealed(
+        tmp_path,
+        encoded(HEADER, {**ROWS, "seq": {"first": 5, "step": 1, "rows": 3}, "offset": steps, "invoked_us": steps}),
+    )
+    assert (found.rows, found.torn) == (3, [])
+    assert [(row["seq"], row["offset"], row["invoked_us"]) for row in rows] == [(5, 9, 9), (6, 5, 5), (7, 5, 5)]
+
+
 def test_both_forms_are_sealed_together(tmp_path):
     with TableWriter(tmp_path, "sends", "shop/2.1") as writer:
         writer.append_rows([{"producer": "shop/2", "incarnation": 1, "seq": 7}])
@@ -79,7 +89,18 @@ BAD = [
     ({**ROWS, "partition": 2**40}, "column 'partition' is not int32"),
     ({**ROWS, "partition": True}, "column 'partition' has a boolean"),
     ({**ROWS, "topic": 3}, "column 'topic' is not string"),
-    ({**ROWS, "topic": {"a": 1}}, "column 'topic' is not string"),
+    ({**ROWS, "topic": {"a": 1}}, "column 'topic' is an object, but neither of first and steps"),
+    ({**ROWS, "seq": {"first": 0, "steps": [1]}}, "lists of 2 and 3 rows"),
+    ({**ROWS, "seq": {"first": 0, "step": 2, "rows": 3}}, "column 'seq' is an object, but neither of first and steps"),
+    ({**ROWS, "seq": {"first": 0, "step": 1, "rows": 0}}, "column 'seq' has 0 rows, not 1 to"),
+    ({**ROWS, "seq": {"first": 0, "step": 1, "rows": 2**40}}, "rows, not 1 to"),
+    ({**ROWS, "seq": {"first": 0, "steps": 2}}, "no whole numbers"),
+    ({**ROWS, "seq": {"first": None, "steps": [1, 1]}}, "no whole numbers"),
+    ({**ROWS, "seq": {"first": 0, "steps": [1, True]}}, "no whole numbers"),
+    ({**ROWS, "seq": {"first": 2**63 - 1, "steps": [1, 1]}}, "beyond 64 bits"),
+    ({**ROWS, "seq": {"first": 2**80, "steps": [1, 1]}}, "line 3: "),
+    ({**ROWS, "partition": {"first": 2**31 - 1, "steps": [1, 1]}}, "column 'partition' is not int32"),
+    ({**ROWS, "outcome": {"first": 1, "steps": [0, 0]}}, "column 'outcome' has numbers, not string"),
     ([1, 2], "not a JSON object"),
     ("not json", "Expecting value"),
     ('{"seq": NaN}', "NaN is not a number of JSON"),

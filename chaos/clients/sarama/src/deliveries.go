@@ -6,12 +6,13 @@ import "github.com/IBM/sarama"
 func (a *Assignments) deliver(partition Partition, records []*sarama.ConsumerMessage, polledUs int64) {
 	count := len(records)
 	offsets, seqs, sent := make([]int64, count), make([]int64, count), make([]int64, count)
-	producers, incarnations := make([]*string, count), make([]*int64, count)
+	producers, incarnations := make([]*string, count), make([]int64, count)
+	var known identities
 	for i, record := range records {
-		offsets[i], seqs[i], sent[i] = record.Offset, missing, missing
-		if identity, found := identityOf(record.Value); found {
+		offsets[i], seqs[i], sent[i], incarnations[i] = record.Offset, missing, missing, missing
+		if identity, found := known.of(record.Value); found {
 			seqs[i], sent[i] = identity.seq, identity.sentUs
-			producers[i], incarnations[i] = &identity.producer, &identity.incarnation
+			producers[i], incarnations[i] = identity.producer, identity.incarnation
 		}
 	}
 	a.mu.Lock()
@@ -25,9 +26,9 @@ func (a *Assignments) deliver(partition Partition, records []*sarama.ConsumerMes
 		ints("ordinal", ordinals).
 		put("topic", partition.topic).
 		put("partition", partition.number).
-		ints("offset", offsets)
-	folded(batch, "producer", producers)
-	folded(batch, "producer_incarnation", incarnations)
+		ints("offset", offsets).
+		foldedTexts("producer", producers).
+		foldedInts("producer_incarnation", incarnations)
 	a.deliveries.write(batch.
 		ints("seq", seqs).
 		ints("sent_us", sent).

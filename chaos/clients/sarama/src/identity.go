@@ -1,9 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"hash/crc32"
-	"strings"
+	"slices"
 )
 
 // Positions in the identity at the start of the value of each record; see chaos.ledger.record.
@@ -18,17 +19,25 @@ const (
 
 // Identity is the origin of a record.
 type Identity struct {
-	producer                 string
+	producer                 *string
 	incarnation, seq, sentUs int64
 }
 
-// identityOf returns the identity in a value; false for a null, foreign or truncated value.
-func identityOf(value []byte) (Identity, bool) {
+// identities reads identities. Records of one producer share its name.
+type identities struct{ producer *string }
+
+// of returns the identity in a value; false for a null, foreign or truncated value.
+func (i *identities) of(value []byte) (Identity, bool) {
 	if len(value) < headerBytes || string(value[:3]) != "AS1" {
 		return Identity{}, false
 	}
+	name := bytes.TrimRight(value[producerAt:incarnationAt-1], " ")
+	if i.producer == nil || *i.producer != string(name) {
+		producer := string(name)
+		i.producer = &producer
+	}
 	found := Identity{
-		producer:    strings.TrimRight(string(value[producerAt:incarnationAt-1]), " "),
+		producer:    i.producer,
 		incarnation: digits(value[incarnationAt : incarnationAt+4]),
 		seq:         digits(value[seqAt : seqAt+12]),
 		sentUs:      digits(value[timeAt : timeAt+16]),
@@ -48,28 +57,41 @@ func digits(text []byte) int64 {
 }
 
 // values makes the values of one incarnation of a client.
-type values struct {
-	head    string
-	payload []byte
-}
+type values struct{ template []byte }
 
 func newValues(spec *Spec) values {
 	const pattern = "abcdefghijklmnopqrstuvwxyz0123456789"
-	payload := make([]byte, max(0, spec.ValueSize-headerBytes))
-	for i := range payload {
-		payload[i] = pattern[i%len(pattern)]
+	template := make([]byte, max(headerBytes, spec.ValueSize))
+	for i := range template[headerBytes:] {
+		template[headerBytes+i] = pattern[i%len(pattern)]
 	}
-	return values{fmt.Sprintf("AS1 %s %-20s %04d ", spec.RunToken, spec.Client, spec.Incarnation), payload}
+	copy(template, fmt.Sprintf("AS1 %s %-20s %04d ", spec.RunToken, spec.Client, spec.Incarnation))
+	for _, at := range []int{seqAt + 12, timeAt + 16, headerBytes - 1} {
+		template[at] = ' '
+	}
+	return values{template}
 }
 
 // of returns the value of a record. The CRC is that of key, header and payload.
 func (v values) of(seq, sentUs int64, key []byte) []byte {
-	value := make([]byte, 0, headerBytes+len(v.payload))
-	value = fmt.Appendf(value, "%s%012d %016d ", v.head, seq, sentUs)
+	value := slices.Clone(v.template)
+	putDigits(value[seqAt:seqAt+12], seq)
+	putDigits(value[timeAt:timeAt+16], sentUs)
 	sum := crc32.ChecksumIEEE(key)
-	sum = crc32.Update(sum, crc32.IEEETable, value)
-	sum = crc32.Update(sum, crc32.IEEETable, v.payload)
-	return append(fmt.Appendf(value, "%08x ", sum), v.payload...)
+	sum = crc32.Update(sum, crc32.IEEETable, value[:crcAt])
+	sum = crc32.Update(sum, crc32.IEEETable, value[headerBytes:])
+	for i := range 8 {
+		value[crcAt+i] = "0123456789abcdef"[sum>>(28-4*i)&15]
+	}
+	return value
+}
+
+// putDigits fills text with a number, and with zeros before it.
+func putDigits(text []byte, number int64) {
+	for i := len(text) - 1; i >= 0; i-- {
+		text[i] = byte('0' + number%10)
+		number /= 10
+	}
 }
 
 // keyNumber returns the key of a seq: spread by the seed, and the same in every incarnation.

@@ -79,7 +79,7 @@ func answered(log *SendLog, channel *Channel, message *sarama.ProducerMessage, o
 	if channel.ignoringReports.Load() {
 		return
 	}
-	one := message.Metadata.(send)
+	one := message.Metadata.(*send)
 	if err != nil {
 		log.refused(one, message.Partition, err)
 	} else {

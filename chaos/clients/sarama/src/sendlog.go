@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -10,10 +11,12 @@ const (
 	writeRows  = 4096
 )
 
-// send is a record passed to the library. It travels through it in the field Metadata of the message.
+// send is a record passed to the library. It travels through it in the field Metadata of the message. settled: it has
+// its row, or it was taken back.
 type send struct {
 	seq, txn, invokedUs int64
 	key                 *string
+	settled             bool
 }
 
 // SendLog writes `sends` for one incarnation of a client: one row for each record passed to the library.
@@ -22,14 +25,15 @@ type SendLog struct {
 	table                        *Table
 	kept                         []string
 	mu                           sync.Mutex
-	pending                      map[int64]send
+	waiting                      int     // sends without an answer
+	inOrder                      []*send // since the first of them
 	rows                         []sendRow
 	sent, acked, failed, unknown int64
 	nextWrite                    time.Time
 }
 
 type sendRow struct {
-	send
+	*send
 	partition, offset, completedUs int64
 	outcome                        string
 	problem                        *string
@@ -37,33 +41,35 @@ type sendRow struct {
 
 func newSendLog(spec *Spec, kept []string) (*SendLog, error) {
 	table, err := newTable(spec, "sends")
-	return &SendLog{spec: spec, table: table, kept: kept, pending: map[int64]send{}}, err
+	return &SendLog{spec: spec, table: table, kept: kept}, err
 }
 
 // begin records that a send is about to be passed to the library.
-func (s *SendLog) begin(one send) {
+func (s *SendLog) begin(one *send) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending[one.seq] = one
+	s.inOrder = append(s.inOrder, one)
+	s.waiting++
 	s.sent++
 }
 
 // cancel takes a send back that was not passed to the library.
-func (s *SendLog) cancel(one send) {
+func (s *SendLog) cancel(one *send) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.pending, one.seq)
+	one.settled = true
+	s.waiting--
 	s.sent--
 }
 
 // succeeded records an acknowledged send. The library gives no offset (-1) without acknowledgement, and where the
 // broker answers that it has the batch already.
-func (s *SendLog) succeeded(one send, partition int32, offset int64) {
+func (s *SendLog) succeeded(one *send, partition int32, offset int64) {
 	s.finish(sendRow{send: one, partition: int64(partition), offset: offset, outcome: ok})
 }
 
 // refused records a send that ended with an error; see `sendOutcome`.
-func (s *SendLog) refused(one send, partition int32, err error) {
+func (s *SendLog) refused(one *send, partition int32, err error) {
 	problem := errorName(err)
 	outcome := sendOutcome(err, partition, s.kept)
 	s.finish(sendRow{send: one, partition: int64(partition), offset: -1, outcome: outcome, problem: &problem})
@@ -73,14 +79,14 @@ func (s *SendLog) finish(row sendRow) {
 	row.completedUs = nowUs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, found := s.pending[row.seq]; !found {
-		return
+	if !row.settled {
+		s.add(row)
 	}
-	delete(s.pending, row.seq)
-	s.add(row)
 }
 
 func (s *SendLog) add(row sendRow) {
+	row.settled = true
+	s.waiting--
 	s.rows = append(s.rows, row)
 	switch row.outcome {
 	case ok:
@@ -96,18 +102,19 @@ func (s *SendLog) add(row sendRow) {
 func (s *SendLog) abandon() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	problem, atUs, count := "no answer before the end", nowUs(), len(s.pending)
-	for _, one := range s.pending {
-		s.add(sendRow{send: one, partition: -1, offset: -1, completedUs: atUs, outcome: unknown, problem: &problem})
+	problem, atUs, count := "no answer before the end", nowUs(), s.waiting
+	for _, one := range s.inOrder {
+		if !one.settled {
+			s.add(sendRow{send: one, partition: -1, offset: -1, completedUs: atUs, outcome: unknown, problem: &problem})
+		}
 	}
-	clear(s.pending)
 	return count
 }
 
 func (s *SendLog) inFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.pending)
+	return s.waiting
 }
 
 // failures returns the number of sends that did not succeed.
@@ -133,30 +140,35 @@ func (s *SendLog) write(now bool) {
 	}
 	s.nextWrite = time.Now().Add(writeEvery)
 	rows := s.rows
-	s.rows = nil
+	s.rows = make([]sendRow, 0, len(rows))
+	first := slices.IndexFunc(s.inOrder, func(one *send) bool { return !one.settled })
+	if first < 0 {
+		first = len(s.inOrder)
+	}
+	s.inOrder = slices.Delete(s.inOrder, 0, first)
 	count := len(rows)
 	seqs, txns, partitions := make([]int64, count), make([]int64, count), make([]int64, count)
 	offsets, invoked, completed := make([]int64, count), make([]int64, count), make([]int64, count)
-	outcomes, problems, keys := make([]string, count), make([]*string, count), make([]*string, count)
-	for i, row := range rows {
+	outcomes, problems, keys := make([]*string, count), make([]*string, count), make([]*string, count)
+	for i := range rows {
+		row := &rows[i]
 		seqs[i], txns[i], invoked[i], completed[i] = row.seq, row.txn, row.invokedUs, row.completedUs
 		partitions[i], offsets[i] = orMissing(row.partition), orMissing(row.offset)
-		outcomes[i], problems[i], keys[i] = row.outcome, row.problem, row.key
+		outcomes[i], problems[i], keys[i] = &row.outcome, row.problem, row.key
 	}
-	batch := newBatch().
+	s.table.write(newBatch().
 		put("producer", s.spec.Client).
 		int("incarnation", s.spec.Incarnation).
 		ints("seq", seqs).
 		put("topic", s.spec.Topic).
-		ints("partition", partitions).
+		foldedInts("partition", partitions).
 		ints("offset", offsets).
-		ints("txn", txns).
+		foldedInts("txn", txns).
 		ints("invoked_us", invoked).
-		ints("completed_us", completed)
-	folded(batch, "outcome", outcomes)
-	folded(batch, "error", problems)
-	folded(batch, "key", keys)
-	s.table.write(batch)
+		ints("completed_us", completed).
+		foldedTexts("outcome", outcomes).
+		foldedTexts("error", problems).
+		foldedTexts("key", keys))
 }
 
 func orMissing(number int64) int64 {

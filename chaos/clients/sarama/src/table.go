@@ -9,7 +9,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -69,18 +69,48 @@ func (b *Batch) put(name string, value any) *Batch {
 	return b
 }
 
-// ints adds a column of numbers; `missing` becomes null.
+// ints adds a column of numbers; `missing` becomes null. Without null, it is written as the first number and the steps
+// between them: they are shorter, and consecutive numbers need no list.
 func (b *Batch) ints(name string, values []int64) *Batch {
 	b.column(name)
+	if len(values) == 0 || slices.Contains(values, missing) {
+		b.list(values, appendInt)
+		return b
+	}
+	b.text = appendInt(append(b.text, `{"first":`...), values[0])
+	if consecutive(values) {
+		b.text = appendInt(append(b.text, `,"step":1,"rows":`...), int64(len(values)))
+	} else {
+		last := values[0]
+		b.text = append(b.text, `,"steps":`...)
+		b.list(values[1:], func(text []byte, value int64) []byte {
+			text = strconv.AppendInt(text, value-last, 10)
+			last = value
+			return text
+		})
+	}
+	b.text = append(b.text, '}')
+	return b
+}
+
+func (b *Batch) list(values []int64, add func([]byte, int64) []byte) {
 	b.text = append(b.text, '[')
 	for i, value := range values {
 		if i > 0 {
 			b.text = append(b.text, ',')
 		}
-		b.text = appendInt(b.text, value)
+		b.text = add(b.text, value)
 	}
 	b.text = append(b.text, ']')
-	return b
+}
+
+func consecutive(values []int64) bool {
+	for i, value := range values {
+		if value != values[0]+int64(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // int adds a column with one number for all rows; `missing` becomes null.
@@ -90,14 +120,32 @@ func (b *Batch) int(name string, value int64) *Batch {
 	return b
 }
 
-// folded adds a column as one value if all its values are equal, else as a list.
-func folded[T any](b *Batch, name string, values []T) *Batch {
+// foldedInts adds a column of numbers as one number if they are equal. Another column has to give the number of rows.
+func (b *Batch) foldedInts(name string, values []int64) *Batch {
+	if equal(values) {
+		return b.int(name, values[0])
+	}
+	return b.ints(name, values)
+}
+
+// foldedTexts adds a column of texts as one text if they are equal. Another column has to give the number of rows. nil
+// becomes null.
+func (b *Batch) foldedTexts(name string, values []*string) *Batch {
 	for _, value := range values[1:] {
-		if !reflect.DeepEqual(value, values[0]) {
+		if value != values[0] && (value == nil || values[0] == nil || *value != *values[0]) {
 			return b.put(name, values)
 		}
 	}
 	return b.put(name, values[0])
+}
+
+func equal(values []int64) bool {
+	for _, value := range values {
+		if value != values[0] {
+			return false
+		}
+	}
+	return true
 }
 
 func appendInt(text []byte, value int64) []byte {
@@ -142,7 +190,17 @@ func nextSeq(spec *Spec) (int64, error) {
 func seqs(column json.RawMessage) []int64 {
 	var many []int64
 	var one int64
+	var stepped struct {
+		First, Step, Rows int64
+		Steps             []int64
+	}
 	if json.Unmarshal(column, &many) == nil {
+		return many
+	} else if json.Unmarshal(column, &stepped) == nil && column != nil {
+		many = append(many, stepped.First+max(0, stepped.Rows-1)*stepped.Step)
+		for _, step := range stepped.Steps {
+			many = append(many, many[len(many)-1]+step)
+		}
 		return many
 	} else if json.Unmarshal(column, &one) == nil && column != nil {
 		return []int64{one}

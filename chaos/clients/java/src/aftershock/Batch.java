@@ -1,45 +1,147 @@
 package aftershock;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.Collection;
 
-/** One line of a ledger file: columns with one value for all rows, or with one value for each row. */
+/**
+ * One line of a ledger file: columns with one value for all rows, or with one value for each row.
+ *
+ * <p>A column of numbers is written as its first number and the steps between them: they are shorter, and consecutive
+ * numbers need no list.
+ */
 final class Batch {
-    private final StringBuilder text = new StringBuilder(1024).append('{');
+    private static final int LONGEST_NUMBER = 20;
 
-    private StringBuilder column(String name) {
-        return text.append(text.length() > 1 ? ",\"" : "\"").append(name).append("\":");
+    private byte[] line = new byte[1024];
+    private int size;
+
+    Batch() {
+        line[size++] = '{';
     }
 
     /** Adds a column with one value for all rows, or with a list of values. */
     Batch put(String name, Object value) {
-        Json.write(column(name), value);
+        column(name);
+        text(Json.text(value));
         return this;
     }
 
     /** Adds a column of numbers; `MISSING` becomes null. */
     Batch put(String name, Longs values) {
-        column(name).append('[');
-        for (int i = 0; i < values.size(); i++) {
-            text.append(i > 0 ? "," : "");
-            if (values.get(i) == Longs.MISSING) {
-                text.append("null");
-            } else {
-                text.append(values.get(i));
-            }
+        column(name);
+        if (values.size() == 0 || values.contains(Longs.MISSING)) {
+            list(values);
+        } else if (values.areConsecutive()) {
+            text("{\"first\":");
+            number(values.get(0));
+            text(",\"step\":1,\"rows\":");
+            number(values.size());
+            put('}');
+        } else {
+            steps(values);
         }
-        text.append(']');
         return this;
+    }
+
+    /** Adds a column of numbers as one number if they are equal. Another column has to give the number of rows. */
+    Batch putFolded(String name, Longs values) {
+        if (!values.areEqual()) {
+            return put(name, values);
+        }
+        long value = values.get(0);
+        return put(name, value == Longs.MISSING ? null : Long.valueOf(value));
     }
 
     /** Adds a column as one value if all its values are equal, else as a list. */
     Batch putFolded(String name, Collection<?> values) {
         Object first = values.iterator().next();
-        boolean same = values.stream().allMatch(value -> java.util.Objects.equals(value, first));
+        boolean same = values.stream().allMatch(value -> value == first || java.util.Objects.equals(value, first));
         return put(name, same ? first : values);
     }
 
-    /** Returns the line. All lists have to have the same length. */
-    String line() {
-        return text + "}\n";
+    /** Returns the line in UTF-8. All lists have to have the same length. */
+    ByteBuffer line() {
+        put('}');
+        put('\n');
+        return ByteBuffer.wrap(line, 0, size);
+    }
+
+    private void list(Longs values) {
+        put('[');
+        for (int i = 0; i < values.size(); i++) {
+            if (i > 0) {
+                put(',');
+            }
+            if (values.get(i) == Longs.MISSING) {
+                text("null");
+            } else {
+                number(values.get(i));
+            }
+        }
+        put(']');
+    }
+
+    private void steps(Longs values) {
+        text("{\"first\":");
+        number(values.get(0));
+        text(",\"steps\":[");
+        for (int i = 1; i < values.size(); i++) {
+            if (i > 1) {
+                put(',');
+            }
+            number(values.get(i) - values.get(i - 1));
+        }
+        text("]}");
+    }
+
+    private void column(String name) {
+        if (size > 1) {
+            put(',');
+        }
+        put('"');
+        text(name);
+        put('"');
+        put(':');
+    }
+
+    private void text(String text) {
+        byte[] bytes = text.getBytes(StandardCharsets.UTF_8);
+        grow(bytes.length);
+        System.arraycopy(bytes, 0, line, size, bytes.length);
+        size += bytes.length;
+    }
+
+    private void number(long number) {
+        if (number == Long.MIN_VALUE) {
+            text(Long.toString(number)); // has no positive number
+            return;
+        }
+        grow(LONGEST_NUMBER);
+        long rest = Math.abs(number);
+        int digits = 1;
+        for (long left = rest / 10; left > 0; left /= 10) {
+            digits++;
+        }
+        if (number < 0) {
+            line[size++] = '-';
+        }
+        for (int at = size + digits - 1; at >= size; at--) {
+            line[at] = (byte) ('0' + rest % 10);
+            rest /= 10;
+        }
+        size += digits;
+    }
+
+    private void put(char ascii) {
+        grow(1);
+        line[size++] = (byte) ascii;
+    }
+
+    private void grow(int more) {
+        if (size + more > line.length) {
+            line = Arrays.copyOf(line, Math.max(2 * line.length, size + more));
+        }
     }
 }

@@ -12,6 +12,7 @@ import org.apache.kafka.common.TopicPartition;
 final class Deliveries {
     private final Assignments assignments;
     private final Table table;
+    private final Identity.Parser identities = new Identity.Parser();
     private long delivered;
 
     Deliveries(Spec spec, Assignments assignments) throws IOException {
@@ -25,36 +26,47 @@ final class Deliveries {
 
     /** Writes the rows of processed records. Returns the offset after the last record of each partition. */
     Map<TopicPartition, Long> write(List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {
-        Map<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> parts = new LinkedHashMap<>();
-        for (ConsumerRecord<byte[], byte[]> record : records) {
-            parts.computeIfAbsent(new TopicPartition(record.topic(), record.partition()), p -> new ArrayList<>())
-                    .add(record);
-        }
         Map<TopicPartition, Long> ends = new LinkedHashMap<>();
-        parts.forEach((partition, part) -> {
-            write(partition, part, polledUs);
-            ends.put(partition, part.get(part.size() - 1).offset() + 1);
-        });
+        int to;
+        for (int from = 0; from < records.size(); from = to) {
+            to = endOfRun(records, from);
+            ConsumerRecord<byte[], byte[]> last = records.get(to - 1);
+            TopicPartition partition = new TopicPartition(last.topic(), last.partition());
+            write(partition, records.subList(from, to), polledUs);
+            ends.put(partition, last.offset() + 1);
+        }
         return ends;
+    }
+
+    /** Returns the index after the last of the records of one partition that follow each other. */
+    static int endOfRun(List<ConsumerRecord<byte[], byte[]>> records, int from) {
+        ConsumerRecord<byte[], byte[]> first = records.get(from);
+        int to = from + 1;
+        while (to < records.size()
+                && records.get(to).partition() == first.partition()
+                && records.get(to).topic().equals(first.topic())) {
+            to++;
+        }
+        return to;
     }
 
     private void write(TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {
         Longs ordinals = new Longs();
+        Longs epochs = new Longs();
+        Longs incarnations = new Longs();
         Longs offsets = new Longs();
         Longs seqs = new Longs();
         Longs sent = new Longs();
-        List<Integer> epochs = new ArrayList<>(records.size());
         List<String> producers = new ArrayList<>(records.size());
-        List<Long> incarnations = new ArrayList<>(records.size());
         for (ConsumerRecord<byte[], byte[]> record : records) {
-            Identity identity = Identity.of(record.value());
+            Identity identity = identities.of(record.value());
             ordinals.add(delivered++);
             offsets.add(record.offset());
-            epochs.add(record.leaderEpoch().orElse(null));
+            epochs.add(record.leaderEpoch().isPresent() ? record.leaderEpoch().get() : Longs.MISSING);
             seqs.add(identity == null ? Longs.MISSING : identity.seq());
             sent.add(identity == null ? Longs.MISSING : identity.sentUs());
             producers.add(identity == null ? null : identity.producer());
-            incarnations.add(identity == null ? null : identity.incarnation());
+            incarnations.add(identity == null ? Longs.MISSING : identity.incarnation());
         }
         table.write(assignments.batch()
                 .put("assignment", assignments.numbers.get(partition))

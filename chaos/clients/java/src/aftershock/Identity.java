@@ -1,6 +1,7 @@
 package aftershock;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import java.util.zip.CRC32;
 
 /** The identity at the start of the value of each record; see chaos.ledger.record. */
@@ -12,23 +13,28 @@ record Identity(String producer, long incarnation, long seq, long sentUs) {
     private static final int CRC_AT = 69;
     private static final int HEADER_BYTES = 78;
 
-    /** Returns the identity in a value; null for a null, foreign or truncated value. */
-    static Identity of(byte[] value) {
-        if (value == null || value.length < HEADER_BYTES || value[0] != 'A' || value[1] != 'S' || value[2] != '1') {
-            return null;
+    /** Reads identities. Records of one producer share its name. */
+    static final class Parser {
+        private byte[] name = {};
+        private String producer = "";
+
+        /** Returns the identity in a value; null for a null, foreign or truncated value. */
+        Identity of(byte[] value) {
+            if (value == null || value.length < HEADER_BYTES || value[0] != 'A' || value[1] != 'S' || value[2] != '1') {
+                return null;
+            }
+            long incarnation = digits(value, INCARNATION_AT, 4);
+            long seq = digits(value, SEQ_AT, 12);
+            long sentUs = digits(value, TIME_AT, 16);
+            if (incarnation < 0 || seq < 0 || sentUs < 0) {
+                return null;
+            }
+            if (!Arrays.equals(value, PRODUCER_AT, INCARNATION_AT - 1, name, 0, name.length)) {
+                name = Arrays.copyOfRange(value, PRODUCER_AT, INCARNATION_AT - 1);
+                producer = new String(name, StandardCharsets.US_ASCII).stripTrailing();
+            }
+            return new Identity(producer, incarnation, seq, sentUs);
         }
-        int end = INCARNATION_AT - 1;
-        while (end > PRODUCER_AT && value[end - 1] == ' ') {
-            end--;
-        }
-        long incarnation = digits(value, INCARNATION_AT, 4);
-        long seq = digits(value, SEQ_AT, 12);
-        long sentUs = digits(value, TIME_AT, 16);
-        if (incarnation < 0 || seq < 0 || sentUs < 0) {
-            return null;
-        }
-        String producer = new String(value, PRODUCER_AT, end - PRODUCER_AT, StandardCharsets.US_ASCII);
-        return new Identity(producer, incarnation, seq, sentUs);
     }
 
     private static long digits(byte[] value, int from, int count) {

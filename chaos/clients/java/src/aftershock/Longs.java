@@ -21,6 +21,35 @@ final class Longs {
         return values[index];
     }
 
+    boolean contains(long value) {
+        for (int i = 0; i < size; i++) {
+            if (values[i] == value) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Returns whether all numbers are equal. */
+    boolean areEqual() {
+        for (int i = 1; i < size; i++) {
+            if (values[i] != values[0]) {
+                return false;
+            }
+        }
+        return size > 0;
+    }
+
+    /** Returns whether each number is the one before it and 1. */
+    boolean areConsecutive() {
+        for (int i = 1; i < size; i++) {
+            if (values[i] != values[0] + i) {
+                return false;
+            }
+        }
+        return size > 0;
+    }
+
     int size() {
         return size;
     }

@@ -140,7 +140,12 @@ abstract class Reader implements Client {
 
     private static Map<TopicPartition, Long> ends(List<ConsumerRecord<byte[], byte[]>> batch) {
         Map<TopicPartition, Long> ends = new HashMap<>();
-        batch.forEach(r -> ends.put(new TopicPartition(r.topic(), r.partition()), r.offset() + 1));
+        int to;
+        for (int from = 0; from < batch.size(); from = to) {
+            to = Deliveries.endOfRun(batch, from);
+            ConsumerRecord<byte[], byte[]> last = batch.get(to - 1);
+            ends.put(new TopicPartition(last.topic(), last.partition()), last.offset() + 1);
+        }
         return ends;
     }
 

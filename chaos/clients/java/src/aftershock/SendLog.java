@@ -2,7 +2,6 @@ package aftershock;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Collections;
 import java.util.List;
 import org.apache.kafka.clients.producer.RecordMetadata;
 
@@ -132,14 +131,14 @@ final class SendLog {
                 .put("incarnation", spec.incarnation())
                 .put("seq", rows.seq)
                 .put("topic", spec.text("topic"))
-                .put("partition", rows.partition)
+                .putFolded("partition", rows.partition)
                 .put("invoked_us", rows.invoked)
                 .put("completed_us", rows.completed);
         if (rows.keys.get(0) != null) {
             batch.put("key", rows.keys);
         }
         if (txn != Longs.MISSING) {
-            batch.put("txn", Collections.nCopies(rows.seq.size(), txn));
+            batch.put("txn", txn);
         }
         return batch;
     }

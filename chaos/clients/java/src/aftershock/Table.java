@@ -4,7 +4,6 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -24,15 +23,11 @@ final class Table {
         Path path = path(spec, table, spec.incarnation());
         Files.createDirectories(path.getParent());
         file = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.APPEND);
-        write("{\"schema\":" + SCHEMA + ",\"table\":\"" + table + "\"}\n");
+        write(new Batch().put("schema", SCHEMA).put("table", table));
     }
 
-    void write(Batch batch) {
-        write(batch.line());
-    }
-
-    private synchronized void write(String line) {
-        ByteBuffer bytes = ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8));
+    synchronized void write(Batch batch) {
+        ByteBuffer bytes = batch.line();
         try {
             while (bytes.hasRemaining()) {
                 file.write(bytes);
@@ -87,10 +82,27 @@ final class Table {
     }
 
     private static long highest(Object values) {
+        if (values instanceof Map<?, ?> numbers) {
+            return highestOf(numbers);
+        }
         if (values instanceof List<?> all) {
             return all.stream().mapToLong(one -> ((Number) one).longValue()).max().orElse(-1);
         }
         return ((Number) values).longValue();
+    }
+
+    /** Returns the highest of numbers that are written as the first one and steps. */
+    private static long highestOf(Map<?, ?> numbers) {
+        long number = ((Number) numbers.get("first")).longValue();
+        if (!(numbers.get("steps") instanceof List<?> steps)) {
+            return number + ((Number) numbers.get("rows")).longValue() - 1;
+        }
+        long highest = number;
+        for (Object step : steps) {
+            number += ((Number) step).longValue();
+            highest = Math.max(highest, number);
+        }
+        return highest;
     }
 
     private static Path path(Spec spec, String table, long incarnation) {
