@@ -38,6 +38,7 @@ WHERE = {
 HOW = {
     "topic.replication.factor": "the number of replicas (replication_factor in app.yaml, --replication-factor, or "
     "--bootstrap with --topic)",
+    "producer.transactional": "the producer's settings (whether it has a transactional.id)",
     "consumer.commit": "when the application commits (commit in app.yaml, or --commit)",
 }
 """How to give a fact that is often missing."""
@@ -86,13 +87,16 @@ class Promises(Strict):
 
 
 def answer_all(facts: Facts, parts: Iterable[str]) -> list[Answer]:
-    """Return the answers to all questions about these parts: producer, consumer, topic, cluster."""
+    """Return the answers to the questions whose first part is given: producer, consumer, topic, cluster.
+
+    What depends on a part that is not given is answered by Kafka's defaults, or is not known; it is never left out.
+    """
     have = set(parts)
     return [
         _answer(aspect, question, facts)
         for aspect in ASPECTS
         for question in questions(aspect)
-        if have >= set(question.about) and match(question.when, facts).holds is not False
+        if question.about[0] in have and match(question.when, facts).holds is not False
     ]
 
 

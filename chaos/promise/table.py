@@ -50,7 +50,7 @@ class Row(Strict):
 
 
 class Question(Strict):
-    """A question about an aspect. It is asked if the application has all parts in `about`."""
+    """A question about an aspect. It is asked if the first part in `about` is given."""
 
     id: str
     title: str

@@ -349,10 +349,17 @@ def test_a_missing_setting_makes_an_answer_unknown_and_names_it(tmp_path: Path) 
     assert found["durability/brokers-fail"]["level"] == "unknown"
     assert "replication_factor in app.yaml" in found["durability/brokers-fail"]["promise"]
     assert "when the application commits" in found["delivery/processing"]["promise"]
-    assert "availability/groups" not in found
+    groups = found["availability/groups"]
+    assert (groups["level"], "offsets.topic.replication.factor" in groups["promise"]) == ("unknown", True)
     assert "fully reliable: no" in run(file).stdout
     assert answers(file, "--replication-factor", "3", "--commit", "never")["delivery/processing"]["row"] == "never"
     assert answers(file, "--replication-factor", "3")["durability/brokers-fail"]["row"] == "min-isr"
+
+
+def test_a_producer_alone_is_asked_about_durability(tmp_path: Path) -> None:
+    found = answers(write_app(tmp_path, producer={"client": "java", "config": {"acks": "1"}}))
+    assert found["durability/brokers-fail"]["level"] == found["availability/writes"]["level"] == "unknown"
+    assert "delivery/processing" not in found
 
 
 def test_a_client_without_settings_has_its_defaults(tmp_path: Path) -> None:
