@@ -69,15 +69,13 @@ def _chosen(
         if program is None:
             raise UsageError(f"there is no program {command[0]}")
         return lambda _: [str(Path(program).absolute()), *command[1:]], lambda ability: ""
-    from pydantic import TypeAdapter, ValidationError
-
     from chaos.clients.runtime import prepare
-    from chaos.scenario.runtimes.choice import ClientChoice
+    from chaos.scenario.runtimes.choice import parse_client
 
     try:
-        chosen = TypeAdapter(ClientChoice).validate_python(client)
-    except ValidationError as e:
-        raise UsageError(f"--client {client}: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        chosen = parse_client(str(client))
+    except ValueError as e:
+        raise UsageError(f"--client {client}: {e}") from None
     installed = prepare(chosen, say)
     env = [f"{k}={v}" for k, v in installed.env.items()]
     return lambda name: ["env", *env, *installed.programs[name]], chosen.missing

@@ -34,7 +34,7 @@ def promise(
     ] = None,
     replication_factor: Annotated[int | None, typer.Option(min=1, help="Number of replicas of the topic.")] = None,
     bootstrap: Bootstrap = None,
-    topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic whose settings are read.")] = None,
+    topic: Annotated[str | None, typer.Option(help="With --bootstrap: the topic to read the settings of.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the answers as JSON.")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the answers as Markdown.")] = False,
 ) -> None:

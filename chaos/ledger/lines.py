@@ -24,14 +24,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from chaos.ledger.contract import REQUIRED, VALUES
+from chaos.ledger.record_columns import Ints
 from chaos.ledger.schemas import READABLE, as_of, is_readable
 from chaos.ledger.stream import StreamEnd
 
-Ints = npt.NDArray[np.int64]
 SUFFIX = ".jsonl"
 MAX_LINE = 1 << 26
 """Bytes of the longest line that is read."""
@@ -146,15 +145,12 @@ def _numbers(name: str, value: dict[str, Any]) -> Ints:
 
 
 def _column(value: Any, field: pa.Field, rows: int) -> pa.Array:
-    if isinstance(value, np.ndarray):
-        if not pa.types.is_integer(field.type):
-            raise _BadLine(f"column {field.name!r} has numbers, not {field.type}")
-        try:
-            return pa.array(value).cast(field.type)
-        except pa.ArrowException as e:
-            raise _BadLine(f"column {field.name!r} is not {field.type}: {str(e).splitlines()[0]}") from None
-    many = isinstance(value, list)
-    if any(type(item) in (bool, float) for item in (value if many else [value])):  # Arrow would convert them
+    stepped = isinstance(value, np.ndarray)
+    if stepped and not pa.types.is_integer(field.type):
+        raise _BadLine(f"column {field.name!r} has numbers, not {field.type}")
+    many = stepped or isinstance(value, list)
+    items = () if stepped else value if many else (value,)
+    if any(type(item) in (bool, float) for item in items):  # Arrow would convert them
         raise _BadLine(f"column {field.name!r} has a boolean or a fraction, not {field.type}")
     try:
         return pa.array(value, field.type) if many else pa.repeat(pa.scalar(value, field.type), rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from chaos.promise.problems import Problems
 from chaos.promise.settings import Facts
@@ -58,15 +58,15 @@ class Answer(Strict):
 
     aspect: str
     id: str
-    row: str
+    row: str = ""
     title: str
     level: str
     promise: str
-    until: str
-    lift: str
-    by: list[UsedSetting]
-    sources: list[Source]
-    shown: list[str]
+    until: str = ""
+    lift: str = ""
+    by: list[UsedSetting] = []
+    sources: list[Source] = []
+    shown: list[str] = []
 
 
 class Reliable(Strict):
@@ -86,17 +86,16 @@ class Promises(Strict):
     notes: list[str]
 
 
-def answer_all(facts: Facts, parts: Iterable[str]) -> list[Answer]:
-    """Return the answers to the questions whose first part is given: producer, consumer, topic, cluster.
+def answer_all(facts: Facts, roles: Collection[str]) -> list[Answer]:
+    """Return the answers to the questions about these roles: producer, consumer.
 
     What depends on a part that is not given is answered by Kafka's defaults, or is not known; it is never left out.
     """
-    have = set(parts)
     return [
         _answer(aspect, question, facts)
         for aspect in ASPECTS
         for question in questions(aspect)
-        if question.about[0] in have and match(question.when, facts).holds is not False
+        if question.about in roles and match(question.when, facts).holds is not False
     ]
 
 
@@ -113,15 +112,9 @@ def _answer(aspect: str, question: Question, facts: Facts) -> Answer:
     return Answer(
         aspect=aspect,
         id=question.id,
-        row="",
         title=question.title,
         level="unknown",
         promise=f"Not known: give {_needed(missing)}.",
-        until="",
-        lift="",
-        by=[],
-        sources=[],
-        shown=[],
     )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -18,7 +17,7 @@ from pydantic_core import ErrorDetails
 from chaos.errors import UsageError
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
-from chaos.scenario.load import read_mapping
+from chaos.scenario.load import models_in, nearest, read_mapping
 from chaos.scenario.runtimes.choice import ClientChoice
 from chaos.scenario.setup import Bootstrap
 from chaos.scenario.triggers import Strict
@@ -141,8 +140,7 @@ def _explain(error: ErrorDetails, lines: dict[tuple[str, ...], int]) -> str:
     line = next((lines[tuple(keys[:n])] for n in range(len(keys), 0, -1) if tuple(keys[:n]) in lines), None)
     label = f"line {line}: {where}" if line else where
     if error["type"] == "extra_forbidden":
-        near = get_close_matches(keys[-1], _fields(keys[:-1]), 1, 0.5)
-        return f"{label}: unknown key" + (f" (did you mean {near[0]}?)" if near else "")
+        return f"{label}: unknown key{nearest(keys[-1], _fields(keys[:-1]))}"
     return f"{label}: {_WANTED.get(error['type']) or error['msg'].removeprefix('Value error, ')}"
 
 
@@ -151,6 +149,5 @@ def _fields(keys: list[str]) -> list[str]:
     model: type[BaseModel] = App
     for key in keys:
         part = model.model_fields.get(key)
-        models = [a for a in (part.annotation, *get_args(part.annotation))] if part else []
-        model = next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), App)
+        model = next(iter(models_in(part.annotation) if part else []), App)
     return list(model.model_fields)

@@ -7,7 +7,7 @@ counts only when __consumer_offsets is created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
 
 from pydantic import TypeAdapter, ValidationError
@@ -61,12 +61,7 @@ def add_cluster(
             if states := _states(metadata, internal):
                 least = topic_settings(kafka, internal, ["min.insync.replicas"])["min.insync.replicas"]
                 cluster.internal[facts[0]] = _replicas(internal, states)
-                cluster.internal[facts[1]] = Setting(
-                    f"min.insync.replicas of {internal}",
-                    least.value,
-                    _origin(least, internal),
-                    least.level != "default",
-                )
+                cluster.internal[facts[1]] = _setting(f"min.insync.replicas of {internal}", least, internal)
         return _with_topic(kafka, metadata, name, topic, problems) if name else topic
     finally:
         kafka.close()
@@ -123,14 +118,10 @@ def _replicas(topic: str, states: Mapping[str, PartitionState]) -> Setting:
 
 def _overridden(theirs: Settings, given: Settings, problems: Problems) -> Settings:
     """Return the settings of the cluster with what the user gave instead, and note the differences."""
-    for name in _common(theirs, given):
-        if theirs[name].value != given[name].value:
+    for name in given:
+        if name in theirs and theirs[name].value != given[name].value:
             problems.notes.append(_difference(given[name], theirs[name]))
     return {**theirs, **given}
-
-
-def _common(theirs: Settings, given: Settings) -> Iterable[str]:
-    return [name for name in given if name in theirs]
 
 
 def _difference(given: Setting, theirs: Setting) -> str:

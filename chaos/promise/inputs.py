@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
 from chaos.errors import UsageError
 from chaos.kafka.settings import Config
 from chaos.promise.app import COMMIT_TIMES, AppFile, Consumer, Producer, read_app
@@ -28,9 +26,7 @@ from chaos.promise.problems import Problems
 from chaos.promise.properties import PropertiesFile, open_properties
 from chaos.promise.settings import Setting, Settings, setting
 from chaos.scenario.runtimes import DEFAULT
-from chaos.scenario.runtimes.choice import Client, ClientChoice
-
-_CLIENT: TypeAdapter[Client] = TypeAdapter(ClientChoice)
+from chaos.scenario.runtimes.choice import Client, parse_client
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,11 @@ class Parts:
     consumer: ClientPart | None = None
     topic: TopicPart | None = None
     cluster: ClusterPart | None = None
+
+    @property
+    def clients(self) -> list[ClientPart]:
+        """The producer and the consumer, as far as they are given."""
+        return [client for client in (self.producer, self.consumer) if client is not None]
 
 
 def read_parts(options: Options, problems: Problems) -> tuple[Parts, AppFile]:
@@ -85,9 +86,9 @@ def _client(text: str | None) -> Client | None:
     if text is None:
         return None
     try:
-        return _CLIENT.validate_python(text)
-    except ValidationError as e:
-        raise UsageError(f"--client: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        return parse_client(text)
+    except ValueError as e:
+        raise UsageError(f"--client: {e}") from None
 
 
 def _default_clients(client: Client) -> dict[str, Producer]:
@@ -110,7 +111,7 @@ def _client_part(
     ]
     named = client or entry.client
     names = {name for properties in files for name in properties.names()} | entry.config.keys()
-    why = f"{'--client' if client else file.origin(role, 'client')}"
+    why = "--client" if client else file.origin(role, "client")
     if named is None:
         named, why = _recognized(names, role, with_file=bool(files))
     _check_ability(named, role, why)
@@ -131,9 +132,9 @@ def _client_part(
 def _recognized(names: set[str], role: Role, with_file: bool) -> tuple[Client, str]:
     """Return the client that the names of settings belong to, and how it was recognized."""
     if runtime := recognize(names, role):
-        return _CLIENT.validate_python(runtime), f"recognized by its settings as {LABELS[runtime]}"
+        return Client(runtime=runtime), f"recognized by its settings as {LABELS[runtime]}"
     runtime = "java" if with_file else DEFAULT
-    return _CLIENT.validate_python(runtime), f"assumed to be {LABELS[runtime]}: no setting is of one client only"
+    return Client(runtime=runtime), f"assumed to be {LABELS[runtime]}: no setting is of one client only"
 
 
 def _check_ability(client: Client, role: Role, why: str) -> None:

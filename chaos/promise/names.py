@@ -152,9 +152,8 @@ def check_topic_names(settings: Settings, problems: Problems) -> None:
     """Add settings that no topic has. The broker refuses a topic with one of them."""
     for name, found in settings.items():
         if name not in known("topic"):
-            near = get_close_matches(name, known("topic"), 1, 0.6)
             own = name.removeprefix("log.")
-            near = [own] if own in known("topic") else near
+            near = [own] if own in known("topic") else get_close_matches(name, known("topic"), 1, 0.6)
             advice = f"did you mean {near[0]}?" if near else "see Topic Configs in Kafka's documentation"
             problems.refused.append(
                 f"{found.origin}: {name} is no setting of a topic, and a broker refuses it; {advice}"
@@ -164,6 +163,7 @@ def check_topic_names(settings: Settings, problems: Problems) -> None:
 def check_broker_names(settings: Settings, problems: Problems) -> None:
     """Add settings that no broker has. A broker ignores them, and so may a plugin."""
     for name, found in settings.items():
-        near = get_close_matches(name, known("broker"), 1, 0.8)
-        if name not in known("broker") and not name.startswith("listener.name.") and near:
+        if name in known("broker") or name.startswith("listener.name."):
+            continue
+        if near := get_close_matches(name, known("broker"), 1, 0.8):
             problems.notes.append(f"{found.origin}: {name} is no setting of a broker; did you mean {near[0]}?")

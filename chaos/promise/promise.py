@@ -24,16 +24,16 @@ def promise(options: Options) -> Promises:
     problems = Problems()
     parts, file = read_parts(options, problems)
     _ask_cluster(options, file, parts, problems)
-    if parts.producer is None and parts.consumer is None and parts.topic is None:
+    if not parts.clients and parts.topic is None:
         raise UsageError("nothing is given; give an app.yaml, or at least one properties file (see --help)")
-    if parts.producer is None and parts.consumer is None:
+    if not parts.clients:
         problems.notes.append("no client is given; --client java, for example, means one with default settings")
     facts = facts_of(parts, problems)
     find_contradictions(facts, problems)
     problems.raise_refused()
     return Promises(
         application=_described(parts),
-        answers=answer_all(facts, _given(parts)),
+        answers=answer_all(facts, [client.role for client in parts.clients]),
         reliable=reliable(facts),
         notes=unique(problems.notes),
     )
@@ -72,14 +72,8 @@ def facts_of(parts: Parts, problems: Problems) -> Facts:
     return facts
 
 
-def _given(parts: Parts) -> list[str]:
-    """Return the parts that questions are asked about."""
-    given = [name for name in ("producer", "consumer", "topic") if getattr(parts, name) is not None]
-    return [*given, "cluster"] if parts.cluster and parts.cluster.given else given
-
-
 def _described(parts: Parts) -> dict[str, str]:
-    found: dict[str, str] = {p.role: _client(p) for p in (parts.producer, parts.consumer) if p is not None}
+    found: dict[str, str] = {client.role: _client(client) for client in parts.clients}
     if parts.cluster and parts.cluster.given:
         found["cluster"] = parts.cluster.asked or parts.cluster.software
     return found

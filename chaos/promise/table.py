@@ -16,6 +16,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field
 
+from chaos.promise.names import Role
 from chaos.promise.settings import Facts
 from chaos.scenario.triggers import Strict
 
@@ -50,11 +51,11 @@ class Row(Strict):
 
 
 class Question(Strict):
-    """A question about an aspect. It is asked if the first part in `about` is given."""
+    """A question about an aspect. It is asked if the application has a client with the role `about`."""
 
     id: str
     title: str
-    about: list[Literal["producer", "consumer", "topic", "cluster"]]
+    about: Role
     when: dict[str, Condition] = {}
     rows: list[Row]
 

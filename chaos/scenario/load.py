@@ -32,7 +32,7 @@ def find(name_or_file: str) -> Path:
     names = shipped()
     if name_or_file not in names:
         raise ScenarioError(
-            f"there is no scenario {name_or_file!r}{_nearest(name_or_file, names)}; "
+            f"there is no scenario {name_or_file!r}{nearest(name_or_file, names)}; "
             "`python -m chaos list` shows all names; give a file by its path"
         )
     return names[name_or_file]
@@ -93,7 +93,7 @@ def parse(text: str, where: str, overrides: Iterable[str] = (), variant: str = "
         return scenario
     if variant not in sides:
         names = ", ".join(sides) or "none"
-        raise ScenarioError(f"{where} has no variant {variant!r}{_nearest(variant, sides)} (variants: {names})")
+        raise ScenarioError(f"{where} has no variant {variant!r}{nearest(variant, sides)} (variants: {names})")
     return sides[variant]
 
 
@@ -194,14 +194,14 @@ def _index(items: list[Any], part: str, path: str, override: str) -> int:
     if part in names:
         return names.index(part)
     valid = [str(name) for name in names]
-    raise ScenarioError(f"--set {override!r}: {path} does not exist{_nearest(part, valid)} (valid: {', '.join(valid)})")
+    raise ScenarioError(f"--set {override!r}: {path} does not exist{nearest(part, valid)} (valid: {', '.join(valid)})")
 
 
 def _explain(error: ErrorDetails) -> str:
     """Return one line for one error, such as `producers[0].recrods: unknown key (did you mean records?)`."""
     (where, valid_keys), kind = _place(error["loc"]), error["type"]
     if kind == "extra_forbidden":
-        return f"{where}: unknown key{_nearest(str(error['loc'][-1]), valid_keys)}"
+        return f"{where}: unknown key{nearest(str(error['loc'][-1]), valid_keys)}"
     if kind == "missing":
         return f"{where}: is required"
     if kind.startswith("union_tag"):
@@ -210,7 +210,7 @@ def _explain(error: ErrorDetails) -> str:
         if kind == "union_tag_not_found":
             return f"{where}: {key} is required"
         tag = error["ctx"]["tag"]
-        return f"{where}: {key} {tag!r} is unknown{_nearest(tag, valid)} (valid: {', '.join(valid)})"
+        return f"{where}: {key} {tag!r} is unknown{nearest(tag, valid)} (valid: {', '.join(valid)})"
     if kind in _BOUNDS:
         name, words = _BOUNDS[kind]
         bound = error["ctx"][name]
@@ -223,15 +223,16 @@ def models_of(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """Return a model and all models that it contains by name, in the order of their fields."""
     models = {model.__name__: model}
     for field in model.model_fields.values():
-        for part in _models_in(field.annotation):
+        for part in models_in(field.annotation):
             models |= models_of(part)
     return models
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """Return the models in the type of a field."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+    return [model for argument in get_args(annotation) for model in models_in(argument)]
 
 
 _MIB = 2**20
@@ -260,11 +261,11 @@ def _place(location: tuple[int | str, ...]) -> tuple[str, list[str]]:
             text += f".{part}" if text else part
             keys = [name for model in models for name in model.model_fields]
             fields = [model.model_fields[part] for model in models if part in model.model_fields]
-            models = [m for field in fields for m in _models_in(field.annotation)]
+            models = [m for field in fields for m in models_in(field.annotation)]
     return text, keys
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Return a hint at the most similar name, or an empty text."""
     match = difflib.get_close_matches(str(name), list(names), n=1, cutoff=0.5)
     return f" (did you mean {match[0]}?)" if match else ""

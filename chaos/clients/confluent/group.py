@@ -12,8 +12,7 @@ from typing import Literal
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from chaos.clients.assignments import StartPosition
-from chaos.clients.confluent.positions import start_positions
+from chaos.clients.confluent.positions import left_to_library, start_positions
 from chaos.clients.confluent.reader import Reader
 from chaos.clients.program import Channel, Lifecycle
 from chaos.clients.protocol import GroupConsumerSpec, Partition
@@ -32,7 +31,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         self._incremental = "cooperative" in strategy or spec.config.get("group.protocol") == "consumer"
         """Whether partitions are assigned and revoked one by one: cooperative assignors and KIP-848."""
         self._unlocated: set[Partition] = set()
-        """Assigned partitions whose start librdkafka chooses, until it shows."""
+        """Assigned partitions that librdkafka starts to read where it chooses, until a batch shows where."""
 
     def run(self) -> bool:
         """Subscribe and read until the order to stop, then leave the group."""
@@ -52,7 +51,7 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         self.settle()
         self.assignments.member_id, self.assignments.generation = membership(consumer.consumer_group_metadata())
         if self._spec.assign_by == "client":
-            targets, starts = partitions, {(p.topic, p.partition): StartPosition() for p in partitions}
+            targets, starts = left_to_library(partitions)
             self._unlocated.update(starts)
         else:
             targets, starts = start_positions(consumer, partitions, self._spec.config)
@@ -65,13 +64,13 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
         """Record where reading began if it was at the end of the log; otherwise the first record shows it."""
         for message in batch if self._unlocated else ():
             partition = str(message.topic()), int(message.partition() or 0)
-            if partition in self._unlocated:
-                error = message.error()
-                if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                    continue
-                self._unlocated.discard(partition)
-                if error is not None and self.assignments.positions.get(partition) is None:
-                    self.assignments.locate(partition, int(message.offset() or 0))
+            error = message.error()
+            at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            if partition not in self._unlocated or (error is not None and not at_end):
+                continue
+            self._unlocated.discard(partition)
+            if at_end and self.assignments.positions.get(partition) is None:
+                self.assignments.locate(partition, int(message.offset() or 0))
 
     def _on_revoke(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._give_up("revoked", [(p.topic, p.partition) for p in partitions])

@@ -43,6 +43,14 @@ def reset_position(consumer: Consumer, partition: Partition, config: Config) -> 
     return low if reset in EARLIEST else high
 
 
+def left_to_library(
+    partitions: Sequence[TopicPartition],
+) -> tuple[list[TopicPartition], dict[Partition, StartPosition]]:
+    """Return where reading starts, as `start_positions`, if librdkafka chooses: no offset, and null in the ledger."""
+    unknown = {(p.topic, p.partition): StartPosition() for p in partitions}
+    return [TopicPartition(*p) for p in unknown], unknown
+
+
 def start_positions(
     consumer: Consumer, partitions: Sequence[TopicPartition], config: Config
 ) -> tuple[list[TopicPartition], dict[Partition, StartPosition]]:
@@ -56,8 +64,7 @@ def start_positions(
         answers = consumer.committed(list(partitions), timeout=TIMEOUT_S)
     except KafkaException as e:
         log(f"committed offsets unknown, librdkafka chooses the positions: {e}")
-        unknown = {(p.topic, p.partition): StartPosition() for p in partitions}
-        return [TopicPartition(*p) for p in unknown], unknown
+        return left_to_library(partitions)
     starts: dict[Partition, StartPosition] = {}
     for answer in answers:
         partition = answer.topic, answer.partition

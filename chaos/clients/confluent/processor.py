@@ -60,10 +60,15 @@ class Source(GroupConsumer):
         self.read_ends: dict[Partition, int] = {}
         shared = {name: getattr(spec, name) for name in ClientSpec.model_fields if name != "program"}
         never = CommitSpec(when="never", kind="sync")
-        reader = {"group": spec.group, "topics": spec.topics, "config": spec.consumer_config, "commit": never}
-        super().__init__(
-            GroupConsumerSpec.model_validate({**shared, **reader, "assign_by": spec.assign_by}), channel, lifecycle
-        )
+        reader = {
+            **shared,
+            "group": spec.group,
+            "topics": spec.topics,
+            "assign_by": spec.assign_by,
+            "config": spec.consumer_config,
+            "commit": never,
+        }
+        super().__init__(GroupConsumerSpec.model_validate(reader), channel, lifecycle)
 
     def _on_error(self, error: KafkaError) -> None:
         self._report(error)

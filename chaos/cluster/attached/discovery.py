@@ -9,7 +9,6 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable
 
 from chaos.cluster.settings import Existing
 from chaos.errors import ClusterError, UsageError
@@ -26,16 +25,20 @@ ANSWER_S = 15.0
 
 def discover(existing: Existing, access: Access | None) -> Metadata:
     """Return the brokers and topics of a cluster, after the check that it meets the requirements of the run."""
-    return reach(existing.bootstrap, access, lambda metadata: _check(existing, metadata))
+    metadata = _ask(existing.bootstrap, access)
+    _check(existing, metadata)
+    _connect_to_all(metadata, access)
+    return metadata
 
 
-def reach(
-    bootstrap: str, access: Access | None, check: Callable[[Metadata], object] = lambda metadata: None
-) -> Metadata:
-    """Return the brokers and topics of a cluster, after a connection to each of its brokers.
+def reach(bootstrap: str, access: Access | None) -> Metadata:
+    """Return the brokers and topics of a cluster, after a connection to each of its brokers."""
+    metadata = _ask(bootstrap, access)
+    _connect_to_all(metadata, access)
+    return metadata
 
-    check: called with the metadata before these connections.
-    """
+
+def _ask(bootstrap: str, access: Access | None) -> Metadata:
     if access:
         access.check()
     _connect_to_any(bootstrap, access)
@@ -46,10 +49,12 @@ def reach(
         kafka.close()
     if metadata is None:
         raise ClusterError(f"{bootstrap} accepts connections, but sends no metadata within {ANSWER_S:g} s")
-    check(metadata)
+    return metadata
+
+
+def _connect_to_all(metadata: Metadata, access: Access | None) -> None:
     for broker, address in metadata.brokers.items():
         _connect(*address, access, ANSWER_S, f"broker {broker} is advertised at {address[0]}:{address[1]}, and ")
-    return metadata
 
 
 def _connect_to_any(bootstrap: str, access: Access | None) -> None:

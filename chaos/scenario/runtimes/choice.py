@@ -5,7 +5,15 @@ from __future__ import annotations
 import difflib
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -97,3 +105,12 @@ class _ShortForm:
 
 ClientChoice = Annotated[Client, BeforeValidator(_short), _ShortForm()]
 """A client in either form."""
+_CHOICE: TypeAdapter[Client] = TypeAdapter(ClientChoice)
+
+
+def parse_client(text: str) -> Client:
+    """Return the client of a short form such as `java:3.9.2`. Raises `ValueError` with the reason."""
+    try:
+        return _CHOICE.validate_python(text)
+    except ValidationError as e:
+        raise ValueError(e.errors()[0]["msg"].removeprefix("Value error, ")) from None

@@ -47,8 +47,8 @@ def assignments_by_life(
     here = set(partitions)
     found = [row for row in rows if row["topic"] not in lives.of]
     begins = [row for row in rows if row["topic"] in lives.of and row["event"] in BEGINS]
-    stored = (row for row in rows if row["topic"] in lives.of and row["event"] in (CHECKPOINT, POSITION))
-    found += [row | {"topic": lives.label(row["topic"], row["at_us"])} for row in stored]
+    within = (row for row in rows if row["topic"] in lives.of and row["event"] in (CHECKPOINT, POSITION))
+    found += [row | {"topic": lives.label(row["topic"], row["at_us"])} for row in within]
     closing, replaced = closing_rows(rows), _replaced(begins)
     for row in begins:
         client = clients.get((row["consumer"], row["incarnation"]))

@@ -175,15 +175,20 @@ def build(
         epoch = found.setdefault(key_of(row), _epoch({**row, "at_us": row["polled_us"]}))
         epoch.rows, epoch.low, epoch.high = row["rows"], row["low"], row["high"]
         epoch.first, epoch.last = row["first"], row["last"]
-    for row in assignments:
-        epoch_here = found.get(key_of(row)) if row["event"] == POSITION else None
-        if epoch_here and epoch_here.source is None and epoch_here.position is None:
-            epoch_here.position = row["position"]
+    _add_positions(found, assignments)
     for key, offset in committed.items():
         if key in found:
             found[key].committed = offset
     _set_ends(found, assignments, clients, drive_end_us)
     return Epochs(found.values())
+
+
+def _add_positions(found: dict[Key, Epoch], assignments: list[Row]) -> None:
+    """Set the positions that became known later, where the row of the assignment has neither position nor source."""
+    for row in assignments:
+        epoch = found.get(key_of(row)) if row["event"] == POSITION else None
+        if epoch and epoch.source is None and epoch.position is None:
+            epoch.position = row["position"]
 
 
 def key_of(row: Row) -> Key:

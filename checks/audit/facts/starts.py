@@ -295,7 +295,7 @@ def _judge_committed(
 
 
 def _judge_unknown(e: Epoch, committed: CommittedOffsets, reader: Reader, log: LogRange) -> None:
-    """Judge an epoch whose start its client library chose: illegal only if it is below every legal start.
+    """Judge an epoch that its client library started: illegal only if it began below every legal start.
 
     Where it began is known if it began at the end of the log; otherwise its first delivery shows it.
     """

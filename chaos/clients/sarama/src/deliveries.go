@@ -21,15 +21,14 @@ func (a *Assignments) deliver(partition Partition, records []*sarama.ConsumerMes
 	for i := range ordinals {
 		ordinals[i] = a.delivered + int64(i)
 	}
-	batch := a.batch().
+	a.deliveries.write(a.batch().
 		int("assignment", a.lastNumbers[partition]).
 		ints("ordinal", ordinals).
 		put("topic", partition.topic).
 		put("partition", partition.number).
 		ints("offset", offsets).
 		foldedTexts("producer", producers).
-		foldedInts("producer_incarnation", incarnations)
-	a.deliveries.write(batch.
+		foldedInts("producer_incarnation", incarnations).
 		ints("seq", seqs).
 		ints("sent_us", sent).
 		int("polled_us", polledUs).

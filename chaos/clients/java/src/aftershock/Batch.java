@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.Objects;
 
 /**
  * One line of a ledger file: columns with one value for all rows, or with one value for each row.
@@ -57,7 +58,7 @@ final class Batch {
     /** Adds a column as one value if all its values are equal, else as a list. */
     Batch putFolded(String name, Collection<?> values) {
         Object first = values.iterator().next();
-        boolean same = values.stream().allMatch(value -> value == first || java.util.Objects.equals(value, first));
+        boolean same = values.stream().allMatch(value -> Objects.equals(value, first));
         return put(name, same ? first : values);
     }
 

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.BiConsumer;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 
@@ -27,27 +28,39 @@ final class Deliveries {
     /** Writes the rows of processed records. Returns the offset after the last record of each partition. */
     Map<TopicPartition, Long> write(List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {
         Map<TopicPartition, Long> ends = new LinkedHashMap<>();
-        int to;
-        for (int from = 0; from < records.size(); from = to) {
-            to = endOfRun(records, from);
-            ConsumerRecord<byte[], byte[]> last = records.get(to - 1);
-            TopicPartition partition = new TopicPartition(last.topic(), last.partition());
-            write(partition, records.subList(from, to), polledUs);
-            ends.put(partition, last.offset() + 1);
-        }
+        eachRun(records, (partition, run) -> {
+            write(partition, run, polledUs);
+            ends.put(partition, end(run));
+        });
         return ends;
     }
 
-    /** Returns the index after the last of the records of one partition that follow each other. */
-    static int endOfRun(List<ConsumerRecord<byte[], byte[]>> records, int from) {
-        ConsumerRecord<byte[], byte[]> first = records.get(from);
-        int to = from + 1;
-        while (to < records.size()
-                && records.get(to).partition() == first.partition()
-                && records.get(to).topic().equals(first.topic())) {
-            to++;
+    /** Returns the offset after the last of these records of each partition. */
+    static Map<TopicPartition, Long> ends(List<ConsumerRecord<byte[], byte[]>> records) {
+        Map<TopicPartition, Long> ends = new LinkedHashMap<>();
+        eachRun(records, (partition, run) -> ends.put(partition, end(run)));
+        return ends;
+    }
+
+    private static long end(List<ConsumerRecord<byte[], byte[]>> run) {
+        return run.get(run.size() - 1).offset() + 1;
+    }
+
+    /** Passes on the records of one partition that follow each other: fewer objects than one for each record. */
+    static void eachRun(
+            List<ConsumerRecord<byte[], byte[]>> records,
+            BiConsumer<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> use) {
+        int to;
+        for (int from = 0; from < records.size(); from = to) {
+            ConsumerRecord<byte[], byte[]> first = records.get(from);
+            to = from + 1;
+            while (to < records.size()
+                    && records.get(to).partition() == first.partition()
+                    && records.get(to).topic().equals(first.topic())) {
+                to++;
+            }
+            use.accept(new TopicPartition(first.topic(), first.partition()), records.subList(from, to));
         }
-        return to;
     }
 
     private void write(TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {

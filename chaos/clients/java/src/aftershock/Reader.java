@@ -114,7 +114,7 @@ abstract class Reader implements Client {
     void betweenPolls() {}
 
     private void process(List<ConsumerRecord<byte[], byte[]>> batch, long polledUs) {
-        committer.beforeProcessing(consumer, ends(batch));
+        committer.beforeProcessing(consumer, Deliveries.ends(batch));
         Map<TopicPartition, Long> done = new HashMap<>();
         int size;
         for (int from = 0; from < batch.size(); from += size) {
@@ -134,19 +134,8 @@ abstract class Reader implements Client {
     /** Returns to the first of these records in each partition, so that an automatic commit at the close is not beyond it. */
     private void returnTo(List<ConsumerRecord<byte[], byte[]>> unprocessed) {
         Map<TopicPartition, Long> firsts = new HashMap<>();
-        unprocessed.forEach(r -> firsts.putIfAbsent(new TopicPartition(r.topic(), r.partition()), r.offset()));
+        Deliveries.eachRun(unprocessed, (partition, run) -> firsts.putIfAbsent(partition, run.get(0).offset()));
         firsts.forEach((partition, offset) -> consumer.seek(partition, offset.longValue()));
-    }
-
-    private static Map<TopicPartition, Long> ends(List<ConsumerRecord<byte[], byte[]>> batch) {
-        Map<TopicPartition, Long> ends = new HashMap<>();
-        int to;
-        for (int from = 0; from < batch.size(); from = to) {
-            to = Deliveries.endOfRun(batch, from);
-            ConsumerRecord<byte[], byte[]> last = batch.get(to - 1);
-            ends.put(new TopicPartition(last.topic(), last.partition()), last.offset() + 1);
-        }
-        return ends;
     }
 
     private double perRecordS() {
