@@ -15,6 +15,12 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/java/test_java.py::test_java_members_move_partitions_one_by_one": (
         "chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
     ),
+    "chaos/clients/test_consumers.py::test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind[java": (
+        "chaos/clients/test_consumers.py::test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind[confluent"
+    ),
+    "chaos/clients/test_consumers.py::test_threads_of_one_process_are_members_and_crash_together[java": (
+        "chaos/clients/test_consumers.py::test_threads_of_one_process_are_members_and_crash_together[confluent"
+    ),
     "chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[2.8.2": (
         "chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1"
     ),

@@ -8,5 +8,8 @@ They differ from an application only in this: the rebalance listener of a group 
 positions, a consumer that is ordered to stop within a batch seeks back to the records that it has not processed, and a
 transactional producer waits at most 5 s in one call (max.block.ms), unless the scenario sets these.
 
+The two threading models of KafkaConsumer's documentation are `Member`, of which a process may run several, each in a
+thread, and `PooledConsumer`, which polls in one thread and processes in a pool.
+
 An automatic commit is recorded by an interceptor, which the library calls only for commits that succeed.
 """

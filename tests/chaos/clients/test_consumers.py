@@ -122,18 +122,19 @@ consumers:
     assert all(ends[c["offset"]] <= c["completed_us"] for c in commits)
 
 
+@pytest.mark.parametrize("client", ["confluent", "java", "java:2.8.2"])
 def test_a_pool_finishes_records_out_of_order_and_its_window_stays_behind(
-    fleet: MakeFleet, run: Run, bootstrap: str
+    fleet: MakeFleet, run: Run, bootstrap: str, client: str
 ) -> None:
     t = topic_name()
+    pooled = f"topics: [{t}], client: '{client}', config: {{{CALM}}}"
     workers = "count: 4, straggle_every: 10, straggle: 30s"
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
 producers: [{{name: shop, topic: {t}, records: 20}}]
 consumers:
-  - {{mode: subscribe, name: window, group: window{t}, topics: [{t}], config: {{{CALM}}}, workers: {{{workers}}}}}
-  - {{mode: subscribe, name: naive, group: naive{t}, topics: [{t}], config: {{{CALM}}},
-      workers: {{{workers}, tracking: naive}}}}
+  - {{mode: subscribe, name: window, group: window{t}, {pooled}, workers: {{{workers}}}}}
+  - {{mode: subscribe, name: naive, group: naive{t}, {pooled}, workers: {{{workers}, tracking: naive}}}}
 """)
     f.start_consumers()
     f.wait_assigned(WAIT_S)
@@ -157,13 +158,21 @@ consumers:
     assert all(d["polled_us"] <= d["processed_us"] for d in done)
 
 
-def test_threads_of_one_process_are_members_and_crash_together(fleet: MakeFleet, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("client", "workers"),
+    [("confluent", ""), ("java", ""), ("java:2.8.2", ", workers: {count: 3}")],
+    ids=["confluent", "java", "java:2.8.2"],
+)
+def test_threads_of_one_process_are_members_and_crash_together(
+    fleet: MakeFleet, run: Run, client: str, workers: str
+) -> None:
     t = topic_name()
     f = fleet(f"""
 topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
 producers: [{{name: shop, topic: {t}, records: 300, keys: 100}}]
 consumers:
-  - {{mode: subscribe, name: billing, group: g{t}, members: 3, threads: 2, topics: [{t}], config: {{{CALM}}}}}
+  - {{mode: subscribe, name: billing, group: g{t}, members: 3, threads: 2, topics: [{t}], config: {{{CALM}}},
+      client: '{client}'{workers}}}
 """)
     f.start_consumers()
     f.wait_assigned(WAIT_S)

@@ -200,8 +200,10 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             query(client="confluent", checkpoint_every="1s", idempotent_results=True),
             "consumers[0].idempotent_results: the runtime confluent has no idempotent results: its programs write",
         ),
-        (group(threads=2, members=2), "consumers[0].threads: the runtime java:4.3.1 has no threads: each Java client"),
-        (group(workers={"count": 2}), "consumers[0].workers: the runtime java:4.3.1 has no workers"),
+        (
+            group(client="sarama", workers={"count": 2}),
+            "consumers[0].workers: the runtime sarama:1.61.1 has no workers: its group consumer has one goroutine",
+        ),
         (
             group(client="java:3.9.2", config={"group.protocol": "consumer"}),
             "consumers[0].config: the runtime java:3.9.2 has no KIP-848: kafka-clients has it from 4.0.0 on",
@@ -242,8 +244,12 @@ def test_what_a_runtime_cannot_do_is_refused_with_reason_and_place(text, why):
     assert why in refusal(text)
 
 
+@pytest.mark.parametrize("client", [None, "java", "java:2.8.2"])
+def test_members_may_be_threads_of_a_process_with_pools_of_workers(client):
+    scenario(group(client=client, threads=2, members=2, workers={"count": 2}))
+
+
 def test_the_default_client_can_do_what_java_refuses():
-    scenario(group(client=None, threads=2, members=2))
     scenario(group(client=None, commit={"kind": "auto", "when": "before_processing"}))
 
 

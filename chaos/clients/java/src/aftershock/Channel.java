@@ -1,20 +1,18 @@
 package aftershock;
 
-import java.io.BufferedReader;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
-import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
-/** The orders received on stdin and the events sent on stdout; see chaos.clients. */
+/** The orders that a client received and the events that it sends on stdout; see chaos.clients. */
 final class Channel {
     private static final double PROGRESS_EVERY_S = 0.1;
-    private static final double ORPHAN_EXIT_S = 5;
+    private static final FileOutputStream OUT = new FileOutputStream(FileDescriptor.out);
 
     volatile boolean started;
     volatile boolean stopping;
@@ -23,41 +21,23 @@ final class Channel {
     volatile double perRecordS;
     final Queue<Map<String, Object>> seeks = new ConcurrentLinkedQueue<>();
 
-    private final FileOutputStream out = new FileOutputStream(FileDescriptor.out);
+    private final String client;
     private String lastProgress = "";
     private double nextProgress;
 
-    /** Starts the thread that receives orders. When stdin ends, the fleet is gone, and the process ends. */
-    void listen() {
-        System.setOut(System.err); // what a library prints is no event
-        Thread thread = new Thread(this::receive, "orders");
-        thread.setDaemon(true);
-        thread.start();
+    /** client: its name if the process runs several clients, else null. */
+    Channel(String client) {
+        this.client = client;
     }
 
-    private void receive() {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        try {
-            for (String line; (line = in.readLine()) != null; ) {
-                try {
-                    obey(line);
-                } catch (RuntimeException e) {
-                    send("error", Map.of("detail", "invalid order " + line.strip() + ": " + e.getMessage()));
-                }
-            }
-        } catch (IOException e) {
-            Log.line("orders cannot be read: " + e);
-        }
-        stopping = orphaned = true;
-        Clock.sleep(ORPHAN_EXIT_S);
-        Runtime.getRuntime().halt(1);
+    /** Returns whether an order is for this client. named: the client in the order; null in orders to all. */
+    boolean accepts(Object named) {
+        return named == null || client == null || client.equals(named);
     }
 
+    /** Applies an order. Throws RuntimeException if it is not an order of the protocol. */
     @SuppressWarnings("unchecked")
-    private void obey(String line) {
-        if (!(Json.parse(line) instanceof Map<?, ?> order)) {
-            throw new IllegalArgumentException("not an object");
-        }
+    void obey(Map<?, ?> order) {
         String what = String.valueOf(order.get("do"));
         switch (what) {
             case "stop" -> stopping = true;
@@ -69,12 +49,19 @@ final class Channel {
         }
     }
 
-    synchronized void send(String event, Map<String, ?> fields) {
+    /** Sends an event. */
+    void send(String event, Map<String, ?> fields) {
         Map<String, Object> all = new LinkedHashMap<>();
         all.put("event", event);
+        if (client != null) {
+            all.put("client", client);
+        }
         all.putAll(fields);
+        byte[] line = (Json.text(all) + "\n").getBytes(StandardCharsets.UTF_8);
         try {
-            out.write((Json.text(all) + "\n").getBytes(StandardCharsets.UTF_8));
+            synchronized (OUT) { // the clients of a process share it
+                OUT.write(line);
+            }
         } catch (IOException e) { // the fleet is gone
             stopping = orphaned = true;
         }

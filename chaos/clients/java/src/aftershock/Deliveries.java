@@ -14,7 +14,7 @@ final class Deliveries {
     private final Assignments assignments;
     private final Table table;
     private final Identity.Parser identities = new Identity.Parser();
-    private long delivered;
+    private volatile long delivered;
 
     Deliveries(Spec spec, Assignments assignments) throws IOException {
         this.assignments = assignments;
@@ -29,7 +29,7 @@ final class Deliveries {
     Map<TopicPartition, Long> write(List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {
         Map<TopicPartition, Long> ends = new LinkedHashMap<>();
         eachRun(records, (partition, run) -> {
-            write(partition, run, polledUs);
+            write(partition, run, polledUs, delivered);
             ends.put(partition, end(run));
         });
         return ends;
@@ -63,7 +63,14 @@ final class Deliveries {
         }
     }
 
-    private void write(TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records, long polledUs) {
+    /**
+     * Writes the rows of processed records of one partition.
+     *
+     * @param ordinal the number of the first one within the incarnation, in the order of the polls
+     */
+    void write(
+            TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records, long polledUs, long ordinal) {
+        long next = ordinal;
         Longs ordinals = new Longs();
         Longs epochs = new Longs();
         Longs incarnations = new Longs();
@@ -73,7 +80,7 @@ final class Deliveries {
         List<String> producers = new ArrayList<>(records.size());
         for (ConsumerRecord<byte[], byte[]> record : records) {
             Identity identity = identities.of(record.value());
-            ordinals.add(delivered++);
+            ordinals.add(next++);
             offsets.add(record.offset());
             epochs.add(record.leaderEpoch().isPresent() ? record.leaderEpoch().get() : Longs.MISSING);
             seqs.add(identity == null ? Longs.MISSING : identity.seq());
@@ -94,5 +101,6 @@ final class Deliveries {
                 .put("sent_us", sent)
                 .put("polled_us", polledUs)
                 .put("processed_us", Clock.nowUs()));
+        delivered += records.size();
     }
 }

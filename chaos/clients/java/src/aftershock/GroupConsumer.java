@@ -47,6 +47,7 @@ class GroupConsumer extends Reader implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
+        settle();
         assignments.membership(consumer.groupMetadata());
         if (!partitions.isEmpty()) {
             assignments.begin("assigned", starts(partitions));

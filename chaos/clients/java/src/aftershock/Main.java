@@ -1,6 +1,7 @@
 package aftershock;
 
-import java.util.LinkedHashMap;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import org.apache.kafka.common.utils.AppInfoParser;
 
@@ -22,30 +23,25 @@ public final class Main {
         Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception;
     }
 
-    /** Runs the client of a spec. libraries: those above the Kafka client, with their releases. */
+    /**
+     * Runs the client of a spec, or its clients, each in a thread.
+     *
+     * @param libraries those above the Kafka client, with their releases
+     */
     static void run(String path, Builder builder, Map<String, String> libraries) {
-        Lifecycle lifecycle = null;
         int exit = 1;
         try {
             Spec spec = Spec.load(path);
-            Channel channel = new Channel();
-            String program = spec.text("program");
-            lifecycle = new Lifecycle(spec, channel, program.endsWith("consumer") ? "consumer" : "producer");
-            channel.listen();
-            Client client = builder.build(program, spec, channel, lifecycle);
-            lifecycle.event("started", started(spec, libraries));
-            if (client.run() && !channel.orphaned) {
-                lifecycle.event("stopped", Map.of());
-                exit = 0;
+            List<Spec> clients = spec.clients();
+            List<Member> members = new ArrayList<>();
+            for (Spec client : clients) {
+                members.add(new Member(client, clients.size() > 1, builder, libraries));
             }
-        } catch (Throwable e) { // the process ends with the client
+            Orders.listenFor(members.stream().map(member -> member.channel).toList());
+            exit = Member.runAll(members) ? 0 : 1;
+        } catch (Throwable e) { // the process ends with the clients
             e.printStackTrace();
-            String reason = Outcomes.describe(e); // last in the log, whose last lines are shown
-            if (lifecycle == null) {
-                Log.line(reason);
-            } else {
-                lifecycle.error(reason, true);
-            }
+            Log.line(Outcomes.describe(e)); // last in the log, whose last lines are shown
         }
         System.err.flush();
         Runtime.getRuntime().halt(exit);
@@ -55,21 +51,11 @@ public final class Main {
         return switch (program) {
             case "producer" -> new Producer(spec, channel, lifecycle);
             case "processor" -> new Processor(spec, channel, lifecycle);
-            case "group_consumer" -> new GroupConsumer(spec, channel, lifecycle);
+            case "group_consumer" -> spec.has("workers")
+                    ? new PooledConsumer(spec, channel, lifecycle)
+                    : new GroupConsumer(spec, channel, lifecycle);
             case "assign_consumer" -> new AssignConsumer(spec, channel, lifecycle);
             default -> throw new IllegalArgumentException("there is no program " + program);
         };
-    }
-
-    private static Map<String, Object> started(Spec spec, Map<String, String> libraries) {
-        Map<String, Object> detail = new LinkedHashMap<>(libraries);
-        detail.put("kafka_clients", AppInfoParser.getVersion());
-        detail.put("java", Runtime.version().toString());
-        for (String name : new String[] {"first_seq", "checkpoint"}) {
-            if (spec.has(name)) {
-                detail.put(name, name.equals("first_seq") ? (Object) spec.number(name) : spec.map(name));
-            }
-        }
-        return detail;
     }
 }

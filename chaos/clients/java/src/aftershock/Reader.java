@@ -28,7 +28,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 abstract class Reader implements Client {
     private static final Duration IDLE_POLL = Duration.ofMillis(100);
     private static final double ROWS_EVERY_S = 0.02;
-    private static final double NAP_S = 0.05;
+    static final double NAP_S = 0.05;
     private static final double SAME_ERROR_EVERY_S = 1;
 
     final Spec spec;
@@ -90,6 +90,7 @@ abstract class Reader implements Client {
                 progress();
             }
         }
+        settle();
     }
 
     private ConsumerRecords<byte[], byte[]> poll() {
@@ -113,7 +114,11 @@ abstract class Reader implements Client {
     /** Runs after each poll. */
     void betweenPolls() {}
 
-    private void process(List<ConsumerRecord<byte[], byte[]>> batch, long polledUs) {
+    /** Finishes polled records, before partitions are taken away or read from another position, and at the end. */
+    void settle() {}
+
+    /** Processes the records of a poll. */
+    void process(List<ConsumerRecord<byte[], byte[]>> batch, long polledUs) {
         committer.beforeProcessing(consumer, Deliveries.ends(batch));
         Map<TopicPartition, Long> done = new HashMap<>();
         int size;
@@ -138,7 +143,8 @@ abstract class Reader implements Client {
         firsts.forEach((partition, offset) -> consumer.seek(partition, offset.longValue()));
     }
 
-    private double perRecordS() {
+    /** Returns the processing time of a record. */
+    final double perRecordS() {
         return spec.seconds("per_record_s") + channel.perRecordS;
     }
 
@@ -158,17 +164,23 @@ abstract class Reader implements Client {
             if (channel.stopping) {
                 return false;
             }
-            speed.apply();
-            if (channel.progressDue()) {
-                progress();
-            }
+            idle();
         }
         return !channel.orphaned;
+    }
+
+    /** Does what is due while records are processed. */
+    final void idle() {
+        speed.apply();
+        if (channel.progressDue()) {
+            progress();
+        }
     }
 
     private void applySeeks() {
         while (!channel.seeks.isEmpty() && !assignments.numbers.isEmpty()) {
             Map<String, Object> order = channel.seeks.remove();
+            settle();
             Map<TopicPartition, Assignments.Start> targets = new LinkedHashMap<>();
             try {
                 Positions.ofOrder(order, assignments.numbers.keySet(), consumer)
@@ -199,6 +211,7 @@ abstract class Reader implements Client {
 
     /** Ends partitions that are taken away; commits their offsets first unless they are lost. */
     final void giveUp(String event, Collection<TopicPartition> partitions) {
+        settle();
         if (event.equals("revoked")) {
             committer.revoked(consumer, partitions);
         } else {

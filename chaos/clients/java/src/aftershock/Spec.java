@@ -3,6 +3,8 @@ package aftershock;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
@@ -60,6 +62,20 @@ final class Spec {
     @SuppressWarnings("unchecked")
     List<String> texts(String name) {
         return (List<String>) fields.get(name);
+    }
+
+    /** Returns the specs of the clients in this process: one for each of `threads`, or only this one. */
+    List<Spec> clients() {
+        if (!has("threads") || texts("threads").isEmpty()) {
+            return List.of(this);
+        }
+        List<Spec> clients = new ArrayList<>();
+        for (String client : texts("threads")) {
+            Map<String, Object> copy = new HashMap<>(fields);
+            copy.put("client", client);
+            clients.add(new Spec(copy));
+        }
+        return clients;
     }
 
     /** Returns the name of the ledger files of an incarnation of this client. */
