@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from chaos.clients.jvm import SOURCES, JavaPrograms
+from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed
 from chaos.install.cache import Progress
 from chaos.install.jars import flink_jars
@@ -20,10 +22,10 @@ _OPENED = tuple(f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package 
 """Packages of Java with classes that Flink serializes."""
 
 
-def install(client: Client, source: Path, on_progress: Progress) -> Installed:
-    """Fetch a release and compile the programs with a source; see `Runtime.prepare`."""
+def install(client: Client, source: Path, roles: Iterable[Program], on_progress: Progress) -> Installed:
+    """Fetch a release and compile the programs with a source; see `Runtime.prepare`. roles: those that it has."""
     release = client.release or LEGACY_NEWEST
     jars = flink_jars(release, connector(release), on_progress)
     programs = JavaPrograms(client.runtime, release, jars, MAIN, (SOURCES, JOB_SOURCES, source))
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP, *_OPENED)
-    return Installed(client.traits.library, {"assign_consumer": command}, JAVA_ENVIRONMENT)
+    return Installed(client.traits.library, dict.fromkeys(roles, command), JAVA_ENVIRONMENT)

@@ -83,6 +83,8 @@ class SpecBuilder:
             "records": records,
             "first_seq": first_seq(self._run.ledger, client) if incarnation > 1 else 0,
             "hold": incarnation == 1,
+            "checkpoint_every_s": entry.checkpoint_interval,
+            "restore": incarnation > 1 and entry.checkpoint_interval is not None,
             "seed": zlib.crc32(f"{self._resolved.seed}:{client}".encode()),
             "partitioner": application,
             "partitions": self._scenario.topic(entry.topic).partitions,

@@ -27,10 +27,11 @@ CASES: dict[str, Callable[[Bench], writers.Steps]] = {
 """The cases of the suite: a kind of program, or something that not every library has."""
 NEEDS: dict[str, Ability] = {
     "producer": "produce",
-    "transactions": "transactions",
+    "transactions": "transactions of a size",
     "processor": "process",
     "group_consumer": "subscribe",
     "assign_consumer": "assign",
+    "records the offset of each record": "send outcomes",
     "obeys the order seek": "seek",
     "starts at the committed offsets of a group": "group offsets",
 }

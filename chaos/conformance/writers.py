@@ -41,6 +41,7 @@ def producer(bench: Bench) -> Steps:
     yield "sends every record once, with identity, key and CRC", lambda: _sends(bench, state[0], topic, client)
     yield "stops by order, with event, row and exit code 0", lambda: _stops(bench, state[0], client)
     yield "has one row for each record, equal to the log", lambda: _rows(bench, topic, client, RECORDS)
+    yield "records the offset of each record", lambda: _offsets(bench, topic, client)
 
     def killed() -> None:
         many = ProducerSpec.model_validate(
@@ -49,10 +50,10 @@ def producer(bench: Bench) -> Steps:
         running = bench.start(many)
         eventually(lambda: running.count("acked") >= RECORDS, "no progress with acked records")
         crash(running)
-        sent = {(r.partition, r.offset) for r in bench.log(topic) if r.identity and r.identity.producer == crashing}
+        sent = {r.identity.seq for r in bench.log(topic) if r.identity and r.identity.producer == crashing}
         rows = bench.rows("sends", crashing)
         require(bool(rows), "no row is left after a SIGKILL: rows have to be written while it runs")
-        foreign = [r for r in rows if r["outcome"] == "ok" and (r["partition"], r["offset"]) not in sent]
+        foreign = [r for r in rows if r["outcome"] == "ok" and r["seq"] not in sent]
         require(not foreign, f"{len(foreign)} acknowledged rows are not in the log, such as {foreign[:1]}")
 
     def next_incarnation() -> None:
@@ -95,6 +96,7 @@ def transactions(bench: Bench) -> Steps:
 
     def rows() -> None:
         _rows(bench, topic, client, RECORDS)
+        _offsets(bench, topic, client)
         sends, txns = bench.rows("sends", client), {r["txn"]: r for r in bench.rows("transactions", client)}
         late = [s for s in sends if s["txn"] not in txns or s["completed_us"] > txns[s["txn"]]["ended_us"]]
         require(not late, f"{len(late)} sends have no transaction that ends after their answer")
@@ -204,16 +206,23 @@ def _stops(bench: Bench, state: ClientState, client: str) -> None:
 def _rows(bench: Bench, topic: str, client: str, records: int) -> None:
     rows: list[Row] = bench.rows("sends", client)
     require(len(rows) == records, f"{len(rows)} rows of {records} records")
-    log = {(r.partition, r.offset): (r.identity.seq, r.key) for r in bench.log(topic) if r.identity}
+    log = {r.identity.seq: r.key for r in bench.log(topic) if r.identity}
     for row in rows:
         where = f"row of seq {row['seq']}"
         require(row["producer"] == client and row["incarnation"] == 1, f"{where} names another client")
         require(row["outcome"] == "ok" and row["error"] is None, f"{where} has outcome {row['outcome']}")
         require(row["invoked_us"] <= row["completed_us"], f"{where} is completed before it is invoked")
-        seq, key = log.get((row["partition"], row["offset"]), (None, None))
-        require(seq == row["seq"], f"{where} has an offset at which the log has seq {seq}")
+        require(row["seq"] in log, f"{where} is of a record that is not in the log")
+        key = log[row["seq"]]
         text = None if key is None else key.decode()
         require(row["key"] == text, f"{where} has key {row['key']}, the log {text}")
+
+
+def _offsets(bench: Bench, topic: str, client: str) -> None:
+    log = {(r.partition, r.offset): r.identity.seq for r in bench.log(topic) if r.identity}
+    for row in bench.rows("sends", client):
+        seq = log.get((row["partition"], row["offset"]))
+        require(seq == row["seq"], f"row of seq {row['seq']} has an offset at which the log has seq {seq}")
 
 
 def _total(offsets: dict[int, int]) -> int:

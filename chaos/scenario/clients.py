@@ -68,11 +68,22 @@ class Producer(Strict):
         "round_robin and by_key_number: functions of the application. The library's default if left out",
     )
     resend: bool = Field(False, description="after a crash, continue at the first record without acknowledgement")
+    checkpoint_every: Duration | None = Field(
+        None,
+        gt=0,
+        description="interval of the checkpoints of a client that stores its position in them; with transactions, each "
+        "lasts from one to the next",
+    )
     transactions: Transactions | None = Field(None, description="write in transactions")
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Config = Field(
         {"acks": "all", "enable.idempotence": True}, description="settings by the names of the client library"
     )
+
+    @property
+    def checkpoint_interval(self) -> float | None:
+        """Seconds between checkpoints of its position; None for a client without them."""
+        return _checkpoint_interval(self.checkpoint_every, self.client)
 
 
 class Plain(Strict):
@@ -259,7 +270,11 @@ class Assign(_Consumer):
     @property
     def checkpoint_interval(self) -> float | None:
         """Seconds between checkpoints that are apart from the results; None if each result is one."""
-        return self.client.traits.checkpoint_every if self.checkpoint_every is None else self.checkpoint_every
+        return _checkpoint_interval(self.checkpoint_every, self.client)
+
+
+def _checkpoint_interval(every: float | None, client: Client) -> float | None:
+    return client.traits.checkpoint_every if every is None else every
 
 
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]

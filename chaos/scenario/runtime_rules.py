@@ -13,13 +13,14 @@ from chaos.scenario.clients import (
     Processor,
     Producer,
     Subscribe,
+    Transactions,
     assignors_of,
     settings_of,
     uses_kip_848,
 )
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ClientQuota, ConsumerSeek, ProducerCrash
+from chaos.scenario.faults.clients import ClientQuota, ConsumerSeek, ProducerCrash, ProducerFence
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
 from chaos.scenario.setup import Setup
@@ -85,6 +86,16 @@ def _asked(entry: Entry) -> Asked:
             yield "", "produce"
             if entry.transactions:
                 yield "transactions", "transactions"
+                if entry.transactions != Transactions(timeout=entry.transactions.timeout):
+                    yield "transactions", "transactions of a size"
+            if entry.checkpoint_every is not None:
+                yield "checkpoint_every", "checkpoints of a producer"
+            if entry.resend:
+                yield "resend", "resending"
+            if str(entry.config.get("parallelism.default", 1)) != "1":
+                yield "config", "parallel writing"
+            if entry.mode != "callback":
+                yield "mode", "waiting for answers"
             if entry.partitioner in get_args(LibraryPartitioner):
                 yield "partitioner", "library partitioner"
             if entry.tombstone_every:
@@ -197,5 +208,7 @@ def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]
             yield from _refusal(where, entry.client, "seek")
         case ClientQuota():
             yield from _refusal(where, entry.client, "throttle times")
+        case ProducerFence():
+            yield from _refusal(where, entry.client, "fencing")
         case ProducerCrash() if fault.unreported:
             yield from _refusal(f"{where}.unreported", entry.client, "ignore reports")

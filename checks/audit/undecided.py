@@ -16,7 +16,8 @@ class Reason:
 UNREAD = Reason("their partition is not in the log that was read back")
 LOG_CUT = Reason(
     "they were acknowledged without an offset, and the log no longer begins at its first record",
-    "keep retention beyond the end of the run and delete no records, or use acks other than 0",
+    "keep retention beyond the end of the run and delete no records, or use acks other than 0, and a client that "
+    "learns offsets",
 )
 SEVERAL_LIVES = Reason(
     "their topic was deleted and created again at that time, and neither the final log nor offsets show which of the "

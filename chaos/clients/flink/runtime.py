@@ -1,4 +1,4 @@
-"""Flink with KafkaSource as a client library: a job in a mini cluster, in one process for each client."""
+"""Flink with KafkaSource and KafkaSink as a client library: a job in a mini cluster, in one process for each client."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ SOURCE = Path(__file__).with_name("source")
 RUNTIME = Runtime(
     traits=TRAITS,
     default_release=lambda: NEWEST,
-    prepare=lambda client, on_progress: install(client, SOURCE, on_progress),
+    prepare=lambda client, on_progress: install(client, SOURCE, ("assign_consumer", "producer"), on_progress),
     consumer_defaults=lambda release: {},
 )

@@ -13,6 +13,6 @@ SOURCE = Path(__file__).with_name("source")
 RUNTIME = Runtime(
     traits=LEGACY_TRAITS,
     default_release=lambda: LEGACY_NEWEST,
-    prepare=lambda client, on_progress: install(client, SOURCE, on_progress),
+    prepare=lambda client, on_progress: install(client, SOURCE, ("assign_consumer",), on_progress),
     consumer_defaults=lambda release: {},
 )

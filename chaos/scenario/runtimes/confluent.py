@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
 
 DEFAULTS: Config = {
     "acks": "all",
@@ -30,10 +30,10 @@ TRAITS = Traits(
         "library partitioner",
         "tombstones",
         "ignore reports",
+        *SENDING,
         "throttle times",
         "process",
         "plain processing",
-        "send outcomes",
         "subscribe",
         "pattern",
         "static membership",

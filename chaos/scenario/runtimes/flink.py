@@ -1,7 +1,8 @@
-"""The runtimes `flink` (KafkaSource) and `flink-legacy` (FlinkKafkaConsumer): Flink jobs that read without membership.
+"""The runtimes `flink` (KafkaSource, KafkaSink) and `flink-legacy` (FlinkKafkaConsumer): Flink jobs.
 
-Each client is a job in a mini cluster in a separate process. Settings are those of Flink, such as parallelism.default,
-and of its Kafka consumers. FlinkKafkaConsumer is in the connector 3.4.0-1.20, the last one that has it.
+Jobs read without membership; those of `flink` may also write. Each client is a job in a mini cluster in a separate
+process. Settings are those of Flink, such as parallelism.default, and of its Kafka clients. FlinkKafkaConsumer is in
+the connector 3.4.0-1.20, the last one that has it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import replace
 
 from chaos.kafka.settings import Config
 from chaos.scenario.runtimes.java import MISNAMED
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases, number
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, Ability, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "1.20.0", "2.3.0"
 LEGACY_NEWEST = "1.20.5"
@@ -26,7 +27,13 @@ def connector(release: str) -> str:
 
 def defaults(_: str | None) -> Config:
     """Return the settings that a scenario leaves out; they are the same in all releases."""
-    return {"auto.offset.reset": "latest", "isolation.level": "read_uncommitted", "partition.assignment.strategy": ""}
+    return {
+        "acks": "all",
+        "enable.idempotence": True,
+        "auto.offset.reset": "latest",
+        "isolation.level": "read_uncommitted",
+        "partition.assignment.strategy": "",
+    }
 
 
 TRAITS = Traits(
@@ -35,6 +42,10 @@ TRAITS = Traits(
     reported={"flink": "flink", "kafka_clients": "kafka-clients"},
     releases=(OLDEST, NEWEST),
     abilities=in_all_releases(
+        "produce",
+        "transactions",
+        "sticky partitioner",
+        "checkpoints of a producer",
         "assign",
         "checkpoint",
         "checkpoint interval",
@@ -44,8 +55,14 @@ TRAITS = Traits(
     ),
     lacks={
         "idempotent results": "its programs write a result for each record that they read",
-        "produce": "its programs only read",
-        "process": "its programs only read",
+        "process": "its programs read or write",
+        "library partitioner": "the names are librdkafka's; set partitioner.class in config",
+        "resending": "a job continues at its last checkpoint, and sends what came after it again; leave resend out",
+        "waiting for answers": "a complete checkpoint says that records are written; use mode: callback",
+        "parallel writing": "a producer is one subtask, so that its records have an order; use count for more",
+        "transactions of a size": "a transaction lasts from one checkpoint to the next; use checkpoint_every",
+        "fencing": "an earlier job is fenced only when it uses a transactional.id that the next one took over",
+        "ignore reports": "a job never sees the answers of the brokers; kill it without `unreported`",
         "subscribe": "a job assigns partitions to its subtasks itself; use mode: assign",
         "seek": "a running job cannot be sent to other offsets",
         "throttle times": "its programs do not report them, so the proof of the fault would be missing",
@@ -59,6 +76,7 @@ TRAITS = Traits(
     reserved=frozenset(
         {
             *("key.deserializer", "value.deserializer", "enable.auto.commit", "group.id", "max.poll.records"),
+            *("key.serializer", "value.serializer", "transactional.id", "transaction.timeout.ms"),
             *("commit.offsets.on.checkpoint", "partition.discovery.interval.ms", "client.id.prefix"),
             *("flink.partition-discovery.interval-millis", "state.checkpoints.dir"),
             *("execution.checkpointing.interval", "execution.checkpointing.dir", "execution.checkpointing.storage"),
@@ -70,4 +88,11 @@ TRAITS = Traits(
     heap=True,
     checkpoint_every=CHECKPOINT_EVERY_S,
 )
-LEGACY_TRAITS = replace(TRAITS, name="flink-legacy", releases=(OLDEST, LEGACY_NEWEST))
+_WRITES: frozenset[Ability] = frozenset({"produce", "transactions", "sticky partitioner", "checkpoints of a producer"})
+LEGACY_TRAITS = replace(
+    TRAITS,
+    name="flink-legacy",
+    releases=(OLDEST, LEGACY_NEWEST),
+    abilities={ability: since for ability, since in TRAITS.abilities.items() if ability not in _WRITES},
+    lacks={**TRAITS.lacks, "produce": "its programs only read; KafkaSink is in the runtime flink"},
+)

@@ -7,7 +7,7 @@ listed, because a broker may refuse it), KAFKA-12675 (the assignors of 3.0).
 from __future__ import annotations
 
 from chaos.kafka.settings import Config
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases, number
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 
 OLDEST, NEWEST = "2.8.2", "4.3.1"
 PACKAGE = "org.apache.kafka.clients.consumer."
@@ -69,8 +69,8 @@ TRAITS = Traits(
         "produce",
         "transactions",
         "ignore reports",
+        *SENDING,
         "process",
-        "send outcomes",
         "subscribe",
         "pattern",
         "sticky partitioner",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.scenario.runtimes.refusals import refusals
-from chaos.scenario.runtimes.traits import OWN_POSITIONS, Traits, in_all_releases
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
 from chaos.units import parse_duration
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
@@ -192,7 +192,7 @@ TRAITS = Traits(
         "produce",
         "transactions",
         "ignore reports",
-        "send outcomes",
+        *SENDING,
         "subscribe",
         "static membership",
         "assign",

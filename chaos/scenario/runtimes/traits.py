@@ -16,6 +16,11 @@ Ability = Literal[
     "sticky partitioner",
     "tombstones",
     "ignore reports",
+    "resending",
+    "waiting for answers",
+    "parallel writing",
+    "transactions of a size",
+    "fencing",
     "throttle times",
     "process",
     "plain processing",
@@ -32,6 +37,7 @@ Ability = Literal[
     "seek",
     "checkpoint",
     "checkpoint interval",
+    "checkpoints of a producer",
     "group offsets",
     "commits after processing",
     "idempotent results",
@@ -58,6 +64,15 @@ OWN_POSITIONS: tuple[Ability, ...] = (
     "deleted topics",
 )
 """What a consumer in assign mode can do if its program holds the positions, not the library as in Spark."""
+
+SENDING: tuple[Ability, ...] = (
+    "send outcomes",
+    "resending",
+    "waiting for answers",
+    "transactions of a size",
+    "fencing",
+)
+"""What a producer can do if the answer to each record reaches its program, not only the library as in Flink."""
 
 Role = Literal["producer", "consumer"]
 

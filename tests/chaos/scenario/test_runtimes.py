@@ -35,6 +35,10 @@ def group(client="java", **values):
     return SHOP + "consumers: [" + json.dumps({k: v for k, v in entry.items() if v is not None}) + "]\n"
 
 
+def writer(**values):
+    return "producers: [" + json.dumps({"name": "shop", "topic": "orders", "config": {}, **values}) + "]\n"
+
+
 def assign(**values):
     entry = {"mode": "assign", "name": "a", "group": "a", "topics": ["orders"], **values}
     return SHOP + "consumers: [" + json.dumps(entry) + "]\n"
@@ -168,6 +172,39 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         (
             assign(client="flink", config={"execution.checkpointing.interval": "1 s"}),
             "execution.checkpointing.interval is set by the programs of the runtime flink",
+        ),
+        (
+            writer(client="flink", config={"parallelism.default": 2}),
+            "producers[0].config: the runtime flink:2.3.0 has no parallel writing: a producer is one subtask",
+        ),
+        (
+            writer(client="flink", resend=True),
+            "producers[0].resend: the runtime flink:2.3.0 has no resending: a job continues at its last checkpoint",
+        ),
+        (
+            writer(client="flink", mode="synchronous"),
+            "producers[0].mode: the runtime flink:2.3.0 has no waiting for answers: a complete checkpoint says",
+        ),
+        (
+            writer(client="flink", transactions={"abort_every": 2}),
+            "producers[0].transactions: the runtime flink:2.3.0 has no transactions of a size: a transaction lasts",
+        ),
+        (
+            writer(client="flink", config={"transaction.timeout.ms": 9000}),
+            "transaction.timeout.ms is set by the programs of the runtime flink",
+        ),
+        (
+            writer(client="flink", transactions={}) + "faults: [{name: f, kind: producer.fence, "
+            "target: {member: shop/1}, when: {acked: 9}}]\n",
+            "faults[0]: the runtime flink:2.3.0 has no fencing: an earlier job is fenced only when",
+        ),
+        (
+            writer(client="flink-legacy"),
+            "producers[0]: the runtime flink-legacy:1.20.5 has no produce: its programs only read; KafkaSink is in",
+        ),
+        (
+            writer(client="java", checkpoint_every="1s"),
+            "producers[0].checkpoint_every: the runtime java:4.3.1 has no checkpoints of a producer",
         ),
         (
             SHOP + "processors: [{name: b, group: b, topics: [orders], to: bills, client: sarama}]\n",

@@ -50,3 +50,17 @@ def test_the_checks_that_compare_times() -> None:
         *("zombie_commit", "precommitted_read", "hanging_transaction"),
         *("returned_record", "expired_commit", "lost_commit"),
     } == NEED_CLOCK
+
+
+def test_what_needs_offsets_of_sends_has_nothing_to_examine_if_no_library_reports_them() -> None:
+    reader = "{name: billing, mode: subscribe, group: billing, topics: [orders]}"
+    flink = f"""title: t
+topics: [{{name: orders}}]
+consumers: [{reader}]
+producers:
+  - {{name: shop, topic: orders, client: flink, transactions: {{}}}}
+"""
+    both = f"{flink}  - {{name: till, topic: orders, transactions: {{}}}}\n"
+    for check in ("misplaced_write", "precommitted_read"):
+        assert "learns the offset" in nothing_to_examine(parse(flink, "x"), check)
+        assert nothing_to_examine(parse(both, "x"), check) == ""

@@ -7,6 +7,7 @@ import json
 import pytest
 from confluent_kafka.admin import NewPartitions
 
+from chaos.conformance.bench import Bench
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.ledger.seal import seal
@@ -66,6 +67,41 @@ consumers:
     detail = json.loads(rows(run, "lifecycle", event="started", client="job/1")[0]["detail"])
     assert detail["flink"] == (client.partition(":")[2] or {"flink": "2.3.0", "flink-legacy": "1.20.5"}[client])
     assert not any(table.torn for table in seal(run.ledger).tables.values())
+
+
+@pytest.mark.parametrize(
+    ("client", "transactions"), [("flink", True), ("flink:1.20.5", False)], ids=["exactly-once", "at-least-once"]
+)
+def test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree(
+    fleet: MakeFleet, run: Run, bootstrap: str, client: str, transactions: bool
+) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
+producers:
+  - {{name: shop, topic: {t}, records: 2000, rate: 400/s, keys: 7, client: "{client}", checkpoint_every: 500ms,
+      config: {{acks: all}}{", transactions: {}" if transactions else ""}}}
+""")
+    f.start_producers()
+    until(lambda: f.total_acked() >= 200, "no checkpoint is complete")
+    f.crash("shop/1")
+    f.restart("shop/1")
+    until(f.producers_done, "the restored job does not finish")
+    assert f.stop_all(WAIT_S) == []
+    assert f.unexpected_exits() == []
+
+    sends = rows(run, "sends")
+    assert {(s["outcome"], s["offset"]) for s in sends} == {("ok", None)}
+    assert {s["incarnation"] for s in sends} == {1, 2}
+    seqs = [s["seq"] for s in sends]
+    assert len(seqs) == len(set(seqs)), "the restored job does not begin after its last complete checkpoint"
+    isolation = "read_committed" if transactions else "read_uncommitted"
+    logged = [r.identity.seq for r in Bench(run, bootstrap, lambda program: []).log(t, isolation) if r.identity]
+    assert set(logged) == set(range(2000)) and set(logged) >= set(seqs)
+    assert (len(logged) == 2000) == transactions, "records after the checkpoint are written again, or aborted"
+    ended = {(r["incarnation"], r["txn"]): r["outcome"] for r in rows(run, "transactions")}
+    assert set(ended.values()) == ({"committed"} if transactions else set())
+    assert {(s["incarnation"], s["txn"]) for s in sends} == (set(ended) if transactions else {(1, None), (2, None)})
 
 
 def _delivered(run: Run) -> set[tuple[int, int]]:

@@ -1,13 +1,8 @@
 package aftershock;
 
 import java.io.IOException;
-import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Comparator;
 import java.util.Map;
-import java.util.concurrent.ExecutionException;
-import java.util.stream.Stream;
-import org.apache.flink.api.common.JobStatus;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
@@ -25,7 +20,6 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 final class FlinkConsumer implements Client {
     private static final double NAP_S = 0.02;
-    private static final double STATUS_EVERY_S = 0.5;
 
     private final Spec spec;
     private final Channel channel;
@@ -43,15 +37,12 @@ final class FlinkConsumer implements Client {
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         starts = new Starts(spec, new KafkaConsumer<>(settings.kafka(), bytes, bytes), channel);
         job = new FlinkJob(spec, channel, starts, settings.commits());
-        checkpoints = Path.of(spec.text("ledger"))
-                .toAbsolutePath()
-                .resolveSibling("clients")
-                .resolve(spec.client().replace('/', '-') + ".checkpoints");
+        checkpoints = FlinkRun.checkpoints(spec);
     }
 
     @Override
     public boolean run() throws Exception {
-        String restored = spec.flag("restore") ? last(checkpoints) : null;
+        String restored = spec.flag("restore") ? FlinkRun.lastCheckpoint(checkpoints) : null;
         Map<TopicPartition, Assignments.Start> found = restored == null ? starts.find() : Map.of();
         if (found == null) {
             return true; // the order to stop came first
@@ -73,26 +64,8 @@ final class FlinkConsumer implements Client {
         return true;
     }
 
-    /** Returns the newest complete checkpoint of earlier incarnations; null without one. Its number grows over them. */
-    private static String last(Path checkpoints) throws IOException {
-        if (!Files.isDirectory(checkpoints)) {
-            return null;
-        }
-        try (Stream<Path> all = Files.walk(checkpoints)) {
-            return all.filter(path -> path.endsWith("_metadata"))
-                    .map(Path::getParent)
-                    .max(Comparator.comparingLong(FlinkConsumer::number))
-                    .map(path -> path.toUri().toString())
-                    .orElse(null);
-        }
-    }
-
-    private static long number(Path checkpoint) {
-        return Long.parseLong(checkpoint.getFileName().toString().replace("chk-", ""));
-    }
-
     private void supervise(JobClient client) throws Exception {
-        double nextStatus = 0;
+        FlinkRun run = new FlinkRun(client);
         while (!channel.stopping) {
             Clock.sleep(NAP_S);
             job.flush();
@@ -100,27 +73,9 @@ final class FlinkConsumer implements Client {
             if (channel.progressDue()) {
                 job.progress();
             }
-            if (Clock.monotonic() >= nextStatus) {
-                nextStatus = Clock.monotonic() + STATUS_EVERY_S;
-                JobStatus status = client.getJobStatus().get();
-                if (status.isTerminalState()) {
-                    throw failure(client, status);
-                }
+            if (run.finished()) {
+                throw new IllegalStateException("the job ended by itself");
             }
-        }
-    }
-
-    /** Returns why the job ended. */
-    private static Exception failure(JobClient client, JobStatus status) throws InterruptedException {
-        try {
-            client.getJobExecutionResult().get();
-            return new IllegalStateException("the job ended as " + status);
-        } catch (ExecutionException e) {
-            Throwable cause = e;
-            while (cause.getCause() != null) {
-                cause = cause.getCause();
-            }
-            return new IllegalStateException("the job ended as " + status + ": " + cause, e);
         }
     }
 }

@@ -18,9 +18,11 @@ public final class FlinkMain {
     }
 
     private static Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception {
-        if (!program.equals("assign_consumer")) {
-            throw new IllegalArgumentException("there is no program " + program + ": a Flink job assigns partitions itself");
-        }
-        return new FlinkConsumer(spec, channel, lifecycle);
+        return switch (program) {
+            case "assign_consumer" -> new FlinkConsumer(spec, channel, lifecycle);
+            case "producer" -> new FlinkProducer(spec, channel);
+            default -> throw new IllegalArgumentException(
+                    "there is no program " + program + ": a Flink job reads with assigned partitions, or writes");
+        };
     }
 }

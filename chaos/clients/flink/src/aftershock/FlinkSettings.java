@@ -17,8 +17,9 @@ import org.apache.flink.configuration.PipelineOptions;
 import org.apache.flink.configuration.StateBackendOptions;
 import org.apache.flink.configuration.TaskManagerOptions;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
+import org.apache.kafka.clients.producer.ProducerConfig;
 
-/** The settings of a job: those of Flink, and those of its Kafka consumers. */
+/** The settings of a job: those of Flink, and those of its Kafka clients. */
 final class FlinkSettings {
     private static final long CHECKPOINT_MS = 1000;
     private static final Class<?>[] OPTIONS = {
@@ -94,6 +95,16 @@ final class FlinkSettings {
         }
         ofFlink.forEach((name, value) -> all.put(name, String.valueOf(value)));
         return Configuration.fromMap(all);
+    }
+
+    /** Returns the settings of the Kafka producers. Throws IllegalArgumentException for one that nobody knows. */
+    Properties producer() throws IOException {
+        Properties settings = Settings.of(spec, ofKafka, ProducerConfig.configNames());
+        if (spec.has("transactions")) {
+            long timeoutMs = Math.round(spec.part("transactions").seconds("timeout_s") * 1000);
+            settings.put("transaction.timeout.ms", String.valueOf(timeoutMs));
+        }
+        return settings;
     }
 
     /** Returns the settings of the Kafka consumers. Throws IllegalArgumentException for one that nobody knows. */

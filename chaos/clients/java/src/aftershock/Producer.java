@@ -12,26 +12,20 @@ import java.util.Map;
  */
 final class Producer extends Sender {
     private static final int CHUNK = 500;
-    private static final double CATCH_UP_S = 0.25;
 
     private final long records;
     private final String mode;
-    private final String partitioner;
     private final double rate;
-    private final byte[][] keys;
-    private double rateSince = Clock.monotonic();
-    private long paced;
+    private final Keys keys;
+    private final Pace pace;
 
     Producer(Spec spec, Channel channel, Lifecycle lifecycle) throws IOException {
         super(spec, channel, lifecycle);
         records = spec.number("records");
         mode = spec.text("mode");
-        partitioner = spec.text("partitioner");
         rate = spec.seconds("rate");
-        keys = new byte[spec.has("keys") ? (int) spec.number("keys") : 0][];
-        for (int i = 0; i < keys.length; i++) {
-            keys[i] = ("k" + i).getBytes(StandardCharsets.US_ASCII);
-        }
+        keys = new Keys(spec);
+        pace = new Pace(rate);
     }
 
     @Override
@@ -40,7 +34,7 @@ final class Producer extends Sender {
         while (spec.flag("hold") && !channel.started && !ending()) {
             serve(TICK_S);
         }
-        rateSince = Clock.monotonic();
+        pace.begin();
         while (transactions != null && next < records && !ending()) {
             beginTransaction();
             sendUntil(Math.min(next + transactions.number("records"), records));
@@ -66,10 +60,10 @@ final class Producer extends Sender {
     private void sendUntil(long end) {
         boolean synchronous = mode.equals("synchronous");
         while (next < end && !ending() && !mustAbort()) {
-            long due = Math.min(rate > 0 ? due() : CHUNK, end - next);
+            long due = Math.min(rate > 0 ? pace.due() : CHUNK, end - next);
             for (long i = 0; i < due && !ending() && !mustAbort(); i++) {
                 sendNext();
-                paced++;
+                pace.advance();
                 if (synchronous) {
                     waitForAnswers();
                 }
@@ -79,33 +73,8 @@ final class Producer extends Sender {
     }
 
     private void sendNext() {
-        int number = keys.length == 0 ? -1 : keyNumber(next, spec.number("seed"), keys.length);
-        Integer partition = null;
-        if ("round_robin".equals(partitioner)) {
-            partition = (int) (next % spec.number("partitions"));
-        } else if ("by_key_number".equals(partitioner)) {
-            partition = (int) (number % spec.number("partitions"));
-        }
-        send(number < 0 ? null : keys[number], partition, null);
-    }
-
-    /** Returns the number of records to send now. After a stall, up to `CATCH_UP_S` of it is caught up. */
-    private long due() {
-        long due = (long) ((Clock.monotonic() - rateSince) * rate) - paced;
-        long limit = Math.max(1, (long) (rate * CATCH_UP_S));
-        if (due > limit) {
-            rateSince += (due - limit) / rate;
-            due = limit;
-        }
-        return Math.max(0, due);
-    }
-
-    /** Returns the key of a seq: spread by the seed, and the same in every incarnation. */
-    private static int keyNumber(long seq, long seed, int count) {
-        long x = seq + (seed << 32);
-        x = (x ^ (x >>> 30)) * 0xBF58476D1CE4E5B9L; // the finalizer of splitmix64
-        x = (x ^ (x >>> 27)) * 0x94D049BB133111EBL;
-        return (int) Long.remainderUnsigned(x ^ (x >>> 31), count);
+        String key = keys.of(next);
+        send(key == null ? null : key.getBytes(StandardCharsets.US_ASCII), keys.partition(next), null);
     }
 
     @Override
