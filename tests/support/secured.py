@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from cryptography.hazmat.primitives import serialization
 
 from chaos.cluster.attached.driver import AttachedCluster
 from chaos.cluster.process.driver import ProcessCluster
@@ -73,6 +74,14 @@ class Secured:
             key=str(client.with_suffix(".key")),
             key_password=f"env:{VARIABLES['key']}",
         )
+
+    def key_lines(self) -> list[str]:
+        """Return the lines of the decrypted key of the listener CERT, which no file of a run may have."""
+        path = (self.folder / "client.pem").with_suffix(".key")
+        key = serialization.load_pem_private_key(path.read_bytes(), PASSWORDS["key"].encode())
+        none = serialization.NoEncryption()
+        pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none)
+        return [line for line in pem.decode().splitlines() if not line.startswith("-")]
 
     def verbs(self, timeout_s: float = 60, **changed: str) -> Verbs:
         """Return commands with the effect of the process driver."""

@@ -45,14 +45,15 @@ cluster:
   allow_faults: true
   verbs: {verbs}
 topics: [{{name: orders, partitions: 3, replication_factor: 3, config: {{min.insync.replicas: 2}}}}]
-producers: [{{name: shop, topic: orders, rate: 300/s, records: 1500, outlast_faults: true}}]
+producers: [{{name: shop, topic: orders, rate: 300/s, records: 1500, outlast_faults: true{writes}}}]
 consumers:
-  - {{mode: subscribe, name: billing, group: billing, members: 2, topics: [orders], config: {{auto.offset.reset: earliest}}}}
+  - {{name: billing, topics: [orders], {reads}}}
 faults:
   - {{name: kill, kind: broker.kill, target: {{leader_of: orders/0}}, when: {{acked: 600}}, heal: {{when: {{after: kill.proven}}}}}}
 expect: {{duplicate_delivery: {{illegal: 0}}}}
 limits: {{proof: 20s}}
 """  # noqa: E501
+MEMBERS = "mode: subscribe, group: billing, members: 2, config: {auto.offset.reset: earliest}"
 MENDED = new_prefix("mended")
 
 
@@ -89,7 +90,7 @@ def theirs(secured: Secured) -> set[str]:
 def topics_and_groups(secured: Secured) -> set[str]:
     """Return all topics and groups of the cluster."""
     admin = secured.admin
-    topics = set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets"}
+    topics = set(admin.list_topics(timeout=30).topics) - {"__consumer_offsets", "__transaction_state"}
     return topics | {g.group_id for g in admin.list_consumer_groups().result(30).valid}
 
 
@@ -136,17 +137,21 @@ def test_promise_reads_topics_and_brokers_over_sasl_and_tls(secured: Secured, th
     assert unknown.code == 2 and "did you mean promised?" in unknown.err
 
 
-def scenario(secured: Secured, folder: Path, **verbs: Any) -> Path:
-    """Write a scenario file for the cluster through its listener LOGIN, and return the path."""
+def scenario(secured: Secured, folder: Path, writes: str = "", reads: str = MEMBERS, **verbs: Any) -> Path:
+    """Write a scenario file for the cluster through its listener LOGIN, and return the path.
+
+    writes, reads: the clients, as more keys of the producer and the consumer.
+    """
     given = secured.verbs(**verbs).model_dump(mode="json", exclude_none=True)
     file = folder / "mine.yaml"
-    file.write_text(SCENARIO.format(verbs=json.dumps(given)))
+    file.write_text(SCENARIO.format(verbs=json.dumps(given), writes=writes, reads=reads))
     return file
 
 
 def arguments(secured: Secured, file: Path, runs: Path, security: Security | None = None) -> list[str]:
     settings = (security or secured.security()).model_dump_json(exclude_none=True)
-    into = ["--bootstrap", secured.login, "--set", f"cluster.security={settings}"]
+    bootstrap = secured.cert if security and security.protocol == "SSL" else secured.login
+    into = ["--bootstrap", bootstrap, "--set", f"cluster.security={settings}"]
     return ["run", str(file), *into, "--i-own-this-cluster", "--runs-dir", str(runs)]
 
 
@@ -376,22 +381,32 @@ def test_any_process_that_ends_a_run_restores_the_cluster(
     assert roles(run) == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "program"),
-    [
-        ([], "chaos.clients.confluent.producer"),
-        (
-            ["--client", "sarama", "--set", "producers.shop.config={acks: all, retries: 300}"],
-            "sarama-clients",
-        ),
-    ],
-    ids=["confluent", "sarama"],
-)
+JAVA = ", client: java"
+RUNS = {
+    "confluent-SCRAM": ("", MEMBERS, "SCRAM-SHA-512", "chaos.clients.confluent.producer"),
+    "sarama-SCRAM": (", client: sarama, config: {acks: all, retries: 300}", MEMBERS, "SCRAM-SHA-512", "sarama-clients"),
+    "java-PLAIN": (JAVA, f"{MEMBERS}{JAVA}", "PLAIN", "aftershock.Main"),
+    "java-2.8.2-certificate": (f"{JAVA}:2.8.2", f"{MEMBERS}{JAVA}:2.8.2", "certificate", "aftershock.Main"),
+    "flink-certificate": (
+        ", client: flink, transactions: {}, config: {acks: all}",
+        "mode: assign, client: flink",
+        "certificate",
+        "aftershock.FlinkMain",
+    ),
+    "flink-legacy-SCRAM": (JAVA, "mode: assign, client: flink-legacy", "SCRAM-SHA-512", "aftershock.FlinkMain"),
+    "spark-certificate": ("", "mode: assign, client: spark", "certificate", "aftershock.SparkMain"),
+}
+"""By name: more of the producer, the consumer, the listener, and a program among the processes."""
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
-    secured: Secured, theirs: set[str], tmp_path: Path, settings: list[str], program: str
+    secured: Secured, theirs: set[str], tmp_path: Path, name: str
 ) -> None:
-    file = scenario(secured, tmp_path)
-    argv = [*arguments(secured, file, tmp_path / "runs"), *settings, "--json"]
+    writes, reads, listener, program = RUNS[name]
+    file = scenario(secured, tmp_path, writes, reads)
+    security = secured.certificate() if listener == "certificate" else secured.security(listener)
+    argv = [*arguments(secured, file, tmp_path / "runs", security), "--json"]
     with Watch() as watch:
         ended = chaos(*argv, env=os.environ | ENVIRONMENT)
     unmet = [(e["name"], e["seen"], e["why"]) for e in ended.result["expectations"] if e["verdict"] != "pass"]
@@ -401,10 +416,10 @@ def test_a_run_over_sasl_and_tls_leaves_no_password_topic_or_group(
     assert left_running(tmp_path) == [] and all(map(secured.alive, (1, 2, 3)))
     (run,) = (path for path in (tmp_path / "runs").iterdir() if path.is_dir())  # the history is next to it
     assert len(list(run.rglob("*"))) > 40 and any(program.encode() in line for line in watch.arguments)
-    for password in PASSWORDS.values():
-        assert files_with(run, password) == []
-        assert [line for line in watch.arguments if password.encode() in line] == []
-        assert password not in ended.out and password not in ended.err
+    for secret in (*PASSWORDS.values(), *secured.key_lines()):
+        assert files_with(run, secret) == []
+        assert [line for line in watch.arguments if secret.encode() in line] == []
+        assert secret not in ended.out and secret not in ended.err
     again = chaos("audit", run, "--json", env={k: v for k, v in os.environ.items() if k not in ENVIRONMENT})
     assert again.result["verdict"] == "pass", "judged again without the cluster and without a password"
 

@@ -58,10 +58,12 @@ final class Settings {
         if (security.has("certificate")) {
             settings.put("ssl.keystore.type", "PEM");
             settings.put("ssl.keystore.certificate.chain", read(security.text("certificate")));
-            settings.put("ssl.keystore.key", read(security.text("key")));
-            if (security.has("key_password")) {
-                settings.put("ssl.key.password", secret(security.text("key_password")));
-            }
+            String key = read(security.text("key"));
+            settings.put(
+                    "ssl.keystore.key",
+                    security.has("key_password")
+                            ? PemKey.decrypted(key, secret(security.text("key_password")), security.text("key"))
+                            : key);
         }
         if (!security.flag("verify_hostname")) {
             settings.put("ssl.endpoint.identification.algorithm", "");

@@ -1,0 +1,51 @@
+package aftershock;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.security.AlgorithmParameters;
+import java.security.GeneralSecurityException;
+import java.util.Base64;
+import javax.crypto.Cipher;
+import javax.crypto.EncryptedPrivateKeyInfo;
+import javax.crypto.SecretKeyFactory;
+import javax.crypto.spec.PBEKeySpec;
+
+/**
+ * An encrypted private key in a PEM file, decrypted in memory.
+ *
+ * <p>Kafka's own decryption asks Java for an algorithm "PBES2" and fails, because Java 17 has only the names of its
+ * parts; OpenSSL encrypts with PBES2 by default.
+ */
+final class PemKey {
+    private static final String BEGIN = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
+    private static final String END = "-----END ENCRYPTED PRIVATE KEY-----";
+
+    private PemKey() {}
+
+    /** Returns a key as unencrypted PEM. Throws IllegalArgumentException if the file or the password is wrong. */
+    static String decrypted(String pem, String password, String path) throws IOException {
+        int begin = pem.indexOf(BEGIN);
+        int end = pem.indexOf(END);
+        if (begin < 0 || end < begin) {
+            throw new IllegalArgumentException(path + " has no encrypted key (PKCS #8); leave key_password out");
+        }
+        byte[] der = Base64.getMimeDecoder().decode(pem.substring(begin + BEGIN.length(), end).strip());
+        try {
+            EncryptedPrivateKeyInfo info = new EncryptedPrivateKeyInfo(der);
+            AlgorithmParameters parameters = info.getAlgParameters();
+            String name = info.getAlgName();
+            if (name.equals("PBES2") || name.equals("1.2.840.113549.1.5.13")) {
+                name = parameters.toString(); // such as PBEWithHmacSHA256AndAES_256
+            }
+            PBEKeySpec secret = new PBEKeySpec(password.toCharArray());
+            Cipher cipher = Cipher.getInstance(name);
+            cipher.init(Cipher.DECRYPT_MODE, SecretKeyFactory.getInstance(name).generateSecret(secret), parameters);
+            byte[] key = info.getKeySpec(cipher).getEncoded();
+            String text = Base64.getMimeEncoder(64, "\n".getBytes(StandardCharsets.US_ASCII)).encodeToString(key);
+            return "-----BEGIN PRIVATE KEY-----\n" + text + "\n-----END PRIVATE KEY-----\n";
+        } catch (GeneralSecurityException e) {
+            throw new IllegalArgumentException(
+                    path + " cannot be decrypted with key_password: " + e.getClass().getSimpleName(), e);
+        }
+    }
+}
