@@ -194,6 +194,7 @@ class AssignConsumerSpec(ConsumerSpec):
     idempotent_results: bool = Field(
         False, description="write no delivery row for records after the checkpoint that have one already"
     )
+    savepoint: bool = Field(False, description="end with a savepoint, from which the next incarnation starts")
     discover_s: float | None = Field(None, gt=0, description="seconds between two searches for new partitions")
     no_group_id: Literal["absent", "empty"] | None = Field(
         None, description="group.id to try first, to record the answer of the client library"

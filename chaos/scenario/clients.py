@@ -255,6 +255,9 @@ class Assign(_Consumer):
         None, gt=0, description="interval of checkpoints apart from the results; records after one are read again"
     )
     idempotent_results: bool = Field(False, description="records read again after a checkpoint get no second result")
+    savepoint: bool = Field(
+        False, description="end with a savepoint when ordered to stop; the next incarnation starts from it (flink)"
+    )
     discover: Duration | None = Field(
         None, gt=0, description="interval to look for new partitions, read from their start; never if left out"
     )
@@ -265,6 +268,8 @@ class Assign(_Consumer):
             raise ValueError("commit.on_revoke: assign mode has no revocations")
         if self.no_group_id and self.group is not None:
             raise ValueError("no_group_id: does not go with a group")
+        if self.savepoint and not self.checkpoint:
+            raise ValueError("savepoint: goes with checkpoint: the next incarnation starts from it")
         return self
 
     @property

@@ -127,6 +127,8 @@ def _asked(entry: Entry) -> Asked:
                 yield "checkpoint", "checkpoint"
             if entry.checkpoint_every is not None:
                 yield "checkpoint_every", "checkpoint interval"
+            if entry.savepoint:
+                yield "savepoint", "savepoints"
             if entry.idempotent_results:
                 yield "idempotent_results", "idempotent results"
             if entry.start == "group":

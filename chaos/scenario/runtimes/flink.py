@@ -49,6 +49,7 @@ TRAITS = Traits(
         "assign",
         "checkpoint",
         "checkpoint interval",
+        "savepoints",
         "commits on checkpoints",
         "encrypted keys",
         *OWN_POSITIONS,

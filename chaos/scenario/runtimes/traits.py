@@ -38,6 +38,7 @@ Ability = Literal[
     "checkpoint",
     "checkpoint interval",
     "checkpoints of a producer",
+    "savepoints",
     "group offsets",
     "commits after processing",
     "idempotent results",

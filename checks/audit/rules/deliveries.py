@@ -83,7 +83,10 @@ def _explain_duplicate(f: Finding, e: Evidence, c: RunData) -> str:
         e["uncommitted_bound"] = max(reached - since, 0)
     done = f"{before.consumer} had processed to {reached}"
     done += f" and committed {committed}" if committed is not None else " and committed nothing"
-    began = f"{f['consumer']} began at {e.get('epoch_start')}: {e['start_why']}"
+    start = e.get("epoch_start")
+    began = f"{f['consumer']} began at {start}: {e['start_why']}"
+    if start is not None and f["offset"] < start:
+        began += f", and yet delivered {f['offset']}"
     return f"{began}; {done} when its epoch ended ({before.end_reason})"
 
 

@@ -170,6 +170,14 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "consumers[0].checkpoint_every: the runtime java:4.3.1 has no checkpoint interval: its programs store",
         ),
         (
+            assign(client="java", savepoint=True),
+            "consumers[0].savepoint: the runtime java:4.3.1 has no savepoints",
+        ),
+        (
+            assign(client="flink", savepoint=True, checkpoint=False),
+            "savepoint: goes with checkpoint",
+        ),
+        (
             assign(client="flink", config={"execution.checkpointing.interval": "1 s"}),
             "execution.checkpointing.interval is set by the programs of the runtime flink",
         ),

@@ -911,6 +911,12 @@ def assign_mode_restores_a_checkpoint_without_a_row(s: Story) -> None:
     _stored(s).assigned(position=2, source="checkpoint", incarnation=2).got(2, 3)
 
 
+@story(duplicate_delivery__illegal=1, duplicate_delivery__legal=1)
+def assign_mode_delivers_below_its_restored_checkpoint(s: Story) -> None:
+    """The state of the source is older than that of the operator behind it, as in a savepoint of FlinkKafkaConsumer."""
+    _stored(s).assigned(position=2, source="checkpoint", incarnation=2).got(1, 2, 3)
+
+
 @story(duplicate_delivery__illegal=3)
 def assign_mode_behind_the_checkpoint_that_has_a_row(s: Story) -> None:
     _stored(s).assigned(position=0, source="checkpoint", incarnation=2).got(0, 1, 2, 3)

@@ -73,6 +73,7 @@ NARRATED: list[Callable[[Story], None]] = [
     *(
         stories.STORIES[name][0]
         for name in (
+            "assign_mode_delivers_below_its_restored_checkpoint",
             "acked_and_gone",
             "acked_and_evicted",
             "its_row_died_with_the_producer",
@@ -165,6 +166,13 @@ def test_a_redelivery_states_its_bound(tables: Tables, by_name: dict[str, Story]
     assert again["split"] == "legal" and again["consumer"] == by_name[again["scope"]].reader(2)
     assert again["evidence"]["epoch_start"] == 1 and again["evidence"]["uncommitted_bound"] == 2
     assert "began at 1: the committed offset" in again["mechanism"]
+
+
+def test_a_redelivery_below_the_start_names_the_offset(tables: Tables, by_name: dict[str, Story]) -> None:
+    story = by_name["assign_mode_delivers_below_its_restored_checkpoint"]
+    below = finding(tables, story.reader(1), "duplicate_delivery")
+    assert below["split"] == "illegal" and below["offset"] == 1
+    assert "began at 2: its checkpoint, and yet delivered 1;" in below["mechanism"]
 
 
 def test_a_foreign_commit_names_the_other_job(tables: Tables, by_name: dict[str, Story]) -> None:

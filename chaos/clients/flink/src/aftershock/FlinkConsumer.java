@@ -14,12 +14,14 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 /**
  * A Flink job that reads topics without membership.
  *
- * <p>A later incarnation restores the last complete checkpoint if its spec says so. Without one, the job starts at offsets
+ * <p>A later incarnation restores the last complete checkpoint or savepoint if its spec says so. Without one, the job starts at offsets
  * that it looks up first, so that they are on record. (With Flink's own `earliest()`, `latest()` and `committedOffsets()`,
  * its readers look them up, and do so again at a restore if there was no record before the checkpoint.)
  */
 final class FlinkConsumer implements Client {
     private static final double NAP_S = 0.02;
+    /** Longest wait for a savepoint; the platform gives up at `limits.clients`. */
+    private static final double SAVEPOINT_S = 120;
 
     private final Spec spec;
     private final Channel channel;
@@ -58,14 +60,18 @@ final class FlinkConsumer implements Client {
                 .sinkTo(new DiscardingSink<>())
                 .uid("end");
         JobClient client = environment.executeAsync(spec.client());
-        supervise(client);
-        client.cancel().get();
+        FlinkRun run = new FlinkRun(client);
+        supervise(run);
+        if (spec.flag("savepoint")) {
+            run.stopWithSavepoint(checkpoints, false, SAVEPOINT_S);
+        } else {
+            client.cancel().get();
+        }
         job.close();
         return true;
     }
 
-    private void supervise(JobClient client) throws Exception {
-        FlinkRun run = new FlinkRun(client);
+    private void supervise(FlinkRun run) throws Exception {
         while (!channel.stopping) {
             Clock.sleep(NAP_S);
             job.flush();

@@ -10,7 +10,6 @@ import org.apache.flink.connector.kafka.sink.KafkaRecordSerializationSchema;
 import org.apache.flink.connector.kafka.sink.KafkaSink;
 import org.apache.flink.connector.kafka.sink.KafkaSinkBuilder;
 import org.apache.flink.core.execution.JobClient;
-import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.kafka.clients.producer.ProducerRecord;
 
@@ -69,7 +68,7 @@ final class FlinkProducer implements Client {
                 }
             }
             if (!done) {
-                stop(client, run);
+                run.stopWithSavepoint(checkpoints, true, spec.seconds("stop_within_s"));
             }
         } finally {
             complete = sends.close();
@@ -105,19 +104,5 @@ final class FlinkProducer implements Client {
                     .setTransactionalIdPrefix(spec.part("transactions").text("id"));
         }
         return builder.build();
-    }
-
-    /** Ends the job with a savepoint, in the time that the spec leaves for it, unless it ends by itself. */
-    private void stop(JobClient client, FlinkRun run) throws InterruptedException {
-        String folder = checkpoints.resolveSibling(checkpoints.getFileName() + ".stopped").toUri().toString();
-        double limit = Clock.monotonic() + spec.seconds("stop_within_s");
-        try {
-            client.stopWithSavepoint(true, folder, SavepointFormatType.CANONICAL);
-        } catch (IllegalStateException e) { // the mini cluster has ended with its job
-            Log.line("the job is not stopped: " + Outcomes.describe(e));
-        }
-        while (!run.finished() && Clock.monotonic() < limit) {
-            Clock.sleep(NAP_S);
-        }
     }
 }

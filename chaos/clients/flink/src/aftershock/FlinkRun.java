@@ -3,19 +3,24 @@ package aftershock;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Comparator;
+import java.nio.file.attribute.FileTime;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.stream.Stream;
 import org.apache.flink.api.common.JobExecutionResult;
 import org.apache.flink.core.execution.JobClient;
+import org.apache.flink.core.execution.SavepointFormatType;
 
 /** What all jobs need: the folder of their checkpoints, the last one of it, and whether the job has ended. */
 final class FlinkRun {
+    private static final double NAP_S = 0.02;
+
+    private final JobClient client;
     private final CompletableFuture<JobExecutionResult> result;
 
     /** Asks for the result at once, because the mini cluster ends with its job. */
     FlinkRun(JobClient client) {
+        this.client = client;
         result = client.getJobExecutionResult();
     }
 
@@ -27,22 +32,40 @@ final class FlinkRun {
                 .resolve(spec.client().replace('/', '-') + ".checkpoints");
     }
 
-    /** Returns the newest complete checkpoint of earlier incarnations; null without one. Its number grows over them. */
+    /**
+     * Returns the last complete checkpoint or savepoint of earlier incarnations; null without one.
+     *
+     * <p>A savepoint has no number in its name, so the time of the metadata decides, which is written last.
+     */
     static String lastCheckpoint(Path checkpoints) throws IOException {
         if (!Files.isDirectory(checkpoints)) {
             return null;
         }
+        Path last = null;
+        FileTime lastTime = null;
         try (Stream<Path> all = Files.walk(checkpoints)) {
-            return all.filter(path -> path.endsWith("_metadata"))
-                    .map(Path::getParent)
-                    .max(Comparator.comparingLong(FlinkRun::number))
-                    .map(path -> path.toUri().toString())
-                    .orElse(null);
+            for (Path path : (Iterable<Path>) all.filter(path -> path.endsWith("_metadata"))::iterator) {
+                FileTime time = Files.getLastModifiedTime(path);
+                if (lastTime == null || time.compareTo(lastTime) > 0) {
+                    last = path.getParent();
+                    lastTime = time;
+                }
+            }
         }
+        return last == null ? null : last.toUri().toString();
     }
 
-    private static long number(Path checkpoint) {
-        return Long.parseLong(checkpoint.getFileName().toString().replace("chk-", ""));
+    /** Takes a savepoint and ends the job with it; waits until it has ended, or the time is over. */
+    void stopWithSavepoint(Path checkpoints, boolean drain, double limitS) throws InterruptedException {
+        double limit = Clock.monotonic() + limitS;
+        try {
+            client.stopWithSavepoint(drain, checkpoints.toUri().toString(), SavepointFormatType.CANONICAL);
+        } catch (IllegalStateException e) { // the mini cluster has ended with its job
+            Log.line("the job is not stopped: " + Outcomes.describe(e));
+        }
+        while (!finished() && Clock.monotonic() < limit) {
+            Clock.sleep(NAP_S);
+        }
     }
 
     /** Returns whether the job has finished. Throws why it ended otherwise. */
