@@ -94,7 +94,7 @@ def _client(text: str | None) -> Client | None:
 def _default_clients(client: Client) -> dict[str, Producer]:
     """Return a producer and a consumer with all defaults, or only a consumer if the client cannot write."""
     readers: dict[str, Producer] = {"consumer": Consumer(client=client)}
-    return readers if client.missing("produce") else {"producer": Producer(client=client), **readers}
+    return readers if _no_producer(client) else {"producer": Producer(client=client), **readers}
 
 
 def _client_part(
@@ -137,9 +137,14 @@ def _recognized(names: set[str], role: Role, with_file: bool) -> tuple[Client, s
     return Client(runtime=runtime), f"assumed to be {LABELS[runtime]}: no setting is of one client only"
 
 
+def _no_producer(client: Client) -> str:
+    """Return why the rules know no producer of a client: it only reads, or its library keeps the answers to itself."""
+    return client.missing("produce") or client.missing("send outcomes")
+
+
 def _check_ability(client: Client, role: Role, why: str) -> None:
-    """Raise `UsageError` for a producer of a runtime that only reads."""
-    if role == "producer" and (reason := client.missing("produce")):
+    """Raise `UsageError` for a producer that the rules do not know; see `_no_producer`."""
+    if role == "producer" and (reason := _no_producer(client)):
         raise UsageError(
             f"{why}: the rules know no producer of {LABELS[client.runtime]} ({reason}); its sink is a Java "
             "producer, so give the sink's settings with client java"

@@ -63,6 +63,7 @@ TRAITS = Traits(
         "parallel writing": "a producer is one subtask, so that its records have an order; use count for more",
         "transactions of a size": "a transaction lasts from one checkpoint to the next; use checkpoint_every",
         "fencing": "an earlier job is fenced only when it uses a transactional.id that the next one took over",
+        "send outcomes": "a job sees no answer to a single record",
         "ignore reports": "a job never sees the answers of the brokers; kill it without `unreported`",
         "subscribe": "a job assigns partitions to its subtasks itself; use mode: assign",
         "seek": "a running job cannot be sent to other offsets",
