@@ -34,6 +34,8 @@ F = TypeVar("F", bound=specs.FrameFault)
 ONE_WAY = {"both": "", "in": ", one way: nothing comes in", "out": ", one way: nothing goes out"}
 MIN_RISE_SHARE = 0.8
 """Minimum rise of a round trip, as a share of the delay that was added."""
+PROBES = 3
+"""Round trips of which the shortest counts."""
 PROBE_S = 0.5
 """Time that a probe takes on a link of limited bandwidth."""
 PROBE_NAME, MAX_NAMES = "x" * 240, 4000
@@ -220,7 +222,11 @@ class WireCut(FrameFault[specs.WireCut], spec=specs.WireCut):
 
 
 class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
-    """Slow link. Proof: a round trip through the proxy takes longer by at least 80 % of the added delay."""
+    """Slow link. Proof: round trips through the proxy take longer by at least 80 % of the added delay.
+
+    The shortest of several round trips before is compared with the shortest of several now, because a busy machine only
+    adds time to single ones.
+    """
 
     _before_s: float
     _names: tuple[str, ...] = ()
@@ -231,7 +237,7 @@ class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
             count = max(1, round(self.spec.bandwidth * PROBE_S / 2 / len(PROBE_NAME)))
             self._names = tuple(f"{PROBE_NAME}{number}" for number in range(min(MAX_NAMES, count)))
         try:
-            self._before_s = max(self._round_trip_s(world) for _ in range(3))
+            self._before_s = min(self._round_trip_s(world) for _ in range(PROBES))
         except OSError as e:
             raise FaultError(f"{self.resolved} did not answer even before the fault: {e or type(e).__name__}") from None
         self._add_rule(Rule("slow", self.broker, latency_s=self.spec.latency, bandwidth=self.spec.bandwidth), world)
@@ -240,16 +246,19 @@ class WireSlow(RuleFault[specs.WireSlow], spec=specs.WireSlow):
         return f"slowed the link between clients and {self.resolved}: {', '.join(latency + bandwidth)}"
 
     def _effect(self, world: World) -> str | None:
-        try:
-            now_s = self._round_trip_s(world)
-        except TimeoutError:
-            now_s = PROBE_TIMEOUT_S
-        except OSError:
-            return None
         transfer_s = 2 * len(self._names) * len(PROBE_NAME) / self.spec.bandwidth if self.spec.bandwidth else 0.0
-        if now_s < self._before_s + MIN_RISE_SHARE * (self.spec.latency + transfer_s):
-            return None
-        return f"a round trip with {self.resolved} rose from {self._before_s * 1000:.0f} to {now_s * 1000:.0f} ms"
+        least_s = self._before_s + MIN_RISE_SHARE * (self.spec.latency + transfer_s)
+        shortest_s = PROBE_TIMEOUT_S
+        for _ in range(PROBES):
+            try:
+                shortest_s = min(shortest_s, self._round_trip_s(world))
+            except TimeoutError:
+                break
+            except OSError:
+                return None
+            if shortest_s < least_s:
+                return None
+        return f"a round trip with {self.resolved} rose from {self._before_s * 1000:.0f} to {shortest_s * 1000:.0f} ms"
 
     def _round_trip_s(self, world: World) -> float:
         """Return the seconds of a request for topics that do not exist. Raises `OSError`."""

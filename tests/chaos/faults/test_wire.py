@@ -127,3 +127,21 @@ def test_an_existing_cluster_needs_no_permission_because_the_brokers_are_left_al
 def test_tls_is_refused_because_the_proxy_cannot_read_it():
     with pytest.raises(ScenarioError, match=r"wire.drop needs the wire proxy, which cannot read SSL"):
         parse(ATTACHED.format("{protocol: SSL}"), "t.yaml")
+
+
+def slow_link(monkeypatch, before, now):
+    """Return the proof of a slow link of 300 ms, with these round trips in seconds before and after the injection."""
+    proxy, slow, trips = Proxy(), fault("kind: wire.slow, latency: 300ms"), iter([*before, *now])
+    monkeypatch.setattr(type(slow), "_round_trip_s", lambda self, world: next(trips))
+    slow.inject(world(proxy))
+    return slow.proof(world(proxy))
+
+
+def test_one_long_round_trip_before_does_not_hide_a_slow_link(monkeypatch):
+    proof = slow_link(monkeypatch, [0.9, 0.01, 0.02], [0.33, 0.31, 0.6])
+    assert proof == "a round trip with broker 2 rose from 10 to 310 ms"
+
+
+@pytest.mark.parametrize("now", [[0.24], [0.4, 0.02]])
+def test_one_short_round_trip_after_is_no_slow_link(monkeypatch, now):
+    assert slow_link(monkeypatch, [0.01, 0.01, 0.01], now) is None
