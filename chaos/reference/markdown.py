@@ -26,4 +26,4 @@ def anchor(title: str) -> str:
 def sentence(text: str) -> str:
     """Return text with a capital first letter and a full stop."""
     text = " ".join(text.split())
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?")) else ".")
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "!", "?", '."')) else ".")

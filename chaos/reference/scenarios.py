@@ -22,13 +22,21 @@ The scenarios that ship with Aftershock. A scenario that *must* show an anomaly 
 check can detect it. An anomaly that is named neither under *must* nor under *may* must not appear. How to run all of
 them, and how to write one: [README.md](README.md).
 """
+_DOCUMENTED = """
+## What the documentation of clients says
+
+Sentences from the documentation of client libraries and Apache Kafka, each with the scenario that shows it on real
+clusters.
+"""
 
 
 def page() -> str:
     """Return the page in Markdown."""
     found = scenarios()
     overview = ([f"[`{name}`](#{anchor(name)})", s.title, _all_must(s)] for name, s in found.items())
+    documented = ([link(name, ""), sentence(s.documented)] for name, s in found.items() if s.documented)
     parts = [_HEAD, table(["scenario", "what happens", "must show"], overview)]
+    parts += [_DOCUMENTED, table(["scenario", "sentence"], documented)]
     parts += [_section(name, s) for name, s in found.items()]
     return "\n".join(parts)
 
@@ -41,6 +49,7 @@ def _all_must(scenario: Scenario) -> str:
 def _section(name: str, scenario: Scenario) -> str:
     parts = [f"## {name}\n", f"**{sentence(scenario.title)}** {sentence(scenario.description)}\n"]
     facts = [f"- File: [`{name}.yaml`]({name}.yaml)"]
+    facts += [f"- Documented: {sentence(scenario.documented)}"] if scenario.documented else []
     kinds = [kind for kind in models() if any(f.kind == kind for f in scenario.faults)]
     facts += [f"- Faults: {', '.join(_fault(kind) for kind in kinds) or 'none'}"]
     for side, expect in contracts(scenario).items():

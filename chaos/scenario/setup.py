@@ -139,6 +139,7 @@ class Setup(Strict):
 
     title: str = Field(min_length=1, max_length=200)
     description: str = ""
+    documented: str = Field("", description="the sentence of a documentation that the scenario shows, with its source")
     seed: int | None = Field(None, ge=0, description="fixes every random choice; drawn and recorded if left out")
     schedule: Schedule | None = Field(
         None, description="when its DAG runs: cron (UTC), or a preset such as @daily; only on demand if left out"

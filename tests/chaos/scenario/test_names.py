@@ -37,7 +37,7 @@ expect: {groups: {GROUP-a: {rebalances: 0}}}
 
 # Text fields that do not name anything in the cluster. Add a new field here, or give it a type of chaos.scenario.names.
 OTHER_TEXTS = {
-    "Scenario": {"title", "description", "schedule", "variants"},
+    "Scenario": {"title", "description", "documented", "schedule", "variants"},
     "Cluster": {"kafka", "bootstrap", "config"},
     "Security": {"username", "password", "ca", "certificate", "key", "key_password"},
     "Expect": {"client_errors"},
