@@ -1,4 +1,4 @@
-"""Durations, sizes, rates and shares as text: `5s`, `250ms`, `64KiB`, `2000/s`, `99.9 %`."""
+"""Durations, sizes, rates, shares and releases as text: `5s`, `250ms`, `64KiB`, `2000/s`, `99.9 %`, `3.9.2`."""
 
 from __future__ import annotations
 
@@ -81,6 +81,17 @@ def parse_rate(value: Any) -> float:
         raise ValueError(f"{value!r} is not a rate above zero; write one such as 2000/s")
     return float(value)
 
+
+def parse_release(value: Any) -> str:
+    """Return the text of a release with three numbers, such as `3.9.2`. Raises `ValueError`."""
+    if not isinstance(value, str) or not re.fullmatch(_RELEASE, value):
+        raise ValueError(f"{value!r} is not a release; write its three numbers, such as 3.9.2")
+    return value
+
+
+_RELEASE = r"\d+\.\d+\.\d+"
+Release = Annotated[str, BeforeValidator(parse_release), WithJsonSchema({"type": "string", "pattern": f"^{_RELEASE}$"})]
+"""A release of software, such as 3.9.2."""
 
 Duration = Annotated[
     float,

@@ -14,10 +14,10 @@ from chaos.scenario.load import read_mapping
 from chaos.scenario.model import Variant, VariantName
 from chaos.scenario.shipped import GATES
 from chaos.scenario.triggers import Strict
+from chaos.units import Release
 
 Axis = Literal["scenario", "kafka", "client", "settings"]
 AXES: tuple[Axis, ...] = ("scenario", "kafka", "client", "settings")
-Release = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
 Margin = Annotated[float, Field(ge=1, le=100)]
 DEFAULT_SETTINGS: dict[VariantName, Variant] = {"default": Variant()}
 

@@ -24,7 +24,7 @@ from chaos.scenario.names import TopicName
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.triggers import Strict, Target
-from chaos.units import Size
+from chaos.units import Release, Size
 
 Bootstrap = Annotated[str, Field(pattern=r"^\s*[^\s,:/]+:\d{1,5}\s*(,\s*[^\s,:/]+:\d{1,5}\s*)*$")]
 
@@ -78,7 +78,7 @@ class Cluster(Strict):
         description="process: JVMs on this machine; docker: one container per broker; attached: an existing cluster",
     )
     brokers: int = Field(3, ge=1, le=9, description="number of brokers; ignored by the attached driver")
-    kafka: str = Field(DEFAULT_KAFKA, pattern=r"^\d+\.\d+\.\d+$", description="Apache Kafka release")
+    kafka: Release = Field(DEFAULT_KAFKA, description="Apache Kafka release")
     metadata: Metadata | None = Field(
         None,
         validate_default=True,
@@ -116,9 +116,8 @@ class Cluster(Strict):
 class Clients(Strict):
     """The client library of entries that name none."""
 
-    confluent_kafka: str | None = Field(
+    confluent_kafka: Release | None = Field(
         None,
-        pattern=r"^\d+\.\d+\.\d+$",
         description="release of confluent-kafka, and so of librdkafka, of entries without a `client`; the installed "
         "one if left out",
     )

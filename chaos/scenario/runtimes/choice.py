@@ -20,16 +20,15 @@ from pydantic_core import CoreSchema
 from chaos.scenario.runtimes import DEFAULT, RUNTIMES
 from chaos.scenario.runtimes.traits import Ability, Traits
 from chaos.scenario.triggers import Strict
-from chaos.units import Size
+from chaos.units import Release, Size
 
 
 class Client(Strict):
     """The client library that an entry runs with. A text such as `java` or `java:3.9.2` is the short form."""
 
     runtime: str = Field(DEFAULT, description=", ".join(RUNTIMES))
-    release: str | None = Field(
+    release: Release | None = Field(
         None,
-        pattern=r"^\d+\.\d+\.\d+$",
         validate_default=True,
         description="release of the library; if left out, the newest one that is known, and for confluent the "
         "one of `clients.confluent_kafka`",
