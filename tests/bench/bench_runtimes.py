@@ -31,7 +31,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from chaos.clients.jvm import ECJ, LEVEL
 from chaos.clients.protocol import AssignConsumerSpec, ClientSpec, CommitSpec, GroupConsumerSpec, ProducerSpec
 from chaos.clients.runtime import Installed, prepare
-from chaos.clients.sarama.runtime import MODULE
+from chaos.clients.sarama.runtime import GO as SARAMA
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.install.cache import silent
@@ -82,7 +82,7 @@ def sarama_bare(folder: Path) -> Bare:
     source.mkdir()
     (source / "bare.go").write_text((BARE / "bare.go").read_text())
     (source / "go.mod").write_text("module bare\n\ngo 1.23\n")
-    for arguments in (["get", f"{MODULE}@v{NEWEST_SARAMA}"], ["build", "-o", str(folder / "bare"), "."]):
+    for arguments in (["get", f"{SARAMA.module}@v{NEWEST_SARAMA}"], ["build", "-o", str(folder / "bare"), "."]):
         done = go.run(arguments, source, store, 600)
         if done.returncode:
             raise RuntimeError(done.stderr)

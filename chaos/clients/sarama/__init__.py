@@ -1,8 +1,7 @@
 """The clients that use sarama, the Go client, 1.43.3 to 1.61.1.
 
-`src` holds the programs in Go, one package; `main.go` runs the client of a spec. `runtime` compiles them against a
-release at first use, with the Go toolchain that `chaos.install.go` finds or installs. They need no other library than
-sarama and xdg-go/scram, as sarama leaves SCRAM to the application, and write the ledger as batch lines.
+`src` holds what depends on sarama; `chaos.clients.golang` has the rest of the programs in Go, and compiles them. They
+need no other library than sarama and xdg-go/scram, as sarama leaves SCRAM to the application.
 
 They differ from an application only in this: the version of Kafka that they set is at least 2.8.0, which static members
 need in older releases; and they connect through a dialer (`tap.go`), which sets up TLS and reads the requests to commit

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -151,22 +150,4 @@ func setPlain(config *sarama.Config, path string, value any) error {
 		return fmt.Errorf("a scenario cannot set a field of the type %s", field.Type())
 	}
 	return nil
-}
-
-func choose[T any](target *T, known map[string]T, name string) error {
-	found, there := known[strings.ToLower(name)]
-	if !there {
-		return fmt.Errorf("not one of %s", strings.Join(sortedKeys(known), ", "))
-	}
-	*target = found
-	return nil
-}
-
-func sortedKeys[T any](values map[string]T) []string {
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

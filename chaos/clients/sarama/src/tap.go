@@ -100,7 +100,7 @@ func (c *tappedConn) isCommit(head []byte) bool { return binary.BigEndian.Uint16
 
 func (c *tappedConn) request(frame []byte) {
 	version := int16(binary.BigEndian.Uint16(frame[2:]))
-	offsets, err := commitRequest(version, frame[requestHeadBytes:])
+	offsets, err := readCommit(version, frame[requestHeadBytes:])
 	if err != nil {
 		c.commits.unreadable(fmt.Errorf("a request to commit cannot be read: %w", err))
 		return
@@ -133,7 +133,7 @@ func (c *tappedConn) response(frame []byte) {
 	if !found {
 		return
 	}
-	codes, err := commitResponse(pending.version, frame[4:])
+	codes, err := readAnswer(pending.version, frame[4:])
 	if err != nil {
 		c.commits.lost(pending.request)
 		c.commits.unreadable(fmt.Errorf("the answer to a commit cannot be read: %w", err))

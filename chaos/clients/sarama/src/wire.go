@@ -17,12 +17,6 @@ const (
 
 var errShort = errors.New("the message ends early")
 
-// committed is the offset of a partition in a request to commit.
-type committed struct {
-	partition Partition
-	offset    int64
-}
-
 // decoder reads a message; the first problem stays in err.
 type decoder struct {
 	rest     []byte
@@ -97,8 +91,8 @@ func (d *decoder) tags() {
 	}
 }
 
-// commitRequest returns the offsets in a request, from the client id in its header on.
-func commitRequest(version int16, body []byte) ([]committed, error) {
+// readCommit returns the offsets in a request, from the client id in its header on.
+func readCommit(version int16, body []byte) ([]committed, error) {
 	if version < oldestCommit || version > newestCommit {
 		return nil, fmt.Errorf("OffsetCommit version %d is not known", version)
 	}
@@ -131,8 +125,8 @@ func commitRequest(version int16, body []byte) ([]committed, error) {
 	return found, d.err
 }
 
-// commitResponse returns the error codes in a response, from the end of its correlation id on.
-func commitResponse(version int16, body []byte) (map[Partition]int16, error) {
+// readAnswer returns the error codes in a response, from the end of its correlation id on.
+func readAnswer(version int16, body []byte) (map[Partition]int16, error) {
 	d := &decoder{rest: body, flexible: version >= firstFlexible}
 	d.tags()
 	if version >= 3 {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from chaos.clients.golang import programs
 from chaos.clients.sarama import runtime
 from chaos.errors import ResolveError
 from chaos.install import go
@@ -47,7 +49,7 @@ def left_in(folder: Path) -> list[Path]:
             r"^sarama 1\.43\.3 cannot be fetched: go: x@v1\.43\.3: unknown revision v1\.43\.3; check that the release",
         ),
         (
-            'mkdir -p "$GOPATH"\n[ $1 = build ] && printf "#!/bin/sh\\nexit 3\\n" > "$4" && chmod +x "$4"\nexit 0',
+            'mkdir -p "$GOPATH"\n[ $1 = build ] && printf "#!/bin/sh\\nexit 3\\n" > "$6" && chmod +x "$6"\nexit 0',
             r"^sarama 1\.43\.3 was compiled, but does not run here: no output$",
         ),
     ],
@@ -77,12 +79,11 @@ def test_a_machine_without_a_new_go_and_without_an_index_gets_one_line(
 
 def test_a_changed_source_or_toolchain_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     new, newer = go.Go(Path("go"), "1.26.8"), go.Go(Path("go"), "1.27.3")
-    found = [runtime._digest(new), runtime._digest(newer)]
-    monkeypatch.setattr(runtime, "SOURCES", tmp_path)
     (tmp_path / "main.go").write_text("package main")
-    found.append(runtime._digest(new))
-    monkeypatch.setattr(runtime, "ERROR_CODES", {1: "A"})
-    assert len({*found, runtime._digest(new)}) == 4
+    found = {runtime.GO.digest(new), runtime.GO.digest(newer), replace(runtime.GO, errors={1: "A"}).digest(new)}
+    found.add(replace(runtime.GO, sources=tmp_path).digest(new))
+    monkeypatch.setattr(programs, "SHARED", tmp_path)
+    assert len({*found, runtime.GO.digest(new)}) == 5
 
 
 @pytest.mark.parametrize("release", ["1.43.2", "1.62.0", "2.0.0"])

@@ -24,9 +24,9 @@ func newCommitter(setting Commit) *Committer {
 }
 
 // before marks a batch before it is processed, if the setting says so. With automatic commits, the library commits it.
-func (c *Committer) before(to marks, partition Partition, end int64) {
+func (c *Committer) before(to marks, ends map[Partition]int64) {
 	if c.setting.When == "before_processing" {
-		to.mark(partition, end)
+		c.markAll(to, ends)
 		c.now(to)
 	}
 }
@@ -53,10 +53,16 @@ func (c *Committer) after(to marks, partition Partition, end int64) {
 }
 
 // afterBatch marks and commits a batch that was processed.
-func (c *Committer) afterBatch(to marks, partition Partition, end int64) {
+func (c *Committer) afterBatch(to marks, ends map[Partition]int64) {
 	if c.setting.When == "after_batch" && c.setting.Kind != "auto" {
-		to.mark(partition, end)
+		c.markAll(to, ends)
 		to.commit()
+	}
+}
+
+func (c *Committer) markAll(to marks, ends map[Partition]int64) {
+	for partition, end := range ends {
+		to.mark(partition, end)
 	}
 }
 
@@ -92,3 +98,9 @@ func (c *Committer) now(to marks) {
 func (c *Committer) eachRecord() bool { return c.setting.When == "after_record" }
 
 func seconds(count float64) time.Duration { return time.Duration(count * float64(time.Second)) }
+
+// noMarks takes offsets that are not committed.
+type noMarks struct{}
+
+func (noMarks) mark(Partition, int64) {}
+func (noMarks) commit()               {}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log"
 	"math"
@@ -18,15 +19,26 @@ type Channel struct {
 	ignoringReports atomic.Bool
 	perRecord       atomic.Uint64 // bits of a float64, seconds
 	onSlow          func(perRecordS float64)
+	onSeek          func(seek) error
 	mu              sync.Mutex
 	lastProgress    string
+}
+
+// seek is an order: new offsets by partition, or the time in the past at whose first record to continue.
+type seek struct {
+	Offsets map[string]int64 `json:"offsets"`
+	AgoS    *float64         `json:"ago_s"`
 }
 
 // progressEvery is the time between two progress events.
 const progressEvery = 100 * time.Millisecond
 
 func newChannel() *Channel {
-	return &Channel{start: make(chan struct{}), stop: make(chan struct{}), onSlow: func(float64) {}}
+	return &Channel{
+		start: make(chan struct{}), stop: make(chan struct{}),
+		onSlow: func(float64) {},
+		onSeek: func(seek) error { return errors.New("this client cannot seek") },
+	}
 }
 
 func (c *Channel) stopping() bool { return isClosed(c.stop) }
@@ -49,6 +61,7 @@ func (c *Channel) obey(line []byte) error {
 	var order struct {
 		Do         string   `json:"do"`
 		PerRecordS *float64 `json:"per_record_s"`
+		seek
 	}
 	if err := json.Unmarshal(line, &order); err != nil {
 		return err
@@ -67,7 +80,7 @@ func (c *Channel) obey(line []byte) error {
 		c.perRecord.Store(math.Float64bits(*order.PerRecordS))
 		c.onSlow(*order.PerRecordS)
 	case "seek":
-		return fmt.Errorf("a consumer of sarama cannot seek")
+		return c.onSeek(order.seek)
 	default:
 		return fmt.Errorf("unknown order %q", order.Do)
 	}

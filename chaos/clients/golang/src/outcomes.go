@@ -1,13 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
-
-	"github.com/IBM/sarama"
 )
 
 // Outcomes of sends and commits: ok, fail (definitely did not happen) or unknown (may have happened). Errors that are
@@ -18,24 +15,12 @@ const (
 	unknown = "unknown"
 )
 
-// unpartitioned is the partition of a message that the library has not given one: it was in no request.
-const unpartitioned = -1
-
-// sendOutcome returns the outcome of a send with an error. kept is what all its attempts have in common.
-func sendOutcome(err error, partition int32, kept []string) string {
-	var local sarama.ConfigurationError
-	if partition == unpartitioned || errors.Is(err, sarama.ErrInvalidPartition) || errors.As(err, &local) {
-		return fail // found before the message left the dispatcher, and so before its first attempt
-	}
-	return outcome(traits.Sends, errorName(err), kept)
-}
-
-// commitOutcome returns the outcome of a commit by the code in the answer to its only request.
-func commitOutcome(code int16) string {
+// commitOutcome returns the outcome of a commit by the code in the answer. kept is what all its attempts have in common.
+func commitOutcome(code int16, kept []string) string {
 	if code == 0 {
 		return ok
 	}
-	return outcome(traits.Commits, protocolName(int(code)), []string{"attempt"})
+	return outcome(traits.Commits, protocolName(int(code)), kept)
 }
 
 func outcome(refusals map[string]refusal, name string, kept []string) string {
@@ -53,9 +38,8 @@ func outcome(refusals map[string]refusal, name string, kept []string) string {
 
 // errorName returns the name of an error: that of the protocol, or the type of an error of the library.
 func errorName(err error) string {
-	var code sarama.KError
-	if errors.As(err, &code) {
-		return protocolName(int(code))
+	if code, found := protocolCode(err); found {
+		return protocolName(code)
 	}
 	if kind := reflect.TypeOf(err).String(); !strings.HasPrefix(kind, "*errors.") && !strings.HasPrefix(kind, "*fmt.") {
 		return strings.TrimPrefix(kind, "*")

@@ -1,9 +1,7 @@
 package main
 
-import "github.com/IBM/sarama"
-
 // deliver writes the rows of processed records of one partition. A record counts as processed when its row is written.
-func (a *Assignments) deliver(partition Partition, records []*sarama.ConsumerMessage, polledUs int64) {
+func (a *Assignments) deliver(partition Partition, records []*Record, polledUs int64) {
 	count := len(records)
 	offsets, seqs, sent := make([]int64, count), make([]int64, count), make([]int64, count)
 	producers, incarnations := make([]*string, count), make([]int64, count)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -97,22 +98,23 @@ func loadSpec(path string) (*Spec, error) {
 	return spec, nil
 }
 
-// refuse returns an error that names the first field that these programs cannot do.
+// lack is a field of a spec that the programs of a library cannot do.
+type lack struct {
+	asked bool
+	why   string
+}
+
+// refuse returns an error that names the first field that the programs cannot do.
 func (s *Spec) refuse() error {
-	for _, part := range []struct {
-		asked bool
-		why   string
-	}{
+	all := []lack{
 		{s.TombstoneEvery != nil, "tombstone_every: these programs write no tombstones"},
 		{len(s.Workers) > 0 && string(s.Workers) != "null", "workers: these programs have no pool of workers"},
 		{len(s.Threads) > 1, "threads: each member is a process"},
-		{s.NoGroupID != nil, "no_group_id: a partition consumer of sarama has no group.id"},
-		{s.Commit.Kind == "async", "commit: sarama has no asynchronous commit"},
 		{s.Security != nil && s.Security.KeyPassword != nil, "key_password: Go does not read encrypted keys"},
-		{len(s.Topics) > 0 && strings.HasPrefix(s.Topics[0], "^"), "topics: sarama subscribes to no patterns"},
-	} {
+	}
+	for _, part := range append(all, lacks(s)...) {
 		if part.asked {
-			return fmt.Errorf("%s", part.why)
+			return errors.New(part.why)
 		}
 	}
 	return nil

@@ -1,17 +1,33 @@
 package main
 
 import (
-	"errors"
 	"log"
 	"time"
+)
 
-	"github.com/IBM/sarama"
+// napS is the time before a coordinator is asked again, and the longest wait without a look at orders.
+const napS = 0.05
+
+// ending is what a producer of the library does with transactions.
+type ending interface {
+	begin() error
+	end(commit bool) error
+	// after returns what can follow an error of end.
+	after(err error) next
+}
+
+// next is what can follow when a transaction has not ended.
+type next int
+
+const (
+	again next = iota // the same call
+	abort
+	nothing // the producer cannot go on
 )
 
 // transaction ends the transactions of a producer, and writes `transactions`.
 type transaction struct {
 	*Producer
-	kafka          sarama.AsyncProducer
 	table          *Table
 	number         int64
 	open           bool
@@ -19,30 +35,14 @@ type transaction struct {
 	failuresBefore int64
 }
 
-// transactional sets what sarama demands of a transactional producer, unless the scenario sets it.
-func transactional(config *sarama.Config, setting *Transactions, set map[string]bool) {
-	config.Producer.Transaction.ID = setting.ID
-	config.Producer.Transaction.Timeout = seconds(setting.TimeoutS)
-	if !set["Producer.Idempotent"] {
-		config.Producer.Idempotent = true
-	}
-	if !set["Producer.RequiredAcks"] {
-		config.Producer.RequiredAcks = sarama.WaitForAll
-	}
-	if !set["Net.MaxOpenRequests"] {
-		config.Net.MaxOpenRequests = 1
-	}
-}
-
 func newTransaction(producer *Producer) (*transaction, error) {
 	table, err := newTable(producer.spec, "transactions")
 	return &transaction{Producer: producer, table: table}, err
 }
 
-// opened takes the producer of the library. The earlier incarnation is fenced now. It may still write rows of its last
+// opened chooses the first seq. The earlier incarnation is fenced now. It may still write rows of its last
 // transaction, or have been killed before: a later one leaves out as many numbers as that can have records.
-func (t *transaction) opened(kafka sarama.AsyncProducer) bool {
-	t.kafka = kafka
+func (t *transaction) opened() bool {
 	next, err := nextSeq(t.spec)
 	if err != nil {
 		t.fatal = err
@@ -68,7 +68,7 @@ func (t *transaction) run() {
 }
 
 func (t *transaction) begin() error {
-	if err := t.kafka.BeginTxn(); err != nil {
+	if err := t.out.begin(); err != nil {
 		return err
 	}
 	t.number++
@@ -105,37 +105,22 @@ func (t *transaction) end() {
 // that the same call is repeated. What the broker refuses is aborted, if the library still can.
 func (t *transaction) callEnd(commit bool) string {
 	for {
-		call, done := t.kafka.AbortTxn, "aborted"
-		if commit {
-			call, done = t.kafka.CommitTxn, "committed"
-		}
-		err := call()
-		if err == nil {
-			return done
+		err := t.out.end(commit)
+		if err == nil && commit {
+			return "committed"
+		} else if err == nil {
+			return "aborted"
 		}
 		log.Printf("transaction %d has not ended: %s", t.number, describe(err))
-		status := t.kafka.TxnStatus()
+		follows := t.out.after(err)
 		switch {
-		case status&sarama.ProducerTxnFlagFatalError != 0 || isFatal(err) || t.givingUp():
+		case follows == nothing || t.givingUp():
 			t.fatal = err
 			return unknown
-		case commit && status&sarama.ProducerTxnFlagAbortableError != 0:
+		case commit && follows == abort:
 			commit = false
 		default:
 			sleep(napS, nil)
 		}
 	}
-}
-
-// isFatal returns whether a producer cannot go on after an error: it is fenced, or may not do this.
-func isFatal(err error) bool {
-	for _, code := range []sarama.KError{
-		sarama.ErrInvalidProducerEpoch, sarama.ErrProducerFenced, sarama.ErrTransactionalIDAuthorizationFailed,
-		sarama.ErrClusterAuthorizationFailed, sarama.ErrInvalidTransactionTimeout, sarama.ErrUnsupportedVersion,
-	} {
-		if errors.Is(err, code) {
-			return true
-		}
-	}
-	return false
 }

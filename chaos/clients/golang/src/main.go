@@ -1,19 +1,17 @@
-// The clients on sarama: each process runs the client of one spec. See chaos/clients/README.md for the contract.
+// The clients in Go: each process runs the client of one spec. See chaos/clients/README.md for the contract.
+//
+// This folder has what does not depend on the client library. The folder of a library completes the package: its
+// library.go has the type Record, the constants of the library, and newClient, lacks and logLibrary.
 package main
 
 import (
-	"errors"
 	"fmt"
 	"log"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
-
-	"github.com/IBM/sarama"
 )
-
-const library = "github.com/IBM/sarama"
 
 // client is one incarnation of a client. run returns nil if everything was done that the event stopped means.
 type client interface {
@@ -27,7 +25,7 @@ func main() {
 		return
 	}
 	log.SetFlags(log.LstdFlags | log.Lmicroseconds)
-	sarama.Logger = log.Default()
+	logLibrary()
 	spec, err := loadSpec(os.Args[1])
 	if err != nil {
 		log.Fatal(err)
@@ -49,11 +47,11 @@ func runClient(spec *Spec, channel *Channel, life *Lifecycle) error {
 	if err := spec.refuse(); err != nil {
 		return err
 	}
-	chosen, err := build(spec, channel, life)
+	chosen, err := newClient(spec, channel, life)
 	if err != nil {
 		return err
 	}
-	started := map[string]any{"sarama": release(), "go": strings.TrimPrefix(runtime.Version(), "go")}
+	started := map[string]any{reportedAs: release(), "go": strings.TrimPrefix(runtime.Version(), "go")}
 	if spec.Program == "producer" {
 		started["first_seq"] = spec.FirstSeq
 	}
@@ -64,23 +62,11 @@ func runClient(spec *Spec, channel *Channel, life *Lifecycle) error {
 	return chosen.run()
 }
 
-func build(spec *Spec, channel *Channel, life *Lifecycle) (client, error) {
-	switch spec.Program {
-	case "producer":
-		return newProducer(spec, channel, life)
-	case "group_consumer":
-		return newGroupConsumer(spec, channel, life)
-	case "assign_consumer":
-		return newAssignConsumer(spec, channel, life)
-	}
-	return nil, errors.New("program: there is no program " + spec.Program + " for sarama")
-}
-
 // release returns the release of the library in this binary, such as 1.46.3.
 func release() string {
 	info, _ := debug.ReadBuildInfo()
 	for _, module := range info.Deps {
-		if module.Path == library {
+		if module.Path == libraryModule {
 			return strings.TrimPrefix(module.Version, "v")
 		}
 	}

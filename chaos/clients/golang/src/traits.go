@@ -6,13 +6,14 @@ import (
 	"log"
 )
 
-// traitsJSON is written by runtime.py from chaos.scenario.runtimes.sarama, which explains each entry.
+// traitsJSON is written by chaos.clients.golang from the traits of the library in chaos.scenario.runtimes, which explain
+// each entry.
 //
 //go:embed traits.json
 var traitsJSON []byte
 
 var traits struct {
-	// Names are the common names of settings, with the paths in sarama.Config.
+	// Names are the common names of settings, with the names of the library.
 	Names map[string]string `json:"names"`
 	// Sends and Commits are the errors that prove a refusal, by their names in the protocol.
 	Sends   map[string]refusal `json:"sends"`

@@ -5,31 +5,52 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-
-	"github.com/IBM/sarama"
 )
 
 const (
 	tickS    = 0.01
 	chunk    = 500
 	catchUpS = 0.25
-	// lastAnswersS is the longest wait for answers after the library was told to close.
+	// retryS is the time before a request to the brokers is repeated.
+	retryS = 0.2
+	// lastAnswersS is the longest wait for answers after the library was asked to close.
 	lastAnswersS = 2
+	// unpartitioned is the partition of a record for which the library chooses one.
+	unpartitioned int32 = -1
 )
 
+// outlet is the producer of the library. Each library has a newOutlet.
+type outlet interface {
+	// open makes the producer, and asks the brokers for what it needs: for an id if it is transactional, which fences its
+	// earlier incarnation.
+	open(log *SendLog) error
+	// send passes a record to the library, whose answer goes to the send log. It blocks while the library takes no
+	// record; it returns false if `ended` is closed first and the library does not have the record.
+	send(record outgoing, ended <-chan struct{}) bool
+	// close asks for the last answers, and returns without waiting for them.
+	close()
+	// attempts returns what all attempts of a send have in common because of the settings: attempt, batch, or nothing.
+	attempts() []string
+	// isFatal returns whether a producer cannot go on after an error: it is fenced, or may not do this.
+	isFatal(err error) bool
+	ending
+}
+
+// outgoing is a record to send. partition is `unpartitioned` if the library chooses.
+type outgoing struct {
+	*send
+	partition  int32
+	key, value []byte
+}
+
 // Producer sends one seq after the other, at a steady rate or at full speed, plainly or in transactions.
-//
-// The mode `synchronous` is the synchronous producer of the library, the others are the asynchronous one.
-// `fire_and_forget` differs from `callback` only in what an application would do with an answer; the ledger needs it in
-// both cases.
 type Producer struct {
 	spec      *Spec
 	channel   *Channel
 	life      *Lifecycle
-	config    *sarama.Config
 	log       *SendLog
 	values    values
-	out       sender
+	out       outlet
 	txn       *transaction // nil without transactions
 	next      int64
 	done      atomic.Bool
@@ -40,38 +61,20 @@ type Producer struct {
 }
 
 func newProducer(spec *Spec, channel *Channel, life *Lifecycle) (client, error) {
-	config, set, err := configOf(spec)
+	out, err := newOutlet(spec, channel)
 	if err != nil {
 		return nil, err
 	}
-	encryption, err := secure(config, spec.Security)
+	log, err := newSendLog(spec, slices.Concat(spec.Steady, out.attempts()))
 	if err != nil {
 		return nil, err
 	}
-	tapped(config, encryption, nil)
-	config.Producer.Return.Successes, config.Producer.Return.Errors = true, true
-	if spec.Partitioner != "" { // the application chooses
-		config.Producer.Partitioner = sarama.NewManualPartitioner
-	}
-	if spec.Transactions != nil {
-		transactional(config, spec.Transactions, set)
-	}
-	kept := slices.Clone(spec.Steady)
-	if config.Producer.Retry.Max == 0 {
-		kept = append(kept, "attempt")
-	}
-	log, err := newSendLog(spec, kept)
-	if err != nil {
-		return nil, err
-	}
-	p := &Producer{spec: spec, channel: channel, life: life, config: config, log: log, values: newValues(spec)}
+	p := &Producer{spec: spec, channel: channel, life: life, log: log, values: newValues(spec), out: out}
 	p.next = spec.FirstSeq
 	if spec.Transactions != nil {
-		if p.txn, err = newTransaction(p); err != nil {
-			return nil, err
-		}
+		p.txn, err = newTransaction(p)
 	}
-	return p, config.Validate()
+	return p, err
 }
 
 func (p *Producer) run() error {
@@ -88,8 +91,7 @@ func (p *Producer) run() error {
 		p.log.write(true)
 		p.progress()
 	}()
-	client := connect(p.spec, p.config, p.channel, p.life)
-	if client == nil || !p.open(client) {
+	if !p.open() {
 		return p.fatal
 	}
 	if p.spec.Hold {
@@ -108,25 +110,14 @@ func (p *Producer) run() error {
 	return p.finish()
 }
 
-// open makes the producer of the library. An idempotent one asks for its id, so brokers have to answer; the earlier
-// incarnation of a transactional one is fenced by it.
-func (p *Producer) open(client sarama.Client) bool {
+// open makes the producer of the library. Brokers may be down, so it tries again.
+func (p *Producer) open() bool {
 	for !p.channel.stopping() {
-		var err error
-		if p.spec.Mode == "synchronous" && p.txn == nil {
-			var producer sarama.SyncProducer
-			if producer, err = sarama.NewSyncProducerFromClient(client); err == nil {
-				p.out = &syncSender{producer, p.log, p.channel}
-				return true
-			}
-		} else {
-			var producer sarama.AsyncProducer
-			if producer, err = sarama.NewAsyncProducerFromClient(client); err == nil {
-				p.out = newAsyncSender(producer, p.log, p.channel)
-				return p.txn == nil || p.txn.opened(producer)
-			}
+		err := p.out.open(p.log)
+		if err == nil {
+			return p.txn == nil || p.txn.opened()
 		}
-		if isFatal(err) {
+		if p.out.isFatal(err) {
 			p.fatal = err
 			return false
 		}
@@ -184,25 +175,22 @@ func (p *Producer) send() bool {
 	if p.txn != nil {
 		one.txn = p.txn.number
 	}
-	message := &sarama.ProducerMessage{Topic: p.spec.Topic, Offset: -1, Partition: unpartitioned}
+	record := outgoing{send: one, partition: unpartitioned}
 	number := int64(0)
-	var key []byte
 	if p.spec.Keys > 0 {
 		number = int64(keyNumber(uint64(one.seq), p.spec.Seed, p.spec.Keys))
 		text := fmt.Sprintf("k%d", number)
-		one.key, key = &text, []byte(text)
-		message.Key = sarama.ByteEncoder(key)
+		one.key, record.key = &text, []byte(text)
 	}
 	switch p.spec.Partitioner {
 	case "round_robin":
-		message.Partition = int32(one.seq % p.spec.Partitions)
+		record.partition = int32(one.seq % p.spec.Partitions)
 	case "by_key_number":
-		message.Partition = int32(number % p.spec.Partitions)
+		record.partition = int32(number % p.spec.Partitions)
 	}
-	message.Value = sarama.ByteEncoder(p.values.of(one.seq, one.invokedUs, key))
-	message.Metadata = one
+	record.value = p.values.of(one.seq, one.invokedUs, record.key)
 	p.log.begin(one)
-	if !p.out.send(message, p.channel.stop) {
+	if !p.out.send(record, p.channel.stop) {
 		p.log.cancel(one)
 		return false
 	}

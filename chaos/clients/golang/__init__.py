@@ -1,0 +1,8 @@
+"""What the clients in Go share: their sources, and how they are compiled.
+
+`src` holds one part of a package in Go: the spec, orders and events, the ledger, the identity of a record, and what a
+producer and a consumer do with any library. The folder `src` of a library holds the other part; `library.go` there has
+what `main.go` asks of it. `programs` compiles both together against a release of the library, at first use.
+
+The toolchain is the one that `chaos.install.go` finds or installs. The programs write the ledger as batch lines.
+"""
