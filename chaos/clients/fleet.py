@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.protocol import lifecycle_row
@@ -24,6 +26,7 @@ from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
 KILL_TIMEOUT_S = 10.0
+METER_EVERY_S = 0.5
 
 
 class Fleet(Roster):
@@ -40,15 +43,24 @@ class Fleet(Roster):
         self._installed = {client: prepare(client, silent) for client in resolved.scenario.client_libraries}
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []
+        self._ended = threading.Event()
         self.clock_zero_us = 0
         """Time of the first start of a client; start times in the scenario count from it."""
 
     def __enter__(self) -> Fleet:
+        threading.Thread(target=self._measure, name="usage", daemon=True).start()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._ended.set()
         self.kill_all()
         self._lifecycle.close()
+
+    def _measure(self) -> None:
+        """Read CPU time and memory of all processes until the fleet ends: a process that was killed shows none."""
+        while not self._ended.wait(METER_EVERY_S):
+            for meter in {state.meter for state in self._running()}:
+                meter.read()
 
     def start_consumers(self) -> None:
         """Start all consumers and processors, and the producers, which wait for the order to start.
@@ -214,9 +226,13 @@ class Fleet(Roster):
             return list(self._unexpected)
 
     def _record_exit(self, state: ClientState) -> None:
-        """Write the `crashed` row of a client that did not stop by order."""
-        if state.asked_to_end and state.exit_code == 0:
-            return
+        """Write the `crashed` row of a client that did not stop by order, and the row `usage` of its process."""
+        if not (state.asked_to_end and state.exit_code == 0):
+            self._record_crash(state)
+        if state is state.mates[0]:
+            self._record_usage(state)
+
+    def _record_crash(self, state: ClientState) -> None:
         detail: dict[str, Any] = {"exit_code": state.exit_code}
         with self._lock:
             if state.killed_for and state.exit_code == -signal.SIGKILL:
@@ -226,8 +242,19 @@ class Fleet(Roster):
                 detail |= {"superseded" if state.superseded else "unexpected": True, "last_lines": state.exit_lines}
                 if not state.superseded:
                     self._unexpected.append(state)
+        self._append(state, "crashed", detail)
+
+    def _record_usage(self, state: ClientState) -> None:
+        usage, started = state.meter.total, state.meter.started
+        if usage is None:
+            return
+        records = {name: sum(mate.count(name) for mate in state.mates) for name in ("acked", "delivered")}
+        start = {"start_us": started.cpu_us} if started else {}
+        self._append(state, "usage", {**asdict(usage), **start, **records})
+
+    def _append(self, state: ClientState, event: str, detail: dict[str, Any]) -> None:
+        with self._lock:
             try:
-                row = lifecycle_row(state.client, state.role, state.incarnation, "crashed", detail)
-                self._lifecycle.append_rows([row])
+                self._lifecycle.append_rows([lifecycle_row(state.client, state.role, state.incarnation, event, detail)])
             except OSError as e:  # the disk is full, which probably ended the client, too
                 state.errors.append(f"its exit could not be recorded: {e}")

@@ -12,6 +12,7 @@ from typing import IO, Any
 from chaos.errors import ClientError
 from chaos.kafka.partition import TopicPartition
 from chaos.processes.process import Spawned
+from chaos.processes.usage import UsageMeter
 from chaos.scenario.clients import Assign, Entry, Producer, StartAt
 from chaos.scenario.model import Scenario
 from chaos.wait import wait_until
@@ -48,6 +49,12 @@ class ClientState:
         self.errors: list[str] = []
         self._lock = threading.Lock()
         self._progress: dict[str, Any] = {}
+        self._meter = UsageMeter(spawned.identity.pid)
+
+    @property
+    def meter(self) -> UsageMeter:
+        """The meter of the process, which mates share."""
+        return self.mates[0]._meter
 
     @property
     def alive(self) -> bool:
@@ -87,7 +94,7 @@ class ClientState:
         try:
             while line := stdout.readline(MAX_EVENT):
                 self._receive(line)
-            exit_code = self.spawned.wait()
+            exit_code = self.spawned.wait(at_end=self.meter.read)
             for mate in self.mates:
                 mate.exit_code = exit_code
                 on_exit(mate)
@@ -107,6 +114,7 @@ class ClientState:
 
     def _apply(self, kind: str, event: dict[str, Any]) -> None:
         if kind == "started":
+            self.meter.mark_started()
             self.started.set()
         elif kind == "progress":
             with self._lock:
@@ -132,6 +140,7 @@ class ClientState:
 
     def kill(self, timeout_s: float) -> None:
         """Send SIGKILL and wait for the exit. Raises `ClientError` after `timeout_s`."""
+        self.meter.read()
         self.spawned.signal_group(signal.SIGKILL)
         if not self.gone.wait(timeout_s):
             raise ClientError(f"{self.client} (process {self.spawned.identity.pid}) does not end after SIGKILL")

@@ -140,7 +140,8 @@ TABLES: dict[str, pa.Schema] = {
         instance_id=_since(3, _str),
     ),
     # Client events: started, stopped (by order, everything flushed), crashed (written by the fleet), error, slowed,
-    # resumed. `role` is producer or consumer. `detail` is a JSON object.
+    # resumed. `role` is producer or consumer. `detail` is a JSON object. The fleet also writes `usage` at the end of
+    # each process: CPU time (`start_us`: until it had started), memory, and the records of its last progress.
     "lifecycle": _table(client=_str, role=_str, incarnation=_i32, event=_str, detail=_str, at_us=_i64),
     # One row per step of a fault: injecting, injected, proven, healing, healed, failed. `evidence` is a JSON object.
     "faults": _table(fault=_str, kind=_str, target=_str, phase=_str, evidence=_str, at_us=_i64),

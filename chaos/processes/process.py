@@ -21,7 +21,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -157,10 +157,14 @@ class Spawned:
             return False
         return True
 
-    def wait(self) -> int:
-        """Wait until the process ends, then kill the children that it left. Returns its exit code."""
+    def wait(self, at_end: Callable[[], object] = lambda: None) -> int:
+        """Wait until the process ends, then kill the children that it left. Returns its exit code.
+
+        at_end: called in between, while the process is a zombie and its children still run.
+        """
         if hasattr(os, "waitid"):  # not on macOS
             os.waitid(os.P_PID, self.popen.pid, os.WEXITED | os.WNOWAIT)
+            at_end()
             self.signal_group(signal.SIGKILL)
         return self.popen.wait()
 

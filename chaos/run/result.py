@@ -181,6 +181,33 @@ class Metric(MetricKey):
     value_us: int
 
 
+EntryKind = Literal["producer", "consumer", "processor"]
+
+
+class EntryUsage(BaseModel):
+    """CPU time and memory of the client processes of one entry; killed processes are included.
+
+    processes: incarnations. records: acknowledged to a producer, else processed. start_cpu_us: until the clients had
+    started. cpu_us: from then on, with the writing of the ledger. peak_rss_bytes: of the largest process.
+    """
+
+    entry: str
+    kind: EntryKind
+    processes: int = 0
+    records: int = 0
+    start_cpu_us: int = 0
+    cpu_us: int = 0
+    peak_rss_bytes: int = 0
+
+
+class Load(BaseModel):
+    """What the clients did and needed. The rates are those from the first to the last row; None without two rows."""
+
+    acked_per_s: float | None = None
+    delivered_per_s: float | None = None
+    entries: list[EntryUsage] = []
+
+
 class Judged(ResultFile):
     """Identity, verdict and reproducing command of a run or of a comparison of variants."""
 
@@ -207,6 +234,7 @@ class Result(Judged):
     totals: list[Count] = []
     findings: list[Finding] = []
     metrics: list[Metric] = []
+    load: Load = Load()
     tolerated: list[str] = []
     problems: list[str] = []
 

@@ -23,6 +23,7 @@ from chaos.scenario.compaction import OFFSETS_TOPIC
 from chaos.scenario.resolve import Resolved
 from checks.evidence import audit_rows, fault_outcomes, json_object, missing_proof
 from checks.expectations.contract import readers
+from checks.verdict.load import measure_load
 from checks.verdict.sentence import sentence, tolerated
 
 
@@ -93,6 +94,7 @@ def collect(run: Run, resolved: Resolved, expectations: list[Expectation]) -> Re
             for r in audit_rows(run, "metrics")
             if r["value_us"] is not None
         ],
+        load=measure_load(run, resolved, counts),
         tolerated=tolerated(resolved.scenario, totals, counts),
         problems=problems if decision.verdict == "pass" else list(dict.fromkeys([*problems, *decision.reasons])),
     )

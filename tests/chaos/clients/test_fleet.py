@@ -65,7 +65,7 @@ consumers:
     assert {(c["kind"], c["outcome"]) for c in rows(run, "commits")} == {("sync", "ok")}
     at_end = {TopicPartition(t, p): n for (_, p), n in ends.items()}
     assert Kafka(bootstrap).committed(f"g{t}", at_end) == at_end
-    assert Counter(e["event"] for e in rows(run, "lifecycle")) == {"started": 6, "stopped": 6}
+    assert Counter(e["event"] for e in rows(run, "lifecycle")) == {"started": 6, "stopped": 6, "usage": 6}
     seal(run.ledger)
     assert read_seal(run.ledger).tables["deliveries"].rows == 3000
 
@@ -121,6 +121,9 @@ consumers:
     assert all((p, n) in processed for p, end in last_commit.items() for n in range(end))
     (crashed,) = rows(run, "lifecycle", event="crashed")
     assert json.loads(crashed["detail"]) == {"exit_code": -signal.SIGKILL, "killed": "crash"}
+    used = json.loads(rows(run, "lifecycle", event="usage", client="billing/1")[0]["detail"])
+    assert 0 < used["start_us"] <= used["user_us"] + used["system_us"] and used["peak_rss_bytes"] > 2**20
+    assert 0 < used["delivered"] <= len(first)
     assert f.unexpected_exits() == []
 
     f.restart("billing/1")

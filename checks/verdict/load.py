@@ -1,0 +1,64 @@
+"""Throughput, CPU time and memory of the clients of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from chaos.run.directory import Run
+from chaos.run.result import Counts, EntryKind, EntryUsage, Load
+from chaos.scenario.clients import Entry, Processor, Producer
+from chaos.scenario.resolve import Resolved
+from checks.evidence import json_object, ledger_rows
+
+
+def measure_load(run: Run, resolved: Resolved, counts: Counts) -> Load:
+    """Return the load of a run. Ledgers without rows `usage`, as of earlier versions, give no entries."""
+    return Load(
+        acked_per_s=_rate(counts.acked, _span_us(run.ledger / "sends.parquet", "completed_us")),
+        delivered_per_s=_rate(
+            sum(reader.delivered for reader in counts.readers),
+            _span_us(run.ledger / "deliveries.parquet", "processed_us"),
+        ),
+        entries=_entries(run, resolved),
+    )
+
+
+def _rate(records: int, span_us: int) -> float | None:
+    return records / span_us * 1e6 if span_us > 0 else None
+
+
+def _span_us(table: Path, column: str) -> int:
+    """Return the time from the first to the last row of a sealed table, from the footers of its parts; 0 if unknown."""
+    bounds: list[int] = []
+    try:
+        for part in table.glob("*.parquet"):
+            groups = pq.read_metadata(part)
+            place = groups.schema.names.index(column)
+            for i in range(groups.num_row_groups):
+                if (found := groups.row_group(i).column(place).statistics) and found.has_min_max:
+                    bounds += [found.min, found.max]
+    except (pa.ArrowException, OSError, ValueError):
+        return 0
+    return max(bounds) - min(bounds) if bounds else 0
+
+
+def _entries(run: Run, resolved: Resolved) -> list[EntryUsage]:
+    found = {entry.name: EntryUsage(entry=entry.name, kind=_kind(entry)) for entry in resolved.scenario.entries}
+    for row in ledger_rows(run, "lifecycle", ["client", "event", "detail"]):
+        usage = found.get(str(row["client"]).rpartition("/")[0])
+        if row["event"] == "usage" and usage is not None:
+            detail = json_object(row["detail"])
+            start_us = int(detail.get("start_us", 0))
+            usage.processes += 1
+            usage.records += int(detail["acked" if usage.kind == "producer" else "delivered"])
+            usage.start_cpu_us += start_us
+            usage.cpu_us += int(detail["user_us"]) + int(detail["system_us"]) - start_us
+            usage.peak_rss_bytes = max(usage.peak_rss_bytes, int(detail["peak_rss_bytes"]))
+    return [usage for usage in found.values() if usage.processes]
+
+
+def _kind(entry: Entry) -> EntryKind:
+    return "producer" if isinstance(entry, Producer) else "processor" if isinstance(entry, Processor) else "consumer"
