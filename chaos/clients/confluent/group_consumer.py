@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from chaos.clients.confluent.columns import Columns
+from chaos.clients.columns import Columns
 from chaos.clients.confluent.group import GroupConsumer
 from chaos.clients.confluent.library import VERSIONS
-from chaos.clients.confluent.reader import NAP_S
 from chaos.clients.program import Channel, Lifecycle, run_clients
 from chaos.clients.protocol import GroupConsumerSpec, Partition, WorkersSpec
+from chaos.clients.reader import NAP_S
 
 
 @dataclass

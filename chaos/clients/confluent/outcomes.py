@@ -14,11 +14,10 @@ it on. And after a refusal, that status describes the last attempt only.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from confluent_kafka import KafkaError
 
-Outcome = Literal["ok", "fail", "unknown"]
+from chaos.clients.committer import Outcome
 
 Kept = frozenset[str]
 """What all attempts of a send have in common; each entry of `SENDS` names what its proof needs.

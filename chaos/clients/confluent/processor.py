@@ -24,12 +24,13 @@ from typing import Any, Literal
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from chaos.clients.committer import Outcome
 from chaos.clients.confluent.columns import consumed
 from chaos.clients.confluent.group import GroupConsumer
 from chaos.clients.confluent.library import VERSIONS
-from chaos.clients.confluent.outcomes import Outcome
 from chaos.clients.confluent.positions import start_positions
-from chaos.clients.confluent.sender import CALL_S, TICK_S, End, Sender, error_of
+from chaos.clients.confluent.sender import CALL_S, End, Sender, error_of
+from chaos.clients.pacer import TICK_S
 from chaos.clients.program import Channel, Lifecycle, log, run_clients
 from chaos.clients.protocol import ClientSpec, CommitSpec, GroupConsumerSpec, Partition, PlainSpec, ProcessorSpec
 from chaos.ledger.record import INPUT_HEADER, encode_input

@@ -14,43 +14,14 @@ reads the last seq of the earlier one. An aborted transaction is not repeated.
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 from chaos.clients.confluent.library import VERSIONS
-from chaos.clients.confluent.sender import CHUNK, TICK_S, Sender, partitioner
-from chaos.clients.confluent.sends import Keys
+from chaos.clients.confluent.sender import CHUNK, Sender, partitioner
+from chaos.clients.keys import Keys
+from chaos.clients.pacer import TICK_S, Pacer
 from chaos.clients.program import Channel, Lifecycle, run_clients
 from chaos.clients.protocol import ProducerSpec, TransactionSpec
-
-CATCH_UP_S = 0.25
-"""Missed time that is caught up after a stall; the rest counts as time without load."""
-
-
-class Pacer:
-    """The number of records to send now at a steady rate."""
-
-    def __init__(self, rate: float) -> None:
-        self._rate = rate
-        self._start = self._next_tick = time.monotonic()
-        self._sent = 0
-
-    def due(self) -> int:
-        """Return the number of records to send now; 0 before the next tick."""
-        now = time.monotonic()
-        if now < self._next_tick:
-            return 0
-        self._next_tick = now + TICK_S
-        due = int((now - self._start) * self._rate) - self._sent
-        limit = max(1, int(self._rate * CATCH_UP_S))
-        if due > limit:
-            self._start += (due - limit) / self._rate
-            due = limit
-        return due
-
-    def sent(self, count: int) -> None:
-        """Count records that were sent."""
-        self._sent += count
 
 
 class Producer(Sender[ProducerSpec]):

@@ -22,7 +22,9 @@ from confluent_kafka import Producer as KafkaProducer
 from chaos.clients.checkpoint import next_seq_of
 from chaos.clients.confluent.library import Throttled, connection
 from chaos.clients.confluent.outcomes import kept_by
-from chaos.clients.confluent.sends import Keys, SendLog
+from chaos.clients.confluent.sends import SendLog
+from chaos.clients.keys import Keys
+from chaos.clients.pacer import TICK_S
 from chaos.clients.program import Channel, Lifecycle, log
 from chaos.clients.protocol import TransactionSpec, WriterSpec
 from chaos.ledger.record import IDENTITY_HEADER, of_tombstone
@@ -30,7 +32,6 @@ from chaos.ledger.record_columns import Ints, ValueFactory
 from chaos.ledger.stream import TableWriter
 from chaos.run.events import now_us
 
-TICK_S = 0.01
 CHUNK = 500
 """Most records with one time stamp."""
 CALL_S = 1.0

@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from chaos.clients.confluent.group import membership
-from chaos.clients.confluent.producer import Pacer
+from chaos.clients.pacer import Pacer
 from chaos.clients.protocol import AssignConsumerSpec, ProducerSpec, partition_name, partition_of
 from chaos.run.directory import Run
 from tests.support.ledgers import rows

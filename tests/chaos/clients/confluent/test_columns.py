@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message
 
 from chaos.clients.assignments import ReaderKey
 from chaos.clients.confluent.columns import consumed
-from chaos.clients.confluent.deliveries import DeliveryLog
+from chaos.clients.deliveries import DeliveryLog
 from chaos.ledger.record import Identity, encode
 from chaos.ledger.schemas import TABLES
 from chaos.ledger.stream import StreamEnd, TableWriter, read_stream

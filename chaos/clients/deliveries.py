@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from chaos.clients.assignments import ReaderKey
-from chaos.clients.confluent.columns import Columns, joined, recurring
+from chaos.clients.columns import Columns, joined, recurring
 from chaos.clients.protocol import Partition
 from chaos.ledger.record_columns import Identities, Ints
 from chaos.ledger.schemas import TABLES

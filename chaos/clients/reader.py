@@ -1,0 +1,190 @@
+"""The base of both kinds of consumers: poll, process, write and commit, in the order of the commit setting.
+
+A record is processed when its delivery row is in the ledger. With a processing time, rows are written a few at a time
+as that time passes, so a SIGKILL in the middle of a batch leaves exactly the rows of the processed records. A consumer
+does not poll while it processes: one that exceeds max.poll.interval.ms is evicted as a real application is.
+
+If there is no commit after each batch, the rows of several polls are written together: when there are many, when the
+first row has waited for `WRITE_EVERY_US`, when there is nothing to poll, and before a rebalance.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from chaos.clients.assignments import AssignmentLog, ReaderKey, StartPosition
+from chaos.clients.columns import Columns
+from chaos.clients.committer import Committer
+from chaos.clients.deliveries import DeliveryLog
+from chaos.clients.program import Channel, Lifecycle
+from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, Partition, partition_name
+from chaos.ledger.stream import TableWriter
+from chaos.run.events import now_us
+
+IDLE_POLL_S = 0.1
+ROWS_EVERY_S = 0.02
+NAP_S = 0.05
+WRITE_EVERY_US = 20_000
+WRITE_ROWS = 4096
+
+Spec = TypeVar("Spec", bound=GroupConsumerSpec | AssignConsumerSpec)
+Commits = TypeVar("Commits", bound=Committer)
+
+
+class Reader(ABC, Generic[Spec, Commits]):
+    """One incarnation of a consumer, except for its library and for the way in which it gets its partitions.
+
+    consumer: that of the library, set by the subclass. Errors: what the requests of the library raise.
+    """
+
+    consumer: Any
+    Errors: ClassVar[tuple[type[Exception], ...]]
+
+    def __init__(self, spec: Spec, channel: Channel, lifecycle: Lifecycle, committer: type[Commits]) -> None:
+        self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        mode: Literal["subscribe", "assign"] = "subscribe" if isinstance(spec, GroupConsumerSpec) else "assign"
+        key = ReaderKey(spec.client, spec.incarnation, spec.group, mode)
+        self.assignments = AssignmentLog(TableWriter(spec.ledger, "assignments", spec.writer), key)
+        self._deliveries = DeliveryLog(TableWriter(spec.ledger, "deliveries", spec.writer), key, spec.topics)
+        commits = TableWriter(spec.ledger, "commits", spec.writer)
+        self._committer = committer(commits, key, spec.commit, spec.config, self.assignments.last_numbers)
+        when, kind = spec.commit.when, spec.commit.kind
+        self._gathers = when in ("never", "periodic") or (when == "after_batch" and kind == "auto")
+        self._slow_s = 0.0
+        self._sought: list[tuple[str, int | None, int]] = []
+
+    @abstractmethod
+    def _poll(self) -> Any:
+        """Return the records that are there, in the form of the library; false if there are none for a while."""
+
+    @abstractmethod
+    def _columns(self, batch: Any) -> Columns | None:
+        """Return the columns of a batch without its errors, which are reported; None if no record is left."""
+
+    @abstractmethod
+    def _seek(self, order: dict[str, Any]) -> Mapping[Partition, int]:
+        """Obey an order to seek. Returns the target of each partition. Raises one of `Errors`."""
+
+    @abstractmethod
+    def _close_consumer(self) -> None:
+        """Close the consumer; a group member leaves its group."""
+
+    def read(self) -> None:
+        """Poll and process until the order to stop. Raises `ClientError` if the consumer cannot continue."""
+        while not self._channel.stopping:
+            batch = self._poll()
+            polled_us = now_us()
+            if batch:
+                self._process(batch, polled_us)
+            self._apply_speed()
+            self._apply_seeks()
+            self.between_polls()
+            if self._channel.progress_due():
+                self.progress()
+        self.settle()
+
+    def settle(self) -> None:
+        """Finish the polled records, before partitions are taken away or read from another position."""
+        self.write_all()
+
+    def _apply_seeks(self) -> None:
+        while self._channel.seeks and self.assignments.numbers:
+            order = self._channel.seeks.popleft()
+            self.settle()
+            before = dict(self.assignments.positions)
+            try:
+                targets = self._seek(order)
+            except self.Errors as e:
+                self._lifecycle.error(f"seek failed: {e}")
+                continue
+            self._committer.forget(targets)
+            self.assignments.begin("seek", {p: StartPosition(offset, "seek") for p, offset in targets.items()})
+            self._sought += [(partition_name(p), before.get(p), offset) for p, offset in targets.items()]
+            self.progress()
+
+    def write_all(self) -> None:
+        """Write the rows that wait, then commit their offsets if the setting says so."""
+        self._committer.after_batch(self.consumer, self._write())
+
+    def _write(self) -> dict[Partition, int]:
+        ends = self._deliveries.write(self.assignments.numbers)
+        self.assignments.processed(ends)
+        return ends
+
+    def between_polls(self) -> None:
+        """Run after each poll."""
+
+    def close(self) -> None:
+        """Close the consumer, write the last rows and send the last progress."""
+        self._close_consumer()
+        self._committer.close()
+        self.progress()
+
+    def more_progress(self) -> dict[str, Any]:
+        """Return the fields of the progress event that only some libraries have."""
+        return {}
+
+    def progress(self) -> None:
+        """Send a progress event."""
+        more = {"sought": self._sought} if self._sought else {}
+        self._channel.progress(
+            delivered=self._deliveries.delivered, **self.assignments.progress(), **more, **self.more_progress()
+        )
+
+    def _process(self, batch: Any, polled_us: int) -> None:
+        records = self._columns(batch)
+        if records is None:
+            return
+        if self._spec.commit.when == "before_processing":
+            self._committer.before_processing(self.consumer, self._deliveries.next_offsets(records))
+        if self._gathers and not self._per_record_s():
+            self._deliveries.add(records, polled_us)
+            if self._deliveries.waiting >= WRITE_ROWS or polled_us - self._deliveries.waiting_since_us > WRITE_EVERY_US:
+                self.write_all()
+            return
+        self.write_all()
+        done: dict[Partition, int] = {}
+        start = 0
+        while start < len(records):
+            group = records.cut(start, self._group_size(len(records)))
+            if not self._work(len(group)):
+                break
+            self._deliveries.add(group, polled_us)
+            ends = self._write()
+            self._committer.after_record(self.consumer, ends)
+            done |= ends
+            start += len(group)
+        self._committer.after_batch(self.consumer, done)
+
+    def _per_record_s(self) -> float:
+        return self._spec.per_record_s + self._channel.per_record_s
+
+    def _group_size(self, batch: int) -> int:
+        if self._spec.commit.when == "after_record":
+            return 1
+        per_record_s = self._per_record_s()
+        return max(1, int(ROWS_EVERY_S / per_record_s)) if per_record_s else batch
+
+    def _work(self, records: int) -> bool:
+        """Let the processing time of records pass. Returns False if the order to stop arrives first."""
+        began = time.monotonic()
+        while (left := began + records * self._per_record_s() - time.monotonic()) > 0:
+            time.sleep(min(left, NAP_S))
+            if self._channel.stopping:
+                return False
+            self._idle()
+        return not self._channel.orphaned
+
+    def _idle(self) -> None:
+        self._apply_speed()
+        if self._channel.progress_due():
+            self.progress()
+
+    def _apply_speed(self) -> None:
+        ordered = self._channel.per_record_s
+        if ordered != self._slow_s:
+            self._slow_s = ordered
+            self._lifecycle.event("slowed" if ordered else "resumed", per_record_s=ordered)
