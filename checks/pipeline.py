@@ -39,10 +39,13 @@ def readback(run: Run, *, master: str | None = None, listener: Listener | None =
         if run.where != str(run.path):
             raise RunDirError(f"the log of {run.where} was never read back; read it back on the machine of the cluster")
         _remove_results(run, run.validation)
-        bootstrap = _bootstrap(run)
+        bootstrap, resolved = _bootstrap(run), read_resolved(run)
+        from checks.readback.commits import read_commit_log
         from checks.readback.stage import read_back
 
-        read_back(session(master), run, read_resolved(run), bootstrap)
+        with EventLog(run, listener).stage("commit_log"):
+            read_commit_log(run, resolved, bootstrap)
+        read_back(session(master), run, resolved, bootstrap)
 
 
 def audit(run: Run, *, master: str | None = None, listener: Listener | None = None) -> None:

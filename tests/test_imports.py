@@ -12,6 +12,7 @@ ALLOWED_TO_CHECKS = {
     "errors",
     "install.locations",
     "kafka.access",
+    "kafka.offsets_log",
     "kafka.partition",
     "kafka.security",
     "kafka.settings",

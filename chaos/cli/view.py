@@ -24,6 +24,7 @@ _STAGES = {
     "drain": "waiting for consumers to reach the end",
     "stop": "stopping the clients",
     "seal": "sealing the ledger",
+    "commit_log": "reading the log of offset commits back",
     "readback": "reading the log back",
     "audit": "auditing every record",
     "validate": "checking the findings against the contract",

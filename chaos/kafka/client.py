@@ -40,6 +40,10 @@ class Kafka(Brokers):
         """Return the log start offsets of the partitions with a leader that answers."""
         return self._offsets(partitions, EARLIEST)
 
+    def offsets_from(self, partitions: Iterable[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
+        """Return the offset of the first record from a time on, -1 without one, where the leader answers."""
+        return self._offsets(partitions, time_ms)
+
     def stable_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return high watermark and last stable offset of the partitions with a leader that answers both requests.
 

@@ -40,3 +40,19 @@ def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition.number)
     return topics
+
+
+def group_partition(group: str, partitions: int) -> int:
+    """Return the number of the partition of `__consumer_offsets` that holds a group."""
+    return java_hash(group) % partitions
+
+
+def java_hash(text: str) -> int:
+    """Return `Utils.abs(text.hashCode())` of Kafka: Java's 32-bit hash over UTF-16 code units, without its sign.
+
+    `Utils.abs` is `Math.abs` (0 for the lowest number), not `Utils.toPositive`, which clears the sign bit.
+    """
+    units, value = text.encode("utf-16-be", "surrogatepass"), 0
+    for i in range(0, len(units), 2):
+        value = (31 * value + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
+    return abs(value - 2**32 if value >= 2**31 else value) % 2**31

@@ -191,6 +191,32 @@ topic at that moment; null if the brokers give none. `read_from_us`, `read_us`: 
 when all its records had been read. `records`: the number of records, only of `__consumer_offsets` and only if the
 scenario bounds its compaction."""
 
+COMMIT_LOG = _table(
+    group=_str,
+    topic=_str,
+    partition=_i32,
+    offset=_i64,
+    metadata=_str,
+    commit_us=_i64,
+    appended_us=_i64,
+    log_partition=_i32,
+    log_offset=_i64,
+    transaction=_str,
+    ended_us=_i64,
+)
+"""Schema of `commit_log`: one row per offset commit in the log of `__consumer_offsets`, for the groups of the scenario
+and the time of the run. `offset` is null if the record deletes the committed offset. `commit_us` is the coordinator's
+time of the commit, `appended_us` that of the record, both by the clock of a broker, in ms. `log_partition` and
+`log_offset` are its position in `__consumer_offsets`. `transaction` is committed, aborted or open (no marker yet), null
+without a transaction; `ended_us` is the time of the marker."""
+
+COMMIT_LOG_RANGE = _table(
+    group=_str, log_partition=_i32, start=_i64, end=_i64, read_us=_i64, whole=_bool, error=_str
+)
+"""Schema of `commit_log_range`: for each group, the offsets of its partition of `__consumer_offsets` that were read.
+`whole`: whether the log had all records there. If not, compaction may have removed commits, and a missing row proves
+nothing. `error`: why nothing could be read, else null."""
+
 _RUNS = {
     "sends": ("producer", "incarnation", "topic", "outcome", "error", "txn", "completed_us", *_INPUT),
     "deliveries": (

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from chaos.kafka.partition import group_partition
 from checks.audit.facts.epochs import Row
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -143,16 +144,5 @@ def offsets_partition(observed: Observed, group: str) -> str | None:
     partitions = observed.value(OFFSETS_TOPIC, "partitions", observed.end_us)
     if not isinstance(partitions, int) or partitions < 1:
         return None
-    name = f"{OFFSETS_TOPIC}/{java_hash(group) % partitions}"
+    name = f"{OFFSETS_TOPIC}/{group_partition(group, partitions)}"
     return name if observed.changes(name, "leader") else None
-
-
-def java_hash(text: str) -> int:
-    """Return `Utils.abs(text.hashCode())` of Kafka: Java's 32-bit hash over UTF-16 code units, without its sign.
-
-    `Utils.abs` is `Math.abs` (0 for the lowest number), not `Utils.toPositive`, which clears the sign bit.
-    """
-    units, value = text.encode("utf-16-be", "surrogatepass"), 0
-    for i in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[i : i + 2], "big")) & 0xFFFFFFFF
-    return abs(value - 2**32 if value >= 2**31 else value) % 2**31

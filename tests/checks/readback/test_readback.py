@@ -12,18 +12,19 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from chaos.cluster.process.driver import ProcessCluster
 from chaos.cluster.settings import ClusterSpec
 from chaos.errors import ClusterError
 from chaos.ledger.record import CRC_AT, SEQ_AT, Identity, crc_ok, encode, parse, run_token
-from chaos.ledger.schemas import LOG, LOG_RANGE
+from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE, LOG, LOG_RANGE
 from chaos.processes.process import ProcessId as Owner
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
+from checks.readback.commits import read_commit_log
 from checks.readback.source import OffsetRange, read
 from checks.readback.stage import log_ranges, read_back
 
@@ -197,3 +198,39 @@ def test_a_missing_topic_is_named(cluster: ProcessCluster, tmp_path: Path) -> No
     with pytest.raises(ClusterError, match="nowhere"):
         log_ranges(cluster.bootstrap, ["nowhere"])
     shutil.rmtree(tmp_path)
+
+
+@pytest.mark.kafka
+def test_offset_commits_are_read_back_with_the_end_of_their_transaction(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    make(cluster, "inputs")
+    what = resolved("inputs")
+    consumers = [{"mode": "subscribe", "group": group, "topics": ["inputs"]} for group in ("billing", "idle")]
+    document = what.scenario.model_dump(include={"title", "cluster", "topics", "producers"}, exclude_unset=True)
+    what = what.model_copy(update={"scenario": Scenario.model_validate(document | {"consumers": consumers})})
+    server = {"bootstrap.servers": cluster.bootstrap}
+    consumer = Consumer({**server, "group.id": "billing", "enable.auto.commit": False})
+    consumer.commit(offsets=[TopicPartition("inputs", 1, 7)], asynchronous=False)
+    producer = Producer({**server, "transactional.id": "reader"})
+    producer.init_transactions(30)
+    for offset, end in ((8, producer.commit_transaction), (9, producer.abort_transaction)):
+        producer.begin_transaction()
+        sent = [TopicPartition("inputs", 1, offset)]
+        producer.send_offsets_to_transaction(sent, consumer.consumer_group_metadata(), 30)
+        end(30)
+    consumer.close()
+    run = Run.create(tmp_path, RUN_ID)
+    run.ledger.mkdir(exist_ok=True)
+    read_commit_log(run, what, cluster.bootstrap)
+    rows = pq.read_table(run.ledger / "commit_log.parquet", schema=COMMIT_LOG).to_pylist()
+    assert [(r["group"], r["topic"], r["partition"], r["offset"], r["transaction"]) for r in rows] == [
+        ("billing", "inputs", 1, 7, None),
+        ("billing", "inputs", 1, 8, "committed"),
+        ("billing", "inputs", 1, 9, "aborted"),
+    ]
+    reads = pq.read_table(run.ledger / "commit_log_range.parquet", schema=COMMIT_LOG_RANGE).to_pylist()
+    assert [(r["group"], r["start"], r["whole"], r["error"]) for r in reads] == [
+        ("billing", 0, True, None),
+        ("idle", 0, True, None),
+    ]

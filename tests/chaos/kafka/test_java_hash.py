@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.audit.facts.observed import java_hash
+from chaos.kafka.partition import java_hash
 
 
 @pytest.mark.parametrize(("group", "number"), [("billing", 9), ("dirty", 26)])

@@ -1,0 +1,239 @@
+"""The offset commits of some groups in the log of `__consumer_offsets`, read over the platform's own connections.
+
+A client library skips control records and hides where compaction removed records. Both decide here: the marker of a
+transaction says whether its offsets count, and a missing record proves only something in a log that is whole.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from kafka.errors import KafkaError
+from kafka.protocol.consumer import FetchRequest
+from kafka.record import MemoryRecords
+
+from chaos.kafka import messages
+from chaos.kafka.access import Access
+from chaos.kafka.client import EARLIEST, READ_UNCOMMITTED, Kafka
+from chaos.kafka.offset_records import parse_key, parse_value
+from chaos.kafka.partition import TopicPartition, group_partition
+from chaos.kafka.security import Security
+
+OFFSETS_TOPIC = "__consumer_offsets"
+MARGIN_MS = 60_000
+"""Reading begins this long before the given time: the clock of a broker may differ from that of the clients."""
+MOST_RECORDS = 1_000_000
+"""Number of records of one partition above which it is not read."""
+TIMEOUT_S = 60.0
+ANSWER_S = 5.0
+FETCH_BYTES = 4 << 20
+_REFUSED = {29: "the user may not read it"}
+"""Error codes of Fetch that no later request can change."""
+_COMMITTED = 1
+"""Type of the marker that commits a transaction."""
+
+
+@dataclass
+class LoggedCommit:
+    """A record of an offset commit.
+
+    offset: None if the record deletes the committed offset. commit_us: the coordinator's time of the commit.
+    transaction: committed, aborted or open; None without a transaction. ended_us: the time of its marker.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    offset: int | None
+    metadata: str | None
+    commit_us: int | None
+    appended_us: int
+    log_partition: int
+    log_offset: int
+    transaction: str | None = None
+    ended_us: int | None = None
+
+
+@dataclass
+class LogRead:
+    """What was read for one group: the offsets from `start` to before `end` of its partition.
+
+    whole: whether the log has all records that were ever written there. error: why nothing was read, else None.
+    """
+
+    group: str
+    log_partition: int | None = None
+    start: int | None = None
+    end: int | None = None
+    read_us: int | None = None
+    whole: bool = False
+    error: str | None = None
+
+
+def read_commits(
+    bootstrap: str, security: Security | None, groups: Iterable[str], since_us: int
+) -> tuple[list[LoggedCommit], list[LogRead]]:
+    """Return the offset commits of the groups since a time, and for each group what was read.
+
+    Each partition is read once. An error of the cluster, such as a missing right, is in the result.
+    """
+    kafka = Kafka(bootstrap, ANSWER_S, Access.of(security), [OFFSETS_TOPIC])
+    try:
+        return _read_commits(kafka, groups, since_us)
+    finally:
+        kafka.close()
+
+
+def _read_commits(kafka: Kafka, groups: Iterable[str], since_us: int) -> tuple[list[LoggedCommit], list[LogRead]]:
+    metadata = kafka.metadata()
+    count = sum(p.topic == OFFSETS_TOPIC for p in metadata.partitions) if metadata else 0
+    if not count:
+        why = f"the brokers list no {OFFSETS_TOPIC}: there is none, or the user may not describe it"
+        return [], [LogRead(group, error=why if metadata else "no broker answers") for group in sorted(set(groups))]
+    by_partition: dict[int, list[str]] = defaultdict(list)
+    for group in sorted(set(groups)):
+        by_partition[group_partition(group, count)].append(group)
+    commits: list[LoggedCommit] = []
+    reads: list[LogRead] = []
+    for number, here in sorted(by_partition.items()):
+        part = _Part(TopicPartition(OFFSETS_TOPIC, number), frozenset(here))
+        error = None
+        try:
+            part.read(kafka, max(0, since_us // 1000 - MARGIN_MS))
+            commits += part.commits
+        except (_UnreadableError, ValueError, KafkaError) as e:
+            error = f"{part.partition} cannot be read: {e}"
+        whole = part.whole and error is None
+        at_us = time.time_ns() // 1000
+        reads += [LogRead(group, number, part.start, part.end, at_us, whole, error) for group in here]
+    return commits, reads
+
+
+T = TypeVar("T")
+
+
+class _UnreadableError(Exception):
+    """A partition cannot be read."""
+
+
+@dataclass
+class _Part:
+    """One partition while it is read."""
+
+    partition: TopicPartition
+    groups: frozenset[str]
+    commits: list[LoggedCommit] = field(default_factory=list)
+    start: int | None = None
+    end: int | None = None
+    whole: bool = True
+    _open: dict[int, list[LoggedCommit]] = field(default_factory=lambda: defaultdict(list))
+    """Commits in transactions without a marker, by producer id."""
+
+    def read(self, kafka: Kafka, since_ms: int) -> None:
+        """Read from the first record since a time to the end of the log."""
+        deadline = time.monotonic() + TIMEOUT_S
+        first = _asked(lambda: kafka.offsets_from([self.partition], EARLIEST).get(self.partition), deadline)
+        self.end = _asked(lambda: kafka.end_offsets([self.partition]).get(self.partition), deadline)
+        found = _asked(lambda: kafka.offsets_from([self.partition], since_ms).get(self.partition), deadline)
+        self.start = at = min(found, self.end) if found >= 0 else self.end
+        if self.end - self.start > MOST_RECORDS:
+            raise _UnreadableError(f"it has {self.end - self.start:,} records since the run began")
+        if self.start > first:
+            at -= 1  # the record before shows whether some between the two are missing
+        elif first:
+            self.whole = False
+        while at < self.end:
+            data = self._fetch(kafka, at, deadline)
+            reached = self._add(data, at)
+            if reached == at:
+                raise _UnreadableError(f"no complete batch at offset {at}")
+            at = reached
+        for commit in (c for commits in self._open.values() for c in commits):
+            commit.transaction = "open"
+
+    def _fetch(self, kafka: Kafka, at: int, deadline: float) -> bytes:
+        """Return batches from the one with an offset on, from the leader."""
+        part = {"partition": self.partition.number, "fetch_offset": at, "partition_max_bytes": FETCH_BYTES}
+        request = messages.request(
+            FetchRequest[4],
+            replica_id=-1,
+            max_wait_ms=500,
+            min_bytes=1,
+            max_bytes=FETCH_BYTES,
+            isolation_level=READ_UNCOMMITTED,
+            topics=[{"topic": self.partition.topic, "partitions": [part]}],
+        )
+
+        def answer() -> bytes | None:
+            state = kafka.state(self.partition)
+            answer = kafka.ask(state.leader, request) if state else None
+            for topic in answer.responses if answer else ():
+                for p in topic.partitions:
+                    if p.error_code in _REFUSED:
+                        raise _UnreadableError(_REFUSED[p.error_code])
+                    return bytes(p.records) if not p.error_code and p.records else None
+            return None
+
+        return _asked(answer, deadline)
+
+    def _add(self, data: bytes, at: int) -> int:
+        """Add the commits of complete batches; return the offset behind the last batch, `at` without one."""
+        for batch in MemoryRecords(data):
+            if batch.magic < 2:
+                raise _UnreadableError(f"its records have the format {batch.magic} of before Kafka 0.11")
+            if batch.base_offset >= (self.end or 0):
+                return max(at, self.end or 0)
+            dense = batch.records_count == batch.last_offset_delta + 1
+            self.whole &= dense and batch.base_offset <= at
+            self._add_batch(batch)
+            at = max(at, int(batch.next_offset))
+        return at
+
+    def _add_batch(self, batch: Any) -> None:
+        if batch.is_control_batch:
+            for record in batch:
+                self._end(batch.producer_id, record)
+            return
+        for commit in self._commits(batch):
+            self.commits.append(commit)
+            if batch.is_transactional:
+                self._open[batch.producer_id].append(commit)
+
+    def _commits(self, batch: Any) -> Iterator[LoggedCommit]:
+        for record in batch:
+            key = parse_key(record.key)
+            if key is None or key.group not in self.groups or record.offset < (self.start or 0):
+                continue
+            value = None if record.value is None else parse_value(record.value)
+            yield LoggedCommit(
+                group=key.group,
+                topic=key.topic,
+                partition=key.partition,
+                offset=value.offset if value else None,
+                metadata=value.metadata if value else None,
+                commit_us=value.commit_ms * 1000 if value else None,
+                appended_us=record.timestamp * 1000,
+                log_partition=self.partition.number,
+                log_offset=record.offset,
+            )
+
+    def _end(self, producer: int, marker: Any) -> None:
+        """End the transaction of a producer."""
+        _, kind = struct.unpack_from(">hh", bytes(marker.key))
+        for commit in self._open.pop(producer, ()):
+            commit.transaction = "committed" if kind == _COMMITTED else "aborted"
+            commit.ended_us = marker.timestamp * 1000
+
+
+def _asked(ask: Callable[[], T | None], deadline: float) -> T:
+    """Return the first answer that is not None. Raises `_UnreadableError` after the deadline."""
+    while (answer := ask()) is None:
+        if time.monotonic() > deadline:
+            raise _UnreadableError(f"its leader did not answer within {TIMEOUT_S:g} s")
+        time.sleep(0.1)
+    return answer

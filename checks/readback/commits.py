@@ -1,0 +1,37 @@
+"""The offset commits in the log of `__consumer_offsets`, read back into the ledger.
+
+They decide commits of which a client did not learn the outcome. Without them, such commits stay undecided: an error is
+a row of the ledger, and never ends the read-back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from chaos.kafka.offsets_log import read_commits
+from chaos.ledger.schemas import COMMIT_LOG, COMMIT_LOG_RANGE
+from chaos.run.directory import Run
+from chaos.scenario.resolve import Resolved
+from checks.audit.facts.readers import readers_of
+
+
+def read_commit_log(run: Run, resolved: Resolved, bootstrap: str) -> None:
+    """Write `ledger/commit_log.parquet` and then `commit_log_range.parquet`; nothing if no reader has a group."""
+    groups = {reader.group for reader in readers_of(resolved.scenario) if reader.group and reader.commits}
+    if not groups:
+        return
+    commits, reads = read_commits(bootstrap, resolved.scenario.cluster.security, groups, resolved.created_us)
+    _write(commits, COMMIT_LOG, run.ledger / "commit_log.parquet")
+    _write(reads, COMMIT_LOG_RANGE, run.ledger / "commit_log_range.parquet")
+
+
+def _write(rows: Iterable[Any], schema: pa.Schema, path: Path) -> None:
+    half = path.with_name(f".{path.name}.half")
+    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema), half)
+    half.replace(path)
