@@ -104,7 +104,7 @@ class ProducerSpec(WriterSpec):
 
 
 class PlainSpec(_Spec):
-    """The order of output and commit without transactions; see `chaos.scenario.clients.Plain`."""
+    """The order of output and commit without transactions; see `chaos.scenario.processing.Plain`."""
 
     commit: Literal["after_output", "before_output"]
     records: int = Field(ge=1)
@@ -123,6 +123,13 @@ class ProcessorSpec(WriterSpec):
     consumer_config: Config = {}
     assign_by: AssignBy | None = Field(None, description="as for a group consumer")
     plain: PlainSpec | None = None
+    state: Literal["count"] | None = Field(
+        None,
+        description="count: each output has the key of its input, and in the header `aftershock-count` the number of "
+        "inputs of this key that the group has processed, this one included, by partition",
+    )
+    lose_state: bool = Field(False, description="begin without the local state of the earlier incarnation")
+    threads: list[str] = Field([], description="the clients of this process; only `client` if empty")
 
 
 class CommitSpec(_Spec):
@@ -135,7 +142,7 @@ class CommitSpec(_Spec):
 
 
 class WorkersSpec(_Spec):
-    """Processing in a pool of threads; see `chaos.scenario.clients.Workers`."""
+    """Processing in a pool of threads; see `chaos.scenario.processing.Workers`."""
 
     count: int = Field(ge=1)
     tracking: Literal["window", "naive"]

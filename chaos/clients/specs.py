@@ -29,6 +29,8 @@ from chaos.scenario.runtimes import DEFAULT
 
 TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits."""
+UNRECORDED = 1_000_000
+"""Outputs that a crashed processor may have in the log without a row, if its library decides when to write them."""
 STOP_SHARE = 0.6
 """Share of `limits.clients` in which a producer waits for delivery reports after the order to stop."""
 
@@ -91,12 +93,16 @@ class SpecBuilder:
         }
 
     def _processor(self, entry: Processor, client: str, incarnation: int) -> dict[str, Any]:
+        mates = process_mates(entry, client)
         unrecorded = entry.plain.records if entry.plain else 0
+        if entry.client.missing("transactions of a size"):  # the library sends as much as its buffer takes
+            unrecorded = UNRECORDED
         return {
             **self._writer(entry, client),
             "topic": entry.to,
             # without transactions, outputs of one batch may be in the log without a row: their numbers are not used
-            "first_seq": next_seq_of(self._run.ledger, client) + unrecorded if incarnation > 1 else 0,
+            "first_seq": max(next_seq_of(self._run.ledger, c) for c in mates) + unrecorded if incarnation > 1 else 0,
+            "threads": mates if entry.threads > 1 else [],
             "plain": entry.plain and _in_seconds(entry.plain, "hold"),
             "assign_by": entry.assign_by,
             "consumer_config": {**self._consumer_defaults(entry), **entry.consumer_config},
@@ -169,7 +175,7 @@ def _in_seconds(part: BaseModel, *durations: str) -> dict[str, Any]:
 
 def process_mates(entry: Entry, client: str) -> list[str]:
     """Return the clients that run in the same process as `client`, in order, with `client` itself."""
-    if not isinstance(entry, Subscribe) or entry.threads == 1:
+    if not isinstance(entry, Subscribe | Processor) or entry.threads == 1:
         return [client]
     first = (int(client.rpartition("/")[2]) - 1) // entry.threads * entry.threads + 1
     return [f"{entry.name}/{n}" for n in range(first, min(first + entry.threads, entry.members + 1))]

@@ -45,6 +45,14 @@ def kafka_client_jars(version: str, on_progress: Progress = silent) -> Path:
     return cached(f"jars/kafka-clients-{version}", fill, "another run resolves jars; waiting for it", on_progress)
 
 
+def kafka_streams_jars(version: str, on_progress: Progress = silent) -> Path:
+    """Return the directory with the jars of a release of kafka-streams, for a class path. Raises like `kafka_jars`."""
+    _check("release of kafka-streams", version, _VERSION, f"write one like {KNOWN_GOOD[-1]}")
+
+    fill = _with_logging(f"kafka-streams {version}", 75, "kafka-streams", version, on_progress)
+    return cached(f"jars/kafka-streams-{version}", fill, "another run resolves jars; waiting for it", on_progress)
+
+
 def flink_jars(release: str, connector: str, on_progress: Progress = silent) -> Path:
     """Return the directory with the jars of a Flink release and of a release of its Kafka connector.
 

@@ -210,9 +210,7 @@ time of the commit, `appended_us` that of the record, both by the clock of a bro
 `log_offset` are its position in `__consumer_offsets`. `transaction` is committed, aborted or open (no marker yet), null
 without a transaction; `ended_us` is the time of the marker."""
 
-COMMIT_LOG_RANGE = _table(
-    group=_str, log_partition=_i32, start=_i64, end=_i64, read_us=_i64, whole=_bool, error=_str
-)
+COMMIT_LOG_RANGE = _table(group=_str, log_partition=_i32, start=_i64, end=_i64, read_us=_i64, whole=_bool, error=_str)
 """Schema of `commit_log_range`: for each group, the offsets of its partition of `__consumer_offsets` that were read.
 `whole`: whether the log had all records there. If not, compaction may have removed commits, and a missing row proves
 nothing. `error`: why nothing could be read, else null."""

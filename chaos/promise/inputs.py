@@ -143,7 +143,12 @@ def _no_producer(client: Client) -> str:
 
 
 def _check_ability(client: Client, role: Role, why: str) -> None:
-    """Raise `UsageError` for a producer that the rules do not know; see `_no_producer`."""
+    """Raise `UsageError` for a producer that the rules do not know (see `_no_producer`), and for a processor."""
+    if not client.missing("process") and client.missing("subscribe"):
+        raise UsageError(
+            f"{why}: the rules know no application of {LABELS[client.runtime]} ({client.missing('subscribe')}); "
+            "give the settings of its producer and of its consumer with client java"
+        )
     if role == "producer" and (reason := _no_producer(client)):
         raise UsageError(
             f"{why}: the rules know no producer of {LABELS[client.runtime]} ({reason}); its sink is a Java "

@@ -95,6 +95,7 @@ LABELS = {
     "flink": "Flink",
     "flink-legacy": "Flink",
     "spark": "Spark",
+    "streams": "Kafka Streams",
 }
 """Client libraries in sentences."""
 

@@ -15,6 +15,7 @@ from chaos.kafka.settings import Config
 from chaos.ledger.record import HEADER_BYTES
 from chaos.scenario.commit import Commit
 from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
+from chaos.scenario.processing import Plain, Workers
 from chaos.scenario.runtimes.choice import Client, ClientChoice
 from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
 from chaos.scenario.triggers import OneOf, Partition, Strict
@@ -86,18 +87,6 @@ class Producer(Strict):
         return _checkpoint_interval(self.checkpoint_every, self.client)
 
 
-class Plain(Strict):
-    """How a processor writes and commits without transactions, batch by batch.
-
-    after_output: commit when all outputs are acknowledged; a crash in between writes them again. before_output: commit
-    first; a crash in between leaves inputs without output.
-    """
-
-    commit: Literal["after_output", "before_output"]
-    records: int = Field(100, ge=1, description="most records of a batch")
-    hold: Duration = Field(0.0, description="time between the two steps, in which a crash duplicates or loses")
-
-
 class Processor(Strict):
     """Read-process-write: `members` processes of one group that write a record for each one they read.
 
@@ -110,9 +99,18 @@ class Processor(Strict):
     topics: list[TopicName] = Field(min_length=1, description="input topics")
     to: TopicName = Field(description="output topic")
     members: int = Field(1, ge=1, le=50)
+    threads: int = Field(1, ge=1, le=50, description="members per process, each in a thread (streams)")
     transactions: Transactions | None = Field(None, description="the default, unless `plain` is set")
     plain: Plain | None = Field(None, description="write and commit without transactions")
     assign_by: AssignBy | None = Field(None, description="as for a subscribe consumer")
+    state: Literal["count"] | None = Field(
+        None,
+        description="count: each output has the key of its input, and carries how many inputs of that key the group "
+        "has processed, by partition; the counts are in a store with a changelog (streams)",
+    )
+    lose_state: bool = Field(
+        False, description="each incarnation begins without the local state of the one before, as on another machine"
+    )
     value_size: Size = Field(128, ge=HEADER_BYTES, le=2**20, description="bytes of the value, including its header")
     client: ClientChoice = Field(Client(), description="client library, such as java:3.9.2")
     config: Config = Field({}, description="settings of its producer by the names of the client library")
@@ -131,19 +129,11 @@ class Processor(Strict):
     def _check(self) -> Self:
         if self.plain and self.transactions:
             raise ValueError("plain: goes without transactions; leave one of the two out, or set it to null")
+        if self.state and len(self.topics) > 1:
+            raise ValueError("state: needs exactly one input topic, because the order between topics is not defined")
+        if self.lose_state and not self.state:
+            raise ValueError("lose_state: there is no state; give state")
         return self
-
-
-class Workers(Strict):
-    """A pool of threads that process the records that one thread polls, in parallel even within one partition."""
-
-    count: int = Field(4, ge=1, le=64)
-    tracking: Literal["window", "naive"] = Field(
-        "window",
-        description="window: commit up to the first unprocessed record; naive: up to the highest processed one",
-    )
-    straggle_every: int | None = Field(None, ge=1, description="every n-th offset takes `straggle` longer")
-    straggle: Duration = Field(0.0, description="extra processing time of these offsets")
 
 
 class _Consumer(Strict):

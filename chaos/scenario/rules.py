@@ -17,6 +17,7 @@ from chaos.scenario import compaction
 from chaos.scenario.clients import (
     ApplicationPartitioner,
     Assign,
+    Processor,
     Producer,
     Subscribe,
     Transactions,
@@ -135,10 +136,25 @@ def _client_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
         where = f"processors[{i}]"
         yield from setup.topic_problems(f"{where}.topics", processor.topics)
         yield from setup.topic_problems(f"{where}.to", [processor.to])
+        yield from _state_problems(setup, where, processor)
         if processor.to in processor.topics:
             yield f"{where}.to: the processor also reads {processor.to}, so it would never end"
         yield from _transaction_problems(f"{where}.config", processor.config, processor.transactions)
         yield from _refused(f"{where}.consumer_config", processor.consumer_config, CONSUMER_KEYS, BY_AFTERSHOCK)
+
+
+def _state_problems(setup: Setup, where: str, processor: Processor) -> Iterator[str]:
+    """Yield what is in the way of a processor with state: records without keys, and mates that are another topology."""
+    if not processor.state:
+        return
+    topic = processor.topics[0]
+    keyless = [f"producer {p.name}" for p in setup.producers if p.topic == topic and p.keys is None]
+    keyless += [f"processor {p.name}" for p in setup.processors if p.to == topic and not p.state]
+    if keyless:
+        yield f"{where}.state: counts by key, but {keyless[0]} writes records without a key to {topic}"
+    mates = [name for name in setup.groups.get(processor.group, []) if name != processor.name]
+    if mates:
+        yield f"{where}.state: {mates[0]} is in the group {processor.group} too, and does not have this state"
 
 
 def _producer_problems(setup: Setup, where: str, producer: Producer) -> Iterator[str]:

@@ -21,6 +21,7 @@ from chaos.scenario.clients import (
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ClientQuota, ConsumerSeek, ProducerCrash, ProducerFence
+from chaos.scenario.processing import Plain
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
 from chaos.scenario.setup import Setup
@@ -104,8 +105,18 @@ def _asked(entry: Entry) -> Asked:
                 yield "partitioner", "sticky partitioner"
         case Processor():
             yield "", "process"
+            if entry.threads > 1:
+                yield "threads", "threads of a processor"
+            if entry.state:
+                yield "state", "state of a processor"
+            if entry.transactions and entry.transactions != Transactions():
+                yield "transactions", "transactions of a size"
             if entry.plain:
                 yield "plain", "plain processing"
+                if entry.plain.commit == "before_output":
+                    yield "plain", "commits before outputs"
+                if entry.plain != Plain(commit=entry.plain.commit):
+                    yield "plain", "batches of a size"
             yield from _asked_of_assignment(entry)
             yield from _asked_of_member("consumer_config", entry.consumer_config, entry.client)
         case Subscribe():

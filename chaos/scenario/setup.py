@@ -247,6 +247,7 @@ def unknown(where: str, name: str, role: str, names: Collection[str]) -> Iterato
 
 
 def _reading_side(p: Processor) -> Subscribe:
+    isolation = {"isolation.level": "read_committed"} if p.transactions and p.client.traits.isolates else {}
     return Subscribe(
         mode="subscribe",
         name=p.name,
@@ -254,5 +255,5 @@ def _reading_side(p: Processor) -> Subscribe:
         members=p.members,
         topics=p.topics,
         client=p.client,
-        config=p.consumer_config,
+        config=p.consumer_config | isolation,
     )

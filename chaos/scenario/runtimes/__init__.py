@@ -1,13 +1,13 @@
 """The client runtimes that a scenario can choose: what each can do, and its defaults.
 
-A runtime is a client library with its programs. `traits` says what a runtime can do; `confluent`, `java`, `sarama` and
-`flink` and `spark` have the runtimes; `choice` is the field `client` of an entry. The programs are in
+A runtime is a client library with its programs. `traits` says what a runtime can do; `confluent`, `java`, `sarama`,
+`flink`, `spark` and `streams` have the runtimes; `choice` is the field `client` of an entry. The programs are in
 `chaos.clients.<name>` (with an underscore for a hyphen), which also installs and starts them.
 """
 
 from __future__ import annotations
 
-from chaos.scenario.runtimes import confluent, flink, java, sarama, spark
+from chaos.scenario.runtimes import confluent, flink, java, sarama, spark, streams
 from chaos.scenario.runtimes.traits import Traits
 
 DEFAULT = confluent.TRAITS.name
@@ -22,6 +22,7 @@ RUNTIMES: dict[str, Traits] = {
         flink.TRAITS,
         flink.LEGACY_TRAITS,
         spark.TRAITS,
+        streams.TRAITS,
     )
 }
 """The runtimes by name."""

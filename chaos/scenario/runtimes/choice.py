@@ -36,7 +36,8 @@ class Client(Strict):
     heap: Size | None = Field(
         None,
         ge=16 * 2**20,
-        description="heap of each process; if left out, 96MiB for java, 256MiB for flink and 512MiB for spark",
+        description="heap of each process; if left out, 96MiB for java, 128MiB for streams, 256MiB for flink and "
+        "512MiB for spark",
     )
 
     @field_validator("runtime")

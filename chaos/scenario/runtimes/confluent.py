@@ -34,6 +34,8 @@ TRAITS = Traits(
         "throttle times",
         "process",
         "plain processing",
+        "commits before outputs",
+        "batches of a size",
         "subscribe",
         "pattern",
         "static membership",

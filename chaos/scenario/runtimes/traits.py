@@ -24,6 +24,10 @@ Ability = Literal[
     "throttle times",
     "process",
     "plain processing",
+    "commits before outputs",
+    "batches of a size",
+    "threads of a processor",
+    "state of a processor",
     "subscribe",
     "pattern",
     "static membership",
@@ -101,6 +105,7 @@ class Traits:
     stores_offsets: whether an automatic commit has the offsets that the programs stored, not the consumer's positions.
     checkpoint_every: seconds between its checkpoints if a scenario does not say it; None if it stores offsets with each
         result.
+    isolates: whether a processor with transactions reads committed records only, whatever its settings are.
     mixed_assignors: whether eager and cooperative assignors can be given together.
     """
 
@@ -119,6 +124,7 @@ class Traits:
     least_heap: int = 0
     stores_offsets: bool = False
     checkpoint_every: float | None = None
+    isolates: bool = False
     mixed_assignors: bool = False
     unknown: Callable[[str], str] = lambda name: ""
     common: Callable[[Config], Config] = lambda config: config

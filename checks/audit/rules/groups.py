@@ -9,12 +9,13 @@ from typing import Any
 
 from chaos.scenario.clients import Assign, Subscribe, uses_kip_848
 from chaos.scenario.model import Scenario
+from chaos.scenario.runtimes.streams import ASSIGNOR as STREAMS
 from checks.audit.engine.counters import EPOCHS
 from checks.audit.engine.tally import Tally, total
 from checks.audit.facts.epochs import Epoch
 from checks.audit.facts.moves import BY_FAULT, group_recreated
 from checks.audit.facts.observed import OFFSETS_TOPIC, Observed, Span, joined, offsets_partition
-from checks.audit.facts.readers import Reader, commits_offsets
+from checks.audit.facts.readers import Reader, commits_offsets, readers_of
 from checks.audit.findings import Finding
 from checks.audit.rules.rule import Evidence, Rule, RunData, groups, no_members, present, readers_with, unless
 from checks.audit.undecided import JUST_BEGUN, MIXED_TOPICS, NO_PROMISE, TIED_VOTE, Reason
@@ -127,7 +128,7 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
     one as their coordinator does. After a tied vote, undetermined only if some of the tied assignors allow the spread.
     """
     for reader in run.readers:
-        if reader.mode != "subscribe":
+        if not _has_members_with_shares(reader):
             continue
         spans = _settled(run.observed, reader)
         tally.add(SETTLED, reader.name, value=len(spans))
@@ -145,6 +146,11 @@ def unbalanced_assignment(run: RunData, tally: Tally) -> None:
                 tally.report("unbalanced_assignment", reader.name, 1, [row])
             elif any(whys):
                 tally.report_undetermined("unbalanced_assignment", reader.name, 1, TIED_VOTE)
+
+
+def _has_members_with_shares(reader: Reader) -> bool:
+    """Return whether the assignor of a group spreads partitions; that of Kafka Streams spreads tasks."""
+    return reader.mode == "subscribe" and reader.assignor != STREAMS
 
 
 def _assignors(reader: Reader, members: list[dict[str, Any]]) -> tuple[str, ...]:
@@ -212,6 +218,8 @@ def _shows_no_members(c: Subscribe | Assign) -> bool:
 
 
 def _no_assignments(s: Scenario) -> str:
+    if not any(map(_has_members_with_shares, readers_of(s))):
+        return no_members(s) or "Kafka Streams spreads tasks, and promises no equal shares of partitions"
     invisible = all(_shows_no_members(c) for c in s.readers)
     return no_members(s) or (
         "brokers show no classic members of groups with group.protocol=consumer" if invisible else ""
@@ -297,7 +305,7 @@ RULES = {
     "unbalanced_assignment": Rule(
         examines=(SETTLED,),
         explain="{why}, though the assignor is {assignor}",
-        scopes=_subscribing,
+        scopes=readers_with(_has_members_with_shares),
         inapplicable=_no_assignments,
         counts_undetermined=True,
         run=unbalanced_assignment,

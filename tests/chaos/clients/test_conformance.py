@@ -70,6 +70,7 @@ def test_only_what_a_runtime_lacks_is_not_asked_of_it() -> None:
     assert {name for name in NEEDS if lacks("flink-legacy", name)} == {*by_flink, "producer"}
     assert {name for name in CASES if not lacks("spark", name)} == {"assign_consumer"}
     assert lacks("spark", "starts at the committed offsets of a group").startswith("a query never asks for committed")
+    assert {name for name in CASES if not lacks("streams", name)} == {"processor"}
     assert not any(lacks(runtime, name) for runtime in ("confluent", "java") for name in NEEDS)
 
 

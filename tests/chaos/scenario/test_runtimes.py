@@ -44,6 +44,11 @@ def assign(**values):
     return SHOP + "consumers: [" + json.dumps(entry) + "]\n"
 
 
+def application(**values):
+    entry = {"name": "b", "group": "b", "topics": ["orders"], "to": "bills", "client": "streams", **values}
+    return "producers: [{name: shop, topic: orders, keys: 9}]\nprocessors: [" + json.dumps(entry) + "]\n"
+
+
 def query(**values):
     entry = {
         "mode": "assign",
@@ -219,6 +224,31 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             SHOP + "processors: [{name: b, group: b, topics: [orders], to: bills, client: sarama}]\n",
             "processors[0]: the runtime sarama:1.61.1 has no process: it has no program that reads and writes",
         ),
+        (group(client="streams"), "consumers[0]: the runtime streams:4.3.1 has no subscribe: an application reads and"),
+        (application(client="streams:2.7.2"), "kafka-streams 2.7.2 is not supported; choose 2.8.2 to 4.3.1"),
+        (application(transactions={"abort_every": 2}), "streams:4.3.1 has no transactions of a size: a transaction"),
+        (application(plain={"commit": "before_output"}), "streams:4.3.1 has no commits before outputs: it commits"),
+        (application(plain={"commit": "after_output", "hold": "1s"}), "streams:4.3.1 has no batches of a size: it com"),
+        (application(config={"num.stream.threads": 2}), "num.stream.threads is set by the programs of the runtime str"),
+        (application(config={"group.protocol": "streams"}), "group.protocol is set by the programs of the runtime st"),
+        (
+            application(client="java", threads=2),
+            "processors[0].threads: the runtime java:4.3.1 has no threads of a pro",
+        ),
+        (
+            application(client="java", state="count"),
+            "processors[0].state: the runtime java:4.3.1 has no state of a pro",
+        ),
+        (application(state="count", topics=["orders", "x"]), "state: needs exactly one input topic, because the order"),
+        (application(lose_state=True), "lose_state: there is no state; give state"),
+        (
+            application(state="count").replace(", keys: 9", ""),
+            "processors[0].state: counts by key, but producer shop writes records without a key to orders",
+        ),
+        (
+            application(state="count") + "consumers: [{mode: subscribe, name: c, group: b, topics: [orders]}]\n",
+            "processors[0].state: c is in the group b too, and does not have this state",
+        ),
         (group(client="spark"), "consumers[0]: the runtime spark:4.0.2 has no subscribe: a query assigns partitions"),
         (query(start="group", group="g"), "consumers[0].start: the runtime spark:4.0.2 has no group offsets: a query"),
         (query(commit={}), "consumers[0].commit: the runtime spark:4.0.2 has no commits after processing: a query"),
@@ -381,3 +411,16 @@ def test_the_command_that_repeats_a_run_names_the_client_that_all_entries_share(
     assert "--client java:3.9.2" in command(SHOP, *java)
     assert "--client" not in command(SHOP)
     assert "--client" not in command(group())
+
+
+def test_an_application_that_is_exactly_once_reads_committed_records_only():
+    def reader(**values):
+        (found,) = scenario(application(**values)).readers
+        return found
+
+    assert reads_committed(reader())
+    assert not reads_committed(reader(plain={"commit": "after_output"}))
+    assert reads_committed(
+        reader(plain={"commit": "after_output"}, consumer_config={"isolation.level": "read_committed"})
+    )
+    assert assignors_of(reader().config, reader().client) == ("stream",)

@@ -63,6 +63,14 @@ final class Assignments {
         starts.forEach((partition, start) -> write(event, partition, start));
     }
 
+    /** Records the position at which a partition begins that the library chose; null as long as it is not known. */
+    void found(TopicPartition partition, Long position) {
+        if (position != null) {
+            positions.put(partition, position);
+            write("position", partition, new Start(position, null));
+        }
+    }
+
     /** Records that partitions were taken away. */
     void end(String event, Collection<TopicPartition> partitions) {
         for (TopicPartition partition : partitions) {

@@ -167,13 +167,35 @@ final class Committer {
 
     /** Records offsets that the library committed by itself. */
     void committed(Map<TopicPartition, OffsetAndMetadata> offsets) {
-        Map<TopicPartition, Long> plain = new HashMap<>();
-        offsets.forEach((partition, offset) -> plain.put(partition, offset.offset()));
-        write("auto", new Request(plain), Outcomes.OK, null);
+        write("auto", new Request(plain(offsets)), Outcomes.OK, null);
     }
 
-    /** Records offsets that were committed in a transaction, with its outcome. */
-    void inTransaction(Map<TopicPartition, Long> offsets, String outcome, String error, long requestedUs) {
+    /** Commits offsets by a call of another library, and records the outcome. Throws what the call throws. */
+    void through(Runnable call, Map<TopicPartition, OffsetAndMetadata> offsets) {
+        Request request = new Request(plain(offsets));
+        RuntimeException error = null;
+        try {
+            call.run();
+        } catch (RuntimeException e) {
+            error = e;
+            throw e;
+        } finally {
+            write("sync", request, Outcomes.ofCommit(error, request.isFirstAttempt()), error);
+        }
+    }
+
+    /** Returns the offsets alone. */
+    static Map<TopicPartition, Long> plain(Map<TopicPartition, OffsetAndMetadata> offsets) {
+        Map<TopicPartition, Long> plain = new HashMap<>();
+        offsets.forEach((partition, offset) -> plain.put(partition, offset.offset()));
+        return plain;
+    }
+
+    /** Records offsets that were added to a transaction, by its end: committed, aborted or unknown. */
+    void inTransaction(Map<TopicPartition, Long> offsets, String ended, long requestedUs) {
+        String outcome =
+                ended.equals("committed") ? Outcomes.OK : ended.equals("aborted") ? Outcomes.FAIL : Outcomes.UNKNOWN;
+        String error = outcome.equals(Outcomes.OK) ? null : "the transaction's end: " + ended;
         Request request = new Request(offsets);
         request.offsets.forEach((partition, offset) ->
                 table.write(row("transaction", request, partition, offset, outcome, error, requestedUs)));

@@ -128,11 +128,7 @@ final class Processor extends Sender {
         offsetsSentUs = null;
         String ended = endTransaction(this::addOffsets);
         if (offsetsSentUs != null) {
-            String outcome = ended.equals("committed")
-                    ? Outcomes.OK
-                    : ended.equals("aborted") ? Outcomes.FAIL : Outcomes.UNKNOWN;
-            String error = outcome.equals(Outcomes.OK) ? null : "the transaction's end: " + ended;
-            source.committer.inTransaction(readEnds, outcome, error, offsetsSentUs);
+            source.committer.inTransaction(readEnds, ended, offsetsSentUs);
         }
         if (ended.equals("committed")) {
             source.assignments.processed(readEnds);

@@ -35,11 +35,9 @@ abstract class Sender implements Client {
     boolean open;
     volatile boolean fatal;
     private final Identity.Factory values;
-    private final Table ends;
+    private final TransactionLog ends;
     private final Thread thread = Thread.currentThread();
     private long first;
-    private long number;
-    private long beganUs;
     private long failuresBefore;
     private double stopBy = Double.NaN;
 
@@ -59,7 +57,7 @@ abstract class Sender implements Client {
         boolean singleAttempt = "0".equals(String.valueOf(config.get("retries")));
         boolean hasOffsets = !"0".equals(String.valueOf(config.get("acks")));
         log = new SendLog(spec, singleAttempt, hasOffsets);
-        ends = transactions == null ? null : new Table(spec, "transactions");
+        ends = transactions == null ? null : new TransactionLog(spec);
         next = first = spec.number("first_seq");
         kafka = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
     }
@@ -163,10 +161,8 @@ abstract class Sender implements Client {
 
     final void beginTransaction() {
         kafka.beginTransaction();
-        number++;
         open = true;
-        beganUs = Clock.nowUs();
-        log.setTransaction(number);
+        log.setTransaction(ends.begin());
         failuresBefore = log.failed() + log.unknown();
     }
 
@@ -188,18 +184,12 @@ abstract class Sender implements Client {
             serve(TICK_S);
         }
         log.write(true);
-        boolean planned = transactions.has("abort_every") && number % transactions.number("abort_every") == 0;
+        boolean planned = transactions.has("abort_every") && ends.number() % transactions.number("abort_every") == 0;
         boolean commit = !planned && !mustAbort() && offsets.add();
         String ended = callEnd(commit);
         open = false;
         log.write(true);
-        ends.write(new Batch()
-                .put("producer", spec.client())
-                .put("incarnation", spec.incarnation())
-                .put("txn", number)
-                .put("outcome", ended)
-                .put("began_us", beganUs)
-                .put("ended_us", Clock.nowUs()));
+        ends.end(ended);
         return ended;
     }
 
@@ -214,13 +204,13 @@ abstract class Sender implements Client {
                 }
                 return committing ? "committed" : "aborted";
             } catch (TimeoutException e) { // the same call has to be repeated
-                Log.line("transaction " + number + " has not ended: " + e.getMessage());
+                Log.line("transaction " + ends.number() + " has not ended: " + e.getMessage());
                 if (givingUp()) {
                     fail(e);
                     return "unknown";
                 }
             } catch (KafkaException e) {
-                Log.line("transaction " + number + " has not ended: " + Outcomes.describe(e));
+                Log.line("transaction " + ends.number() + " has not ended: " + Outcomes.describe(e));
                 if (!committing || isFatal(e)) {
                     fail(e);
                     return "unknown";

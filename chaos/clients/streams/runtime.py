@@ -1,0 +1,35 @@
+"""Kafka Streams as a client library: any release from 2.8.2 on, compiled against at first use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chaos.clients.jvm import SOURCES, JavaPrograms
+from chaos.clients.runtime import Installed, Runtime
+from chaos.install.cache import Progress
+from chaos.install.jars import kafka_streams_jars
+from chaos.install.java import JAVA_ENVIRONMENT
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.java import NEWEST
+from chaos.scenario.runtimes.streams import TRAITS
+
+HEAP = 128 * 2**20
+MAIN = "aftershock.StreamsMain"
+APP_SOURCES = Path(__file__).with_name("src") / "aftershock"
+
+
+def prepare(client: Client, on_progress: Progress) -> Installed:
+    """Fetch and compile what a release needs; see `Runtime`."""
+    release = client.release or NEWEST
+    jars = kafka_streams_jars(release, on_progress)
+    programs = JavaPrograms(TRAITS.library, release, jars, MAIN, (SOURCES, APP_SOURCES))
+    command = programs.command(programs.compiled(on_progress), client.heap or HEAP)
+    return Installed(TRAITS.library, {"processor": command}, JAVA_ENVIRONMENT)
+
+
+RUNTIME = Runtime(
+    traits=TRAITS,
+    default_release=lambda: NEWEST,
+    prepare=prepare,
+    consumer_defaults=lambda release: {},
+)
