@@ -36,6 +36,18 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree[1.43.3": (
         "chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree[1.61.1"
     ),
+    "chaos/clients/franz_go/test_franz_go.py::test_franz_go_clients_write_read_and_restart_and_their_rows_agree": (
+        "chaos/clients/sarama/test_sarama.py::test_sarama_clients_write_read_and_restart_and_their_rows_agree[1.61.1"
+    ),
+    "chaos/clients/franz_go/test_franz_go.py::test_franz_go_members_share_partitions_with_every_balancer": (
+        "chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
+    ),
+    "chaos/clients/franz_go/test_franz_go.py::test_franz_go_members_are_static_match_patterns_and_commit": (
+        "chaos/clients/java/test_java.py::test_java_members_are_static_commit_by_themselves_and_find_topics[4.3.1"
+    ),
+    "chaos/clients/franz_go/test_franz_go.py::test_a_franz_go_client_that_cannot_start_reports_the_reason": (
+        "chaos/clients/sarama/test_sarama.py::test_a_sarama_client_that_cannot_start_reports_the_reason"
+    ),
     "chaos/clients/sarama/test_sarama.py::test_sarama_members_share_partitions_with_every_strategy": (
         "chaos/clients/test_fleet.py::test_partitions_move_one_by_one_and_no_record_is_delivered_twice"
     ),
@@ -53,6 +65,18 @@ NIGHTLY: dict[str, str] = {
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-legacy": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-assign_consumer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-producer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-transactions": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-group_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[franz-go-assign_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
     ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[sarama-producer": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"

@@ -163,6 +163,8 @@ def _asked_of_commits(entry: Subscribe | Assign) -> Asked:
         yield "commit", "commits after processing"
         if entry.commit.kind == "async":
             yield "commit", "asynchronous commits"
+        if entry.commit.kind == "auto" and isinstance(entry, Assign):
+            yield "commit", "automatic commits in assign mode"
     if str(settings_of(entry).get("auto.offset.reset", "")).lower() in ("none", "error"):
         yield "config", "reset to none"
 

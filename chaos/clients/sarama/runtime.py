@@ -9,7 +9,8 @@ from chaos.clients.protocol import Program
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.scenario.runtimes.choice import Client
-from chaos.scenario.runtimes.sarama import COOPERATIVE_SINCE, ERROR_CODES, NAMES, NEWEST, TRAITS
+from chaos.scenario.runtimes.error_codes import ERROR_CODES
+from chaos.scenario.runtimes.sarama import COOPERATIVE_SINCE, NAMES, NEWEST, TRAITS
 
 GO = GoPrograms(
     TRAITS,

@@ -1,13 +1,13 @@
 """The client runtimes that a scenario can choose: what each can do, and its defaults.
 
-A runtime is a client library with its programs. `traits` says what a runtime can do; `confluent`, `java`, `sarama`,
-`flink`, `spark` and `streams` have the runtimes; `choice` is the field `client` of an entry. The programs are in
-`chaos.clients.<name>` (with an underscore for a hyphen), which also installs and starts them.
+A runtime is a client library with its programs. `traits` says what a runtime can do; `choice` is the field `client` of
+an entry; the other modules have the runtimes. The programs are in `chaos.clients.<name>` (with an underscore for a
+hyphen), which also installs and starts them.
 """
 
 from __future__ import annotations
 
-from chaos.scenario.runtimes import confluent, flink, java, sarama, spark, streams
+from chaos.scenario.runtimes import confluent, flink, franz_go, java, sarama, spark, streams
 from chaos.scenario.runtimes.traits import Traits
 
 DEFAULT = confluent.TRAITS.name
@@ -19,6 +19,7 @@ RUNTIMES: dict[str, Traits] = {
         confluent.TRAITS,
         java.TRAITS,
         sarama.TRAITS,
+        franz_go.TRAITS,
         flink.TRAITS,
         flink.LEGACY_TRAITS,
         spark.TRAITS,

@@ -55,6 +55,7 @@ TRAITS = Traits(
         "seek",
         "checkpoint",
         "checkpoint interval",
+        "automatic commits in assign mode",
         "commit outcomes",
         "automatic commit outcomes",
         *OWN_POSITIONS,

@@ -87,6 +87,7 @@ TRAITS = Traits(
         "assign",
         "seek",
         "checkpoint",
+        "automatic commits in assign mode",
         "commit outcomes",
         *OWN_POSITIONS,
     )

@@ -69,28 +69,6 @@ RESERVED = frozenset(
 )
 RESERVED_PARTS = ("Net.TLS.", "Net.SASL.", "Net.Proxy.")
 
-ERROR_CODES = {
-    **dict(enumerate(("OFFSET_OUT_OF_RANGE", "CORRUPT_MESSAGE", "UNKNOWN_TOPIC_OR_PARTITION"), 1)),
-    **dict(enumerate(("LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT"), 5)),
-    **dict(enumerate(("MESSAGE_TOO_LARGE", "STALE_CONTROLLER_EPOCH", "OFFSET_METADATA_TOO_LARGE"), 10)),
-    **dict(enumerate(("NETWORK_EXCEPTION", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"), 13)),
-    **dict(enumerate(("NOT_COORDINATOR", "INVALID_TOPIC_EXCEPTION", "RECORD_LIST_TOO_LARGE"), 16)),
-    **dict(enumerate(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "INVALID_REQUIRED_ACKS"), 19)),
-    **dict(enumerate(("ILLEGAL_GENERATION", "INCONSISTENT_GROUP_PROTOCOL", "INVALID_GROUP_ID"), 22)),
-    **dict(enumerate(("UNKNOWN_MEMBER_ID", "INVALID_SESSION_TIMEOUT", "REBALANCE_IN_PROGRESS"), 25)),
-    **dict(enumerate(("INVALID_COMMIT_OFFSET_SIZE", "TOPIC_AUTHORIZATION_FAILED"), 28)),
-    **dict(enumerate(("GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED", "INVALID_TIMESTAMP"), 30)),
-    **dict(enumerate(("POLICY_VIOLATION", "OUT_OF_ORDER_SEQUENCE_NUMBER", "DUPLICATE_SEQUENCE_NUMBER"), 44)),
-    **dict(enumerate(("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"), 47)),
-    **dict(enumerate(("INVALID_TRANSACTION_TIMEOUT", "CONCURRENT_TRANSACTIONS"), 50)),
-    **dict(enumerate(("TRANSACTION_COORDINATOR_FENCED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), 52)),
-    **{-1: "UNKNOWN_SERVER_ERROR", 35: "UNSUPPORTED_VERSION", 56: "KAFKA_STORAGE_ERROR", 59: "UNKNOWN_PRODUCER_ID"},
-    **dict(enumerate(("FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH", "UNSUPPORTED_COMPRESSION_TYPE"), 74)),
-    **{79: "MEMBER_ID_REQUIRED", 81: "GROUP_MAX_SIZE_REACHED", 82: "FENCED_INSTANCE_ID", 87: "INVALID_RECORD"},
-    **{88: "UNSTABLE_OFFSET_COMMIT", 89: "THROTTLING_QUOTA_EXCEEDED", 90: "PRODUCER_FENCED"},
-}
-"""Names of error codes in the protocol; sarama has texts for them (errors.go)."""
-
 SENDS = {
     **refusals((), INVALID_REQUIRED_ACKS="acks is the same in every attempt, and no broker takes this one"),
     **refusals(
@@ -198,6 +176,7 @@ TRAITS = Traits(
         "assign",
         "checkpoint",
         "commits after processing",
+        "automatic commits in assign mode",
         "commit outcomes",
         "automatic commit outcomes",
         *OWN_POSITIONS,

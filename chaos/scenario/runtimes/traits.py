@@ -53,6 +53,7 @@ Ability = Literal[
     "reset to none",
     "assignment without group.id",
     "asynchronous commits",
+    "automatic commits in assign mode",
     "commits on checkpoints",
     "encrypted keys",
     "send outcomes",

@@ -59,6 +59,7 @@ def test_a_shipped_runtime_keeps_every_point(bench: Bench, runtime: str, case: s
 
 def test_only_what_a_runtime_lacks_is_not_asked_of_it() -> None:
     assert {name for name in NEEDS if lacks("sarama", name)} == {"processor", "obeys the order seek"}
+    assert {name for name in NEEDS if lacks("franz-go", name)} == {"processor"}
     by_flink = {
         "transactions",
         "processor",

@@ -152,6 +152,31 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "consumers[0].config: the runtime sarama:1.61.1 has no reset to none: Consumer.Offsets.Initial is",
         ),
         (
+            group(client="franz-go:1.21.7", config={"group.protocol": "consumer"}),
+            "consumers[0].config: the runtime franz-go:1.21.7 has no KIP-848: franz-go has it from 1.22.0 on",
+        ),
+        (
+            group(client="franz-go", config={"ServerSideBalancer": True}),
+            "ServerSideBalancer is no setting of franz-go: its name there is group.protocol: consumer",
+        ),
+        (
+            group(client="franz-go", config={"BlockRebalanceOnPoll": False}),
+            "BlockRebalanceOnPoll is set by the programs of the runtime franz-go",
+        ),
+        (
+            group(client="franz-go", config={"linger.ms": 5}),
+            "linger.ms is no setting of franz-go: its name there is ProducerLinger",
+        ),
+        (
+            group(client="franz-go", config={"max.poll.records": 5}),
+            "max.poll.records is no setting of franz-go: write the name of an option of its package kgo",
+        ),
+        (
+            SHOP + "consumers: [{mode: assign, name: a, group: g, topics: [orders], client: franz-go, "
+            "commit: {when: after_batch, kind: auto}}]\n",
+            "consumers[0].commit: the runtime franz-go:1.22.2 has no automatic commits in assign mode: franz-go",
+        ),
+        (
             group(client="flink"),
             "consumers[0]: the runtime flink:2.3.0 has no subscribe: a job assigns partitions to its subtasks itself",
         ),
@@ -365,6 +390,26 @@ def test_settings_of_sarama_have_the_meaning_of_their_common_names():
     assert (settings["auto.offset.reset"], settings["session.timeout.ms"]) == ("earliest", 6000)
     scenario("producers: [{name: shop, topic: orders, client: sarama, config: {acks: all}}]\n")
     scenario(SHOP + "consumers: [{mode: assign, name: a, topics: [orders], client: sarama}]\n")
+
+
+def test_settings_of_franz_go_have_the_meaning_of_their_common_names():
+    (b,) = scenario(group(client="franz-go")).consumers
+    assert not reads_committed(b)
+    assert assignors_of(b.config, b.client) == ("cooperative-sticky",)
+    own = {
+        "FetchIsolationLevel": "ReadCommitted",
+        "ConsumeResetOffset": "AtEnd",
+        "Balancers": "sticky,range",
+        "SessionTimeout": "6s",
+    }
+    (b,) = scenario(group(client="franz-go", config=own)).consumers
+    assert reads_committed(b)
+    assert assignors_of(b.config, b.client) == ("sticky", "range")
+    settings = settings_of(b)
+    assert (settings["auto.offset.reset"], settings["session.timeout.ms"]) == ("latest", 6000)
+    config = "{RequiredAcks: LeaderAck, DisableIdempotentWrite: true}"
+    (shop,) = scenario(f"producers: [{{name: shop, topic: orders, client: franz-go, config: {config}}}]\n").producers
+    assert settings_of(shop) == {"acks": "1", "enable.idempotence": False}
 
 
 def test_settings_of_spark_have_the_meaning_of_their_common_names():

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 )
@@ -32,6 +34,7 @@ type Assignments struct {
 	positions         map[Partition]int64
 	delivered         int64
 	generationOfCount int64
+	seeks             [][]any
 }
 
 func newAssignments(spec *Spec, mode, instanceID string) (*Assignments, error) {
@@ -78,13 +81,37 @@ func (a *Assignments) begin(partition Partition, position int64, source string) 
 	a.write("assigned", partition, &source)
 }
 
-// end records that a partition was given up.
-func (a *Assignments) end(partition Partition) {
+// end records that a partition was given up: the event is revoked or lost.
+func (a *Assignments) end(partition Partition, event string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.write("revoked", partition, nil)
+	a.write(event, partition, nil)
 	delete(a.numbers, partition)
 	delete(a.positions, partition)
+}
+
+// sought records that partitions are read from other positions from now on: each has the next running number. Partitions
+// that are not held are left out.
+func (a *Assignments) sought(targets map[Partition]int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	source := "seek"
+	a.count++
+	for partition, target := range targets {
+		if _, held := a.numbers[partition]; !held {
+			continue
+		}
+		a.seeks = append(a.seeks, []any{partition.String(), a.positions[partition], target})
+		a.numbers[partition], a.lastNumbers[partition], a.positions[partition] = a.count, a.count, target
+		a.write("seek", partition, &source)
+	}
+}
+
+// held returns the partitions that are held.
+func (a *Assignments) held() []Partition {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Keys(a.numbers))
 }
 
 func (a *Assignments) write(event string, partition Partition, source *string) {
@@ -99,6 +126,13 @@ func (a *Assignments) write(event string, partition Partition, source *string) {
 		put("source", source).
 		put("instance_id", a.instanceID).
 		int("at_us", nowUs()))
+}
+
+func (a *Assignments) holds(partition Partition) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, held := a.numbers[partition]
+	return held
 }
 
 // number returns the running number of the last assignment of a partition; `missing` if it had none.
@@ -130,6 +164,9 @@ func (a *Assignments) progress() map[string]any {
 	}
 	if a.generation != missing {
 		fields["generation"] = a.generation
+	}
+	if a.seeks != nil {
+		fields["sought"] = a.seeks
 	}
 	return fields
 }

@@ -22,7 +22,8 @@ type next int
 const (
 	again next = iota // the same call
 	abort
-	nothing // the producer cannot go on
+	abortUnclear // an abort, although the transaction may be committed already
+	nothing      // the producer cannot go on
 )
 
 // transaction ends the transactions of a producer, and writes `transactions`.
@@ -104,12 +105,14 @@ func (t *transaction) end() {
 // callEnd returns how the transaction ended. The library repeats a request that a coordinator did not answer, and after
 // that the same call is repeated. What the broker refuses is aborted, if the library still can.
 func (t *transaction) callEnd(commit bool) string {
+	outcome := "aborted"
+	if commit {
+		outcome = "committed"
+	}
 	for {
 		err := t.out.end(commit)
-		if err == nil && commit {
-			return "committed"
-		} else if err == nil {
-			return "aborted"
+		if err == nil {
+			return outcome
 		}
 		log.Printf("transaction %d has not ended: %s", t.number, describe(err))
 		follows := t.out.after(err)
@@ -118,7 +121,9 @@ func (t *transaction) callEnd(commit bool) string {
 			t.fatal = err
 			return unknown
 		case commit && follows == abort:
-			commit = false
+			commit, outcome = false, "aborted"
+		case commit && follows == abortUnclear:
+			commit, outcome = false, unknown
 		default:
 			sleep(napS, nil)
 		}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/IBM/sarama"
 )
@@ -20,18 +20,15 @@ type AssignConsumer struct {
 	to       *managerMarks
 	reading  sync.WaitGroup
 	held     map[Partition]bool
-}
-
-// position is where reading a partition starts.
-type position struct {
-	offset int64
-	source string
+	starts   *Starts
 }
 
 func newAssignConsumer(spec *Spec, channel *Channel, life *Lifecycle) (client, error) {
 	reader, err := newReader(spec, "assign", channel, life)
 	to := &managerMarks{managed: map[Partition]sarama.PartitionOffsetManager{}}
-	return &AssignConsumer{Reader: reader, held: map[Partition]bool{}, to: to}, err
+	a := &AssignConsumer{Reader: reader, held: map[Partition]bool{}, to: to}
+	a.starts = &Starts{spec, channel, saramaBrokers{a}}
+	return a, err
 }
 
 func (a *AssignConsumer) run() error {
@@ -51,8 +48,8 @@ func (a *AssignConsumer) run() error {
 	ended := make(chan struct{})
 	go a.sendProgress(ended)
 	var partitions []Partition
-	if a.retry(func() (err error) { partitions, err = a.partitions(); return err }) {
-		a.begin(partitions, a.startOf)
+	if a.starts.retry(func() (err error) { partitions, err = a.starts.partitions(); return err }) {
+		a.begin(partitions, a.starts.of)
 	}
 	a.progress()
 	for !a.channel.stopping() {
@@ -78,123 +75,63 @@ func (a *AssignConsumer) close() {
 	_ = a.client.Close()
 }
 
-// partitions returns the partitions of all topics, from fresh metadata.
-func (a *AssignConsumer) partitions() ([]Partition, error) {
-	if err := a.client.RefreshMetadata(a.spec.Topics...); err != nil {
-		return nil, err
+// saramaBrokers answers with sarama's client, and with the offsets that the group manages.
+type saramaBrokers struct{ *AssignConsumer }
+
+func (b saramaBrokers) partitions(topic string) (int32, error) {
+	if err := b.client.RefreshMetadata(topic); err != nil {
+		return 0, err
 	}
-	var found []Partition
-	for _, topic := range a.spec.Topics {
-		numbers, err := a.client.Partitions(topic)
-		if err != nil {
-			return nil, fmt.Errorf("the partitions of %s: %w", topic, err)
-		}
-		for _, number := range numbers {
-			found = append(found, Partition{topic, number})
-		}
+	numbers, err := b.client.Partitions(topic)
+	if err != nil {
+		return 0, fmt.Errorf("the partitions of %s: %w", topic, err)
 	}
-	return found, nil
+	return int32(len(numbers)), nil
+}
+
+func (b saramaBrokers) at(partition Partition, time int64) (int64, error) {
+	return start(b.client, partition, time)
+}
+
+func (b saramaBrokers) committed(partition Partition) (position, error) {
+	if err := b.to.manage(partition); err != nil {
+		return position{}, err
+	}
+	offset, _ := b.to.managed[partition].NextOffset()
+	if offset >= 0 {
+		return position{offset, "committed"}, nil
+	}
+	offset, err := start(b.client, partition, offset)
+	return position{offset, "reset"}, err
 }
 
 func (a *AssignConsumer) discover() {
-	found, err := a.partitions()
+	found, err := a.starts.partitions()
 	if err != nil {
 		log.Printf("search for new partitions failed, trying again: %s", describe(err))
 		return
 	}
-	var added []Partition
-	for _, partition := range found {
-		if !a.held[partition] {
-			added = append(added, partition)
-		}
-	}
-	a.begin(added, func(partition Partition) (position, error) {
-		offset, err := start(a.client, partition, sarama.OffsetOldest)
-		return position{offset, "start"}, err
-	})
+	a.begin(slices.DeleteFunc(found, func(partition Partition) bool { return a.held[partition] }), a.starts.first)
 }
 
 // begin determines all positions, and then reads.
 func (a *AssignConsumer) begin(partitions []Partition, startOf func(Partition) (position, error)) {
-	positions := make([]position, len(partitions))
-	for i, partition := range partitions {
-		if !a.retry(func() (err error) { positions[i], err = startOf(partition); return err }) {
-			return
+	for partition, position := range a.starts.all(partitions, func(partition Partition) (position, error) {
+		if a.manager != nil {
+			if err := a.to.manage(partition); err != nil {
+				return position{}, err
+			}
 		}
-	}
-	for i, partition := range partitions {
+		return startOf(partition)
+	}) {
 		a.held[partition] = true
-		a.assignments.begin(partition, positions[i].offset, positions[i].source)
+		a.assignments.begin(partition, position.offset, position.source)
 		a.reading.Add(1)
 		go func() {
 			defer a.reading.Done()
-			a.consume(partition, positions[i].offset)
+			a.consume(partition, position.offset)
 		}()
 	}
-}
-
-// startOf returns where a partition starts: at its checkpoint, or as the spec says.
-func (a *AssignConsumer) startOf(partition Partition) (position, error) {
-	offset, found := a.spec.Checkpoint[partition.String()]
-	if a.manager != nil {
-		if err := a.to.manage(partition); err != nil {
-			return position{}, err
-		}
-	}
-	if found {
-		return position{offset, "checkpoint"}, nil
-	}
-	if a.spec.Start == "group" {
-		return a.groupOffset(partition)
-	}
-	if offset, found := a.spec.Offsets[partition.String()]; found {
-		return a.existing(partition, offset)
-	}
-	var err error
-	switch a.spec.Start {
-	case "latest":
-		offset, err = start(a.client, partition, sarama.OffsetNewest)
-	case "timestamp":
-		offset, err = a.atTime(partition)
-	default:
-		offset, err = start(a.client, partition, sarama.OffsetOldest)
-	}
-	return position{offset, "start"}, err
-}
-
-func (a *AssignConsumer) groupOffset(partition Partition) (position, error) {
-	offset, _ := a.to.managed[partition].NextOffset()
-	if offset >= 0 {
-		return position{offset, "committed"}, nil
-	}
-	offset, err := start(a.client, partition, offset)
-	return position{offset, "reset"}, err
-}
-
-// existing waits until an offset in the future exists.
-func (a *AssignConsumer) existing(partition Partition, offset int64) (position, error) {
-	for !a.channel.stopping() {
-		end, err := start(a.client, partition, sarama.OffsetNewest)
-		if err != nil {
-			return position{}, err
-		}
-		if end >= offset {
-			break
-		}
-		sleep(napS, a.channel.stop)
-	}
-	return position{offset, "start"}, nil
-}
-
-// atTime returns the first offset at or after the time of the spec, or the end of the partition without one.
-func (a *AssignConsumer) atTime(partition Partition) (int64, error) {
-	for time.Now().UnixMilli() <= a.spec.TimestampMs && sleep(rowsEveryS, a.channel.stop) {
-	}
-	offset, err := start(a.client, partition, a.spec.TimestampMs)
-	if err == nil && offset < 0 {
-		return start(a.client, partition, sarama.OffsetNewest)
-	}
-	return offset, err
 }
 
 // consume reads a partition until the order to stop. Where its position is out of range, it continues at

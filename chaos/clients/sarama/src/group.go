@@ -102,7 +102,7 @@ func (g *GroupConsumer) ConsumeClaim(session sarama.ConsumerGroupSession, claim 
 	to := sessionMarks{session}
 	g.read(partition, claim.Messages(), session.Context().Done(), to)
 	g.committer.revoked(to)
-	g.assignments.end(partition)
+	g.assignments.end(partition, "revoked")
 	g.progress()
 	return nil
 }

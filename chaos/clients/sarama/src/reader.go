@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log"
 	"strings"
 	"time"
 
@@ -131,17 +130,4 @@ func start(client sarama.Client, partition Partition, initial int64) (int64, err
 		return 0, fmt.Errorf("the offset of %s: %w", partition, err)
 	}
 	return offset, nil
-}
-
-// retry repeats a request until it succeeds; brokers may be down. It returns false after the order to stop.
-func (r *Reader) retry(request func() error) bool {
-	for !r.channel.stopping() {
-		err := request()
-		if err == nil {
-			return true
-		}
-		log.Printf("trying again: %s", describe(err))
-		sleep(retryS, r.channel.stop)
-	}
-	return false
 }

@@ -1,0 +1,182 @@
+"""The franz-go clients with a real broker: counts, rows, crashes, transactions, balancers, commits and seeks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+
+from chaos.errors import ClientError
+from chaos.kafka.client import Kafka
+from chaos.kafka.partition import TopicPartition
+from chaos.ledger.seal import seal
+from chaos.run.directory import Run
+from chaos.scenario.runtimes.franz_go import NEWEST, OLDEST
+from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, crash_while_reading, offsets, take_half_over, until
+from tests.support.ledgers import rows, topic_name
+
+pytestmark = pytest.mark.kafka
+
+FAST = "ConsumeResetOffset: AtStart, HeartbeatInterval: 300ms"
+
+
+@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+def test_franz_go_clients_write_read_and_restart_and_their_rows_agree(
+    fleet: MakeFleet, run: Run, bootstrap: str, release: str
+) -> None:
+    t = topic_name()
+    franz = f"client: 'franz-go:{release}'"
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 3, replication_factor: 1}}]
+producers:
+  - {{name: shop, topic: {t}, records: 600, rate: 2000/s, keys: 9, {franz}, config: {{}}}}
+  - {{name: desk, topic: {t}, records: 100, mode: synchronous, {franz},
+      config: {{RequiredAcks: LeaderAck, DisableIdempotentWrite: true}}}}
+  - {{name: till, topic: {t}, records: 200, transactions: {{records: 25, abort_every: 4}}, {franz}}}
+  - {{name: noack, topic: {t}, records: 50, {franz}, config: {{acks: 0, enable.idempotence: false}}}}
+consumers:
+  - {{mode: subscribe, name: group, group: g{t}, topics: [{t}], {franz},
+      config: {{{FAST}, isolation.level: read_committed}}}}
+  - {{mode: assign, name: own, topics: [{t}], {franz}, per_record: 2ms, max_poll_records: 40}}
+  - {{mode: assign, name: stored, topics: [{t}], group: s{t}, {franz}, commit: {{when: after_batch, kind: sync}}}}
+""")
+    crash_while_reading(f, "own")
+    until(lambda: f.delivered("group") == 900, "the group did not receive all committed records")
+    until(lambda: len(set(offsets(run, "own/1"))) == 950, "the assign consumer did not receive all records")
+    until(lambda: f.delivered("stored") == 950, "the consumer that commits did not receive all records")
+    assert f.stop_all(WAIT_S) == []
+    assert f.unexpected_exits() == []
+
+    sends = rows(run, "sends", topic=t)
+    counts = {"shop/1": 600, "desk/1": 100, "till/1": 200, "noack/1": 50}
+    assert {(s["producer"], s["seq"]) for s in sends} == {
+        (who, n) for who, count in counts.items() for n in range(count)
+    }
+    assert {s["outcome"] for s in sends} == {"ok"}
+    assert {s["offset"] for s in sends if s["producer"] == "noack/1"} == {None}
+    assert {s["key"] for s in rows(run, "sends", producer="shop/1")} == {f"k{n}" for n in range(9)}
+    sent = {(s["partition"], s["offset"]): (s["producer"], s["seq"]) for s in sends if s["offset"] is not None}
+    got = rows(run, "deliveries", consumer="group/1")
+    named = {(d["partition"], d["offset"]): (d["producer"], d["seq"]) for d in got if d["producer"] != "noack/1"}
+    assert named.items() <= sent.items()
+    assert [d["ordinal"] for d in got] == list(range(900))
+    assert max(Counter(offsets(run, "own/1")).values()) == 1, "its checkpoint is exact"
+    assert {a["source"] for a in rows(run, "assignments", consumer="own/1", incarnation=2)} == {"checkpoint"}
+    ended = Counter(x["outcome"] for x in rows(run, "transactions", producer="till/1"))
+    assert ended == {"committed": 6, "aborted": 2}
+    for entry, group in (("group/1", f"g{t}"), ("stored/1", f"s{t}")):
+        commits = rows(run, "commits", consumer=entry)
+        assert {(c["kind"], c["outcome"]) for c in commits} == {("sync", "ok")}
+        ends = {TopicPartition(t, c["partition"]): c["offset"] for c in commits}
+        assert Kafka(bootstrap).committed(group, ends) == ends
+    started = [json.loads(e["detail"]) for e in rows(run, "lifecycle", event="started")]
+    assert {d["franz_go"] for d in started} == {release}
+    assert not any(table.torn for table in seal(run.ledger).tables.values())
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky", "KIP-848"])
+def test_franz_go_members_share_partitions_with_every_balancer(fleet: MakeFleet, run: Run, strategy: str) -> None:
+    t = topic_name()
+    settings = f"{FAST}, Balancers: {strategy}"
+    if strategy == "KIP-848":
+        settings = "auto.offset.reset: earliest, group.protocol: consumer"
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 4, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 800, rate: 200/s, client: franz-go, config: {{}}}}]
+consumers:
+  - {{mode: subscribe, name: a, group: g{t}, topics: [{t}], client: franz-go, config: {{{settings}}},
+      commit: {{when: periodic, every: 100ms, kind: async, on_revoke: true}}}}
+  - {{mode: subscribe, name: b, group: g{t}, topics: [{t}], client: franz-go, config: {{{settings}}}}}
+""")
+    take_half_over(f)
+    until(lambda: len(set(offsets(run, "a/1") + offsets(run, "b/1"))) == 800, "not everything is delivered")
+    kept = f.state("a/1").assigned()
+    assert f.stop_all(WAIT_S) == []
+    moved = rows(run, "assignments", consumer="b/1", event="assigned")
+    assert moved and {a["source"] for a in moved} <= {"committed", "reset"}
+    assert all(a["position"] is not None and a["generation"] and a["member_id"] for a in moved)
+    if strategy != "KIP-848":
+        assert max(Counter(offsets(run, "a/1") + offsets(run, "b/1")).values()) == 1, "all was committed on revocation"
+    starts = Counter(
+        f"{a['topic']}/{a['partition']}" for a in rows(run, "assignments", consumer="a/1", event="assigned")
+    )
+    assert {starts[p] for p in kept} == ({1} if strategy in ("cooperative-sticky", "KIP-848") else {2})
+    assert {c["kind"] for c in rows(run, "commits", consumer="a/1")} == {"async"}
+
+
+@pytest.mark.parametrize("release", [NEWEST, OLDEST])
+def test_franz_go_members_are_static_match_patterns_and_commit(
+    fleet: MakeFleet, run: Run, bootstrap: str, release: str
+) -> None:
+    t = topic_name()
+    franz = f"client: 'franz-go:{release}'"
+    auto = f"{FAST}, AutoCommitInterval: 100ms, MetadataMaxAge: 500ms, MetadataMinAge: 100ms"
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 2, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 300, rate: 300/s, {franz}, config: {{}}}}]
+consumers:
+  - {{mode: subscribe, name: pod, group: s{t}, topics: [{t}], members: 2, static: true, {franz},
+      config: {{{FAST}, SessionTimeout: 30s}}}}
+  - {{mode: subscribe, name: auto, group: a{t}, pattern: '^{t}', {franz}, max_poll_records: 50, config: {{{auto}}},
+      commit: {{when: after_record, kind: auto}}}}
+  - {{mode: subscribe, name: greedy, group: b{t}, topics: [{t}], {franz}, config: {{{auto}}},
+      commit: {{when: before_processing, kind: auto}}}}
+  - {{mode: assign, name: own, topics: [{t}], {franz}, discover: 100ms, start: latest}}
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    f.start_producers()
+    until(lambda: f.delivered("pod") > 0, "nothing is delivered")
+    until(lambda: all(len(f.state(f"pod/{n}").assigned()) == 1 for n in (1, 2)), "not one partition each")
+    before = f.state("pod/2").progress()
+    f.crash("pod/1")
+    f.restart("pod/1")
+    with admin(bootstrap) as a:
+        a.create_partitions([NewPartitions(t, 3)])[t].result(30)
+    until(f.producers_done, "producers did not finish")
+    found = [f"{t}/0", f"{t}/1", f"{t}/2"]
+    until(lambda: f.state("auto/1").assigned() == found, "the new partition was not assigned to the group")
+    until(lambda: f.state("own/1").assigned() == found, "the new partition was not assigned")
+    until(lambda: len({d["seq"] for d in rows(run, "deliveries", group=f"s{t}")}) == 300, "not all records arrived")
+    for member in ("auto/1", "greedy/1"):
+        until(lambda m=member: len(set(offsets(run, m))) == 300, f"{member} misses records")
+    until(lambda: f.delivered("own") == 300, "the assign consumer did not receive all records")
+    assert f.stop_all(WAIT_S) == []
+    assert f.unexpected_exits() == []
+
+    static = rows(run, "assignments", group=f"s{t}")
+    assert {a["instance_id"] for a in static if a["consumer"] == "pod/1"} == {"pod-1"}
+    again = next(a for a in rows(run, "assignments", consumer="pod/1", incarnation=2) if a["event"] == "assigned")
+    assert again["generation"] == before["generation"], "a static member that restarts causes no rebalance"
+    for member, group in (("auto/1", f"a{t}"), ("greedy/1", f"b{t}")):
+        commits = rows(run, "commits", consumer=member)
+        assert {c["kind"] for c in commits} == {"auto"}
+        ends = {TopicPartition(t, c["partition"]): c["offset"] for c in commits if c["outcome"] == "ok"}
+        assert Kafka(bootstrap).committed(group, ends) == ends
+        assert sum(ends.values()) == 300
+    starts = rows(run, "assignments", consumer="own/1", event="assigned")
+    assert {(a["position"], a["source"]) for a in starts} == {(0, "start")}
+
+
+@pytest.mark.parametrize(
+    ("setting", "reason"),
+    [
+        ("NoSuch: 1", r"NoSuch = 1: these programs know no option NoSuch of franz-go"),
+        ("RecordRetries: many", r"RecordRetries = many: no whole number"),
+        ("ProducerLinger: soon", r"no duration such as 500ms or 10s"),
+        ("acks: 2", r"acks = 2: not one of -1, 0, 1, all, allisracks, leaderack, noack"),
+        ("acks: 1", r"idempotency requires acks=all"),
+    ],
+)
+def test_a_franz_go_client_that_cannot_start_reports_the_reason(
+    fleet: MakeFleet, run: Run, setting: str, reason: str
+) -> None:
+    t = topic_name()
+    f = fleet(f"""
+topics: [{{name: {t}, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, client: franz-go, config: {{{setting}}}}}]
+""")
+    with pytest.raises(ClientError, match=reason):
+        f.start_producers()
