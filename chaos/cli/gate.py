@@ -82,7 +82,8 @@ def gate(
 def _print_plan(plan: GateJudge, as_json: bool) -> None:
     cells, repeat = plan.cells, plan.gate.repeat
     if as_json:
-        print_json([{"number": cell.number, **cell.key.model_dump(), "setup": cell.setup} for cell in cells])
+        rows = [{"number": cell.number, **cell.key.model_dump(), "setup": cell.setup} for cell in cells]
+        print_json([*rows, *({**out.key.model_dump(), "left_out": out.reason} for out in plan.left_out)])
         return
     table = plain_table("cell", "scenario", "Kafka", "client", "settings", right=("cell",))
     for cell in cells:
@@ -90,6 +91,8 @@ def _print_plan(plan: GateJudge, as_json: bool) -> None:
         table.add_row(str(cell.number), *map(escape, (key.scenario, key.kafka, key.client, key.settings)))
     console = Console()
     console.print(table)
+    for out in plan.left_out:
+        console.print(f"left out: {out.key.name}: {out.reason}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"{len(cells)} cells, {repeat} runs of each: {len(cells) * repeat} runs", highlight=False)
 
 

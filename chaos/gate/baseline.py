@@ -12,7 +12,7 @@ from chaos.errors import RunDirError, UsageError
 from chaos.gate.matrix import PlannedCell
 from chaos.gate.model import Gate, Part
 from chaos.run.directory import read_json
-from chaos.run.gate_result import FORMAT, GateResult, Machine
+from chaos.run.gate_result import FORMAT, GateResult, LeftOut, Machine
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,13 @@ def read(path: Path) -> GateResult:
         raise RunDirError(f"{path} is not the result of a gate ({e.error_count()} errors)") from None
 
 
-def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -> list[Pair]:
-    """Pair each cell with the one to compare it with. Raises `UsageError` for a baseline of another matrix."""
+def pairs(
+    gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None, left_out: Sequence[LeftOut] = ()
+) -> list[Pair]:
+    """Pair each cell with the one to compare it with; a cell with a partner that is left out has none.
+
+    Raises `UsageError` for a baseline of another matrix.
+    """
     result: list[Pair] = []
     missing: list[str] = []
     changed = gate.against.model_dump(exclude_none=True) if gate.against else {}
@@ -53,6 +58,8 @@ def pairs(gate: Gate, cells: Sequence[PlannedCell], stored: GateResult | None) -
         if gate.against is not None and other != cell.key:
             if other in here:
                 result.append(Pair(cell.number, here[other].number, False, _name(gate.against)))
+                continue
+            if any(out.key == other for out in left_out):
                 continue
             if stored is None:
                 ((axis, value),) = gate.against.values().items()

@@ -48,17 +48,18 @@ def plan_gate(request: GateRequest) -> GateJudge:
     earlier = GateFolder(request.into).plan() if request.into and GateFolder(request.into).has_plan else None
     seed, repeat = (earlier.seed, earlier.repeat) if earlier else (None, None)
     gate = load(file, repeat=request.repeat or repeat, seed=seed if request.seed is None else request.seed)
-    cells = matrix.cells(gate, file.parent)
+    planned = matrix.plan(gate, file.parent)
+    cells = planned.cells
     stored_path = request.baseline or (file.parent / gate.baseline if gate.baseline else None)
     stored = baseline.read(stored_path) if stored_path else None
-    pairs = baseline.pairs(gate, cells, stored)
+    pairs = baseline.pairs(gate, cells, stored, planned.left_out)
     if unknown := set(request.cells) - {cell.number for cell in cells}:
         raise UsageError(f"there is no cell {min(unknown)}; the gate has {len(cells)}, see --plan")
     seed = new_seed() if gate.seed is None else gate.seed
     options = [f"--baseline {shlex.quote(str(request.baseline))}"] if request.baseline else []
     options += [f"--repeat {gate.repeat} --seed {seed}"]
     command = " ".join(["python -m chaos gate", shlex.quote(request.gate), *options])
-    return GateJudge(gate, file.stem, command, seed, cells, pairs, stored)
+    return GateJudge(gate, file.stem, command, seed, cells, pairs, stored, planned.left_out)
 
 
 def open_folder(judge: GateJudge, request: GateRequest) -> GateFolder:

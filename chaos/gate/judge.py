@@ -22,7 +22,7 @@ from chaos.gate.model import Gate, Times
 from chaos.history.trends import RESOLUTION_US, SAMPLED_US
 from chaos.incident.outcomes import interval
 from chaos.run.events import now_us
-from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, Machine, Mark, TimeComparison
+from chaos.run.gate_result import MARKS, Cell, CellRun, GateResult, LeftOut, Machine, Mark, TimeComparison
 from chaos.run.result import WORST_FIRST, Verdict, merge
 
 TimeKey = tuple[str, str, str, str]
@@ -41,6 +41,7 @@ class GateJudge:
     cells: Sequence[PlannedCell]
     pairs: Sequence[Pair]
     stored: GateResult | None = None
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def warning(self) -> str:
@@ -59,7 +60,7 @@ class GateJudge:
         result = GateResult(
             gate=self.name,
             title=self.gate.title,
-            verdict=merge(cell.verdict for cell in cells),
+            verdict=merge([*(cell.verdict for cell in cells), "inconclusive" if self._never_run else "pass"]),
             sentence="",
             command=self.command,
             machine=machine,
@@ -70,8 +71,13 @@ class GateJudge:
             confidence=self.gate.time.confidence,
             compared_with=" and ".join(dict.fromkeys(pair.name for pair in self.pairs)),
             cells=cells,
+            left_out=list(self.left_out),
             comparisons=comparisons,
-            notes=[*(warnings(self.stored, machine) if self.stored else []), *_too_few(comparisons, self.gate)],
+            notes=[
+                *self._notes_of_left_out(),
+                *(warnings(self.stored, machine) if self.stored else []),
+                *_too_few(comparisons, self.gate),
+            ],
         )
         return result.model_copy(update={"sentence": sentence(result)})
 
@@ -80,6 +86,16 @@ class GateJudge:
         """The pairs with judged times."""
         judged = {cell.number for cell in self.cells if self.gate.time.judges(cell.key.scenario)}
         return [pair for pair in self.pairs if pair.number in judged]
+
+    @cached_property
+    def _never_run(self) -> list[str]:
+        """The client libraries of which no cell can run: the gate knows nothing of them."""
+        ran = {cell.key.client for cell in self.cells}
+        return [client for client in dict.fromkeys(out.key.client for out in self.left_out) if client not in ran]
+
+    def _notes_of_left_out(self) -> list[str]:
+        notes = [f"{client} was not judged: no cell of it can run." for client in self._never_run]
+        return notes + [f"Left out: {out.key.name}: {out.reason}" for out in self.left_out]
 
     def _cell(self, planned: PlannedCell, runs: list[CellRun]) -> Cell:
         conclusive = [run for run in runs if run.conclusive]
@@ -238,6 +254,9 @@ def sentence(result: GateResult) -> str:
         if cells := by_verdict[verdict]:
             more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
             parts.append(f"{len(cells)} {label}: {'; '.join(cell.key.name for cell in cells[:3])}{more}.")
+    if result.left_out:
+        clients = ", ".join(dict.fromkeys(out.key.client for out in result.left_out))
+        parts.append(f"{len(result.left_out)} cannot run and were not judged ({clients}).")
     failed = sum(cell.failed for cell in result.cells)
     parts.append(f"Integrity: {failed} of {conclusive} runs broke the contract.")
     return " ".join([*parts, _times_sentence(result)])

@@ -11,21 +11,29 @@ from pathlib import Path
 
 from chaos.clients.runtime import prepare, runtime
 from chaos.drive.stages import cluster_spec
-from chaos.errors import ScenarioError, UsageError
+from chaos.errors import AftershockError, ScenarioError, UsageError
 from chaos.gate.model import Gate
 from chaos.history.entries import setup_digest
 from chaos.incident.ab import unknown_settings
+from chaos.incident.clients import clients_of, parse_choice, with_client
 from chaos.incident.releases import check_release
 from chaos.incident.subject import Subject, dump, raw_of
 from chaos.install.cache import silent
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
-from chaos.run.gate_result import Key
+from chaos.run.gate_result import Key, LeftOut
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
-from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.setup import Clients
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The cells of a gate that can run, and those that cannot."""
+
+    cells: list[PlannedCell]
+    left_out: list[LeftOut]
 
 
 @dataclass(frozen=True)
@@ -49,35 +57,45 @@ class PlannedCell:
         return f"{self.file}-{n}"
 
 
-def cells(gate: Gate, home: Path) -> list[PlannedCell]:
-    """Return the cells of a gate. home: the folder of the gate file, in which scenario files are searched.
+def plan(gate: Gate, home: Path) -> Matrix:
+    """Return the matrix of a gate. home: the folder of the gate file, in which scenario files are searched.
 
-    Raises `UsageError` or `ScenarioError` for a gate without cells, an unknown release or scenario, or a duplicate
-    cell.
+    A cell is left out if its client library lacks what the scenario asks for. Raises `UsageError` or `ScenarioError`
+    for a gate without cells, an unknown release or scenario, or a duplicate cell.
     """
     _check_axes(gate)
-    subjects = {source: _subject(source, home) for source in gate.scenarios}
+    subjects = {source: load_source(source, home) for source in gate.scenarios}
     names = [subject.name for subject in subjects.values()]
     if unknown := [name for name in gate.time.scenarios or names if name not in names]:
         raise UsageError(f"time.scenarios: the gate has no scenario {unknown[0]}; it has {', '.join(names)}")
     planned: list[PlannedCell] = []
+    left_out: list[LeftOut] = []
     brokers: Sequence[str | None] = gate.kafka or [None]
     clients: Sequence[str | None] = gate.clients or [None]
     for source, kafka, client, name in itertools.product(gate.scenarios, brokers, clients, gate.settings):
-        subject = _with(subjects[source], gate.settings[name], name, kafka, client)
-        scenario = subject.scenario
+        subject = _with(subjects[source], gate.settings[name], name, kafka)
         key = Key(
             scenario=subject.name,
-            kafka=scenario.cluster.kafka,
-            client=scenario.clients.confluent_kafka or runtime().default_release(),
+            kafka=subject.scenario.cluster.kafka,
+            client=client or clients_of(subject.scenario),
             settings=name,
         )
-        if not any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
-            planned.append(PlannedCell(len(planned) + 1, key, subject, *_digests(scenario)))
+        if any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
+            continue
+        if client is not None:
+            try:
+                subject = with_client(subject, parse_choice(client))
+            except ScenarioError as e:
+                left_out.append(LeftOut(key=key, reason=str(e)))
+                continue
+        _check_settings(subject)
+        planned.append(PlannedCell(len(planned) + 1, key, subject, *_digests(subject.scenario)))
+    if not planned and left_out:
+        raise UsageError(f"the gate has no cell that can run: {left_out[0].key.name}: {left_out[0].reason}")
     if not planned:
         raise UsageError("the gate has no cells: everything is excluded")
     _check_duplicates(planned)
-    return planned
+    return Matrix(planned, left_out)
 
 
 def _check_axes(gate: Gate) -> None:
@@ -91,11 +109,11 @@ def _check_axes(gate: Gate) -> None:
     for release in gate.kafka or []:
         check_release("kafka", release)
     for release in gate.clients or []:
-        if release != runtime().default_release():
+        if release[:1].isdigit() and release != runtime().default_release():
             check_release("client", release)
 
 
-def _subject(source: str, home: Path) -> Subject:
+def load_source(source: str, home: Path) -> Subject:
     """Load a scenario by its name, by `name/variant`, or from a file beside the gate."""
     beside = home / source
     name, _, variant = ("", "", "") if source.endswith((".yaml", ".yml")) else source.partition("/")
@@ -107,23 +125,23 @@ def _subject(source: str, home: Path) -> Subject:
     return Subject(source if name else file.stem, source, scenario, seed=0)  # each run of a cell has its own seed
 
 
-def _with(subject: Subject, settings: Variant, name: str, kafka: str | None, client: str | None) -> Subject:
-    """Return the subject of one cell."""
+def _with(subject: Subject, settings: Variant, name: str, kafka: str | None) -> Subject:
+    """Return the subject with the settings and the Kafka release of a cell."""
     where = f"{subject.name} with settings {name}"
     raw = raw_of(subject.scenario)
     if settings.expect is not None:
         raw["expect"] = settings.expect.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    releases = {"cluster.kafka": kafka, "clients.confluent_kafka": client}
-    overrides = [
-        *(f"{path}={json.dumps(value)}" for path, value in settings.set.items()),
-        *(f"{path}={value!r}" for path, value in releases.items() if value is not None),
-    ]
+    overrides = [f"{path}={json.dumps(value)}" for path, value in settings.set.items()]
+    overrides += [f"cluster.kafka={kafka!r}"] if kafka is not None else []
     scenario = parse(dump(raw), where, overrides)
     if scenario.cluster.driver == "attached":  # the gate cannot choose its release
         raise UsageError(f"{where} uses an existing cluster; the cells of a gate start new ones")
-    for problem in unknown_settings(scenario):
-        raise ScenarioError(f"{where}: {problem}")
     return replace(subject, source=where, scenario=scenario)
+
+
+def _check_settings(subject: Subject) -> None:
+    for problem in unknown_settings(subject.scenario):
+        raise ScenarioError(f"{subject.source}: {problem}")
 
 
 def _digests(scenario: Scenario) -> tuple[str, str]:
@@ -143,10 +161,16 @@ def _check_duplicates(planned: list[PlannedCell]) -> None:
 
 
 def fetch_releases(planned: Sequence[PlannedCell], say: Callable[[str], None]) -> None:
-    """Download every release that the cells need and the cache lacks. Raises `ResolveError`."""
+    """Install every release that the cells need and the cache lacks. Raises `ResolveError`.
+
+    A client library that cannot be installed is only reported: its cells are then inconclusive, with the reason.
+    """
     for kafka in dict.fromkeys(cell.key.kafka for cell in planned):
         say(f"checking Kafka {kafka}")
         kafka_jars(kafka)
-    for client in dict.fromkeys(cell.key.client for cell in planned):
-        say(f"checking confluent-kafka {client}")
-        prepare(Client(release=client), silent)
+    for client in dict.fromkeys(client for cell in planned for client in cell.subject.scenario.client_libraries):
+        say(f"checking {client.traits.library} {client.release or runtime(client.runtime).default_release()}")
+        try:
+            prepare(client, silent)
+        except AftershockError as e:
+            say(f"{client.describe()} cannot be used: {e}")

@@ -5,19 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from chaos.errors import ScenarioError
+from chaos.errors import ScenarioError, UsageError
 from chaos.history.trends import TREND_STATS, failure_rate_bound
+from chaos.incident.clients import parse_choice
 from chaos.scenario.load import read_mapping
 from chaos.scenario.model import Variant, VariantName
+from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.shipped import GATES
 from chaos.scenario.triggers import Strict
 from chaos.units import Release
 
 Axis = Literal["scenario", "kafka", "client", "settings"]
 AXES: tuple[Axis, ...] = ("scenario", "kafka", "client", "settings")
+
+
+def _canonical(text: str) -> str:
+    """Return a client library as in the key of a cell: `java:3.9.2`, or a release of confluent-kafka."""
+    try:
+        client = parse_choice(text)
+    except UsageError as e:
+        raise ValueError(str(e)) from None
+    return str(client.release) if client.runtime == DEFAULT else client.describe()
+
+
+ClientName = Annotated[str, AfterValidator(_canonical)]
 Margin = Annotated[float, Field(ge=1, le=100)]
 DEFAULT_SETTINGS: dict[VariantName, Variant] = {"default": Variant()}
 
@@ -27,7 +41,7 @@ class Part(Strict):
 
     scenario: str | None = None
     kafka: Release | None = None
-    client: Release | None = None
+    client: ClientName | None = None
     settings: str | None = None
 
     def values(self) -> dict[Axis, str]:
@@ -80,7 +94,11 @@ class Gate(Strict):
     description: str = ""
     scenarios: list[str] = Field(description="names or files; one variant of an A/B scenario as name/variant")
     kafka: list[Release] | None = Field(None, description="Kafka releases; those of the scenarios if None")
-    clients: list[Release] | None = Field(None, description="confluent-kafka releases; those of the scenarios if None")
+    clients: list[ClientName] | None = Field(
+        None,
+        description="client libraries of all entries, such as java:3.9.2, or releases of confluent-kafka; those of the "
+        "scenarios if None",
+    )
     settings: dict[VariantName, Variant] = DEFAULT_SETTINGS
     """Named sets of overrides (as with --set), each with an optional contract."""
     exclude: list[Part] = Field([], description="cells to leave out")

@@ -19,10 +19,12 @@ from chaos.gate.model import Gate
 from chaos.history.entries import judged_entry
 from chaos.history.trends import TREND_STATS
 from chaos.incident.bundle import recorded_versions
+from chaos.incident.clients import clients_of
 from chaos.incident.repeat import seeds
 from chaos.incident.trials import TrialLab
 from chaos.lab.lab import DrivenRun, FinishedRun
 from chaos.run.gate_result import CellRun
+from chaos.run.result import RunSummary
 from chaos.scenario.resolve import read
 
 
@@ -110,10 +112,12 @@ def cell_run(planned: PlannedRun, finished: FinishedRun, folder: GateFolder) -> 
     stored = CellRun(**outcome.model_dump(), n=planned.n, seed=finished.seed, seconds=round(finished.seconds, 1))
     if not run.result.exists():
         return stored
-    versions = recorded_versions(run, read(run))
-    kafka, client = versions.get("kafka", ""), versions.get("confluent-kafka", "")
+    resolved = read(run)
+    versions = recorded_versions(run, resolved)
+    kafka, client = versions.get("kafka", ""), clients_of(resolved.scenario, versions)
     update = {
         "times": [t for t in judged_entry(run).times if t.stat in TREND_STATS.get(t.metric, ())],
+        "load": RunSummary.read(run).load,
         "kafka": kafka,
         "client": client,
         "report": os.path.relpath(run.report, folder.path) if run.report.exists() else "",

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from chaos.run.result import Metric, MetricKey, Verdict
+from chaos.run.result import Load, Metric, MetricKey, Verdict
 
 FORMAT = 1
 Mark = Literal["slower", "within", "undecided", "too few"]
@@ -41,6 +41,13 @@ class Key(_Data):
         return f"{self.scenario}, Kafka {self.kafka}, client {self.client}{settings}"
 
 
+class LeftOut(_Data):
+    """A cell that cannot run, and why: its client library lacks what the scenario asks for."""
+
+    key: Key
+    reason: str
+
+
 class CellRun(_Data):
     """One run of a cell. n: number of the repetition, from 1; report, bundle: paths relative to `gate.json`."""
 
@@ -50,6 +57,7 @@ class CellRun(_Data):
     sentence: str
     anomalies: dict[str, int] = {}
     times: list[Metric] = []
+    load: Load = Load()
     kafka: str = ""
     client: str = ""
     """Releases as the brokers and clients reported them."""
@@ -136,6 +144,7 @@ class GateResult(_Data):
     compared_with: str
     """Name of the baseline or reference; empty if times were not compared."""
     cells: list[Cell]
+    left_out: list[LeftOut] = []
     comparisons: list[TimeComparison]
     notes: list[str]
 

@@ -240,7 +240,7 @@ class Result(Judged):
 
 
 class RunSummary(ResultFile):
-    """The fields of `result.json` that the history stores."""
+    """The fields of `result.json` that the history and gates store."""
 
     run_id: str
     scenario: str
@@ -254,6 +254,7 @@ class RunSummary(ResultFile):
     ended_us: int
     totals: list[AnomalyCount] = []
     metrics: list[Metric] = []
+    load: Load = Load()
 
 
 class RunOutcome(BaseModel):

@@ -154,7 +154,7 @@ def test_foreign_text_cannot_reach_the_terminal_as_markup_or_control(bench: Benc
 
 
 def test_kept_runs_of_an_earlier_gate_are_not_those_of_another_folder(tmp_path: Path) -> None:
-    assert GateFolder(tmp_path).runs(matrix.cells(_gate(), tmp_path)[0]) == []
+    assert GateFolder(tmp_path).runs(matrix.plan(_gate(), tmp_path).cells[0]) == []
 
 
 def _gate() -> Any:

@@ -19,10 +19,12 @@ from chaos.gate import baseline, matrix, ranks, runner
 from chaos.gate.folder import RUNS, GateFolder
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import find, load, parse, passes_for, shipped
+from chaos.incident.clients import clients_of
 from chaos.lab.lab import FinishedRun
 from chaos.run.directory import Run
 from chaos.run.gate_result import CellRun, GateResult
 from chaos.run.result import Metric, RunOutcome
+from chaos.scenario.runtimes import RUNTIMES
 from tests.chaos.incident.test_bundle import a_run
 
 GATE: dict[str, Any] = {"title": "t", "scenarios": ["leader-kill"], "kafka": ["3.9.2", "4.3.1"], "repeat": 8}
@@ -35,7 +37,7 @@ def gate(**changes: Any):
 
 
 def cells(**changes: Any):
-    return matrix.cells(gate(**changes), Path())
+    return matrix.plan(gate(**changes), Path()).cells
 
 
 def time(value_us: float, metric: str = "produce_unavailability", stat: str = "max") -> Metric:
@@ -59,9 +61,9 @@ def runs(count: int = 8, us: float = 5e6, verdict: str = "pass", sigma: float = 
 
 def judged(by_cell: dict[int, list[CellRun]], stored: GateResult | None = None, **changes: Any) -> GateResult:
     model = gate(**changes)
-    planned = matrix.cells(model, Path())
-    pairs = baseline.pairs(model, planned, stored)
-    return GateJudge(model, "g", "command", 7, planned, pairs, stored).result(by_cell)
+    planned = matrix.plan(model, Path())
+    pairs = baseline.pairs(model, planned.cells, stored, planned.left_out)
+    return GateJudge(model, "g", "command", 7, planned.cells, pairs, stored, planned.left_out).result(by_cell)
 
 
 # what makes no sense
@@ -137,9 +139,9 @@ def test_an_unknown_gate_is_refused_with_the_known_names(tmp_path):
 @pytest.mark.parametrize("name", shipped())
 def test_every_shipped_gate_has_cells_and_something_to_hold_them_against(name):
     model = load(shipped()[name])
-    planned = matrix.cells(model, shipped()[name].parent)
+    planned = matrix.plan(model, shipped()[name].parent).cells
     pairs = baseline.pairs(model, planned, None)
-    assert len(pairs) == len(planned) / 2
+    assert len(pairs) == len(planned) - len({pair.other for pair in pairs}) > 0
     tests = 12 * len(pairs)  # about as many times as a cell has
     assert model.repeat >= ranks.needed(1 - model.time.confidence, tests), "else it could never show a slower time"
 
@@ -179,12 +181,12 @@ def test_two_files_of_one_name_would_be_one_cell(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.yaml").write_text(content)
     with pytest.raises(UsageError, match="two scenario files are called mine"):
-        matrix.cells(gate(scenarios=["a/mine.yaml", "b/mine.yaml"], kafka=["4.3.1"]), tmp_path)
+        matrix.plan(gate(scenarios=["a/mine.yaml", "b/mine.yaml"], kafka=["4.3.1"]), tmp_path)
 
 
 def test_a_scenario_file_lies_beside_its_gate(tmp_path):
     (tmp_path / "mine.yaml").write_text((Path(matrix.__file__).parents[1] / "scenarios/clean-run.yaml").read_text())
-    assert [c.key.scenario for c in matrix.cells(gate(scenarios=["mine.yaml"]), tmp_path)] == ["mine"] * 2
+    assert [c.key.scenario for c in matrix.plan(gate(scenarios=["mine.yaml"]), tmp_path).cells] == ["mine"] * 2
 
 
 # the statistic
@@ -444,6 +446,69 @@ def test_another_machine_and_a_failed_baseline_are_noted():
     notes = " ".join(judged({1: runs(), 2: runs()}, elsewhere).notes)
     assert "another machine" in notes and "The baseline itself is not a pass" in notes
     assert judged({1: runs(), 2: runs()}, judged({1: runs(), 2: runs()})).notes == []
+
+
+# client libraries as an axis
+
+LIBRARIES = {
+    "kafka": None,
+    "scenarios": ["leader-kill", "slow-consumer"],
+    "clients": ["2.16.0", "java:3.9.2", "sarama"],
+}
+
+
+def test_each_library_is_a_cell_with_its_release_and_one_that_lacks_an_ability_is_left_out_by_name():
+    planned = matrix.plan(gate(**LIBRARIES), Path())
+    assert [(c.key.scenario, c.key.client) for c in planned.cells] == [
+        *(("leader-kill", client) for client in ("2.16.0", "java:3.9.2", "sarama:1.61.1")),
+        *(("slow-consumer", client) for client in ("2.16.0", "java:3.9.2")),
+    ]
+    for cell in planned.cells:
+        assert clients_of(cell.subject.scenario) == cell.key.client
+    (out,) = planned.left_out
+    assert (out.key.scenario, out.key.client) == ("slow-consumer", "sarama:1.61.1")
+    assert "max.poll.interval.ms is no setting of sarama" in out.reason
+
+
+def test_two_spellings_of_one_library_are_one_value():
+    model = gate(**{**LIBRARIES, "clients": ["confluent:2.16.0", "sarama:1.61.1"]}, against={"client": "2.16.0"})
+    assert model.clients == ["2.16.0", "sarama:1.61.1"]
+    assert gate(**{**LIBRARIES, "against": {"client": "sarama"}}).against.client == "sarama:1.61.1"
+    with pytest.raises(UsageError, match=r"clients names sarama:1\.61\.1 twice"):
+        matrix.plan(gate(**{**LIBRARIES, "clients": ["sarama", "sarama:1.61.1"]}), Path())
+
+
+@pytest.mark.parametrize(
+    ("client", "message"),
+    [("jvm", "there is no runtime 'jvm'"), ("java:1.0.0", "kafka-clients 1.0.0 is not supported")],
+)
+def test_an_unknown_library_is_refused(client, message):
+    with pytest.raises(ScenarioError, match=message):
+        gate(**{**LIBRARIES, "clients": [client]})
+
+
+def test_a_library_that_can_run_nothing_makes_the_gate_inconclusive():
+    some = judged(dict.fromkeys(range(1, 6), runs()), **LIBRARIES)
+    assert some.verdict == "pass" and "1 cannot run and were not judged (sarama:1.61.1)" in some.sentence
+    assert some.notes[0].startswith("Left out: slow-consumer, Kafka 4.3.1, client sarama:1.61.1: consumers[0]")
+    none = judged(dict.fromkeys((1, 2), runs()), **{**LIBRARIES, "scenarios": ["slow-consumer"]})
+    assert none.verdict == "inconclusive"
+    assert none.notes[0] == "sarama:1.61.1 was not judged: no cell of it can run."
+    with pytest.raises(UsageError, match=r"the gate has no cell that can run: slow-consumer.*sarama"):
+        matrix.plan(gate(**{**LIBRARIES, "scenarios": ["slow-consumer"], "clients": ["sarama"]}), Path())
+
+
+def test_a_cell_without_its_reference_has_no_times_to_compare():
+    changes = {**LIBRARIES, "against": {"client": "sarama"}}
+    model = gate(**changes)
+    planned = matrix.plan(model, Path())
+    pairs = baseline.pairs(model, planned.cells, None, planned.left_out)
+    assert [(p.number, p.other) for p in pairs] == [(1, 3), (2, 3)]
+
+
+def test_a_scenario_with_another_library_has_its_name_without_the_axis():
+    planned = matrix.plan(gate(scenarios=["java-leader-kill"]), Path())
+    assert {c.key.client for c in planned.cells} == {f"java:2.8.2, {RUNTIMES['java'].newest}"}
 
 
 # running
