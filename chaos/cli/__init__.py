@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ui": ("airflow", "Start Airflow with a DAG for each scenario on this machine, until Ctrl-C."),
     "catalogue": ("catalogue", "Run the shipped scenarios on shared clusters, and print one table."),
     "gate": ("gate", "Run a matrix of scenarios, releases and settings, and judge records and times."),
+    "compare-clients": ("compare_clients", "Run scenarios with each client library that can, and compare them."),
     "list": ("scenarios", "List the shipped scenarios and gates."),
     "show": ("scenarios", "Show a scenario with every default filled in, and its timeline."),
     "promise": (

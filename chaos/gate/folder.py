@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from chaos.run.directory import Run, make_folder, write_atomically, write_json
 from chaos.run.gate_result import CellRun
 
 PLAN, RUNS, BUNDLES = "plan.json", "runs.d", "bundles"
+_STORING = threading.Lock()
 
 
 class Plan(BaseModel):
@@ -79,11 +81,12 @@ class GateFolder:
         return sorted(runs, key=lambda run: run.n)
 
     def store(self, cell: PlannedCell, run: CellRun) -> CellRun:
-        """Add a run, or replace the one with the same number."""
+        """Add a run, or replace the one with the same number. Thread-safe."""
         path = self._file(cell)
-        path.parent.mkdir(exist_ok=True)
-        others = [other for other in self.runs(cell) if other.n != run.n]
-        write_atomically(path, "".join(line.model_dump_json() + "\n" for line in (*others, run)))
+        with _STORING:
+            path.parent.mkdir(exist_ok=True)
+            others = [other for other in self.runs(cell) if other.n != run.n]
+            write_atomically(path, "".join(line.model_dump_json() + "\n" for line in (*others, run)))
         return run
 
     def _file(self, cell: PlannedCell) -> Path:

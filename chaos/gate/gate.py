@@ -80,19 +80,24 @@ def run_gate(
     if selected:
         cells = [cell for cell in whole.cells if cell.number in selected]
         judge = replace(whole, cells=cells, pairs=[], stored=None)
-    planned = runner.remaining(judge.cells, judge.gate, judge.seed, folder)
-    listener.say(f"{len(judge.cells)} cells, {len(planned)} runs, in {folder.path}")
-    matrix.fetch_releases(judge.cells, listener.say)
     try:
-        with trials.TrialLab(folder.path, listener) as lab:
-            for done, (run, stored) in enumerate(runner.run_all(lab, planned, folder), 1):
-                listener.say(f"{done} of {len(planned)}, {run.cell.key.name}, {run.n}: {_describe(stored)}")
+        run_missing(judge, folder, listener)
     except BaseException:
         if not selected:
             judge_gate(whole, folder)
         listener.say(f"the finished runs are stored; continue with --into {folder.path}")
         raise
     return _result(judge, folder) if selected else judge_gate(whole, folder)
+
+
+def run_missing(judge: GateJudge, folder: GateFolder, listener: ProgressListener, jobs: int = 1) -> None:
+    """Run and store what is not stored yet. jobs: runs at once, each on its own cluster. Raises as `Lab.drive`."""
+    planned = runner.remaining(judge.cells, judge.gate, judge.seed, folder)
+    listener.say(f"{len(judge.cells)} cells, {len(planned)} runs, in {folder.path}")
+    matrix.fetch_releases(judge.cells, listener.say)
+    with trials.TrialLab(folder.path, listener, workers=jobs) as lab:
+        for done, (run, stored) in enumerate(runner.run_all(lab, planned, folder, jobs), 1):
+            listener.say(f"{done} of {len(planned)}, {run.cell.key.name}, {run.n}: {_describe(stored)}")
 
 
 def run_cells(request: GateRequest, listener: ProgressListener) -> GateResult:

@@ -91,7 +91,8 @@ def plan(gate: Gate, home: Path) -> Matrix:
         _check_settings(subject)
         planned.append(PlannedCell(len(planned) + 1, key, subject, *_digests(subject.scenario)))
     if not planned and left_out:
-        raise UsageError(f"the gate has no cell that can run: {left_out[0].key.name}: {left_out[0].reason}")
+        reasons = "; ".join(f"{out.key.name}: {out.reason}" for out in left_out)
+        raise UsageError(f"no cell can run: {reasons}")
     if not planned:
         raise UsageError("the gate has no cells: everything is excluded")
     _check_duplicates(planned)

@@ -33,10 +33,10 @@ def greater(high: Sequence[float], low: Sequence[float]) -> float:
     return float(mannwhitneyu(*ranks, alternative="greater", method=method).pvalue)
 
 
-def beyond(now: Sequence[int], then: Sequence[int], margin: float, resolution: int) -> tuple[float, float]:
-    """Return the p-values of two claims: the times are beyond the margin, and they are within it.
+def beyond(now: Sequence[float], then: Sequence[float], margin: float, resolution: float) -> tuple[float, float]:
+    """Return the p-values of two claims: the values are beyond the margin, and they are within it.
 
-    now, then, resolution: microseconds. margin: a factor.
+    now, then, resolution: in one unit, such as microseconds. margin: a factor.
     """
     bound = [margin * value + resolution for value in then]
     return greater(now, bound), greater(bound, now)

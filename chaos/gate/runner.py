@@ -9,8 +9,10 @@ rotates with each round. The n-th run has the same seed in every cell.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from chaos.errors import USAGE, AftershockError
 from chaos.gate.folder import GateFolder
@@ -62,28 +64,79 @@ def remaining(cells: Sequence[PlannedCell], gate: Gate, seed: int, folder: GateF
     return planned
 
 
-def run_all(lab: TrialLab, planned: Sequence[PlannedRun], folder: GateFolder) -> Iterator[tuple[PlannedRun, CellRun]]:
+def run_all(
+    lab: TrialLab, planned: Sequence[PlannedRun], folder: GateFolder, jobs: int = 1
+) -> Iterator[tuple[PlannedRun, CellRun]]:
     """Drive and store the runs, and yield each when it is stored. The judge works while the next run is driven.
 
-    A cell that cannot run at all is inconclusive and is not tried again; the other cells go on.
+    A cell that cannot run at all is inconclusive and is not tried again; the other cells go on. jobs: runs at once, by
+    as many workers of the lab.
     """
-    impossible: set[int] = set()
-    several = len({run.cell.cluster for run in planned}) > 1
-    round_ = planned[0].n if planned else 0
+    queue = _Queue(planned)
+    if jobs == 1:
+        yield from _work(lab, 0, queue, folder)
+        return
+    done: SimpleQueue[tuple[PlannedRun, CellRun] | BaseException | None] = SimpleQueue()
+
+    def work(worker: int) -> None:
+        try:
+            for finished in _work(lab, worker, queue, folder):
+                done.put(finished)
+            done.put(None)
+        except BaseException as e:  # noqa: BLE001 - raised again below, in the caller's thread
+            done.put(e)
+
+    for worker in range(jobs):
+        threading.Thread(target=work, args=(worker,), name=f"worker-{worker + 1}", daemon=True).start()
+    try:
+        for _ in range(jobs):
+            while (finished := done.get()) is not None:
+                if isinstance(finished, BaseException):
+                    raise finished
+                yield finished
+    finally:
+        queue.close()
+
+
+class _Queue:
+    """The runs that are to do, for several workers."""
+
+    def __init__(self, planned: Sequence[PlannedRun]) -> None:
+        self._runs = list(planned)
+        self._lock = threading.Lock()
+        self.several_clusters = len({run.cell.cluster for run in planned}) > 1
+
+    def take(self) -> PlannedRun | None:
+        """Return the next run; None if there is none."""
+        with self._lock:
+            return self._runs.pop(0) if self._runs else None
+
+    def drop(self, cell: PlannedCell) -> None:
+        """Remove the runs of a cell."""
+        with self._lock:
+            self._runs = [run for run in self._runs if run.cell.number != cell.number]
+
+    def close(self) -> None:
+        """Remove all runs."""
+        with self._lock:
+            self._runs.clear()
+
+
+def _work(lab: TrialLab, worker: int, queue: _Queue, folder: GateFolder) -> Iterator[tuple[PlannedRun, CellRun]]:
+    """Drive and store runs of the queue with one worker of the lab, and yield each when it is stored."""
+    round_ = 0
     pending: tuple[PlannedRun, DrivenRun] | None = None
     try:
-        for run in planned:
-            if run.cell.number in impossible:
-                continue
-            if several and run.n != round_:
-                lab.renew()
+        while (run := queue.take()) is not None:
+            if queue.several_clusters and round_ and run.n != round_:
+                lab.renew(worker)
             round_ = run.n
             try:
-                driven = lab.start(run.cell.subject, run.cell.run_id(run.n), run.seed)
+                driven = lab.start(run.cell.subject, run.cell.run_id(run.n), run.seed, worker)
             except AftershockError as e:
                 if e.exit_code != USAGE:
                     raise
-                impossible.add(run.cell.number)
+                queue.drop(run.cell)
                 reason = f"It cannot be run: {e}"
                 refused = CellRun(n=run.n, seed=run.seed, verdict="inconclusive", sentence=reason, ran=False)
                 yield run, folder.store(run.cell, refused)

@@ -18,15 +18,17 @@ class TrialLab(Lab):
     i_own_this_cluster: allow faults on brokers of an existing cluster. run_count: number of runs that began.
     """
 
-    def __init__(self, folder: Path, listener: ProgressListener, i_own_this_cluster: bool = False) -> None:
-        super().__init__(folder, listener)
+    def __init__(
+        self, folder: Path, listener: ProgressListener, i_own_this_cluster: bool = False, workers: int = 1
+    ) -> None:
+        super().__init__(folder, listener, workers)
         self.run_count, self._i_own_this_cluster = 0, i_own_this_cluster
 
-    def start(self, subject: Subject, run_id: str, seed: int | None = None) -> DrivenRun:
+    def start(self, subject: Subject, run_id: str, seed: int | None = None, worker: int = 0) -> DrivenRun:
         """Drive a run until its log was read back; its verdict may be pending. Raises as `Lab.drive`."""
         run = self.prepare(subject, run_id, seed)
         self.run_count += 1
-        return self.drive(run, run_id)
+        return self.drive(run, run_id, worker)
 
     def prepare(self, subject: Subject, run_id: str, seed: int | None = None) -> Run:
         """Make the run directory of a subject, and its scenario as a file beside it for the run's own command."""

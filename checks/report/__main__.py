@@ -3,6 +3,8 @@
     run RUN_DIR       print the result of a run
     compare RUN_DIR   write and print the comparison of the variants of an A/B scenario
     gate FOLDER       write the files of a gate next to its gate.json
+    clients FOLDER    write the files of a comparison of client libraries next to its clients.json
+    clients-table FOLDER    print it
     trend FILE        write the trend page, from the output of `python -m chaos history --json` on standard input
 
 Exit codes: that of the verdict for `compare`, else 0; 2 with a message on standard error if the page cannot be written.
@@ -49,6 +51,10 @@ def _make(page: str, path: Path) -> int:
         from checks.report import gate
 
         gate.write(path)
+    elif page in ("clients", "clients-table"):
+        from checks.report import clients
+
+        (clients.write if page == "clients" else clients.show)(path)
     else:
         from checks.report import trend
 

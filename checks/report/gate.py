@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from chaos.run.directory import read_model, write_atomically
-from chaos.run.gate_result import Cell, GateResult, Mark
+from chaos.run.gate_result import Cell, GateResult, Key, LeftOut, Mark
 from chaos.run.result import WORST_FIRST, Verdict
 from checks.report.junit import JunitCase, clean, junit_suite, to_xml
 from checks.report.pages import render_page, render_text
@@ -23,7 +23,7 @@ _SUMMARIES = ((800, True), (250, True), (60, True), (60, False))
 """Maximum characters of the sentence of a cell, and whether the times are listed; the first that fits is used."""
 _ORDER: tuple[Mark, ...] = ("slower", "too few", "undecided", "within")
 SIGNS: dict[Mark, str] = {"slower": "▲", "too few": "…", "undecided": "≈", "within": "="}
-_VERDICTS: dict[Verdict, str] = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive"}
+VERDICTS: dict[Verdict, str] = {"pass": "✅ pass", "fail": "❌ fail", "inconclusive": "❔ inconclusive"}
 
 Column = tuple[str, str, str]
 """A column of the matrix: release of the brokers, release of the client, settings."""
@@ -61,10 +61,10 @@ def markdown(gate: GateResult) -> str:
             "gate_summary.md.j2",
             limit=limit,
             with_times=with_times,
-            plain=_plain,
-            code=_code,
+            plain=plain,
+            code=code,
             open_times=[c for mark in _ORDER[:-1] for c in gate.comparisons if c.mark == mark],
-            VERDICTS=_VERDICTS,
+            VERDICTS=VERDICTS,
             **_values(gate),
         )
         if len(text) <= MOST_CHARACTERS:
@@ -85,15 +85,19 @@ def junit(gate: GateResult) -> str:
 def _values(gate: GateResult) -> dict[str, Any]:
     """Return what the page and the summary show: the gate, its cells with the worst first, and formats."""
     cells = sorted(gate.cells, key=lambda cell: WORST_FIRST.index(cell.verdict))
-    return {"g": gate, "cells": cells, "share": _share, "median": _median}
+    return {"g": gate, "cells": cells, "share": share, "median": _median}
 
 
-def _matrix(gate: GateResult) -> tuple[list[Column], list[tuple[str, list[Cell | None]]]]:
+def _matrix(gate: GateResult) -> tuple[list[Column], list[tuple[str, list[Cell | LeftOut | None]]]]:
     """Return the columns of the matrix, and its rows: a scenario with its cell in each column, or None."""
-    by_key = {(c.key.scenario, (c.key.kafka, c.key.client, c.key.settings)): c for c in gate.cells}
+    by_key = {_place(cell.key): cell for cell in gate.cells} | {_place(out.key): out for out in gate.left_out}
     columns = list(dict.fromkeys(column for _, column in by_key))
     scenarios = dict.fromkeys(scenario for scenario, _ in by_key)
     return columns, [(name, [by_key.get((name, column)) for column in columns]) for name in scenarios]
+
+
+def _place(key: Key) -> tuple[str, Column]:
+    return key.scenario, (key.kafka, key.client, key.settings)
 
 
 def _marks(gate: GateResult, cell: Cell) -> list[tuple[Mark, int]]:
@@ -102,7 +106,7 @@ def _marks(gate: GateResult, cell: Cell) -> list[tuple[Mark, int]]:
     return [(mark, marks.count(mark)) for mark in _ORDER if mark in marks]
 
 
-def _share(cell: Cell) -> str:
+def share(cell: Cell) -> str:
     """Return the share of runs that broke the contract: `0 of 50: less than 5.8 %`, or an interval."""
     if not cell.told:
         return "not known"
@@ -119,12 +123,12 @@ def _one_line(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
-def _plain(text: str, limit: int = _SUMMARIES[0][0]) -> str:
+def plain(text: str, limit: int = _SUMMARIES[0][0]) -> str:
     """Return foreign text on one line, without markup, HTML or mentions, cut to the limit."""
     text = _one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", text).replace("@", "@\u200b")
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
     """Return foreign text on one line that fits between backticks."""
     return _one_line(text, _SUMMARIES[0][0]).replace("`", "'").replace("|", "\\|")

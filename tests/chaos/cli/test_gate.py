@@ -42,7 +42,7 @@ class Bench:
     def write(self, **changes: Any) -> None:
         self.file.write_text(yaml.safe_dump({**GATE, **changes}))
 
-    def _lab(self, folder: Path, view: object) -> Any:
+    def _lab(self, folder: Path, view: object, workers: int) -> Any:
         bench = self
 
         class Context(Fake):

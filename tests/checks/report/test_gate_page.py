@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from chaos.run.gate_result import Cell, CellRun, GateResult, Key, Machine, Mark, TimeComparison
+from chaos.run.gate_result import Cell, CellRun, GateResult, Key, LeftOut, Machine, Mark, TimeComparison
 from chaos.run.result import Verdict
 from checks.report.gate import MOST_CHARACTERS, junit, markdown, page
 from tests.checks.report.test_report_page import EVIL, Page
@@ -97,6 +97,13 @@ def test_the_matrix_names_every_cell_and_every_missing_one() -> None:
     assert {a["href"] for tag, a in shown.tags if tag == "a" and "report" in (a.get("href") or "")} == {
         "cell%201%23/report.html"
     }
+
+
+def test_a_cell_that_was_left_out_has_its_reason_in_the_matrix() -> None:
+    key = Key(scenario="rolling-restart", kafka="4.3.1", client="spark:4.0.2", settings="default")
+    out = LeftOut(key=key, reason="it only <reads>")
+    text = page(MIXED.model_copy(update={"left_out": [out]}))
+    assert "left out" in text and "it only &lt;reads&gt;" in text and "client spark:4.0.2" in text
 
 
 def test_junit_has_a_case_for_each_cell_and_inconclusive_is_an_error() -> None:
