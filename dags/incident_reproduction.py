@@ -26,6 +26,7 @@ from airflow.sdk.exceptions import AirflowFailException  # noqa: E402
 from chaos.incident.reproduction import ACTIONS, Answer, Reproduction  # noqa: E402
 
 _RANGE = r"^\d+\.\d+\.\d+\.\.\d+\.\d+\.\d+$"
+_CLIENT = r"^([a-z-]+:)?\d+\.\d+\.\d+(\.\.|,)\d+\.\d+\.\d+(,\d+\.\d+\.\d+)*$|^[a-z-]+$"
 PARAMS = {
     "action": Param("replay", type="string", enum=list(ACTIONS), description="the question"),
     "source": Param("", type="string", description="a bundle, a run directory, a scenario, or a folder of logs"),
@@ -35,7 +36,7 @@ PARAMS = {
     "tries": Param(1, type="integer", minimum=1, maximum=100, description="shrink, bisect: runs of each candidate"),
     "budget": Param("60,60m", type="string", description="shrink: runs, time, or both"),
     "kafka": Param(None, type=["null", "string"], pattern=_RANGE, description="bisect: among these Kafka releases"),
-    "client": Param(None, type=["null", "string"], pattern=_RANGE, description="bisect: or confluent-kafka releases"),
+    "client": Param(None, type=["null", "string"], pattern=_CLIENT, description="bisect: or those of a client library"),
     "seed": Param(None, type=["null", "integer"], minimum=0, description="that of the incident when left out"),
     "overrides": Param([], type="array", items={"type": "string"}, description="path=value; ab: the changes"),
     "timezone": Param("", type="string", description="from-logs: zone of times without one; UTC when empty"),

@@ -102,6 +102,30 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[streams-processor": (
         "chaos/clients/streams/test_streams.py::test_threads_count_each_input_once_across_a_crash[4.3.1"
     ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-producer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-transactions": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-group_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[kafka-python-assign_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-producer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-producer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-transactions": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-transactions"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-group_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-group_consumer"
+    ),
+    "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[aiokafka-assign_consumer": (
+        "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[java-assign_consumer"
+    ),
     "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[spark-assign_consumer": (
         "chaos/clients/spark/test_spark.py::test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates"
     ),

@@ -45,8 +45,8 @@ def client_check(
     cases = chosen_cases(only or [])
     points = []
     with View() as view:
-        program, missing = _chosen(command, client, view.say)
-        for point in check(program, cases, runs_dir, view.say, missing):
+        program, missing, lacks_setting = _chosen(command, client, view.say)
+        for point in check(program, cases, runs_dir, view.say, missing, lacks_setting):
             points.append(point)
             mark = "✓" if point.holds else "✗" if point.reached else "-"
             text = point.lacks or point.reason or ("" if point.reached else "not reached")
@@ -60,15 +60,18 @@ def client_check(
 
 def _chosen(
     command: Sequence[str] | None, client: str | None, say: Callable[[str], None]
-) -> tuple[Callable[[Program], Sequence[str]], Callable[[Ability], str]]:
-    """Return a function from the name of a program to its command line, and one that says why it lacks an ability."""
+) -> tuple[Callable[[Program], Sequence[str]], Callable[[Ability], str], Callable[[str], str]]:
+    """Return a function from the name of a program to its command line, and two that say what it lacks, and why.
+
+    These are abilities, and settings by their common names.
+    """
     if (client is None) == (not command):
         raise UsageError("client-check needs a program, as in: client-check -- ./my-client; or --client java")
     if command:
         program = shutil.which(command[0])
         if program is None:
             raise UsageError(f"there is no program {command[0]}")
-        return lambda _: [str(Path(program).absolute()), *command[1:]], lambda ability: ""
+        return lambda _: [str(Path(program).absolute()), *command[1:]], lambda ability: "", lambda name: ""
     from chaos.clients.runtime import prepare
     from chaos.scenario.runtimes.choice import parse_client
 
@@ -78,4 +81,4 @@ def _chosen(
         raise UsageError(f"--client {client}: {e}") from None
     installed = prepare(chosen, say)
     env = [f"{k}={v}" for k, v in installed.env.items()]
-    return lambda name: ["env", *env, *installed.programs[name]], chosen.missing
+    return lambda name: ["env", *env, *installed.programs[name]], chosen.missing, chosen.missing_setting

@@ -192,7 +192,14 @@ def _print_smallest(result: ShrinkResult) -> None:
 def bisect(
     source: Source,
     kafka: Annotated[str | None, typer.Option(metavar="A..B", help="Among these Kafka releases.")] = None,
-    client: Annotated[str | None, typer.Option(metavar="A..B", help="Or these confluent-kafka releases.")] = None,
+    client: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUNTIME:A..B",
+            help="Or among releases of a client library, such as kafka-python:2.1.0..2.3.0. RUNTIME means all known "
+            "ones, RUNTIME:A,B,C any others, A..B those of confluent-kafka.",
+        ),
+    ] = None,
     anomaly: Anomaly = None,
     tries: Annotated[int, typer.Option(min=1, max=100, help="Runs of each release; all of them count.")] = 1,
     variant: Side = "",
@@ -203,7 +210,8 @@ def bisect(
 ) -> None:
     """Find the first release with which the outcome changes: whether an anomaly appears, or verdict and anomalies.
 
-    Both ends run first. An inconclusive release is skipped, as by `git bisect skip`. Releases are those of
+    Both ends run first. An inconclusive release is skipped, as by `git bisect skip`. With a client library, the entries
+    that use it get its release, or all entries if none does. Known releases are those of
     chaos/incident/releases.yaml. Ends with 0 and the release; 1 if both ends show the same; 3 if an end is
     inconclusive, or if only skipped releases are left; 2 for an unknown release.
     """

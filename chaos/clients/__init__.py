@@ -2,8 +2,8 @@
 
 `chaos.clients.fleet` starts and supervises them. A client is any program that follows the protocol below. There is no
 base class: a client in Java, Go or Flink has the same standing as one in Python. Each client library has one folder
-(`confluent`, `java`, `sarama`, `franz_go`, `flink`, `spark`), with its programs, and with a module `runtime` that says
-how to install and start them. What a library can do is in `chaos.scenario.runtimes`.
+(`confluent`, `kafka_python`, `java`, `sarama`, …), with its programs, and with a module `runtime` that says how to
+install and start them. What a library can do is in `chaos.scenario.runtimes`.
 
 **Input**: the last argument is the path of a JSON spec, one of the models in `chaos.clients.protocol`. The spec names
 the program that runs it, the run, the ledger directory, the client (`shop/1`, also its Kafka `client.id`), its
@@ -26,8 +26,8 @@ processor, which reads, transforms and writes, writes all of them.
 - A static member (KIP-345) has a group.instance.id in its settings, and writes it to `assignments`. When it is fenced,
   it reports the error and exits.
 - A client writes the lifecycle events started, stopped, error, slowed and resumed. The fleet writes crashed. The detail
-  of started names the client library and its release (confluent_kafka, librdkafka, kafka_clients, sarama,
-  franz_go, flink, spark).
+  of started names the client library and its release (confluent_kafka, librdkafka, kafka_clients, sarama, …:
+  `Traits.reported`).
 
 **Orders**: one JSON object per line on stdin.
 

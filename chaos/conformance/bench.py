@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import confluent_kafka
 from confluent_kafka import Consumer, Producer
 
-from chaos.clients.protocol import ClientSpec, Program
+from chaos.clients.protocol import ClientSpec, Config, Program
 from chaos.clients.roster import ClientState
 from chaos.errors import ClientError, WaitTimeout
 from chaos.kafka.admin import create_topic
@@ -82,15 +82,29 @@ def require(holds: bool, reason: str) -> None:
 
 
 class Bench:
-    """The program under test on one broker. `command` returns the command line for a program, without the spec."""
+    """The program under test on one broker.
 
-    def __init__(self, run: Run, bootstrap: str, command: Callable[[Program], Sequence[str]]) -> None:
+    command: returns the command line for a program, without the spec. lacks_setting: returns why a release has no
+    setting with this common name; empty if it has it.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        bootstrap: str,
+        command: Callable[[Program], Sequence[str]],
+        lacks_setting: Callable[[str], str] = lambda name: "",
+    ) -> None:
         self.run, self.bootstrap = run, bootstrap
         self.kafka = Kafka(bootstrap)
         self.token = run_token(run.run_id)
-        self._command = command
+        self._command, self._lacks_setting = command, lacks_setting
         self._names = 0
         self._states: list[ClientState] = []
+
+    def known(self, config: Config) -> Config:
+        """Return the settings that the release has; the others are not asked of it."""
+        return {name: value for name, value in config.items() if not self._lacks_setting(name)}
 
     def topic(self) -> str:
         """Create a topic with `PARTITIONS` partitions, and return its name."""

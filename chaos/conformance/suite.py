@@ -53,17 +53,18 @@ def check(
     runs_dir: Path,
     on_progress: Progress,
     missing: Callable[[Ability], str] = lambda ability: "",
+    lacks_setting: Callable[[str], str] = lambda name: "",
 ) -> Iterator[Point]:
     """Start the program in every case, and yield each point as it is judged. Nothing is left running at the end.
 
-    missing: returns why a runtime lacks an ability; empty if it has it.
+    missing: returns why a runtime lacks an ability; empty if it has it. lacks_setting: the same of a setting.
     """
     run = Run.create(runs_dir, new_run_id("client-check"))
     on_progress(f"starting a broker; the ledger and the logs are in {run.path}")
     cluster = ProcessCluster.deploy(
         run, ClusterSpec(brokers=1, config=BROKER), ProcessId.current(), deadline_s=DEADLINE_S, on_progress=on_progress
     )
-    bench = Bench(run, cluster.bootstrap, command)
+    bench = Bench(run, cluster.bootstrap, command, lacks_setting)
     try:
         for case in cases:
             yield from points(case, bench, missing)

@@ -31,7 +31,8 @@ def producer(bench: Bench) -> Steps:
     """A producer without transactions, from its start to a crash and the next incarnation."""
     topic = bench.topic()
     client, crashing = "shop/1", "till/1"
-    shared = {"topic": topic, "value_size": VALUE_SIZE, "config": {"acks": "all", "enable.idempotence": True}}
+    config = bench.known({"acks": "all", "enable.idempotence": True})
+    shared = {"topic": topic, "value_size": VALUE_SIZE, "config": config}
     spec = ProducerSpec.model_validate({**bench.common(client), **shared, "records": RECORDS, "hold": True, "keys": 5})
     state: list[ClientState] = []
 

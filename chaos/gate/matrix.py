@@ -111,7 +111,7 @@ def _check_axes(gate: Gate) -> None:
         check_release("kafka", release)
     for release in gate.clients or []:
         if release[:1].isdigit() and release != runtime().default_release():
-            check_release("client", release)
+            check_release(runtime().package, release)
 
 
 def load_source(source: str, home: Path) -> Subject:

@@ -6,13 +6,13 @@ inconclusive, or cannot run the scenario, is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chaos.errors import FAIL, INCONCLUSIVE, PASS, USAGE, AftershockError, ClusterError, UsageError
 from chaos.incident import trials
 from chaos.incident.outcomes import merge, parse_anomaly, signature
-from chaos.incident.releases import NAMES, SETTINGS, Software, parse_range
+from chaos.incident.releases import Axis, client_axis, kafka_axis
 from chaos.incident.search import Change, State, first_change
 from chaos.incident.subject import Request, Subject
 from chaos.lab.lab import FinishedRun
@@ -35,7 +35,7 @@ class ReleaseRow:
 class BisectResult:
     """The answer, and a row for each release that ran, oldest first. first_new: None if it was not found."""
 
-    software: Software
+    software: str
     sentence: str
     exit_code: int
     rows: list[ReleaseRow]
@@ -44,7 +44,7 @@ class BisectResult:
     def as_json(self) -> dict[str, object]:
         """Return the content of `bisect.json`."""
         rows = [{"release": r.release, "is": r.state, "runs": r.runs, **r.outcome.model_dump()} for r in self.rows]
-        return {"what": NAMES[self.software], "first": self.first_new, "sentence": self.sentence, "rows": rows}
+        return {"what": self.software, "first": self.first_new, "sentence": self.sentence, "rows": rows}
 
 
 def bisect(
@@ -58,14 +58,13 @@ def bisect(
     Raises `UsageError` for a bad request, `ClusterError` if an end is inconclusive, and as `Lab.drive` for the ends.
     """
     if (request.kafka is None) == (request.client is None):
-        raise UsageError("give one of --kafka A..B and --client A..B: the releases to search")
-    software: Software = "kafka" if request.kafka is not None else "client"
-    releases = parse_range(software, request.kafka or request.client or "")
+        raise UsageError("give one of --kafka A..B and --client RUNTIME:A..B: the releases to search")
+    axis = kafka_axis(request.kafka) if request.kafka is not None else client_axis(request.client or "")
     anomaly = parse_anomaly(request.anomaly) if request.anomaly else None
     subject = request.subject()
     with trials.new_lab("bisect", subject, request, listener) as lab:
-        listener.say(f"{len(releases)} releases of {NAMES[software]}, seed {subject.seed}, in {lab.folder}")
-        bisection = Bisection(lab, subject, software, releases, anomaly, request.tries)
+        listener.say(f"{len(axis.releases)} releases of {axis.name}, seed {subject.seed}, in {lab.folder}")
+        bisection = Bisection(lab, subject, axis, anomaly, request.tries)
         try:
             result = bisection.run()
         except BaseException:
@@ -77,12 +76,11 @@ def bisect(
 
 @dataclass
 class Bisection:
-    """One search over a list of releases, oldest first. anomaly: the one that decides; None for the outcome."""
+    """One search over a list of releases. anomaly: the one that decides; None for the outcome."""
 
     lab: trials.TrialLab
     subject: Subject
-    software: Software
-    releases: Sequence[str]
+    axis: Axis
     anomaly: str | None
     tries: int
     _rows: dict[int, ReleaseRow] = field(default_factory=dict)
@@ -95,31 +93,31 @@ class Bisection:
 
     def run(self) -> BisectResult:
         """Search. Raises `ClusterError` if an end is inconclusive, and as `Lab.drive` if an end cannot run at all."""
-        last = len(self.releases) - 1
+        last = len(self.axis.releases) - 1
         for index in (0, last):
             if not self._test(index, must_run=True).conclusive:
                 raise ClusterError(
-                    f"{NAMES[self.software]} {self.releases[index]} is inconclusive, and both ends must be "
+                    f"{self.axis.name} {self.axis.releases[index]} is inconclusive, and both ends must be "
                     f"conclusive: {self._rows[index].outcome.sentence} See {self.lab.folder}"
                 )
         self._old = self._key(self._rows[0].outcome)
         if self._old == self._key(self._rows[last].outcome):
             same = self._describe(self._rows[0].outcome)
-            sentence = f"No change: {self.releases[0]} and {self.releases[last]} show the same: {same}."
-            return BisectResult(self.software, sentence, FAIL, self.rows)
+            sentence = f"No change: {self.axis.releases[0]} and {self.axis.releases[last]} show the same: {same}."
+            return BisectResult(self.axis.name, sentence, FAIL, self.rows)
         self._rows[0].state, self._rows[last].state = "old", "new"
-        return self._result(first_change(len(self.releases), self._state))
+        return self._result(first_change(len(self.axis.releases), self._state))
 
     def _result(self, change: Change) -> BisectResult:
-        name, first = NAMES[self.software], self.releases[change.first_new]
+        name, first = self.axis.name, self.axis.releases[change.first_new]
         before, after = self._rows[change.last_old], self._rows[change.first_new]
         shown = f"{self._describe(before.outcome)} with {before.release}, {self._describe(after.outcome)} with {first}"
         if not change.between:
             sentence = f"{name} {first} is the first with the change: {shown}."
-            return BisectResult(self.software, sentence, PASS, self.rows, first)
-        candidates = ", ".join([*(self.releases[i] for i in change.between), first])
+            return BisectResult(self.axis.name, sentence, PASS, self.rows, first)
+        candidates = ", ".join([*(self.axis.releases[i] for i in change.between), first])
         sentence = f"The first with the change is one of {candidates}: {shown}, and those in between are inconclusive."
-        return BisectResult(self.software, sentence, INCONCLUSIVE, self.rows)
+        return BisectResult(self.axis.name, sentence, INCONCLUSIVE, self.rows)
 
     def _state(self, index: int) -> State:
         outcome = self._test(index)
@@ -129,12 +127,12 @@ class Bisection:
 
     def _test(self, index: int, must_run: bool = False) -> RunOutcome:
         """Run one release and record its row. A release that cannot run is inconclusive, or raises if it must run."""
-        release = self.releases[index]
+        release = self.axis.releases[index]
         finished: list[FinishedRun] = []
         try:
-            subject = self.subject.set(f"{SETTINGS[self.software]}={release!r}")
+            subject = self.subject.set(*self.axis.overrides(self.subject.scenario, release))
             for n in range(1, self.tries + 1):
-                finished.append(self.lab.run(subject, f"{self.software}-{release}-{n}"))
+                finished.append(self.lab.run(subject, f"{self.axis.software}-{release}-{n}"))
             outcome = merge(one.outcome for one in finished)
         except AftershockError as e:
             if must_run or e.exit_code != USAGE:
@@ -142,7 +140,7 @@ class Bisection:
             outcome = RunOutcome.missing(str(e).replace("\n", " "))
         self._rows[index] = ReleaseRow(release, outcome, runs=[one.run.run_id for one in finished])
         detail = self._describe(outcome) if outcome.conclusive else outcome.sentence
-        self.lab.listener.say(f"{NAMES[self.software]} {release}: {detail}")
+        self.lab.listener.say(f"{self.axis.name} {release}: {detail}")
         return outcome
 
     def _key(self, outcome: RunOutcome) -> object:

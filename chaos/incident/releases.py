@@ -1,52 +1,126 @@
-"""The known releases of Kafka and confluent-kafka, from `releases.yaml`."""
+"""The releases that `bisect` steps through: of Kafka or of a client library, known ones or listed by the user."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
 
 import yaml
 
 from chaos.errors import UsageError
+from chaos.scenario.model import Scenario
+from chaos.scenario.runtimes import DEFAULT, RUNTIMES
 
 RELEASES = Path(__file__).with_name("releases.yaml")
 
-Software = Literal["kafka", "client"]
-NAMES: dict[Software, str] = {"kafka": "Kafka", "client": "confluent-kafka"}
-SETTINGS: dict[Software, str] = {"kafka": "cluster.kafka", "client": "clients.confluent_kafka"}
-"""The path in a scenario that selects a release."""
+SAME_RELEASES = {"kafka-clients": "kafka"}
+"""Libraries that are released together with another software of the list."""
+NAMES = {"kafka": "Kafka"}
+"""Names in sentences, where they differ."""
 
 
-def known_releases(software: Software) -> list[str]:
-    """Return all known releases, oldest first."""
-    releases: list[str] = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))[NAMES[software].lower()]
+def known_releases(software: str) -> list[str]:
+    """Return all known releases of Kafka (`kafka`) or of a client library by its package, oldest first."""
+    found = yaml.safe_load(RELEASES.read_text(encoding="utf-8"))
+    releases: list[str] = found.get(SAME_RELEASES.get(software, software), [])
     return releases
 
 
-def check_release(software: Software, release: str) -> None:
+def check_release(software: str, release: str) -> None:
     """Raise `UsageError` for an unknown release, with the nearest known ones."""
     known = known_releases(software)
     if release not in known:
         near = get_close_matches(release, known, 3)
         hint = f" (did you mean {' or '.join(near)}?)" if near else ""
         raise UsageError(
-            f"{NAMES[software]} {release} is not in {RELEASES.name}{hint}; it has {known[0]} to {known[-1]}"
+            f"{NAMES.get(software, software)} {release} is not in {RELEASES.name}{hint}; "
+            f"it has {known[0]} to {known[-1]}"
         )
 
 
-def parse_range(software: Software, text: str) -> list[str]:
+@dataclass(frozen=True)
+class Axis:
+    """The releases to search, oldest first. software: `kafka`, or the package of a client library.
+
+    runtime: that of the library; None for Kafka.
+    """
+
+    software: str
+    releases: Sequence[str]
+    runtime: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the software in sentences."""
+        return NAMES.get(self.software, self.software)
+
+    def overrides(self, scenario: Scenario, release: str) -> list[str]:
+        """Return the overrides that select a release: for the entries with the runtime, or for all if none has it."""
+        if self.runtime is None:
+            return [f"cluster.kafka={release!r}"]
+        if self.runtime == DEFAULT:
+            return [f"clients.confluent_kafka={release!r}"]
+        entries = [
+            (key, entry)
+            for key in ("producers", "consumers", "processors")
+            for entry in getattr(scenario, key)
+        ]  # fmt: skip
+        own = [(key, entry) for key, entry in entries if entry.client.runtime == self.runtime] or entries
+        client = json.dumps(f"{self.runtime}:{release}")
+        return [f"{key}.{entry.name}.client={client}" for key, entry in own]
+
+
+def kafka_axis(span: str) -> Axis:
+    """Return the Kafka releases of `A..B`. Raises `UsageError`."""
+    return Axis("kafka", _span("--kafka", span, known_releases("kafka"), "kafka"))
+
+
+def client_axis(text: str) -> Axis:
+    """Return the releases that `--client` means. Raises `UsageError`.
+
+    `A..B` are releases of confluent-kafka, `kafka-python` all known ones of a runtime, `kafka-python:A..B` a part of
+    them, `kafka-python:A,B,C` any others.
+    """
+    runtime, colon, releases = text.partition(":")
+    if not colon and text[:1].isdigit():
+        runtime, releases = DEFAULT, text
+    if runtime not in RUNTIMES:
+        near = get_close_matches(runtime, RUNTIMES, 1)
+        hint = f" (did you mean {near[0]}?)" if near else ""
+        raise UsageError(f"--client {text!r}: there is no runtime {runtime!r}{hint}; see {', '.join(RUNTIMES)}")
+    traits = RUNTIMES[runtime]
+    if "," in releases:
+        chosen = [release.strip() for release in releases.split(",")]
+    else:
+        known = [r for r in known_releases(traits.library) if not traits.release_problem(r)]
+        if not known:
+            raise UsageError(
+                f"--client {text!r}: no releases of {traits.library} are known; list them, as {runtime}:A,B"
+            )
+        chosen = _span("--client", releases, known, traits.library) if releases else known
+    if problem := next((p for r in chosen if (p := traits.release_problem(r))), ""):
+        raise UsageError(f"--client {text!r}: {problem}")
+    if len(chosen) != len(set(chosen)):
+        raise UsageError(f"--client {text!r}: a release is there twice")
+    return Axis(traits.library, chosen, runtime)
+
+
+def _span(option: str, text: str, known: Sequence[str], software: str) -> list[str]:
     """Return the known releases of `A..B`, both ends included, oldest first. Raises `UsageError`."""
     older, dots, newer = text.partition("..")
-    known = known_releases(software)
     if not dots or not older or not newer:
         raise UsageError(
-            f"--{software} {text!r} is not understood; write the older and the newer release, "
-            f"as {known[-9]}..{known[-1]}"
+            f"{option} {text!r} is not understood; write the older and the newer release, "
+            f"as {known[max(-9, -len(known))]}..{known[-1]}"
         )
     for release in (older, newer):
         check_release(software, release)
+    if unsupported := [release for release in (older, newer) if release not in known]:
+        raise UsageError(f"{option} {text}: {software} {unsupported[0]} is not supported; see {known[0]}..{known[-1]}")
     first, last = known.index(older), known.index(newer)
     if first >= last:
-        raise UsageError(f"--{software} {text}: the first release must be the older one, and they must differ")
-    return known[first : last + 1]
+        raise UsageError(f"{option} {text}: the first release must be the older one, and they must differ")
+    return list(known[first : last + 1])

@@ -52,7 +52,7 @@ class Request:
     """`shrink`: see `chaos.incident.shrink.Budget`."""
     kafka: str | None = None
     client: str | None = None
-    """`bisect`: the range `A..B` of releases of either Kafka or confluent-kafka."""
+    """`bisect`: the releases of either Kafka (`A..B`) or a client library (`releases.client_axis`)."""
 
     def subject(self) -> Subject:
         """Load the subject. Raises as `load_subject`."""

@@ -59,14 +59,34 @@ class Access:
         }
         return {key: value for key, value in settings.items() if value is not None}
 
+    def python(self) -> dict[str, Any]:
+        """Return the settings for a client of kafka-python or aiokafka."""
+        s = self.security
+        settings: dict[str, Any] = {"security_protocol": s.protocol}
+        if s.tls:
+            settings["ssl_context"] = self.context
+        if s.sasl:
+            settings |= {
+                "sasl_mechanism": s.mechanism,
+                "sasl_plain_username": self._login_name,
+                "sasl_plain_password": self.password,
+            }
+        return settings
+
+    @property
+    def _login_name(self) -> str:
+        """The name for a login by these libraries: SCRAM escapes two characters (RFC 5802), which they leave out."""
+        name = str(self.security.username)
+        return name if self.security.mechanism == "PLAIN" else name.replace("=", "=3D").replace(",", "=2C")
+
     def check(self) -> None:
         """Raise `UsageError` if a certificate or key cannot be read."""
         if self.security.tls:
-            _ = self._context
+            _ = self.context
 
     def wrap(self, connection: socket.socket, host: str) -> socket.socket:
         """Encrypt a connection if the protocol asks for it, within the timeout of the socket. Raises `OSError`."""
-        return self._context.wrap_socket(connection, server_hostname=host) if self.security.tls else connection
+        return self.context.wrap_socket(connection, server_hostname=host) if self.security.tls else connection
 
     def login(self) -> Any:
         """Return a SASL exchange: send `auth_bytes()`, pass the answer to `receive()`, until `is_done()`."""
@@ -74,18 +94,16 @@ class Access:
         from kafka.net.sasl.plain import SaslMechanismPlain
         from kafka.net.sasl.scram import SaslMechanismScram
 
-        # SCRAM escapes two characters of a name (RFC 5802); kafka-python leaves that to its caller
-        name = str(self.security.username)
-        plain = self.security.mechanism == "PLAIN"
-        mechanism = SaslMechanismPlain if plain else SaslMechanismScram
+        mechanism = SaslMechanismPlain if self.security.mechanism == "PLAIN" else SaslMechanismScram
         return mechanism(
             sasl_mechanism=self.security.mechanism,
-            sasl_plain_username=name if plain else name.replace("=", "=3D").replace(",", "=2C"),
+            sasl_plain_username=self._login_name,
             sasl_plain_password=self.password,
         )
 
     @cached_property
-    def _context(self) -> ssl.SSLContext:
+    def context(self) -> ssl.SSLContext:
+        """The TLS context. Raises `UsageError` if a certificate or key cannot be read."""
         s = self.security
         try:
             context = ssl.create_default_context(cafile=s.ca)
@@ -108,6 +126,12 @@ def librdkafka(security: Security | None) -> dict[str, str]:
     """Return the security settings for a librdkafka client; empty for plaintext without login."""
     access = Access.of(security)
     return access.librdkafka() if access else {}
+
+
+def python(security: Security | None) -> dict[str, Any]:
+    """Return the security settings for a client of kafka-python or aiokafka; empty for plaintext without login."""
+    access = Access.of(security)
+    return access.python() if access else {}
 
 
 def _secret(reference: str | None, setting: str) -> str:

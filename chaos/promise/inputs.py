@@ -143,7 +143,9 @@ def _no_producer(client: Client) -> str:
 
 
 def _check_ability(client: Client, role: Role, why: str) -> None:
-    """Raise `UsageError` for a producer that the rules do not know (see `_no_producer`), and for a processor."""
+    """Raise `UsageError` for what the rules do not know: a runtime, its producer, a processor."""
+    if client.runtime not in LABELS:
+        raise UsageError(f"{why}: the rules do not know the client {client.runtime}; they know {', '.join(LABELS)}")
     if not client.missing("process") and client.missing("subscribe"):
         raise UsageError(
             f"{why}: the rules know no application of {LABELS[client.runtime]} ({client.missing('subscribe')}); "

@@ -193,6 +193,9 @@ def _config_problems(where: str, entry: Entry) -> Iterator[str]:
                 yield f"{where}.{key}: {name} is no setting of {traits.library}: {hint}"
             elif reason := traits.unknown(name):
                 yield f"{where}.{key}: {name} is no setting of {traits.library}: {reason}"
+            for shared in traits.common({name: config[name]}):
+                if reason := entry.client.missing_setting(shared):
+                    yield f"{where}.{key}: {name} is no setting of that release: {reason}"
             if name not in (common := traits.common({name: config[name]})) and not config.keys().isdisjoint(common):
                 yield f"{where}.{key}: {name} is also given as {', '.join(common)}; give it once"
 

@@ -29,10 +29,11 @@ from chaos.clients.confluent.columns import consumed
 from chaos.clients.confluent.group import GroupConsumer
 from chaos.clients.confluent.library import VERSIONS
 from chaos.clients.confluent.positions import start_positions
-from chaos.clients.confluent.sender import CALL_S, End, Sender, error_of
+from chaos.clients.confluent.sender import CALL_S, Sender, error_of
 from chaos.clients.pacer import TICK_S
 from chaos.clients.program import Channel, Lifecycle, log, run_clients
 from chaos.clients.protocol import ClientSpec, CommitSpec, GroupConsumerSpec, Partition, PlainSpec, ProcessorSpec
+from chaos.clients.sender import End
 from chaos.ledger.record import INPUT_HEADER, encode_input
 from chaos.run.events import now_us
 
@@ -193,7 +194,7 @@ class Processor(Sender[ProcessorSpec]):
             first, last = last, first
         done = first()
         if done:
-            self._wait(plain.hold_s)
+            self._hold(plain.hold_s)
             done = last() or plain.commit == "before_output"  # outputs that fail then are not written again
         if done:
             self._source.processed()
@@ -214,7 +215,7 @@ class Processor(Sender[ProcessorSpec]):
         while not (self._source.rewind() or self._giving_up()):
             self._serve(0.1)
 
-    def _wait(self, time_s: float) -> None:
+    def _hold(self, time_s: float) -> None:
         """Wait between output and commit, or until the order to stop."""
         until = time.monotonic() + time_s
         while time.monotonic() < until and not (self._channel.stopping or self._fatal):

@@ -7,7 +7,7 @@ hyphen), which also installs and starts them.
 
 from __future__ import annotations
 
-from chaos.scenario.runtimes import confluent, flink, franz_go, java, sarama, spark, streams
+from chaos.scenario.runtimes import aiokafka, confluent, flink, franz_go, java, kafka_python, sarama, spark, streams
 from chaos.scenario.runtimes.traits import Traits
 
 DEFAULT = confluent.TRAITS.name
@@ -20,6 +20,8 @@ RUNTIMES: dict[str, Traits] = {
         java.TRAITS,
         sarama.TRAITS,
         franz_go.TRAITS,
+        kafka_python.TRAITS,
+        aiokafka.TRAITS,
         flink.TRAITS,
         flink.LEGACY_TRAITS,
         spark.TRAITS,

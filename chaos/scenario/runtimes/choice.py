@@ -78,6 +78,10 @@ class Client(Strict):
         """Return why the client cannot do something; empty if it can."""
         return self.traits.missing(ability, self.release)
 
+    def missing_setting(self, name: str) -> str:
+        """Return why the client has no setting with this common name; empty if it may have it."""
+        return self.traits.missing_setting(name, self.release)
+
     def describe(self) -> str:
         """Return the short form, such as `java:3.9.2`."""
         return self.runtime + (f":{self.release}" if self.release else "")

@@ -97,6 +97,7 @@ class Traits:
     reserved: settings that its programs set. reserved_parts: the beginnings of names of such settings.
     misnamed: settings of another library by the name that this one has for them; empty if it has none.
     unknown: returns why a name is no setting of the library; empty if it may be one.
+    since: settings, by their common names, that only later releases have, with the first of these.
     common: returns settings by their common names and with common values, which the rules and the audit know.
     sends, commits: the errors that prove a refusal.
     defaults: returns the values of settings that the scenario leaves out, by common names and by release (None: the
@@ -128,6 +129,7 @@ class Traits:
     isolates: bool = False
     mixed_assignors: bool = False
     unknown: Callable[[str], str] = lambda name: ""
+    since: Mapping[str, str] = field(default_factory=dict)
     common: Callable[[Config], Config] = lambda config: config
     sends: Refusals = field(default_factory=dict)
     commits: Refusals = field(default_factory=dict)
@@ -141,7 +143,13 @@ class Traits:
         """Return why a release cannot do something; empty if it can."""
         if ability not in self.abilities:
             return self.lacks.get(ability, f"{self.library} cannot do it")
-        since = self.abilities[ability]
+        return self._too_old(self.abilities[ability], release)
+
+    def missing_setting(self, name: str, release: str | None) -> str:
+        """Return why a release has no setting with this common name; empty if it may have it."""
+        return self._too_old(self.since.get(name, ""), release)
+
+    def _too_old(self, since: str, release: str | None) -> str:
         if since and release is not None and number(release) < number(since):
             return f"{self.library} has it from {since} on, not in {release}"
         return ""

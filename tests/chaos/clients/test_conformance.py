@@ -68,6 +68,8 @@ def test_only_what_a_runtime_lacks_is_not_asked_of_it() -> None:
         "records the offset of each record",
     }
     assert {name for name in NEEDS if lacks("flink", name)} == by_flink
+    assert {name for name in NEEDS if lacks("kafka-python", name)} == {"processor"}
+    assert {name for name in NEEDS if lacks("aiokafka", name)} == {"processor"}
     assert {name for name in NEEDS if lacks("flink-legacy", name)} == {*by_flink, "producer"}
     assert {name for name in CASES if not lacks("spark", name)} == {"assign_consumer"}
     assert lacks("spark", "starts at the committed offsets of a group").startswith("a query never asks for committed")

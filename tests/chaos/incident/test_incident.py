@@ -17,6 +17,7 @@ from chaos.incident.bundle import pack
 from chaos.incident.reproduction import Reproduction
 from chaos.incident.subject import load_subject
 from chaos.incident.trials import TrialLab
+from chaos.install import pypi
 from chaos.lab import lab
 from chaos.lab.child_call import call
 from chaos.lab.lab import FinishedRun
@@ -216,8 +217,8 @@ def test_the_list_of_releases_is_in_order_and_has_the_defaults():
 
 
 def test_a_span_has_both_its_ends():
-    assert releases.parse_range("kafka", "3.9.1..4.0.1") == ["3.9.1", "3.9.2", "4.0.0", "4.0.1"]
-    assert releases.parse_range("client", "2.0.2..2.1.1") == ["2.0.2", "2.1.0", "2.1.1"]
+    assert releases.kafka_axis("3.9.1..4.0.1").releases == ["3.9.1", "3.9.2", "4.0.0", "4.0.1"]
+    assert releases.client_axis("2.0.2..2.1.1").releases == ["2.0.2", "2.1.0", "2.1.1"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ def test_a_span_has_both_its_ends():
 )
 def test_a_span_that_is_none_is_refused(span, message):
     with pytest.raises(UsageError, match=message):
-        releases.parse_range("kafka", span)
+        releases.kafka_axis(span)
 
 
 class FakeLab:
@@ -250,7 +251,7 @@ class FakeLab:
 
 def bisection(shows, span="3.7.2..4.0.0", anomaly="lost_write", tries=1, name="unclean-election"):
     lab = FakeLab(shows)
-    return bisect.Bisection(lab, load_subject(name), "kafka", releases.parse_range("kafka", span), anomaly, tries), lab
+    return bisect.Bisection(lab, load_subject(name), releases.kafka_axis(span), anomaly, tries), lab
 
 
 def since(first):
@@ -412,7 +413,7 @@ def pip(monkeypatch, tmp_path):
             f.write(f"__version__ = {installed!r}\n\ndef libversion():\n    return (__version__, 0)\n")
         return subprocess.CompletedProcess(argv, 0, "", "")
 
-    monkeypatch.setattr(runtime, "_run", run)
+    monkeypatch.setattr(pypi, "_run", run)
     return calls
 
 

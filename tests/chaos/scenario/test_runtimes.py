@@ -100,6 +100,35 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        (
+            group(client="kafka-python:2.1.6", config={"isolation_level": "read_committed"}),
+            "consumers[0].config: isolation_level is no setting of that release: kafka-python has it from 2.2.0 on",
+        ),
+        (
+            group(client="kafka-python:2.3.3", config={"partition.assignment.strategy": "cooperative-sticky"}),
+            "consumers[0].config: the runtime kafka-python:2.3.3 has no cooperative: kafka-python has it from 3.0.0 on",
+        ),
+        (
+            group(client="kafka-python:2.2.21", static=True),
+            "consumers[0].static: the runtime kafka-python:2.2.21 has no static membership: kafka-python has it from",
+        ),
+        (
+            group(client="kafka-python", config={"max_pol_interval_ms": 1}),
+            "max_pol_interval_ms is no setting of kafka-python: did you mean max_poll_interval_ms?",
+        ),
+        (
+            group(client="kafka-python", config={"fetch.wait.max.ms": 5}),
+            "fetch.wait.max.ms is no setting of kafka-python: its name there is fetch_max_wait_ms",
+        ),
+        (
+            group(client="aiokafka", config={"ssl_context": "x"}),
+            "ssl_context is set by the programs of the runtime aiokafka",
+        ),
+        (
+            group(client="aiokafka", config={"auto_offset_reset": "latest", "auto.offset.reset": "latest"}),
+            "auto_offset_reset is also given as auto.offset.reset; give it once",
+        ),
+        (group(client="aiokafka:0.7.2"), "aiokafka 0.7.2 is not supported; choose 0.8.0 to 0.14.0"),
         (group(client="sarama", threads=2, members=2), "sarama:1.61.1 has no threads: each sarama client is a process"),
         (
             group(client="sarama:1.43.3", config={"Consumer.Group.Rebalance.GroupStrategies": "cooperative-sticky"}),

@@ -1,0 +1,35 @@
+"""aiokafka as a client library: any release with a wheel that runs on this Python."""
+
+from __future__ import annotations
+
+import sys
+
+from chaos.clients.python.main import PROGRAMS
+from chaos.clients.runtime import Installed, Runtime
+from chaos.install.cache import Progress
+from chaos.install.pypi import client_environment
+from chaos.scenario.runtimes.aiokafka import NEWEST, TRAITS
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.traits import number
+
+OWN_PROTOCOL_SINCE = (0, 9, 0)
+"""Before, the library has the protocol, the errors and the assignors from kafka-python, and runs with 2.0.2 only."""
+
+
+def prepare(client: Client, on_progress: Progress) -> Installed:
+    """Install a release; see `Runtime`."""
+    release = client.release or NEWEST
+    others = ["async-timeout==4.0.3"]
+    if number(release) < OWN_PROTOCOL_SINCE:
+        others.append("kafka-python==2.0.2")
+    environment = client_environment(TRAITS.library, release, "aiokafka", on_progress, others)
+    command = (sys.executable, "-m", "chaos.clients.aiokafka.main")
+    return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), environment)
+
+
+RUNTIME = Runtime(
+    traits=TRAITS,
+    default_release=lambda: NEWEST,
+    prepare=prepare,
+    consumer_defaults=lambda release: {},
+)

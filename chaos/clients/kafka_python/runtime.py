@@ -1,0 +1,31 @@
+"""kafka-python as a client library: any release with a wheel that runs on this Python.
+
+The platform's own release, from which it takes protocol schemas, stays as it is: client processes see another one
+first on their module path.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from chaos.clients.python.main import PROGRAMS
+from chaos.clients.runtime import Installed, Runtime
+from chaos.install.cache import Progress
+from chaos.install.pypi import client_environment
+from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.runtimes.kafka_python import NEWEST, TRAITS
+
+
+def prepare(client: Client, on_progress: Progress) -> Installed:
+    """Install a release; see `Runtime`."""
+    environment = client_environment(TRAITS.library, client.release or NEWEST, "kafka", on_progress)
+    command = (sys.executable, "-m", "chaos.clients.kafka_python.main")
+    return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), environment)
+
+
+RUNTIME = Runtime(
+    traits=TRAITS,
+    default_release=lambda: NEWEST,
+    prepare=prepare,
+    consumer_defaults=lambda release: {},
+)

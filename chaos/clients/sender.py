@@ -1,0 +1,270 @@
+"""The base of the programs that write: send rows, transactions and the shutdown. The library is up to a subclass.
+
+The coordinator of a transaction may answer late, through another broker, or never.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from chaos.clients.checkpoint import next_seq_of
+from chaos.clients.pacer import TICK_S, Pacer
+from chaos.clients.program import Channel, Lifecycle
+from chaos.clients.protocol import ProducerSpec, TransactionSpec, WriterSpec
+from chaos.ledger.stream import TableWriter
+from chaos.run.events import now_us
+
+CHUNK = 500
+"""Most records with one time stamp."""
+
+Spec = TypeVar("Spec", bound=WriterSpec)
+
+End = Literal["committed", "aborted", "unknown"]
+"""How a transaction ended."""
+
+
+class SendRows(Protocol):
+    """The rows of `sends` of one incarnation.
+
+    acked, failed, unknown, rows: records by outcome, and all that have a row or get one with the next `write`.
+    txn: number of the transaction of the records that are reported now; set it only right after a `write`.
+    """
+
+    acked: int
+    failed: int
+    unknown: int
+    txn: int | None
+
+    @property
+    def rows(self) -> int:
+        """Records that have a row or get one with the next `write`."""
+
+    def served(self) -> None:
+        """Read the reports since the last call."""
+
+    def write(self, *, now: bool = False) -> None:
+        """Write the rows that wait, if there are many, if the last write is long ago, or if `now` is set."""
+
+
+class Sender(ABC, Generic[Spec]):
+    """One incarnation of a client that writes; subclasses have the library, and choose the records and the time.
+
+    _next: the next seq.
+    _fatal: whether an error has made the producer of the library unusable.
+    _transactions: how records are divided into transactions; None if they are not.
+    _open: whether a transaction is open.
+    """
+
+    _log: SendRows
+
+    def __init__(self, spec: Spec, channel: Channel, lifecycle: Lifecycle) -> None:
+        self._spec, self._channel, self._lifecycle = spec, channel, lifecycle
+        self._transactions: TransactionSpec | None = spec.transactions
+        if spec.transactions:
+            self._ends = TableWriter(spec.ledger, "transactions", spec.writer)
+        self._number = self._began_us = self._failures_before = 0
+        self._open = False
+        self._next = self._first = spec.first_seq
+        self._fatal = False
+        self._stop_by: float | None = None
+
+    @abstractmethod
+    def run(self) -> bool:
+        """Run until the order to stop. Returns whether every record has its row, and no error was fatal."""
+
+    @abstractmethod
+    def _more_progress(self) -> dict[str, Any]:
+        """Return the fields of the progress event that only this kind of client has."""
+
+    @abstractmethod
+    def _waiting(self) -> int:
+        """Return the number of records that have no report yet."""
+
+    @abstractmethod
+    def _wait(self, timeout_s: float) -> None:
+        """Let reports arrive for at most `timeout_s`."""
+
+    @abstractmethod
+    def _purge(self) -> None:
+        """Give up the records without a report, so that each gets one."""
+
+    @abstractmethod
+    def _call_init(self) -> bool:
+        """Initialize the transactional.id. Returns False if that has to be tried again; raises if it is in vain."""
+
+    @abstractmethod
+    def _call_begin(self) -> None:
+        """Begin a transaction."""
+
+    @abstractmethod
+    def _call_end(self, end: End) -> End:
+        """End the open transaction. Returns how it ended; sets `_fatal` if the producer is unusable then."""
+
+    def _throttling(self) -> dict[str, list[int]]:
+        """Return the throttled responses of each Kafka client that this client has."""
+        return {}
+
+    def _progress(self) -> None:
+        sends, sent = self._log, self._next - self._first
+        counts = {"sent": sent, "acked": sends.acked, "failed": sends.failed, "unknown": sends.unknown}
+        throttled = {"throttled": sides} if (sides := self._throttling()) else {}
+        self._channel.progress(**counts, **self._more_progress(), **throttled)
+
+    def _serve(self, timeout_s: float = 0.0) -> None:
+        """Let reports arrive for at most `timeout_s`; then write rows and send progress if they are due."""
+        if self._channel.ignoring_reports:
+            time.sleep(timeout_s)
+        else:
+            self._wait(timeout_s)
+        self._log.served()
+        self._log.write()
+        if self._channel.progress_due():
+            self._progress()
+
+    def _wait_for_reports(self) -> None:
+        """Wait until every record has its report, an error is fatal, or the time to wait is over."""
+        while self._waiting() and not self._fatal and not self._giving_up():
+            self._serve(TICK_S)
+
+    def _init_transactions(self) -> None:
+        """Fence earlier incarnations and abort their open transaction; no-op without transactions.
+
+        Returns early after the order to stop. Raises the library's error if a retry does not clear it.
+        """
+        while self._transactions and not self._call_init():
+            if self._giving_up():
+                return
+        if self._transactions and self._spec.incarnation > 1:
+            # read the rows only now: the earlier incarnation is fenced and adds none
+            self._next = self._first = next_seq_of(self._spec.ledger, self._spec.client)
+
+    def _begin_transaction(self) -> None:
+        self._call_begin()
+        self._number += 1
+        self._open, self._began_us, self._log.txn = True, now_us(), self._number
+        self._failures_before = self._log.failed + self._log.unknown
+
+    def _must_abort(self) -> bool:
+        """Return whether a record of the open transaction failed: nothing of it may be committed."""
+        return self._open and self._log.failed + self._log.unknown > self._failures_before
+
+    def _end_transaction(self, spec: TransactionSpec, add_offsets: Callable[[], bool] = lambda: True) -> End:
+        """Wait for all reports, hold the transaction open, then end it and write its row. Returns how it ended.
+
+        Each `abort_every`-th transaction is aborted; others too if a record failed, or if `add_offsets` fails.
+        """
+        self._wait_for_reports()
+        held_until = time.monotonic() + spec.hold_s
+        while time.monotonic() < held_until and not (self._channel.stopping or self._fatal or self._must_abort()):
+            self._serve(TICK_S)
+        self._log.write(now=True)
+        planned: End = "aborted" if spec.abort_every and self._number % spec.abort_every == 0 else "committed"
+        ended = self._call_end(planned if not self._must_abort() and add_offsets() else "aborted")
+        self._open = False
+        self._ends.append_rows(
+            [
+                {
+                    "producer": self._spec.client,
+                    "incarnation": self._spec.incarnation,
+                    "txn": self._number,
+                    "outcome": ended,
+                    "began_us": self._began_us,
+                    "ended_us": now_us(),
+                }
+            ]
+        )
+        self._log.served()  # reports of records that the abort purged
+        self._log.write(now=True)
+        self._log.txn = None
+        return ended
+
+    def _limit(self) -> None:
+        """Start the time limit `stop_within_s`, unless it runs."""
+        if self._stop_by is None:
+            self._stop_by = time.monotonic() + self._spec.stop_within_s
+
+    def _giving_up(self) -> bool:
+        """Return whether the time to wait after the order to stop is over."""
+        if self._channel.orphaned:
+            return True
+        if self._channel.stopping:
+            self._limit()
+        return self._stop_by is not None and time.monotonic() > self._stop_by
+
+    def _finish(self) -> bool:
+        """Purge records without a report, and check that every record has its row. Returns as `run`."""
+        if self._waiting():
+            self._purge()
+        self._log.served()
+        self._log.write(now=True)
+        self._progress()
+        if missing := self._next - self._first - self._log.rows:
+            self._lifecycle.error(f"{missing} records have no delivery report", missing=missing)
+        return not missing and not self._fatal
+
+
+class PacedSender(Sender[ProducerSpec]):
+    """A producer that sends one seq after the other, at a steady rate or at full speed.
+
+    After the order to stop it waits for reports, at most `stop_within_s`. Then it gives up the remaining records, which
+    get rows, too. `stopped` is written only if every record has a row.
+
+    In transactions, it waits for the reports of all records of a transaction and writes their rows before it ends the
+    transaction. A later incarnation first initializes the transactional.id, which fences the earlier one, and only then
+    reads the last seq of the earlier one. An aborted transaction is not repeated.
+    """
+
+    @abstractmethod
+    def _send(self, due: int) -> int:
+        """Send up to `due` records, from `_next` on, which it advances. Returns the number that the library took."""
+
+    def run(self) -> bool:
+        """Send all records, then wait for the order to stop. Returns whether every record has its row."""
+        self._init_transactions()
+        while self._spec.hold and not (self._channel.started or self._ending()):
+            self._serve(TICK_S)
+        pacer = Pacer(self._spec.rate) if self._spec.rate else None
+        if self._transactions:
+            while self._next < self._spec.records and not self._ending():
+                self._transaction(self._transactions, pacer)
+        else:
+            self._send_until(self._spec.records, pacer)
+        while not self._ending():
+            self._serve(TICK_S if self._waiting() else 0.1)
+        return self._finish()
+
+    def _ending(self) -> bool:
+        return self._channel.stopping or self._fatal
+
+    def _send_until(self, end: int, pacer: Pacer | None) -> None:
+        """Send the records up to the seq before `end`."""
+        synchronous = self._spec.mode == "synchronous"
+        while self._next < end and not self._ending() and not self._must_abort():
+            due = min(pacer.due() if pacer else CHUNK, end - self._next)
+            sent = self._send(1 if synchronous and due else due) if due else 0
+            if pacer:
+                pacer.sent(sent)
+            if synchronous:
+                self._wait_for_reports()
+            else:
+                # do not wait at full speed, unless the local queue is full
+                self._serve(0 if pacer is None and sent == due else TICK_S)
+
+    def _transaction(self, spec: TransactionSpec, pacer: Pacer | None) -> None:
+        """Send and end one transaction; it is smaller if the order to stop arrives."""
+        self._begin_transaction()
+        self._send_until(min(self._next + spec.records, self._spec.records), pacer)
+        self._end_transaction(spec)
+
+    def _more_progress(self) -> dict[str, Any]:
+        sent_all = self._next >= self._spec.records and not self._open
+        return {"done": sent_all and self._log.rows == self._next - self._first}
+
+    def _finish(self) -> bool:
+        self._limit()
+        while self._waiting() and not self._giving_up():
+            self._serve(TICK_S)
+        return super()._finish()

@@ -1,0 +1,91 @@
+"""The runtime `aiokafka`: the client for asyncio.
+
+Defaults are those of AIOKafkaProducer and AIOKafkaConsumer, which are the same in all supported releases.
+"""
+
+from __future__ import annotations
+
+from chaos.kafka.settings import Config
+from chaos.scenario.runtimes.python import (
+    COMMITS,
+    LACKS,
+    RESERVED,
+    RESERVED_PARTS,
+    SENDS,
+    common,
+    misnamed,
+    unknown_among,
+)
+from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
+
+OLDEST, NEWEST = "0.8.0", "0.14.0"
+
+SETTINGS = frozenset(
+    {
+        *("acks", "enable_idempotence", "max_batch_size", "linger_ms", "compression_type", "max_request_size"),
+        *("request_timeout_ms", "retry_backoff_ms", "metadata_max_age_ms", "connections_max_idle_ms", "client_rack"),
+        *("auto_offset_reset", "isolation_level", "check_crcs", "partition_assignment_strategy"),
+        *("session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms", "rebalance_timeout_ms"),
+        *("auto_commit_interval_ms", "fetch_min_bytes", "fetch_max_bytes", "fetch_max_wait_ms"),
+        *("max_partition_fetch_bytes", "exclude_internal_topics"),
+    }
+)
+"""Settings of which a scenario can give the value. A release refuses those that it does not have when it starts."""
+
+
+def defaults(_: str | None) -> Config:
+    """Return the settings that a scenario leaves out."""
+    return {
+        "acks": "1",
+        "enable.idempotence": False,
+        "enable.auto.commit": True,
+        "auto.offset.reset": "latest",
+        "isolation.level": "read_uncommitted",
+        "partition.assignment.strategy": "roundrobin",
+        "session.timeout.ms": 10_000,
+        "heartbeat.interval.ms": 3_000,
+        "auto.commit.interval.ms": 5_000,
+    }
+
+
+TRAITS = Traits(
+    name="aiokafka",
+    library="aiokafka",
+    reported={"aiokafka": "aiokafka"},
+    releases=(OLDEST, NEWEST),
+    abilities=in_all_releases(
+        "produce",
+        "transactions",
+        "tombstones",
+        "ignore reports",
+        *SENDING,
+        "subscribe",
+        "pattern",
+        "poll interval",
+        "assign",
+        "seek",
+        "checkpoint",
+        "checkpoint interval",
+        "commits after processing",
+        "asynchronous commits",
+        "commit outcomes",
+        "encrypted keys",
+        *OWN_POSITIONS,
+    )
+    | {"static membership": "0.10.0"},
+    lacks={
+        **LACKS,
+        "cooperative": "its assignors are eager",
+        "sticky partitioner": "records without a key go to random partitions",
+    },
+    auto_commits=frozenset({"after_batch"}),
+    reserved=RESERVED,
+    reserved_parts=RESERVED_PARTS,
+    misnamed=misnamed(SETTINGS),
+    unknown=unknown_among(SETTINGS),
+    since={"client.rack": "0.14.0"},
+    common=common,
+    defaults=defaults,
+    sends=SENDS,
+    commits=COMMITS,
+)

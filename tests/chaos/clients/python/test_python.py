@@ -1,0 +1,270 @@
+"""What the programs of kafka-python and aiokafka share, on adapters without a broker."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from chaos.clients.assignments import ReaderKey
+from chaos.clients.program import Channel, Lifecycle
+from chaos.clients.protocol import CommitSpec, GroupConsumerSpec, ProducerSpec
+from chaos.clients.python.commits import Committer
+from chaos.clients.python.group import GroupConsumer
+from chaos.clients.python.library import Library, Report
+from chaos.clients.python.outcomes import commit_outcome, error_name, kept_by, send_outcome
+from chaos.clients.python.producer import Producer
+from chaos.clients.python.settings import own_settings
+from chaos.errors import ClientError
+from chaos.ledger.schemas import TABLES
+from chaos.ledger.stream import StreamEnd, TableWriter, read_stream
+from chaos.scenario.runtimes.kafka_python import TRAITS
+
+ORDERS = ("orders", 0)
+
+
+class KafkaError(Exception):
+    """The error of the fake library; `errno` is the code of a broker's answer."""
+
+    def __init__(self, errno: int | None = None, *more: object) -> None:
+        super().__init__(*more)
+        self.errno = errno
+
+
+class CommitFailedError(KafkaError):
+    """A refused member, as the libraries report it."""
+
+
+class FakeConsumer:
+    """A consumer that answers from attributes, and remembers what is paused."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings, self.paused = settings, set[tuple[str, int]]()
+        self.found: int | None = None
+        self.stored: int | None = None
+        self.error: KafkaError | None = None
+        self.later: list[Any] = []
+
+    def membership(self) -> tuple[str, int]:
+        return "m-1", 3
+
+    def pause(self, partitions: Collection[tuple[str, int]]) -> None:
+        self.paused.update(partitions)
+
+    def resume(self, partitions: Collection[tuple[str, int]]) -> None:
+        self.paused.difference_update(partitions)
+
+    def position(self, partition: tuple[str, int]) -> int | None:
+        return self.found
+
+    def committed(self, partition: tuple[str, int]) -> int | None:
+        return self.stored
+
+    def commit(self, offsets: Mapping[tuple[str, int], int]) -> None:
+        if self.error:
+            raise self.error
+
+    def commit_later(self, offsets: Mapping[tuple[str, int], int], done: Any) -> None:
+        self.later.append(done)
+
+
+class FakeProducer:
+    """A producer without a broker."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+
+
+LIBRARY = Library(
+    traits=TRAITS,
+    release="2.3.3",
+    Error=KafkaError,
+    Timeout=TimeoutError,
+    producer_settings={"acks": 1, "retries": float("inf"), "enable_idempotence": False, "linger_ms": 0},
+    consumer_settings={"auto_offset_reset": "latest", "session_timeout_ms": 10, "partition_assignment_strategy": ()},
+    assignors={"range": int, "sticky": str},
+    producer=FakeProducer,  # type: ignore[arg-type]
+    consumer=FakeConsumer,  # type: ignore[arg-type]
+)
+SHARED: dict[str, Any] = {"run_id": "r", "run_token": "12345678", "bootstrap": "127.0.0.1:1"}
+
+
+def rows(ledger: Path, table: str) -> list[dict[str, Any]]:
+    (path,) = (ledger / table).iterdir()
+    return [row for batch in read_stream(path, TABLES[table], StreamEnd()) for row in batch.to_pylist()]
+
+
+def member(ledger: Path, **commit: Any) -> GroupConsumer:
+    spec = GroupConsumerSpec(
+        **SHARED,
+        ledger=ledger,
+        client="billing/1",
+        topics=["orders"],
+        commit=CommitSpec.model_validate({"when": "after_batch", "kind": "sync", **commit}),
+        group="billing",
+    )
+    channel = Channel()
+    return GroupConsumer(LIBRARY, spec, channel, Lifecycle(spec, channel))
+
+
+def fake(consumer: GroupConsumer) -> FakeConsumer:
+    assert isinstance(consumer.consumer, FakeConsumer)
+    return consumer.consumer
+
+
+@pytest.mark.parametrize(
+    ("found", "stored", "source"), [(7, 7, "committed"), (0, None, "reset"), (0, 7, "reset")], ids=str
+)
+def test_a_partition_is_read_only_when_the_library_has_its_position(
+    tmp_path: Path, found: int, stored: int | None, source: str
+) -> None:
+    consumer = member(tmp_path)
+    consumer.assigned([ORDERS])
+    consumer.between_polls()
+    assert fake(consumer).paused == {ORDERS}
+    assert rows(tmp_path, "assignments") == []
+    fake(consumer).found, fake(consumer).stored = found, stored
+    consumer.between_polls()
+    assert not fake(consumer).paused
+    (row,) = rows(tmp_path, "assignments")
+    assert (row["event"], row["position"], row["source"], row["generation"]) == ("assigned", found, source, 3)
+
+
+def test_a_partition_that_is_taken_away_before_has_an_assignment_without_a_position(tmp_path: Path) -> None:
+    consumer = member(tmp_path)
+    consumer.assigned([ORDERS])
+    consumer.revoked([ORDERS])
+    found = [(r["event"], r["position"], r["assignment"]) for r in rows(tmp_path, "assignments")]
+    assert found == [("assigned", None, 1), ("revoked", None, 1)]
+
+
+def committer(ledger: Path, kind: str) -> Committer:
+    key = ReaderKey("c/1", 1, "g", "subscribe")
+    made: type[Committer] = type("Of", (Committer,), {"library": LIBRARY})
+    commit = CommitSpec.model_validate({"when": "after_batch", "kind": kind})
+    return made(TableWriter(ledger, "commits", "c-1.1"), key, commit, {}, {ORDERS: 1})
+
+
+def test_asynchronous_commits_have_the_answer_that_arrives_or_none(tmp_path: Path) -> None:
+    commits, consumer = committer(tmp_path, "async"), FakeConsumer({})
+    for end in (5, 6, 7):
+        commits.after_batch(consumer, {ORDERS: end})
+    consumer.later[1](KafkaError(27))
+    consumer.later[0](None)
+    commits.close()
+    found = [(r["offset"], r["outcome"], r["error"]) for r in rows(tmp_path, "commits")]
+    lost = "no answer before the end"
+    assert found == [(6, "fail", "REBALANCE_IN_PROGRESS"), (5, "ok", None), (7, "unknown", lost)]
+
+
+def test_a_commit_that_is_refused_at_once_failed(tmp_path: Path) -> None:
+    commits, consumer = committer(tmp_path, "sync"), FakeConsumer({})
+    consumer.error = KafkaError(25)
+    commits.after_batch(consumer, {ORDERS: 5})
+    assert [(r["outcome"], r["error"]) for r in rows(tmp_path, "commits")] == [("fail", "UNKNOWN_MEMBER_ID")]
+
+
+@pytest.mark.parametrize(
+    ("error", "partitions", "only", "outcome"),
+    [
+        (None, 2, False, "ok"),
+        (KafkaError(22), 2, True, "fail"),
+        (KafkaError(22), 2, False, "unknown"),  # an earlier attempt may have reached the broker
+        (CommitFailedError(None), 1, True, "fail"),
+        (KafkaError(12), 1, True, "fail"),
+        (KafkaError(12), 2, True, "unknown"),  # of one partition, and the other may be committed
+        (KafkaError(7), 1, True, "unknown"),
+        (KafkaError(None), 1, True, "unknown"),
+    ],
+)
+def test_the_outcome_of_a_commit(error: KafkaError | None, partitions: int, only: bool, outcome: str) -> None:
+    assert commit_outcome(error, partitions, only, TRAITS.commits) == outcome
+
+
+def test_a_failed_commit_has_the_name_of_what_the_coordinator_refused() -> None:
+    assert error_name(CommitFailedError(None)) == "CommitFailedError"
+    assert error_name(CommitFailedError(None, KafkaError(22))) == "ILLEGAL_GENERATION"
+    try:
+        raise CommitFailedError(None, "text") from KafkaError(25)
+    except CommitFailedError as e:
+        assert error_name(e) == "UNKNOWN_MEMBER_ID"
+
+
+@pytest.mark.parametrize(
+    ("code", "kept", "outcome"),
+    [
+        (19, {"attempt"}, "fail"),
+        (19, {"settings", "limits", "rights"}, "unknown"),
+        (10, {"limits"}, "fail"),
+        (10, set(), "unknown"),
+        (6, {"attempt"}, "unknown"),
+        (29, {"rights"}, "fail"),
+    ],
+)
+def test_the_outcome_of_a_send(code: int, kept: set[str], outcome: str) -> None:
+    assert send_outcome(KafkaError(code), frozenset(kept), TRAITS.sends) == outcome
+
+
+def test_one_attempt_is_the_default_of_early_releases_only() -> None:
+    assert kept_by({}, TRAITS, "2.1.6", ["limits"]) == {"limits", "attempt"}
+    assert kept_by({}, TRAITS, "2.2.0", ["limits"]) == {"limits"}
+    assert kept_by({"retries": 0}, TRAITS, "2.2.0", []) == {"attempt"}
+    assert kept_by({"retries": 3}, TRAITS, "2.1.6", []) == set()
+
+
+def test_settings_have_the_names_and_types_of_the_library() -> None:
+    config = {"acks": "1", "retries": "5", "enable.idempotence": "true", "linger_ms": 5}
+    found = own_settings(config, LIBRARY, LIBRARY.producer_settings)
+    assert found == {"acks": 1, "retries": 5, "enable_idempotence": True, "linger_ms": 5}
+    found = own_settings({"partition.assignment.strategy": "range, sticky"}, LIBRARY, LIBRARY.consumer_settings)
+    assert found == {"partition_assignment_strategy": (int, str)}
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"no.such.setting": 1}, r"kafka-python 2\.3\.3 has no setting no\.such\.setting"),
+        ({"partition.assignment.strategy": "cooperative-sticky"}, "has no assignor cooperative-sticky"),
+    ],
+)
+def test_a_setting_that_the_release_does_not_have_is_refused(config: dict[str, Any], why: str) -> None:
+    with pytest.raises(ClientError, match=why):
+        own_settings(config, LIBRARY, LIBRARY.consumer_settings)
+
+
+def test_reports_become_rows_and_what_has_none_is_unknown(tmp_path: Path) -> None:
+    spec = ProducerSpec(**SHARED, ledger=tmp_path, client="shop/1", topic="orders", value_size=100, records=5)
+    channel = Channel()
+    producer = Producer(LIBRARY, spec, channel, Lifecycle(spec, channel))
+    reports = [
+        Report(0, 10, 2, 40),
+        Report(1, 10, 2, -1),
+        Report(2, 10, error=KafkaError(10)),
+        Report(3, 10, error=KafkaError(None), taken=False),
+    ]
+    sent: list[int] = []
+
+    def send(topic: str, records: list[Any], idle: object) -> int:
+        sent.extend(record.seq for record in records)
+        return 5
+
+    kafka = SimpleNamespace(send=send, wait=lambda timeout_s: None, reports=deque(reports))
+    producer._kafka = kafka  # type: ignore[assignment]
+    assert producer._send(5) == 5
+    producer._wait(0)
+    assert producer._waiting() == 1
+    producer._purge()
+    producer._log.write(now=True)
+    found = [(r["seq"], r["outcome"], r["offset"], r["error"]) for r in rows(tmp_path, "sends")]
+    assert sent == [0, 1, 2, 3, 4]
+    assert found == [
+        (0, "ok", 40, None),
+        (1, "ok", None, None),
+        (2, "unknown", None, "MESSAGE_TOO_LARGE"),
+        (3, "fail", None, "KafkaError"),
+        (4, "unknown", None, "no answer before the end"),
+    ]
