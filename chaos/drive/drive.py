@@ -129,7 +129,7 @@ class Drive:
         later = Counter(client.rpartition("/")[0] for client in self._scenario.held_back())
         for entry in self._readers:
             if entry.mode == "subscribe":
-                members[entry.group] += entry.admitted_members - later[entry.name]
+                members[entry.group] += max(0, entry.admitted_members - later[entry.name])
 
         def unformed() -> list[str]:
             messages = []

@@ -154,9 +154,15 @@ class ConsumerLeave(EndFault[specs.ConsumerLeave], spec=specs.ConsumerLeave):
         world.fleet.leave(self.resolved, world.scenario.limits.clients)
         return f"{self.resolved} stopped in a controlled way"
 
+    def _undo(self, world: World) -> str:
+        return f"{self.resolved} stays away" if self.spec.for_good else super()._undo(world)
+
 
 class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
-    """One more consumer. Proof: it is a member of the group and has partitions; in assign mode, it has partitions."""
+    """One more consumer. Proof: it is a member of the group and has partitions; in assign mode, it has partitions.
+
+    If its entry has `admitted: 0`, the proof is the error that it reports when the coordinator refuses it.
+    """
 
     lasting = "the member stays"
 
@@ -166,6 +172,9 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
 
     def _group_effect(self, world: World, group: str) -> str | None:
         state = world.kafka.group(group)
+        if self._consumer.mode == "subscribe" and self._consumer.admitted == 0:
+            errors = world.fleet.state(self.resolved).errors
+            return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None
         for member in state.members if state and state.state == "Stable" else ():
             if member.client_id == self.resolved:
                 partitions = ", ".join(map(str, sorted(member.partitions))) or "no partition"
@@ -193,6 +202,9 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
 
     def _group_effect(self, world: World, group: str) -> str | None:
         state = world.kafka.group(group)
+        if self._consumer.mode == "subscribe" and self._consumer.admitted == 0:
+            errors = world.fleet.state(self.resolved).errors
+            return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None
         for member in state.members if state else ():
             if member.client_id == self.resolved and member.member_id not in self._member_ids:
                 return f"{self.resolved} is another member of {group} than before ({member.member_id})"

@@ -165,7 +165,10 @@ class Subscribe(_Consumer):
     group: GroupId
     threads: int = Field(1, ge=1, le=50, description="members per process, each in a thread; they crash together")
     admitted: int | None = Field(
-        None, ge=1, description="number of members that the broker admits (group.max.size); all if left out"
+        None,
+        ge=0,
+        description="number of members that the broker admits (group.max.size; 0: none, as they have no assignor in "
+        "common with the others); all if left out",
     )
     pattern: TopicPattern | None = Field(
         None, description="instead of topics: a regular expression for the names of topics, such as orders-.*"

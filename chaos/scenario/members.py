@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from chaos.scenario.clients import Subscribe, assignors_of, reads_committed, uses_kip_848
+from chaos.scenario.expect import Expect
+from chaos.scenario.faults.base import FaultSpec
+from chaos.scenario.faults.clients import ConsumerJoin, ConsumerLeave
 from chaos.scenario.setup import Setup
 
-EAGER = {"range": "eager", "roundrobin": "eager", "cooperative-sticky": "cooperative"}
-"""The rebalance protocol of librdkafka's assignors (KIP-429)."""
+EAGER = {"range": "eager", "roundrobin": "eager", "sticky": "eager", "cooperative-sticky": "cooperative"}
+"""The rebalance protocol of the assignors (KIP-429)."""
+NO_COMMON_ASSIGNOR = "INCONSISTENT_GROUP_PROTOCOL"
+"""What a member reports that the coordinator refuses, as it has no assignor in common with all members."""
 
 
-def group_problems(setup: Setup) -> Iterator[str]:
-    """Check that the entries of each group can be members of one group, and that it is clear what they must read."""
+def group_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:
+    """Check that the entries of each group can be members of one group, and that it is clear what they must read.
+
+    Entries without a common assignor are refused, unless the scenario is about that: then `expect.client_errors` of the
+    entry that joins later names the answer of the coordinator.
+    """
     groups: dict[str, list[Subscribe]] = {}
     for i, consumer in enumerate(setup.readers):
         if not isinstance(consumer, Subscribe):
@@ -34,18 +44,49 @@ def group_problems(setup: Setup) -> Iterator[str]:
                 f"consumers: {ids[id_]} members of group {group} have the group.instance.id {id_}, so each fences the "
                 "other; give the entries templates that differ, or use a fault consumer.fence to show it"
             )
-        classic = [entry for entry in entries if not uses_kip_848(entry.config)]
-        if classic and not set.intersection(*(set(_assignors(entry)) for entry in classic)):
-            lists = "; ".join(f"{e.name}: {','.join(_assignors(e))}" for e in classic)
-            yield (
-                f"consumers: the entries of group {group} have no common assignor ({lists}), so the coordinator would "
-                "refuse those that join later (INCONSISTENT_GROUP_PROTOCOL); give each one that all of them support"
-            )
+        refused = {name for name, errors in expect.client_errors.items() if NO_COMMON_ASSIGNOR in errors}
+        classic = [e for e in entries if not uses_kip_848(e.config) and e.name not in refused]
+        for moment, members in _at_one_time(classic, faults):
+            if members and not set.intersection(*(set(_assignors(entry)) for entry in members)):
+                lists = "; ".join(f"{e.name}: {','.join(_assignors(e))}" for e in members)
+                yield (
+                    f"consumers: the entries of group {group}{moment} have no common assignor ({lists}), so the "
+                    f"coordinator would refuse those that join later ({NO_COMMON_ASSIGNOR}); give each one that all of "
+                    "them support, or, to show the error, expect it in client_errors of the entry that joins later"
+                )
         if len({reads_committed(entry) for entry in entries}) > 1:
             yield (
                 f"consumers: the entries of group {group} ({names}) differ in isolation.level, so what the group must "
                 "read would depend on which of them owns a partition"
             )
+
+
+def _at_one_time(
+    entries: Sequence[Subscribe], faults: Sequence[FaultSpec]
+) -> Iterator[tuple[str, Sequence[Subscribe]]]:
+    """Yield the entries whose members are in the group at one time, each with the moment if they are not all entries.
+
+    Entries change by faults: all members of one join later, and all of another leave for good. Entries that change may
+    have their members in the group one after the other, so each needs an assignor in common with the next one only.
+    """
+    joining = {str(f.target.member) for f in faults if isinstance(f, ConsumerJoin)}
+    leaving = {str(f.target.member) for f in faults if isinstance(f, ConsumerLeave) and f.for_good}
+
+    def without(members: set[str]) -> list[Subscribe]:
+        return [e for e in entries if any(f"{e.name}/{n}" not in members for n in range(1, e.members + 1))]
+
+    at_first, at_last = without(joining), without(leaving)
+    if len(at_first) == len(entries) or len(at_last) == len(entries):
+        yield "", entries
+        return
+    yield " at the start", at_first
+    stay = [e for e in at_first if e in at_last]
+    changing = [[e for e in at_first if e not in stay]]
+    changing += [[e] for e in entries if e not in at_first and e not in at_last]
+    changing += [[e for e in at_last if e not in stay]]
+    for before, after in itertools.pairwise(changing):
+        yield " on the way", [*stay, *before, *after]
+    yield " at the end", at_last
 
 
 def _assignors(entry: Subscribe) -> tuple[str, ...]:

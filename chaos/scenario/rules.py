@@ -60,7 +60,7 @@ def problems(
     yield from _name_problems(setup, faults)
     yield from _cluster_problems(setup, faults)
     yield from _topic_problems(setup, faults)
-    yield from _client_problems(setup, faults)
+    yield from _client_problems(setup, faults, expect)
     yield from _fault_problems(setup, faults)
     yield from _expect_problems(setup, expect)
     yield from compaction.problems(setup, faults, expect)
@@ -119,8 +119,8 @@ def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
         yield "topics: at least one of them must exist from the start"
 
 
-def _client_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]:
-    yield from group_problems(setup)
+def _client_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:
+    yield from group_problems(setup, faults, expect)
     yield from runtime_problems(setup, faults)
     for i, producer in enumerate(setup.producers):
         yield from _producer_problems(setup, f"producers[{i}]", producer)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from chaos.scenario.clients import uses_kip_848
 from chaos.scenario.faults.base import FaultSpec
@@ -121,6 +121,13 @@ class ConsumerLeave(ConsumerFault):
     """Make a consumer leave its group in a controlled way; healed by a start of its next incarnation."""
 
     kind: Literal["consumer.leave"]
+    for_good: bool = Field(False, description="it does not come back, as in a rolling change; there is nothing to heal")
+
+    @model_validator(mode="after")
+    def _check_heal(self) -> Self:
+        if self.for_good and self.heal:
+            raise ValueError("heal: a consumer that leaves for_good does not come back; leave one of the two out")
+        return self
 
 
 class ConsumerJoin(ConsumerFault):

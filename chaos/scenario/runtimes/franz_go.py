@@ -204,7 +204,7 @@ TRAITS = Traits(
     },
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,
-    mixed_assignors=False,
+    mixed_assignors=True,
     reserved=RESERVED,
     misnamed=MISNAMED,
     unknown=unknown,

@@ -204,6 +204,7 @@ TRAITS = Traits(
     },
     auto_commits=frozenset({"before_processing", "after_batch", "after_record"}),
     stores_offsets=True,
+    mixed_assignors=True,
     reserved=RESERVED,
     reserved_parts=RESERVED_PARTS,
     misnamed=MISNAMED,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from chaos.scenario.clients import Assign, Subscribe, assignors_of, reads_committed, settings_of
@@ -93,7 +93,7 @@ def processor_groups(scenario: Scenario) -> frozenset[str]:
 
 def _readers(c: Subscribe | Assign, topics: list[str]) -> list[Reader]:
     """Return the reader of a subscribe entry, or one reader per member of an assign entry."""
-    reset = _reset(settings_of(c))
+    reset = _reset(c)
     reader = Reader(
         name=c.name,
         mode=c.mode,
@@ -154,7 +154,9 @@ def _default_start(reset: str) -> str:
     return EARLIEST if reset == EARLIEST else ""
 
 
-def _reset(config: Mapping[str, bool | int | float | str]) -> str:
-    """Return auto.offset.reset from the spellings of the libraries; the default of all of them is latest."""
-    value = str(config.get("auto.offset.reset", LATEST)).lower()
+def _reset(consumer: Subscribe | Assign) -> str:
+    """Return auto.offset.reset from the spellings of the libraries; by default that of the library."""
+    client = consumer.client
+    default = client.traits.defaults(client.release).get("auto.offset.reset", LATEST)
+    value = str(settings_of(consumer).get("auto.offset.reset", default)).lower()
     return EARLIEST if value in ("earliest", "smallest", "beginning") else LATEST

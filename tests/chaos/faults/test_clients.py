@@ -89,13 +89,13 @@ class Groups:
     `members` are the member ids by client; `others` are memberships that a client has beside it.
     """
 
-    def __init__(self, kind, target="{member: a/1}", static=True):
-        self.scenario = parse(STATIC.replace("KIND", kind).replace("TARGET", target), "t.yaml")
+    def __init__(self, kind, target="{member: a/1}", static=True, text=STATIC):
+        self.scenario = parse(text.replace("KIND", kind).replace("TARGET", target), "t.yaml")
         self.members, self.static, self.rng = {"a/1": "m1", "b/1": "m2"}, static, random.Random(0)
         self.others = []
         self.clients = {"a/1": SimpleNamespace(alive=True, errors=[], incarnation=1)}
         self.fleet = self.kafka = self
-        self.fault = FAULTS[kind](self.scenario.faults[0])
+        self.fault = FAULTS[self.scenario.faults[0].kind](self.scenario.faults[0])
 
     def group(self, name):
         members = []
@@ -118,6 +118,13 @@ class Groups:
         self.clients[client] = SimpleNamespace(alive=True, errors=[], incarnation=2)
 
     restart = take_over
+
+    def leave(self, client, within_s):
+        self.crash(client)
+        del self.members[client]
+
+    def join(self, client):
+        self.clients[client] = SimpleNamespace(alive=True, errors=[], incarnation=1)
 
 
 def test_the_proof_of_a_static_member_is_the_end_of_its_process():
@@ -169,6 +176,23 @@ def test_the_next_process_of_a_crashed_client_is_not_one_of_its_memberships():
     world.fault.heal(world)
     world.others = [("a/1", "m3")]
     assert world.fault.proof(world).startswith("a/1 left group g")
+
+
+def test_a_member_that_leaves_for_good_is_not_started_again():
+    world = Groups("consumer.leave, for_good: true", static=False)
+    world.fault.inject(world)
+    assert world.fault.proof(world).startswith("a/1 left group g")
+    assert world.fault.heal(world) == "a/1 stays away"
+    assert not world.clients["a/1"].alive
+
+
+def test_a_member_that_its_group_does_not_admit_is_proven_by_its_error():
+    world = Groups("consumer.join", static=False, text=STATIC.replace("static: true, config", "admitted: 0, config"))
+    del world.members["a/1"]
+    world.fault.inject(world)
+    assert world.fault.proof(world) is None
+    world.clients["a/1"].errors.append("INCONSISTENT_GROUP_PROTOCOL: x")
+    assert world.fault.proof(world) == "a/1 is refused by group g: INCONSISTENT_GROUP_PROTOCOL: x"
 
 
 def test_a_fence_is_proven_by_the_error_of_the_earlier_process():

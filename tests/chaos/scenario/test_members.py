@@ -93,3 +93,53 @@ def test_the_assignor_of_a_generation_is_what_most_of_its_members_vote_for() -> 
     assert group.assignors_for(["a/1", "b/1"]) == ("range", "roundrobin")
     assert group.assignors_for(["a/1", "a/2", "b/1"]) == ("range",)
     assert group.assignors_for(["somebody"]) == group.assignors_for([]) == ()
+
+
+RANGE, BOTH, COOPERATIVE = (
+    f"client: java, config: {{partition.assignment.strategy: '{names}'}}"
+    for names in ("range", "cooperative-sticky,range", "cooperative-sticky")
+)
+
+
+def bounce(*moves: str) -> str:
+    """Return faults: members that join, such as +b/1, or leave for good, such as -a/1."""
+    kinds = {"+": "kind: consumer.join", "-": "kind: consumer.leave, for_good: true"}
+    lines = (
+        f"  - {{name: f{n}, {kinds[m[0]]}, target: {{member: {m[1:]}}}, when: {{acked: {n + 1}}}}}\n"
+        for n, m in enumerate(moves)
+    )
+    return "faults:\n" + "".join(lines)
+
+
+def test_a_group_may_change_its_assignors_by_two_bounces() -> None:
+    entries = f"name: a, {RANGE}", f"name: b, {BOTH}", f"name: c, {COOPERATIVE}"
+    moves = ["+b/1", "-a/1", "+c/1", "-b/1"]
+    scenario(*entries, faults=bounce(*moves))
+    with pytest.raises(ScenarioError, match=r"entries of group g at the end have no common assignor \(a: range;"):
+        scenario(*entries, faults=bounce("+b/1", "+c/1", "-b/1"))
+    with pytest.raises(ScenarioError, match="entries of group g have no common assignor"):
+        scenario(*entries, faults=bounce("-a/1", "-b/1"))
+    with pytest.raises(ScenarioError, match=r"on the way have no common assignor \(a: range; c: cooperative-sticky\)"):
+        scenario(entries[0], entries[2], faults=bounce("+c/1", "-a/1"))
+    with pytest.raises(ScenarioError, match="on the way have no common assignor"):
+        scenario(*entries, f"name: d, {RANGE}", faults=bounce(*moves))
+
+
+def test_a_scenario_may_be_about_the_refusal_of_a_member() -> None:
+    entries = f"name: a, {RANGE}", f"name: c, admitted: 0, {COOPERATIVE}"
+    about = "expect: {client_errors: {c: {INCONSISTENT_GROUP_PROTOCOL: 1}}}\n"
+    scenario(*entries, faults=bounce("+c/1") + about)
+    with pytest.raises(ScenarioError, match="no common assignor"):
+        scenario(*entries, faults=bounce("+c/1"))
+
+
+def test_a_consumer_that_leaves_for_good_is_not_healed() -> None:
+    leave = "faults: [{name: f, kind: consumer.leave, for_good: true, target: {member: a/1}, when: {at: 1s}, heal: "
+    with pytest.raises(ScenarioError, match="a consumer that leaves for_good does not come back"):
+        scenario("name: a", faults=leave + "{when: {after: f.proven}}}]\n")
+
+
+@pytest.mark.parametrize(("client", "reset"), [("confluent", "latest"), ("sarama", "latest"), ("franz-go", "earliest")])
+def test_a_reader_without_the_setting_resets_as_its_library_does(client: str, reset: str) -> None:
+    (group,) = readers_of(scenario(f"name: a, client: {client}"))
+    assert group.reset == reset

@@ -227,7 +227,8 @@ def readers_of(scenario: Scenario) -> dict[str, ReaderFacts]:
     """A subscribe group is one reader; each assign consumer is one. Entries of one group are taken together."""
     readers: dict[str, ReaderFacts] = {}
     for c in scenario.readers:
-        earliest = str(c.config.get("auto.offset.reset", "latest")).lower() in ("earliest", "smallest", "beginning")
+        by_library = "earliest" if c.client.runtime == "franz-go" else "latest"
+        earliest = str(c.config.get("auto.offset.reset", by_library)).lower() in ("earliest", "smallest", "beginning")
         uncommitted = str(c.config.get("isolation.level", "read_committed")) == "read_uncommitted"
         assignors = tuple(str(c.config.get("partition.assignment.strategy", "range,roundrobin")).split(","))
         if c.config.get("group.protocol") == "consumer":
