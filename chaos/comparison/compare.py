@@ -16,6 +16,7 @@ from chaos.gate.gate import run_missing
 from chaos.gate.judge import GateJudge
 from chaos.gate.model import Gate
 from chaos.incident.clients import all_clients, parse_choice
+from chaos.incident.releases import check_release
 from chaos.lab.progress import ProgressListener
 from chaos.processes.python_module import run_module
 from chaos.run.client_comparison import ClientComparison, ScenarioComparison
@@ -65,6 +66,8 @@ def plan(request: CompareRequest) -> Plan:
 
     Raises `ScenarioError`, `UsageError` or `RunDirError` for bad input, also if no library can run any scenario.
     """
+    if request.kafka:
+        check_release("kafka", request.kafka)
     clients = [parse_choice(text).describe() for text in request.clients] or [c.describe() for c in all_clients()]
     against = parse_choice(request.against).describe() if request.against else clients[0]
     if against not in clients:

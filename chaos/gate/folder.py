@@ -50,10 +50,10 @@ class GateFolder:
             make_folder(folder.path)
         elif folder.has_plan:
             if ((before := folder.plan()).cells, before.seed) != (plan.cells, seed):
-                where = f"{folder.path} is of another gate, or of another seed"
-                raise UsageError(f"{where}; name another folder with --into")
+                where = f"{folder.path} has other scenarios, releases or settings, or another seed"
+                raise UsageError(f"{where}; name another folder")
         elif any(path.iterdir()):
-            raise UsageError(f"{path} is not the folder of a gate; name a new one")
+            raise UsageError(f"{path} is not the folder of a gate or a comparison; name a new one")
         write_json(folder.path / PLAN, plan.model_dump())
         return folder
 

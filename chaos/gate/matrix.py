@@ -25,6 +25,8 @@ from chaos.run.gate_result import Key, LeftOut
 from chaos.scenario.load import find, load, parse
 from chaos.scenario.model import Scenario, Variant
 from chaos.scenario.resolve import resolve
+from chaos.scenario.runtimes import DEFAULT
+from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.setup import Clients
 
 
@@ -82,13 +84,14 @@ def plan(gate: Gate, home: Path) -> Matrix:
         )
         if any(all(getattr(key, axis) == v for axis, v in part.values().items()) for part in gate.exclude):
             continue
-        if client is not None:
-            try:
-                subject = with_client(subject, parse_choice(client))
-            except ScenarioError as e:
-                left_out.append(LeftOut(key=key, reason=str(e)))
-                continue
-        _check_settings(subject)
+        try:
+            if client is None:
+                _check_settings(subject)
+            else:
+                subject = _with_client(subject, parse_choice(client))
+        except _CannotRun as e:
+            left_out.append(LeftOut(key=key, reason=str(e)))
+            continue
         planned.append(PlannedCell(len(planned) + 1, key, subject, *_digests(subject.scenario)))
     if not planned and left_out:
         reasons = "; ".join(f"{out.key.name}: {out.reason}" for out in left_out)
@@ -138,6 +141,20 @@ def _with(subject: Subject, settings: Variant, name: str, kafka: str | None) -> 
     if scenario.cluster.driver == "attached":  # the gate cannot choose its release
         raise UsageError(f"{where} uses an existing cluster; the cells of a gate start new ones")
     return replace(subject, source=where, scenario=scenario)
+
+
+class _CannotRun(Exception):
+    """The client library of a cell lacks something that its scenario asks for."""
+
+
+def _with_client(subject: Subject, client: Client) -> Subject:
+    """Return the subject with a client library. Raises `_CannotRun`, or `ScenarioError` for a setting that is wrong."""
+    if all(entry.client.runtime == client.runtime == DEFAULT for entry in subject.scenario.entries):
+        _check_settings(subject)  # no name of another library is to blame
+    try:
+        return with_client(subject, client)
+    except ScenarioError as e:
+        raise _CannotRun(str(e)) from None
 
 
 def _check_settings(subject: Subject) -> None:

@@ -144,6 +144,7 @@ def test_the_default_is_every_library_in_the_shipped_scenarios() -> None:
         ({"clients": ("java",), "against": "sarama"}, UsageError, r"sarama: it is not compared; compared are java"),
         ({"clients": ("spark", "flink-legacy")}, UsageError, r"no cell can run: .*spark.*only reads.*flink-legacy"),
         ({"kafka": "4.9.9"}, UsageError, "Kafka 4.9.9 is not in releases.yaml"),
+        ({"kafka": "newest"}, UsageError, "Kafka newest is not in releases.yaml"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_before_anything_runs(

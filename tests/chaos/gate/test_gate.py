@@ -498,6 +498,12 @@ def test_a_library_that_can_run_nothing_makes_the_gate_inconclusive():
         matrix.plan(gate(**{**LIBRARIES, "scenarios": ["slow-consumer"], "clients": ["sarama"]}), Path())
 
 
+def test_a_wrong_setting_is_an_error_and_not_a_cell_that_is_left_out():
+    wrong = {"as-is": {}, "typo": {"set": {"producers.shop.config.ackz": 1}}}
+    with pytest.raises(ScenarioError, match=r"producers\.shop\.config\.ackz: No such"):
+        matrix.plan(gate(**{**LIBRARIES, "clients": ["2.16.0", "2.5.0"], "settings": wrong}), Path())
+
+
 def test_a_cell_without_its_reference_has_no_times_to_compare():
     changes = {**LIBRARIES, "against": {"client": "sarama"}}
     model = gate(**changes)
@@ -566,6 +572,25 @@ def test_rounds_are_fair_to_all_cells_and_the_nth_run_has_one_seed_in_all_of_the
     for run_id, seed in fake.asked:
         by_round.setdefault(run_id[-1], set()).add(seed)
     assert all(len(seeds) == 1 for seeds in by_round.values()) and len(set.union(*by_round.values())) == 3
+
+
+def test_several_workers_share_the_runs_and_each_is_stored_once(tmp_path):
+    model, planned, folder = gate(repeat=5), cells(), GateFolder(tmp_path)
+    fake = lab(tmp_path, breaks={"cell-02-1": ResolveError("no such release")})
+    done = list(runner.run_all(fake, runner.remaining(planned, model, 7, folder), folder, jobs=3))
+    assert sorted(run_id for run_id, _ in fake.asked if run_id.startswith("cell-01")) == [
+        f"cell-01-{n}" for n in range(1, 6)
+    ]
+    assert [run.n for run in folder.runs(planned[0])] == [1, 2, 3, 4, 5]
+    assert len(done) == sum(len(folder.runs(cell)) for cell in planned)
+
+
+@pytest.mark.parametrize("error", [ClusterError("gone"), KeyboardInterrupt()])
+def test_an_error_of_one_worker_ends_them_all_and_is_passed_on(tmp_path, error):
+    folder, model = GateFolder(tmp_path), gate(repeat=50)
+    fake = lab(tmp_path, breaks={"cell-02-1": error})
+    with pytest.raises(type(error)):
+        list(runner.run_all(fake, runner.remaining(cells(), model, 7, folder), folder, jobs=2))
 
 
 def test_where_all_cells_ask_for_the_same_cluster_it_is_kept(tmp_path):
