@@ -57,6 +57,12 @@ NIGHTLY: dict[str, str] = {
     "chaos/clients/flink/test_flink.py::test_a_flink_job_restores_its_checkpoint_and_commits_it_and_its_rows_agree": (
         "chaos/clients/test_conformance.py::test_a_shipped_runtime_keeps_every_point[flink-assign_consumer"
     ),
+    "chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager[1.20.5": (
+        "chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager[2.3.0"
+    ),
+    "chaos/clients/flink/test_session.py::test_a_task_manager_that_ends_by_itself_is_reported": (
+        "chaos/clients/flink/test_session.py::test_a_subtask_restores_its_checkpoint_in_another_task_manager[2.3.0"
+    ),
     "chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree[at": (
         "chaos/clients/flink/test_flink.py::test_a_flink_job_that_writes_restores_its_checkpoint_and_its_rows_agree[exactly"
     ),

@@ -22,6 +22,8 @@ processor, which reads, transforms and writes, writes all of them.
   was made from, as `orders/0/1234`. It may also write them to `sends`.
 - A client writes the `sends` of a transaction before it ends the transaction, and the row in `transactions` afterwards.
   A transaction without a row was cut off; its outcome is unknown.
+- In a session cluster of Flink, each attempt of a subtask is an incarnation; the program of the job writes its row
+  crashed.
 - A client writes a delivery row before it commits the offset, unless the commit setting says otherwise.
 - A static member (KIP-345) has a group.instance.id in its settings, and writes it to `assignments`. When it is fenced,
   it reports the error and exits.
@@ -53,6 +55,7 @@ the client, not an order.
                   positions {"orders/0": 17}: for each assigned partition the offset after the last processed record, or
                   the start position; a partition without a known start position is left out,
                   member_id and generation (null in assign mode); after a seek: sought [["orders/0", from, to], ...]
+                  in a session cluster: task_managers {"orders/0": "job-1.1"}, which read the assigned partitions
         both: after responses with a throttle time: throttled {"producer": [number, longest time in ms]}, as the side
                   (producer or consumer) that they belong to
     {"event": "stopped"}                      the order to stop is done

@@ -26,7 +26,7 @@ def checkpoint_of(ledger: Path, client: str, stored: bool = False) -> dict[str, 
     """
     positions: dict[Partition, int] = {}
     events = ("checkpoint",) if stored else ("assigned", "seek")
-    for incarnation in _incarnations(ledger, client):
+    for incarnation in incarnations(ledger, client):
         for batch in _batches(ledger, "assignments", client, incarnation):
             for row in batch.to_pylist():
                 if row["event"] in events and row["position"] is not None:
@@ -52,12 +52,13 @@ def first_unacked_of(ledger: Path, client: str) -> int:
 
 def _sends(ledger: Path, client: str) -> Iterator[tuple[int, str]]:
     """Yield seq and outcome of each send."""
-    for incarnation in _incarnations(ledger, client):
+    for incarnation in incarnations(ledger, client):
         for batch in _batches(ledger, "sends", client, incarnation):
             yield from zip(batch.column("seq").to_pylist(), batch.column("outcome").to_pylist(), strict=True)
 
 
-def _incarnations(ledger: Path, client: str) -> list[int]:
+def incarnations(ledger: Path, client: str) -> list[int]:
+    """Return the numbers of the incarnations of a client that wrote rows."""
     files = ledger_files(ledger / "lifecycle", f"{client.replace('/', '-')}.*")
     return sorted({int(path.stem.rpartition(".")[2]) for path in files})
 

@@ -6,13 +6,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from chaos.clients.checkpoint import incarnations
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
 from chaos.clients.runtime import prepare
+from chaos.clients.session import SessionCluster
 from chaos.clients.specs import SpecBuilder, process_mates
 from chaos.errors import ClientError
 from chaos.install.cache import silent
@@ -21,7 +23,7 @@ from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
 from chaos.run.directory import Run
 from chaos.run.events import now_us
-from chaos.scenario.clients import Entry
+from chaos.scenario.clients import Assign, Entry
 from chaos.scenario.resolve import Resolved
 from chaos.wait import wait_until
 
@@ -44,6 +46,7 @@ class Fleet(Roster):
         self._lifecycle = TableWriter(run.ledger, "lifecycle", "fleet")
         self._unexpected: list[ClientState] = []
         self._ended = threading.Event()
+        self._sessions: dict[str, SessionCluster] = {}
         self.clock_zero_us = 0
         """Time of the first start of a client; start times in the scenario count from it."""
 
@@ -79,10 +82,33 @@ class Fleet(Roster):
         """Start the clients of these entries that have no process yet, except clients that join later."""
         later = self._scenario.held_back()
         clients = [c for e in entries for c in self.clients(e.name) if c not in later]
+        self._start_sessions({c.rpartition("/")[0] for c in clients})
         for client in clients:
             if client not in self._incarnations:  # a mate in the same process may have started it
                 self._start(client)
         self._wait_started([self.state(c) for c in clients])
+
+    def _start_sessions(self, entries: Iterable[str]) -> None:
+        """Start the session clusters of these entries that do not run yet, all at once, and wait for them."""
+        started = []
+        for entry in [self._entries[name] for name in sorted(entries) if name not in self._sessions]:
+            if isinstance(entry, Assign) and entry.client.session:
+                installed = self._installed[self._scenario.client_of(entry)]
+                self._sessions[entry.name] = SessionCluster(self._run, entry, installed, self._owner)
+                started.append(self._sessions[entry.name])
+        for session in started:
+            session.wait_ready(self._scenario.limits.clients)
+
+    def session(self, entry: str) -> SessionCluster:
+        """Return the session cluster of an entry. Raises `ClientError` if it has none that runs."""
+        if entry not in self._sessions:
+            raise ClientError(f"{entry} has no session cluster, or none of its clients was started yet")
+        return self._sessions[entry]
+
+    def check(self) -> None:
+        """Raise `ClientError` if a process of a session cluster ended that nobody killed."""
+        for session in self._sessions.values():
+            session.check()
 
     def _start(self, client: str) -> list[ClientState]:
         """Start the process of a client. Returns the states of all clients in it."""
@@ -90,8 +116,11 @@ class Fleet(Roster):
             self.clock_zero_us = self.clock_zero_us or now_us()
             entry = self._entries[client.rpartition("/")[0]]
             mates = process_mates(entry, client)
-            incarnation = len(self._incarnations.get(client, [])) + 1
-            spec = self._specs.build(entry, mates[0], incarnation, self.clock_zero_us)
+            session = self._sessions.get(entry.name)
+            incarnation = self._next_incarnation(client, session is not None)
+            spec = self._specs.build(
+                entry, mates[0], incarnation, self.clock_zero_us, session.address if session else None
+            )
             installed = self._installed[self._scenario.client_of(entry)]
             log = self._run.logs / f"{client.replace('/', '-')}.log"
             spawned = spawn(
@@ -110,6 +139,11 @@ class Fleet(Roster):
                 self._incarnations.setdefault(state.client, []).append(state)
         states[0].listen(self._record_exit)
         return states
+
+    def _next_incarnation(self, client: str, has_attempts: bool) -> int:
+        """Return the number of the next incarnation; a job in a session cluster used some for its attempts."""
+        used = incarnations(self._run.ledger, client) if has_attempts else []
+        return max(len(self._incarnations.get(client, [])), *used, 0) + 1
 
     def _wait_started(self, states: list[ClientState]) -> None:
         def all_started() -> bool:
@@ -177,6 +211,7 @@ class Fleet(Roster):
         """Start a client that the scenario holds back. Returns when it runs."""
         if client in self._incarnations:
             raise ClientError(f"{client} was started before")
+        self._start_sessions([client.rpartition("/")[0]])
         self._wait_started(self._start(client))
 
     def restart(self, client: str) -> None:
@@ -210,11 +245,13 @@ class Fleet(Roster):
         return [state.client for state in hung]
 
     def kill_all(self) -> None:
-        """Kill every client that still runs, with SIGKILL."""
+        """Kill every client and every session cluster that still runs, with SIGKILL."""
         for state in self._running():
             state.killed_for = state.killed_for or "the run was ended"
             state.asked_to_end = True
             state.kill(KILL_TIMEOUT_S)
+        for session in self._sessions.values():
+            session.kill_all()
 
     def _running(self) -> list[ClientState]:
         with self._lock:

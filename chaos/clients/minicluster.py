@@ -1,4 +1,7 @@
-"""The installation of Flink jobs, which the runtimes `flink` and `flink-legacy` share: they differ in the source."""
+"""The installation of Flink, which the runtimes `flink` and `flink-legacy` share: they differ in the source.
+
+The same program runs a job in a mini cluster, submits one to a session cluster, and is a process of a session cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,4 +31,4 @@ def install(client: Client, source: Path, roles: Iterable[Program], on_progress:
     jars = flink_jars(release, connector(release), on_progress)
     programs = JavaPrograms(client.runtime, release, jars, MAIN, (SOURCES, JOB_SOURCES, source))
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP, *_OPENED)
-    return Installed(client.traits.library, dict.fromkeys(roles, command), JAVA_ENVIRONMENT)
+    return Installed(client.traits.library, dict.fromkeys(roles, command), JAVA_ENVIRONMENT, session=command)

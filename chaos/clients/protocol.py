@@ -201,6 +201,9 @@ class AssignConsumerSpec(ConsumerSpec):
     idempotent_results: bool = Field(
         False, description="write no delivery row for records after the checkpoint that have one already"
     )
+    session: str | None = Field(
+        None, description="host:port of the session cluster to submit the job to; if null, the process runs it"
+    )
     savepoint: bool = Field(False, description="end with a savepoint, from which the next incarnation starts")
     discover_s: float | None = Field(None, gt=0, description="seconds between two searches for new partitions")
     no_group_id: Literal["absent", "empty"] | None = Field(

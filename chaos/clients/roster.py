@@ -78,6 +78,10 @@ class ClientState:
         """Return the next offset of each assigned partition; empty if the client is gone."""
         return dict(self.progress().get("positions", {})) if self.alive else {}
 
+    def task_managers(self) -> dict[str, str]:
+        """Return the task manager that reads each assigned `topic/partition`, of a job in a session cluster."""
+        return dict(self.progress().get("task_managers", {})) if self.alive else {}
+
     def throttled(self) -> dict[str, tuple[int, int]]:
         """Return the number of throttled responses, and the longest time in ms, by side: producer or consumer."""
         sides: dict[str, list[int]] = self.progress().get("throttled", {})

@@ -25,11 +25,14 @@ class Installed:
     package: name of the library, as in the versions of a result.
     programs: command line of each program that the library has; the path of a spec completes it.
     env: environment variables of the programs.
+    session: command line of a process of a session cluster; its kind, `jobmanager` or `taskmanager`, the folder of its
+        settings, and the name of a task manager complete it.
     """
 
     package: str
     programs: Mapping[Program, tuple[str, ...]]
     env: Mapping[str, str] = field(default_factory=dict)
+    session: tuple[str, ...] = ()
 
     def command(self, spec: ClientSpec, path: Path) -> list[str]:
         """Return the command that runs a spec. Raises `ClientError` if the library has no program for it."""

@@ -26,6 +26,7 @@ from chaos.scenario.clients import ApplicationPartitioner, Assign, Entry, Proces
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.runtimes import DEFAULT
+from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
 
 TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits."""
@@ -41,8 +42,13 @@ class SpecBuilder:
     def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
         self._run, self._resolved, self._scenario, self._bootstrap = run, resolved, resolved.scenario, bootstrap
 
-    def build(self, entry: Entry, client: str, incarnation: int, clock_zero_us: int) -> ClientSpec:
-        """Return the spec of one incarnation. Start times in the scenario count from `clock_zero_us`."""
+    def build(
+        self, entry: Entry, client: str, incarnation: int, clock_zero_us: int, session: str | None = None
+    ) -> ClientSpec:
+        """Return the spec of one incarnation.
+
+        Start times in the scenario count from `clock_zero_us`. session: the address of its session cluster.
+        """
         spec: type[ClientSpec]
         match entry:
             case Producer():
@@ -53,6 +59,7 @@ class SpecBuilder:
                 spec, fields = GroupConsumerSpec, self._group_consumer(entry, client)
             case Assign():
                 spec, fields = AssignConsumerSpec, self._assign_consumer(entry, client, incarnation, clock_zero_us)
+                fields["session"] = session
         cluster = self._scenario.cluster
         shared = {name: value for name, value in entry if name in spec.model_fields}
         return spec.model_validate(
@@ -128,8 +135,12 @@ class SpecBuilder:
             at_ms = clock_zero_us / 1000 + (entry.start.timestamp or 0) * 1000
             start = {"start": "timestamp", "timestamp_ms": round(at_ms)}
         resume, every_s = entry.checkpoint and incarnation > 1, entry.checkpoint_interval
+        shared = self._consumer(entry)
+        if entry.client.session:
+            settings = shared["config"].items()
+            shared["config"] = {name: value for name, value in settings if not name.startswith(CLUSTER_SETTINGS)}
         return {
-            **self._consumer(entry),
+            **shared,
             **start,
             "discover_s": entry.discover,
             "checkpoint_every_s": every_s,

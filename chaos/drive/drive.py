@@ -163,17 +163,18 @@ class Drive:
             self._notice_deaths(fleet)
             if observer.broken:
                 raise observer.broken
-            self._check_infrastructure()
+            self._check_infrastructure(fleet)
             if time.monotonic() > deadline:
                 self._give_up(waiting, fleet)
                 return
             time.sleep(TICK_S)
 
-    def _check_infrastructure(self) -> None:
-        """Raise `ClusterError` if the proxy or a process of the cluster driver has ended."""
+    def _check_infrastructure(self, fleet: Fleet) -> None:
+        """Raise an error if the proxy, or a process of the cluster driver or of a session cluster, has ended."""
         if self._proxy:
             self._proxy.check()
         self._cluster.check()
+        fleet.check()
 
     def _notice_deaths(self, fleet: Fleet) -> None:
         """Record unexpected exits. Raises `ClientError` for a producer: without it, the load never completes."""
@@ -260,7 +261,7 @@ class Drive:
 
     def _during_drain(self, fleet: Fleet) -> None:
         self._report(self._progress(fleet, {}))
-        self._check_infrastructure()
+        self._check_infrastructure(fleet)
 
 
 def _by_reader(entries: list[Consumer], progress: Progress) -> dict[str, int]:

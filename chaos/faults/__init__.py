@@ -16,7 +16,18 @@ To add a fault to a family, write its specification in `chaos/scenario/faults/<f
 
 from __future__ import annotations
 
-from chaos.faults import admin, brokers, consumers, deletion, network, producers, quotas, resources, slow_consumers  # noqa: F401
+from chaos.faults import (  # noqa: F401
+    admin,
+    brokers,
+    consumers,
+    deletion,
+    network,
+    producers,
+    quotas,
+    resources,
+    slow_consumers,
+    task_managers,
+)
 from chaos.faults.base import FAULTS
 
 __all__ = ["FAULTS"]

@@ -266,6 +266,11 @@ class Assign(_Consumer):
         return self
 
     @property
+    def subtasks(self) -> int:
+        """Number of subtasks of all its Flink jobs."""
+        return self.members * int(self.config.get("parallelism.default", 1))
+
+    @property
     def checkpoint_interval(self) -> float | None:
         """Seconds between checkpoints that are apart from the results; None if each result is one."""
         return _checkpoint_interval(self.checkpoint_every, self.client)

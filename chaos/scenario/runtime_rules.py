@@ -20,7 +20,14 @@ from chaos.scenario.clients import (
 )
 from chaos.scenario.faults.admin import AddPartitions, DeleteTopic, RecreateTopic
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.faults.clients import ClientQuota, ConsumerSeek, ProducerCrash, ProducerFence
+from chaos.scenario.faults.clients import (
+    ClientQuota,
+    ConsumerCrash,
+    ConsumerPause,
+    ConsumerSeek,
+    ProducerCrash,
+    ProducerFence,
+)
 from chaos.scenario.processing import Plain
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
@@ -43,6 +50,7 @@ def runtime_problems(setup: Setup, faults: Sequence[FaultSpec]) -> Iterator[str]
             and not (entry.checkpoint and entry.checkpoint_interval)
         ):
             yield f"{where}.idempotent_results: goes with checkpoint_every; otherwise each result is a checkpoint"
+        yield from _session_problems(where, entry)
         yield from _config_problems(where, entry)
         yield from _auto_commit_problems(setup, where, entry)
         security = setup.cluster.security if setup.attached else None
@@ -216,8 +224,33 @@ def _auto_commit_problems(setup: Setup, where: str, entry: Entry) -> Iterator[st
         )
 
 
+def _session_problems(where: str, entry: Entry) -> Iterator[str]:
+    session = entry.client.session
+    if session is None:
+        return
+    if not isinstance(entry, Assign):
+        yield f"{where}.client.session: only jobs that read run in a session cluster; leave it out"
+        return
+    if not entry.checkpoint:
+        yield f"{where}.checkpoint: a job in a session cluster restores its last checkpoint by itself; leave it out"
+    slots = session.task_managers * session.slots_for(entry.subtasks)
+    if slots < entry.subtasks:
+        yield (
+            f"{where}.client.session: its {session.task_managers} task managers have {slots} slots, and "
+            f"{entry.name} needs {entry.subtasks} (members x parallelism.default)"
+        )
+
+
 def _fault_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str]:
-    name = str(fault.target.selector[1]).partition("/")[0]
+    selector, value = fault.target.selector
+    name = str(value).partition("/")[0]
+    targets = setup.groups.get(name, []) if selector == "random_member_of" else [name]
+    if isinstance(fault, ConsumerCrash | ConsumerPause):
+        for target in [e for e in setup.entries if e.name in targets and e.client.session]:
+            yield (
+                f"{where}: the records of {target.name} are processed in its session cluster, not in the process of "
+                f"the client; use taskmanager.kill instead of {fault.kind}"
+            )
     entry = next((e for e in setup.entries if e.name == name), None)
     if entry is None:
         return

@@ -172,6 +172,12 @@ class Target(OneOf):
     random_member_of: GroupId | None = Field(
         None, description="a member of this group, whichever entry it belongs to, chosen by the seed"
     )
+    task_manager: Member | None = Field(
+        None, description="a task manager of the session cluster of an entry, such as replay/1: the first one of replay"
+    )
+    task_manager_of: Member | None = Field(
+        None, description="a task manager that runs a subtask of this client's job, chosen by the seed"
+    )
     all_brokers: Literal[True] | None = Field(None, description="every broker")
     topic: TopicName | None = Field(None, description="this topic")
     partition: Partition | None = Field(None, description="this partition, such as orders/0")

@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from chaos.kafka.partition import TopicPartition
 from chaos.scenario.clients import uses_kip_848
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.setup import Setup, unknown
@@ -217,3 +218,39 @@ class ProducerFence(ProducerFault):
         if self.client_name() in plain:
             selector, _ = self.target.selector
             yield f"{where}.target.{selector}: {self.client_name()} has no transactions, so nothing can fence it"
+
+
+class TaskManagerKill(FaultSpec):
+    """SIGKILL a task manager of a Flink session cluster; healed by a start of another one in its place.
+
+    Flink restarts the subtasks that ran there from the last checkpoint, where slots are free.
+    """
+
+    targets = frozenset({"task_manager", "task_manager_of"})
+    breaks_brokers = False
+    kind: Literal["taskmanager.kill"]
+    reads: Partition | None = Field(
+        None, description="with `task_manager_of`: the task manager of the subtask that reads this partition"
+    )
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target has a session cluster, with the task manager or the job that it names."""
+        selector, value = self.target.selector
+        name, number = split_member(value)
+        where_target = f"{where}.target.{selector}"
+        entry = next((c for c in setup.consumers if c.name == name), None)
+        session = entry.client.session if entry else None
+        if entry is None or session is None:
+            yield f"{where_target}: {name!r} is no consumer in a session cluster; give it client: {{session: {{}}}}"
+            return
+        count, what = (
+            (session.task_managers, "task managers") if selector == "task_manager" else (entry.members, "members")
+        )
+        if number > count:
+            yield f"{where_target}: {name} has {what} 1 to {count}, not {number}"
+        if self.reads is not None:
+            yield from setup.partition_problems(f"{where}.reads", self.reads)
+            if selector != "task_manager_of":
+                yield f"{where}.reads: goes with target: {{task_manager_of: {name}/1}}"
+            elif not entry.topics_among([TopicPartition.parse(self.reads).topic]):
+                yield f"{where}.reads: {name} does not read {self.reads}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -23,6 +24,23 @@ from chaos.scenario.triggers import Strict
 from chaos.units import Release, Size
 
 
+class Session(Strict):
+    """A Flink session cluster for the jobs of an entry: a job manager and task managers, each in a process."""
+
+    task_managers: int = Field(2, ge=1, le=9)
+    slots: int | None = Field(
+        None,
+        ge=1,
+        le=64,
+        description="subtasks that each task manager runs at once; if left out, enough for all subtasks of the entry "
+        "when one task manager is gone",
+    )
+
+    def slots_for(self, subtasks: int) -> int:
+        """Return the slots of each task manager for this number of subtasks."""
+        return self.slots or math.ceil(subtasks / max(1, self.task_managers - 1))
+
+
 class Client(Strict):
     """The client library that an entry runs with. A text such as `java` or `java:3.9.2` is the short form."""
 
@@ -38,6 +56,12 @@ class Client(Strict):
         ge=16 * 2**20,
         description="heap of each process; if left out, 96MiB for java, 128MiB for streams, 256MiB for flink and "
         "512MiB for spark",
+    )
+
+    session: Session | None = Field(
+        None,
+        description="flink: submit the jobs of a consumer entry to a session cluster; if left out, each runs in a mini "
+        "cluster in the process of its client",
     )
 
     @field_validator("runtime")
@@ -67,6 +91,8 @@ class Client(Strict):
             raise ValueError(f"heap: the runtime {self.runtime} has no heap that can be set")
         if self.heap is not None and self.heap < self.traits.least_heap:
             raise ValueError(f"heap: the runtime {self.runtime} needs {self.traits.least_heap // 2**20}MiB or more")
+        if self.session and (problem := self.missing("session clusters")):
+            raise ValueError(f"session: the runtime {self.runtime} has no session clusters: {problem}")
         return self
 
     @property

@@ -1,8 +1,9 @@
 """The runtimes `flink` (KafkaSource, KafkaSink) and `flink-legacy` (FlinkKafkaConsumer): Flink jobs.
 
 Jobs read without membership; those of `flink` may also write. Each client is a job in a mini cluster in a separate
-process. Settings are those of Flink, such as parallelism.default, and of its Kafka clients. FlinkKafkaConsumer is in
-the connector 3.4.0-1.20, the last one that has it.
+process, or a job that such a process submits to a session cluster. Settings are those of Flink, such as
+parallelism.default, and of its Kafka clients. FlinkKafkaConsumer is in the connector 3.4.0-1.20, the last one that has
+it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from chaos.scenario.runtimes.traits import OWN_POSITIONS, Ability, Traits, in_al
 OLDEST, NEWEST = "1.20.0", "2.3.0"
 LEGACY_NEWEST = "1.20.5"
 CHECKPOINT_EVERY_S = 1.0
+CLUSTER_SETTINGS = ("taskmanager.", "jobmanager.", "cluster.", "heartbeat.")
+"""The beginnings of the names of settings that a session cluster has, not its jobs."""
 CONNECTORS = {(1, 20): "3.4.0-1.20", (2, 0): "4.0.1-2.0", (2, 2): "5.0.0-2.2"}
 """The release of the Kafka connector, by the first line of Flink that uses it."""
 
@@ -50,6 +53,7 @@ TRAITS = Traits(
         "checkpoint",
         "checkpoint interval",
         "savepoints",
+        "session clusters",
         "commits on checkpoints",
         "encrypted keys",
         *OWN_POSITIONS,
@@ -90,11 +94,17 @@ TRAITS = Traits(
     heap=True,
     checkpoint_every=CHECKPOINT_EVERY_S,
 )
-_WRITES: frozenset[Ability] = frozenset({"produce", "transactions", "sticky partitioner", "checkpoints of a producer"})
+_NEWER: frozenset[Ability] = frozenset(
+    {"produce", "transactions", "sticky partitioner", "checkpoints of a producer", "session clusters"}
+)
 LEGACY_TRAITS = replace(
     TRAITS,
     name="flink-legacy",
     releases=(OLDEST, LEGACY_NEWEST),
-    abilities={ability: since for ability, since in TRAITS.abilities.items() if ability not in _WRITES},
-    lacks={**TRAITS.lacks, "produce": "its programs only read; KafkaSink is in the runtime flink"},
+    abilities={ability: since for ability, since in TRAITS.abilities.items() if ability not in _NEWER},
+    lacks={
+        **TRAITS.lacks,
+        "produce": "its programs only read; KafkaSink is in the runtime flink",
+        "session clusters": "its jobs run in a mini cluster; those of the runtime flink also in a session cluster",
+    },
 )

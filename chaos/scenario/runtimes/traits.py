@@ -43,6 +43,7 @@ Ability = Literal[
     "checkpoint interval",
     "checkpoints of a producer",
     "savepoints",
+    "session clusters",
     "group offsets",
     "commits after processing",
     "idempotent results",

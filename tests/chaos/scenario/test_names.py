@@ -53,7 +53,7 @@ OTHER_TEXTS = {
     "Acked": {"producer"},
     "Delivered": {"consumer"},
     "Trigger": {"after"},
-    "Target": {"member", "random_member"},
+    "Target": {"member", "random_member", "task_manager", "task_manager_of"},
     "Variant": {"set"},  # applied before names get their prefix; a resolved scenario has no variants
     "TopicConfig": {"name", "settings"},
     "ResetOffsets": {"name", "to"},

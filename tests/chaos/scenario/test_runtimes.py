@@ -49,6 +49,14 @@ def application(**values):
     return "producers: [{name: shop, topic: orders, keys: 9}]\nprocessors: [" + json.dumps(entry) + "]\n"
 
 
+def job(session=None, **values):
+    return assign(client={"runtime": "flink", "session": session or {}}, **values)
+
+
+def killed(target):
+    return f"faults: [{{name: f, kind: taskmanager.kill, target: {target}, when: {{acked: 9}}}}]\n"
+
+
 def query(**values):
     entry = {
         "mode": "assign",
@@ -240,6 +248,51 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
         (
             assign(client="flink", config={"execution.checkpointing.interval": "1 s"}),
             "execution.checkpointing.interval is set by the programs of the runtime flink",
+        ),
+        (
+            assign(client={"runtime": "java", "session": {}}),
+            "consumers[0].client: session: the runtime java has no session clusters: kafka-clients cannot do it",
+        ),
+        (
+            assign(client={"runtime": "flink-legacy", "session": {}}),
+            "session: the runtime flink-legacy has no session clusters: its jobs run in a mini cluster; those of the",
+        ),
+        (
+            writer(client={"runtime": "flink", "session": {}}),
+            "producers[0].client.session: only jobs that read run in a session cluster",
+        ),
+        (
+            job(session={"slots": 1}, config={"parallelism.default": 3}),
+            "consumers[0].client.session: its 2 task managers have 2 slots, and a needs 3 (members x parallelism",
+        ),
+        (
+            job(checkpoint=False),
+            "consumers[0].checkpoint: a job in a session cluster restores its last checkpoint by itself",
+        ),
+        (
+            job() + "faults: [{name: f, kind: consumer.crash, target: {member: a/1}, when: {acked: 9}}]\n",
+            "faults[0]: the records of a are processed in its session cluster, not in the process of the client; use "
+            "taskmanager.kill instead of consumer.crash",
+        ),
+        (
+            assign(client="flink") + killed("{task_manager: a/1}"),
+            "faults[0].target.task_manager: 'a' is no consumer in a session cluster; give it client: {session: {}}",
+        ),
+        (
+            job() + killed("{task_manager: a/3}"),
+            "faults[0].target.task_manager: a has task managers 1 to 2, not 3",
+        ),
+        (
+            job() + killed("{task_manager_of: a/2}"),
+            "faults[0].target.task_manager_of: a has members 1 to 1, not 2",
+        ),
+        (
+            job() + killed("{task_manager: a/1}, reads: orders/0"),
+            "faults[0].reads: goes with target: {task_manager_of: a/1}",
+        ),
+        (
+            job() + killed("{task_manager_of: a/1}, reads: bills/0"),
+            "faults[0].reads: a does not read bills/0",
         ),
         (
             writer(client="flink", config={"parallelism.default": 2}),
@@ -498,3 +551,18 @@ def test_an_application_that_is_exactly_once_reads_committed_records_only():
         reader(plain={"commit": "after_output"}, consumer_config={"isolation.level": "read_committed"})
     )
     assert assignors_of(reader().config, reader().client) == ("stream",)
+
+
+@pytest.mark.parametrize(
+    ("session", "entry", "slots"),
+    [
+        ({}, {}, 1),
+        ({}, {"config": {"parallelism.default": 3}}, 3),
+        ({"task_managers": 3}, {"config": {"parallelism.default": 3}, "members": 2}, 3),
+        ({"task_managers": 1}, {"config": {"parallelism.default": 2}}, 2),
+        ({"slots": 1}, {"config": {"parallelism.default": 2}}, 1),
+    ],
+)
+def test_a_session_cluster_has_slots_for_all_subtasks_without_one_task_manager(session, entry, slots):
+    found = scenario(job(session, **entry)).consumers[0]
+    assert found.client.session.slots_for(found.subtasks) == slots

@@ -928,6 +928,35 @@ def assign_mode_behind_the_checkpoint_of_the_incarnation_before(s: Story) -> Non
     s.assigned(position=0, source="checkpoint", incarnation=3).got(0, 1, 2, 3)
 
 
+def _two_attempts(s: Story) -> tuple[Epoch, Epoch]:
+    """Two subtasks of a job in a session cluster, each an incarnation; both have a checkpoint after one record."""
+    _storing(s).partitions = 2
+    for offset in (0, 1, 2):
+        s.send(2 * offset, offset).log(offset, 2 * offset)
+        s.send(2 * offset + 1, offset, partition=1).log(offset, 2 * offset + 1, partition=1)
+    first = s.assigned(source="start", incarnation=2).got(0, seq=lambda o: 2 * o)
+    second = s.assigned(source="start", incarnation=3, partition=1).got(0, seq=lambda o: 2 * o + 1)
+    return first.stored(1).got(1, seq=lambda o: 2 * o), second.stored(1)
+
+
+@story(duplicate_delivery__legal=1)
+def assign_mode_restores_one_subtask_while_the_other_goes_on(s: Story) -> None:
+    first, second = _two_attempts(s)
+    first.died()
+    s.assigned(position=1, source="checkpoint", incarnation=4).got(1, 2, seq=lambda o: 2 * o)
+    second.got(1, 2, seq=lambda o: 2 * o + 1)
+
+
+@story(duplicate_delivery__legal=1, duplicate_delivery__illegal=1)
+def assign_mode_restores_one_subtask_and_the_other_repeats(s: Story) -> None:
+    """The subtask that goes on was not restored, so it has no reason to process a record again."""
+    first, second = _two_attempts(s)
+    second.got(1, seq=lambda o: 2 * o + 1)
+    first.died()
+    s.assigned(position=1, source="checkpoint", incarnation=4).got(1, 2, seq=lambda o: 2 * o)
+    s.assigned(position=0, source="start", incarnation=5, partition=1).got(1, 2, seq=lambda o: 2 * o + 1)
+
+
 @story(skipped_delivery=1)
 def assign_mode_beyond_what_it_had_processed(s: Story) -> None:
     _storing(s).wrote(0, 1, 2).assigned(source="start").got(0).stored(1).died()

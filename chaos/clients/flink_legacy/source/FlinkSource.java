@@ -71,12 +71,13 @@ final class FlinkSource {
         }
     }
 
-    /** Adds the source to a job. starts: where it starts unless it restores a checkpoint. */
+    /** Adds the source to a job. starts: where it starts unless it restores a checkpoint. link: null. */
     static DataStream<ConsumerRecord<byte[], byte[]>> add(
             StreamExecutionEnvironment environment,
             Spec spec,
             FlinkSettings settings,
-            Map<TopicPartition, Assignments.Start> starts)
+            Map<TopicPartition, Assignments.Start> starts,
+            AttemptLink link)
             throws IOException {
         Map<KafkaTopicPartition, Long> offsets = new HashMap<>();
         starts.forEach((partition, start) ->

@@ -9,8 +9,13 @@ import org.apache.kafka.common.TopicPartition;
 
 /** An interceptor that records the commits that the coordinator confirmed. One that fails reaches nobody. */
 public final class FlinkCommitListener implements ConsumerInterceptor<byte[], byte[]> {
+    private FlinkJob job;
+
+    /** Runs in the thread of a task, which makes the consumer. */
     @Override
-    public void configure(Map<String, ?> settings) {}
+    public void configure(Map<String, ?> settings) {
+        job = FlinkJob.current();
+    }
 
     @Override
     public ConsumerRecords<byte[], byte[]> onConsume(ConsumerRecords<byte[], byte[]> records) {
@@ -21,7 +26,7 @@ public final class FlinkCommitListener implements ConsumerInterceptor<byte[], by
     public void onCommit(Map<TopicPartition, OffsetAndMetadata> offsets) {
         Map<TopicPartition, Long> plain = new HashMap<>();
         offsets.forEach((partition, offset) -> plain.put(partition, offset.offset()));
-        FlinkJob.current().committed(plain);
+        job.committed(plain);
     }
 
     @Override

@@ -1,9 +1,11 @@
 package aftershock;
 
 import java.io.IOException;
+import java.net.URI;
 import java.nio.file.Path;
 import java.util.Map;
 import org.apache.flink.api.common.typeinfo.Types;
+import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.execution.JobClient;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
@@ -22,13 +24,15 @@ final class FlinkConsumer implements Client {
     private static final double NAP_S = 0.02;
     /** Longest wait for a savepoint; the platform gives up at `limits.clients`. */
     private static final double SAVEPOINT_S = 120;
+    private static final double END_S = 30;
 
     private final Spec spec;
     private final Channel channel;
     private final Speed speed;
     private final FlinkSettings settings;
     private final Starts starts;
-    private final FlinkJob job;
+    private final Attempts attempts;
+    private final JobRows rows;
     private final Path checkpoints;
 
     FlinkConsumer(Spec spec, Channel channel, Lifecycle lifecycle) throws IOException {
@@ -38,7 +42,8 @@ final class FlinkConsumer implements Client {
         settings = new FlinkSettings(spec);
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         starts = new Starts(spec, new KafkaConsumer<>(settings.kafka(), bytes, bytes), channel);
-        job = new FlinkJob(spec, channel, starts, settings.commits());
+        attempts = spec.has("session") ? new Attempts(spec, channel, lifecycle) : null;
+        rows = attempts == null ? FlinkJob.ofProcess(spec, channel, starts, settings.commits()) : attempts;
         checkpoints = FlinkRun.checkpoints(spec);
     }
 
@@ -49,11 +54,10 @@ final class FlinkConsumer implements Client {
         if (found == null) {
             return true; // the order to stop came first
         }
-        job.begin(found);
-        StreamExecutionEnvironment environment = StreamExecutionEnvironment.createLocalEnvironment(
-                settings.parallelism(), settings.flink(checkpoints, restored));
+        rows.begin(found);
+        StreamExecutionEnvironment environment = environment(settings.flink(checkpoints, restored));
         environment.getConfig().enableObjectReuse(); // records pass through the chain as they are
-        FlinkSource.add(environment, spec, settings, found)
+        FlinkSource.add(environment, spec, settings, found, attempts == null ? null : attempts.link(found))
                 .flatMap(new LedgerOperator())
                 .returns(Types.VOID)
                 .uid("ledger")
@@ -66,18 +70,30 @@ final class FlinkConsumer implements Client {
             run.stopWithSavepoint(checkpoints, false, SAVEPOINT_S);
         } else {
             client.cancel().get();
+            run.awaitEnd(END_S);
         }
-        job.close();
+        rows.close();
         return true;
+    }
+
+    private StreamExecutionEnvironment environment(Configuration configuration) {
+        if (attempts == null) {
+            return StreamExecutionEnvironment.createLocalEnvironment(settings.parallelism(), configuration);
+        }
+        URI cluster = URI.create("http://" + spec.text("session"));
+        StreamExecutionEnvironment environment = StreamExecutionEnvironment.createRemoteEnvironment(
+                cluster.getHost(), cluster.getPort(), configuration);
+        environment.setParallelism(settings.parallelism());
+        return environment;
     }
 
     private void supervise(FlinkRun run) throws Exception {
         while (!channel.stopping) {
             Clock.sleep(NAP_S);
-            job.flush();
+            rows.flush();
             speed.apply();
             if (channel.progressDue()) {
-                job.progress();
+                rows.progress();
             }
             if (run.finished()) {
                 throw new IllegalStateException("the job ended by itself");

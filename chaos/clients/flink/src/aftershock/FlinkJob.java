@@ -13,11 +13,12 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * What the subtasks of the job share: its assignment, its ledger tables and its checkpoints.
  *
- * <p>The mini cluster runs in this process, so there is one. A record is processed when its row is written. A checkpoint
- * has, of each partition, the highest offset that a subtask gave to it: the first subtask gives the starts of all.
+ * <p>The mini cluster runs in this process, so there is one. In a task manager, each attempt of a subtask has another one,
+ * because it may end alone; see `Attempt`. A record is processed when its row is written. A checkpoint has, of each
+ * partition, the highest offset that a subtask gave to it: one subtask gives the starts of all.
  */
-final class FlinkJob {
-    private static FlinkJob current;
+final class FlinkJob implements JobRows {
+    private static FlinkJob ofProcess;
 
     final Channel channel;
     final Spec spec;
@@ -25,23 +26,32 @@ final class FlinkJob {
     private final Deliveries deliveries;
     private final FlinkCommits commits;
     private final Starts starts;
+    private final int beginner;
     private final Map<TopicPartition, Long> begun = new HashMap<>();
     private final TreeMap<Long, Map<TopicPartition, Long>> snapshots = new TreeMap<>();
     private final List<LedgerOperator> operators = new CopyOnWriteArrayList<>();
 
-    FlinkJob(Spec spec, Channel channel, Starts starts, boolean commits) throws IOException {
+    /** beginner: the subtask that gives all starts to a checkpoint. */
+    FlinkJob(Spec spec, Channel channel, Starts starts, boolean commits, int beginner) throws IOException {
         this.spec = spec;
         this.channel = channel;
         this.starts = starts;
+        this.beginner = beginner;
         assignments = new Assignments(spec, spec.map("config"), "assign");
         deliveries = new Deliveries(spec, assignments);
         this.commits = new FlinkCommits(new Table(spec, "commits"), assignments, commits);
-        current = this;
     }
 
-    /** Returns the job of this process. */
+    /** Makes the job of this process. */
+    static FlinkJob ofProcess(Spec spec, Channel channel, Starts starts, boolean commits) throws IOException {
+        ofProcess = new FlinkJob(spec, channel, starts, commits, 0);
+        return ofProcess;
+    }
+
+    /** Returns the job of the task that runs in this thread; null outside of one, such as in a job manager. */
     static FlinkJob current() {
-        return current;
+        Attempt attempt = Attempt.current();
+        return attempt == null ? ofProcess : attempt.job;
     }
 
     void add(LedgerOperator operator) {
@@ -49,7 +59,8 @@ final class FlinkJob {
     }
 
     /** Records partitions and their starts, except those that were recorded before. */
-    synchronized void begin(Map<TopicPartition, Assignments.Start> found) {
+    @Override
+    public synchronized void begin(Map<TopicPartition, Assignments.Start> found) {
         Map<TopicPartition, Assignments.Start> added = new LinkedHashMap<>(found);
         added.keySet().removeAll(begun.keySet());
         if (!added.isEmpty()) {
@@ -71,9 +82,9 @@ final class FlinkJob {
         return ends;
     }
 
-    /** Adds the offsets of a subtask to a checkpoint, and to those of the first subtask all starts. */
+    /** Adds the offsets of a subtask to a checkpoint, and to those of one subtask all starts. */
     synchronized void snapshot(long id, int subtask, Map<TopicPartition, Long> offsets) {
-        if (subtask == 0) {
+        if (subtask == beginner) {
             begun.forEach((partition, offset) -> offsets.merge(partition, offset, Math::max));
         }
         Map<TopicPartition, Long> all = snapshots.computeIfAbsent(id, key -> new HashMap<>());
@@ -96,11 +107,13 @@ final class FlinkJob {
     }
 
     /** Writes the rows that wait in the subtasks. */
-    void flush() {
+    @Override
+    public void flush() {
         operators.forEach(LedgerOperator::flush);
     }
 
-    synchronized void progress() {
+    @Override
+    public synchronized void progress() {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("delivered", deliveries.delivered());
         assignments.addProgress(fields);
@@ -108,7 +121,8 @@ final class FlinkJob {
     }
 
     /** Writes what is left. Call it when the job has ended. */
-    void close() {
+    @Override
+    public void close() {
         flush();
         synchronized (this) {
             commits.close();

@@ -3,15 +3,22 @@ package aftershock;
 import java.util.Map;
 import org.apache.flink.runtime.util.EnvironmentInformation;
 
-/** Runs a Flink job as a client: mini cluster, job and ledger in one JVM. Without an argument, prints Flink's release. */
+/**
+ * Runs a Flink job as a client: mini cluster, job and ledger in one JVM, or a job of a session cluster. Without an argument,
+ * prints Flink's release.
+ */
 public final class FlinkMain {
     private FlinkMain() {}
 
     /** Runs a client. The exit code is 0 only after a clean stop. */
-    public static void main(String[] argv) {
+    public static void main(String[] argv) throws Exception {
         String release = EnvironmentInformation.getVersion();
         if (argv.length == 0) {
             System.out.println(release);
+            return;
+        }
+        if (argv.length > 1) {
+            SessionProcess.main(argv);
             return;
         }
         Main.run(argv[0], FlinkMain::build, Map.of("flink", release));

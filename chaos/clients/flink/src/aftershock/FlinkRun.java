@@ -68,6 +68,14 @@ final class FlinkRun {
         }
     }
 
+    /** Waits until the job has ended in any way, or the time is over. */
+    void awaitEnd(double limitS) {
+        double limit = Clock.monotonic() + limitS;
+        while (!result.isDone() && Clock.monotonic() < limit) {
+            Clock.sleep(NAP_S);
+        }
+    }
+
     /** Returns whether the job has finished. Throws why it ended otherwise. */
     boolean finished() throws InterruptedException {
         if (!result.isDone()) {

@@ -10,9 +10,12 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import org.apache.flink.configuration.CheckpointingOptions;
+import org.apache.flink.configuration.ClusterOptions;
 import org.apache.flink.configuration.ConfigOption;
 import org.apache.flink.configuration.Configuration;
 import org.apache.flink.configuration.CoreOptions;
+import org.apache.flink.configuration.HeartbeatManagerOptions;
+import org.apache.flink.configuration.JobManagerOptions;
 import org.apache.flink.configuration.PipelineOptions;
 import org.apache.flink.configuration.StateBackendOptions;
 import org.apache.flink.configuration.TaskManagerOptions;
@@ -28,6 +31,9 @@ final class FlinkSettings {
         CheckpointingOptions.class,
         StateBackendOptions.class,
         TaskManagerOptions.class,
+        JobManagerOptions.class,
+        HeartbeatManagerOptions.class,
+        ClusterOptions.class,
     };
 
     private final Spec spec;
@@ -85,7 +91,9 @@ final class FlinkSettings {
         all.put("state.checkpoints.dir", checkpoints.toUri().toString()); // its name in Flink 1
         all.put("execution.checkpointing.interval", checkpointMs() + " ms");
         all.put("execution.checkpointing.externalized-checkpoint-retention", "RETAIN_ON_CANCELLATION");
-        all.put("restart-strategy.type", "none"); // a job that fails ends its client
+        if (!spec.has("session")) {
+            all.put("restart-strategy.type", "none"); // a job that fails ends its client
+        }
         all.put("taskmanager.memory.network.min", "8m");
         all.put("taskmanager.memory.network.max", "8m");
         all.put("taskmanager.memory.managed.size", "1m");

@@ -33,6 +33,8 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
     private transient List<ConsumerRecord<byte[], byte[]>> waiting;
     private transient long polledUs;
     private transient Object lock;
+    private transient FlinkJob job;
+    private transient Attempt attempt;
 
     @Override
     public void initializeState(FunctionInitializationContext context) throws Exception {
@@ -40,7 +42,9 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
         ends = new HashMap<>();
         waiting = new ArrayList<>();
         state = context.getOperatorStateStore().getUnionListState(new ListStateDescriptor<>("offsets", Types.STRING));
-        if (context.isRestored()) {
+        attempt = Attempt.current();
+        job = FlinkJob.current();
+        if (context.isRestored() && attempt == null) { // otherwise the source says it
             Map<TopicPartition, Long> stored = new HashMap<>();
             for (String text : state.get()) {
                 int slash = text.lastIndexOf('/', text.lastIndexOf('='));
@@ -53,14 +57,17 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
             }
             Map<TopicPartition, Assignments.Start> starts = new HashMap<>();
             stored.forEach((partition, offset) -> starts.put(partition, new Assignments.Start(offset, "checkpoint")));
-            FlinkJob.current().begin(starts);
+            job.begin(starts);
         }
-        FlinkJob.current().add(this);
+        job.add(this);
     }
 
     @Override
     public void flatMap(ConsumerRecord<byte[], byte[]> record, Collector<Void> out) {
         long arrivedUs = Clock.nowUs();
+        if (job.channel.orphaned) {
+            throw new IllegalStateException("the program of the job is gone");
+        }
         work();
         synchronized (lock) {
             if (waiting.isEmpty()) {
@@ -74,8 +81,7 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
     }
 
     /** Lets the processing time of a record pass. */
-    private static void work() {
-        FlinkJob job = FlinkJob.current();
+    private void work() {
         double began = Clock.monotonic();
         while (!Thread.currentThread().isInterrupted()) {
             double left = began + job.spec.seconds("per_record_s") + job.channel.perRecordS - Clock.monotonic();
@@ -90,7 +96,7 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
     void flush() {
         synchronized (lock) {
             if (!waiting.isEmpty()) {
-                ends.putAll(FlinkJob.current().process(waiting, polledUs));
+                ends.putAll(job.process(waiting, polledUs));
                 waiting.clear();
             }
         }
@@ -102,7 +108,7 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
             flush();
             Map<TopicPartition, Long> offsets = new HashMap<>(ends);
             int subtask = getRuntimeContext().getTaskInfo().getIndexOfThisSubtask();
-            FlinkJob.current().snapshot(context.getCheckpointId(), subtask, offsets);
+            job.snapshot(context.getCheckpointId(), subtask, offsets);
             List<String> texts = new ArrayList<>();
             offsets.forEach((partition, offset) -> texts.add(Assignments.name(partition) + "=" + offset));
             state.update(texts);
@@ -111,6 +117,13 @@ public final class LedgerOperator extends RichFlatMapFunction<ConsumerRecord<byt
 
     @Override
     public void notifyCheckpointComplete(long id) {
-        FlinkJob.current().complete(id);
+        job.complete(id);
+    }
+
+    @Override
+    public void close() {
+        if (attempt != null) {
+            attempt.close();
+        }
     }
 }

@@ -3,16 +3,17 @@ package aftershock;
 import java.io.FileDescriptor;
 import java.io.FileOutputStream;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
-/** The orders that a client received and the events that it sends on stdout; see chaos.clients. */
+/** The orders that a client received and the events that it sends, usually on stdout; see chaos.clients. */
 final class Channel {
     private static final double PROGRESS_EVERY_S = 0.1;
-    private static final FileOutputStream OUT = new FileOutputStream(FileDescriptor.out);
+    private static final OutputStream STDOUT = new FileOutputStream(FileDescriptor.out);
 
     volatile boolean started;
     volatile boolean stopping;
@@ -22,12 +23,18 @@ final class Channel {
     final Queue<Map<String, Object>> seeks = new ConcurrentLinkedQueue<>();
 
     private final String client;
+    private final OutputStream out;
     private String lastProgress = "";
     private double nextProgress;
 
     /** client: its name if the process runs several clients, else null. */
     Channel(String client) {
+        this(client, STDOUT);
+    }
+
+    Channel(String client, OutputStream out) {
         this.client = client;
+        this.out = out;
     }
 
     /** Returns whether an order is for this client. named: the client in the order; null in orders to all. */
@@ -59,8 +66,8 @@ final class Channel {
         all.putAll(fields);
         byte[] line = (Json.text(all) + "\n").getBytes(StandardCharsets.UTF_8);
         try {
-            synchronized (OUT) { // the clients of a process share it
-                OUT.write(line);
+            synchronized (out) { // the clients of a process share it
+                out.write(line);
             }
         } catch (IOException e) { // the fleet is gone
             stopping = orphaned = true;

@@ -20,16 +20,25 @@ final class Lifecycle {
 
     /** Writes a row; for started and stopped, sends an event as well. */
     void event(String event, Map<String, ?> detail) {
-        table.write(new Batch()
-                .put("client", spec.client())
-                .put("role", role)
-                .put("incarnation", spec.incarnation())
-                .put("event", event)
-                .put("detail", Json.text(detail))
-                .put("at_us", Clock.nowUs()));
+        write(spec.incarnation(), event, detail);
         if (event.equals("started") || event.equals("stopped")) {
             channel.send(event, Map.of());
         }
+    }
+
+    /** Writes that another incarnation ended without a stop. */
+    void crashed(long incarnation, Map<String, ?> detail) {
+        write(incarnation, "crashed", detail);
+    }
+
+    private void write(long incarnation, String event, Map<String, ?> detail) {
+        table.write(new Batch()
+                .put("client", spec.client())
+                .put("role", role)
+                .put("incarnation", incarnation)
+                .put("event", event)
+                .put("detail", Json.text(detail))
+                .put("at_us", Clock.nowUs()));
     }
 
     /** Reports an error as a row, an event and a line in the log. */

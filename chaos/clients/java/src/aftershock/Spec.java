@@ -26,6 +26,18 @@ final class Spec {
         return new Spec((Map<String, Object>) Json.parse(json));
     }
 
+    /** Returns a copy in which a field has another value. */
+    Spec with(String name, Object value) {
+        Map<String, Object> copy = new HashMap<>(fields);
+        copy.put(name, value);
+        return new Spec(copy);
+    }
+
+    /** Returns all fields as JSON. */
+    String json() {
+        return Json.text(fields);
+    }
+
     boolean has(String name) {
         return fields.get(name) != null;
     }
@@ -71,9 +83,7 @@ final class Spec {
         }
         List<Spec> clients = new ArrayList<>();
         for (String client : texts("threads")) {
-            Map<String, Object> copy = new HashMap<>(fields);
-            copy.put("client", client);
-            clients.add(new Spec(copy));
+            clients.add(with("client", client));
         }
         return clients;
     }

@@ -1,37 +1,39 @@
 package aftershock;
 
 import java.io.BufferedReader;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Consumer;
 
-/** A ledger file of one table and one incarnation: batch lines, each line one write(2). */
+/**
+ * A ledger file of one table and one incarnation: batch lines, each line one write(2).
+ *
+ * <p>It is a stream, because the interrupt of a thread that writes would close a FileChannel; Flink interrupts its tasks.
+ */
 final class Table {
     /** Version of the ledger schema that these programs write. */
     static final int SCHEMA = 3;
 
-    private final FileChannel file;
+    private final FileOutputStream file;
 
     Table(Spec spec, String table) throws IOException {
         Path path = path(spec, table, spec.incarnation());
         Files.createDirectories(path.getParent());
-        file = FileChannel.open(path, StandardOpenOption.CREATE_NEW, StandardOpenOption.APPEND);
+        Files.createFile(path); // fails if it exists
+        file = new FileOutputStream(path.toFile(), true);
         write(new Batch().put("schema", SCHEMA).put("table", table));
     }
 
     synchronized void write(Batch batch) {
         ByteBuffer bytes = batch.line();
         try {
-            while (bytes.hasRemaining()) {
-                file.write(bytes);
-            }
+            file.write(bytes.array(), bytes.position(), bytes.remaining());
         } catch (IOException e) {
             throw new java.io.UncheckedIOException(e);
         }

@@ -1,0 +1,136 @@
+package aftershock;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.OutputStream;
+import java.net.InetAddress;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.Map;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+
+/**
+ * An attempt of a subtask in a task manager: an incarnation of the client, with tables of its own.
+ *
+ * <p>It is connected to the program of the job, from which it has its incarnation. It reports its progress there, and
+ * receives the orders. The task has a thread; a second one writes the rows that wait, and ends with the task.
+ */
+final class Attempt {
+    private static final ThreadLocal<Attempt> OF_TASK = new ThreadLocal<>();
+    private static final double NAP_S = 0.02;
+
+    final FlinkJob job;
+    private final Thread task = Thread.currentThread();
+    private final Socket socket;
+    private final BufferedReader orders;
+    private final Channel channel;
+    private final Lifecycle lifecycle;
+    private final AttemptLink link;
+    private final boolean isFirst;
+    private volatile boolean closed;
+
+    /** Opens an attempt in the thread of its task. */
+    Attempt(AttemptLink link, int subtask) throws IOException {
+        this.link = link;
+        socket = new Socket(InetAddress.getLoopbackAddress(), link.port());
+        orders = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
+        OutputStream out = socket.getOutputStream();
+        channel = new Channel(null, out);
+        Map<String, Object> detail = Map.of("subtask", subtask, "task_manager", SessionProcess.name());
+        channel.send("attempt", detail);
+        String answer = orders.readLine();
+        if (answer == null) {
+            throw new IOException("the program of the job is gone");
+        }
+        Map<?, ?> welcome = (Map<?, ?>) Json.parse(answer);
+        isFirst = Boolean.TRUE.equals(welcome.get("first"));
+        Spec own = Spec.of(link.spec()).with("incarnation", welcome.get("incarnation"));
+        FlinkSettings settings = new FlinkSettings(own);
+        lifecycle = new Lifecycle(own, channel, "consumer");
+        job = new FlinkJob(own, channel, null, settings.commits(), subtask);
+        lifecycle.event("started", detail);
+        OF_TASK.set(this);
+        start("orders", this::receive);
+        start("rows", this::write);
+    }
+
+    /** Returns the attempt that runs in this thread; null outside of the task of one. */
+    static Attempt current() {
+        return OF_TASK.get();
+    }
+
+    /**
+     * Records the start of a partition that Flink gives to the subtask.
+     *
+     * @param restored whether it is from a checkpoint. Otherwise it is what the program looked up, and later attempts begin
+     *     there again
+     */
+    void begin(TopicPartition partition, long offset, boolean restored) throws IOException {
+        String given = isFirst ? link.sources().getOrDefault(Assignments.name(partition), "start") : "start";
+        long known = offset < 0 ? beginning(partition) : offset; // a discovered partition has a mark for its first offset
+        job.begin(Map.of(partition, new Assignments.Start(known, restored ? "checkpoint" : given)));
+    }
+
+    private long beginning(TopicPartition partition) throws IOException {
+        ByteArrayDeserializer bytes = new ByteArrayDeserializer();
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                new KafkaConsumer<>(new FlinkSettings(job.spec).kafka(), bytes, bytes)) {
+            return consumer.beginningOffsets(List.of(partition)).get(partition);
+        }
+    }
+
+    private void start(String name, Runnable work) {
+        Thread thread = new Thread(work, name + " of " + job.spec.writer(job.spec.incarnation()));
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    private void receive() {
+        try {
+            for (String line; (line = orders.readLine()) != null; ) {
+                channel.obey((Map<?, ?>) Json.parse(line));
+            }
+        } catch (IOException e) {
+            Log.line("orders cannot be read: " + e);
+        }
+        channel.orphaned = true;
+    }
+
+    /** Writes until the task ends. One that ends without `close` has crashed. */
+    private void write() {
+        while (!closed && task.isAlive()) {
+            Clock.sleep(NAP_S);
+            synchronized (this) {
+                if (!closed) {
+                    job.flush();
+                    if (channel.progressDue()) {
+                        job.progress();
+                    }
+                }
+            }
+        }
+        disconnect();
+    }
+
+    /** Writes what is left. The task ends, by an order of Flink or because it failed. */
+    synchronized void close() {
+        if (!closed) {
+            closed = true;
+            job.close();
+            lifecycle.event("stopped", Map.of());
+            disconnect();
+        }
+    }
+
+    private void disconnect() {
+        try {
+            socket.close();
+        } catch (IOException e) {
+            Log.line("the connection cannot be closed: " + e);
+        }
+    }
+}
