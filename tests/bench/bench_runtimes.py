@@ -6,7 +6,7 @@ Start is the time from the start of a consumer's process to its first row in the
 loops are in `bare/`: they count answers and records, with the library's defaults and the same Java flags. Each round
 runs the bare loop and our program one after the other, each in a new process; `cost` is 1.25 if recording takes a
 quarter of the time of the bare loop. A row is the scenario `leader-kill`, from the command to the verdict, once with
-each library in a round. Spark only reads, in batches of its own: only its start is measured.
+each library in a round. Flink and Spark start jobs: only their start is measured.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ BARE = Path(__file__).with_name("bare")
 PARTITIONS, VALUE_SIZE = 6, HEADER_BYTES + 100
 START_S = 60.0
 ROW = "leader-kill"
-RUNTIMES = ("java", "sarama", "spark")
+RUNTIMES = ("java", "sarama", "flink", "spark")
 EARLIEST = {"java": {"auto.offset.reset": "earliest"}, "sarama": {"Consumer.Offsets.Initial": "OffsetOldest"}}
 """Where a consumer without a commit begins, in the names of each library."""
 
