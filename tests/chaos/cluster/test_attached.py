@@ -381,10 +381,23 @@ def test_any_process_that_ends_a_run_restores_the_cluster(
     assert roles(run) == []
 
 
-JAVA = ", client: java"
+JAVA, KAFKA_PYTHON, AIOKAFKA = (f", client: {name}" for name in ("java", "kafka-python", "aiokafka"))
 RUNS = {
     "confluent-SCRAM": ("", MEMBERS, "SCRAM-SHA-512", "chaos.clients.confluent.producer"),
     "sarama-SCRAM": (", client: sarama, config: {acks: all, retries: 300}", MEMBERS, "SCRAM-SHA-512", "sarama-clients"),
+    "kafka-python-SCRAM": (
+        KAFKA_PYTHON,
+        f"{MEMBERS}{KAFKA_PYTHON}",
+        "SCRAM-SHA-512",
+        "chaos.clients.kafka_python.main",
+    ),
+    "kafka-python-2.2.21-PLAIN": (
+        f"{KAFKA_PYTHON}:2.2.21",
+        f"{MEMBERS}{KAFKA_PYTHON}:2.2.21",
+        "PLAIN",
+        "chaos.clients.kafka_python.main",
+    ),
+    "aiokafka-certificate": (AIOKAFKA, f"{MEMBERS}{AIOKAFKA}", "certificate", "chaos.clients.aiokafka.main"),
     "java-PLAIN": (JAVA, f"{MEMBERS}{JAVA}", "PLAIN", "aftershock.Main"),
     "java-2.8.2-certificate": (f"{JAVA}:2.8.2", f"{MEMBERS}{JAVA}:2.8.2", "certificate", "aftershock.Main"),
     "flink-certificate": (

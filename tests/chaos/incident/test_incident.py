@@ -222,6 +222,55 @@ def test_a_span_has_both_its_ends():
 
 
 @pytest.mark.parametrize(
+    ("text", "runtime", "found"),
+    [
+        ("kafka-python:2.2.20..2.3.1", "kafka-python", ["2.2.20", "2.2.21", "2.3.0", "2.3.1"]),
+        ("java:3.9.1..4.0.1", "java", ["3.9.1", "3.9.2", "4.0.0", "4.0.1"]),
+        ("sarama:1.45.0,1.61.1", "sarama", ["1.45.0", "1.61.1"]),
+        ("confluent:2.0.2..2.1.0", "confluent", ["2.0.2", "2.1.0"]),
+    ],
+)
+def test_the_releases_of_a_client_library(text, runtime, found):
+    axis = releases.client_axis(text)
+    assert (axis.runtime, list(axis.releases)) == (runtime, found)
+
+
+def test_a_library_alone_means_all_of_its_known_releases():
+    assert list(releases.client_axis("aiokafka").releases) == releases.known_releases("aiokafka")
+    java = releases.client_axis("java").releases
+    assert (java[0], java[-1]) == ("2.8.2", "4.3.1"), "those that the runtime supports"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kafka-pyton:2.0.2..2.1.0", r"no runtime 'kafka-pyton' \(did you mean kafka-python\?\)"),
+        ("kafka-python:2.0.2", "is not understood"),
+        ("kafka-python:1.4.7,2.0.2", "kafka-python 1.4.7 is not supported; choose 2.0.2 to"),
+        ("kafka-python:2.0.2,2.0.2", "a release is there twice"),
+        ("kafka-python:2.3.0..2.2.0", "must be the older one"),
+        ("spark:4.0.0..4.0.2", "releases of spark are known; list them, as spark:A,B"),
+        ("java:2.8.0..3.9.2", "kafka-clients 2.8.0 is not supported; see 2.8.2..4.3.1"),
+    ],
+)
+def test_releases_of_a_client_library_that_are_none_are_refused(text, message):
+    with pytest.raises(UsageError, match=message):
+        releases.client_axis(text)
+
+
+def test_a_release_of_a_library_is_that_of_the_entries_that_use_it():
+    scenario = load_subject("kafka-python-offset-reset", "affected").scenario
+    axis = releases.client_axis("kafka-python:2.2.8..2.2.9")
+    assert axis.overrides(scenario, "2.2.9") == ['consumers.billing.client="kafka-python:2.2.9"']
+    other = releases.client_axis("java:4.0.0..4.0.1").overrides(scenario, "4.0.1")
+    assert other == ['producers.shop.client="java:4.0.1"', 'consumers.billing.client="java:4.0.1"']
+    assert (
+        load_subject("kafka-python-offset-reset", "affected").set(*other).scenario.consumers[0].client.release
+        == "4.0.1"
+    )
+
+
+@pytest.mark.parametrize(
     ("span", "message"),
     [
         ("3.9.1", "is not understood"),
