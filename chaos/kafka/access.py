@@ -59,8 +59,8 @@ class Access:
         }
         return {key: value for key, value in settings.items() if value is not None}
 
-    def python(self) -> dict[str, Any]:
-        """Return the settings for a client of kafka-python or aiokafka."""
+    def python(self, quotes_names: bool) -> dict[str, Any]:
+        """Return the settings for a client of kafka-python or aiokafka. quotes_names: whether it does so for SCRAM."""
         s = self.security
         settings: dict[str, Any] = {"security_protocol": s.protocol}
         if s.tls:
@@ -68,7 +68,7 @@ class Access:
         if s.sasl:
             settings |= {
                 "sasl_mechanism": s.mechanism,
-                "sasl_plain_username": self._login_name,
+                "sasl_plain_username": s.username if quotes_names else self._login_name,
                 "sasl_plain_password": self.password,
             }
         return settings
@@ -128,10 +128,10 @@ def librdkafka(security: Security | None) -> dict[str, str]:
     return access.librdkafka() if access else {}
 
 
-def python(security: Security | None) -> dict[str, Any]:
+def python(security: Security | None, quotes_names: bool) -> dict[str, Any]:
     """Return the security settings for a client of kafka-python or aiokafka; empty for plaintext without login."""
     access = Access.of(security)
-    return access.python() if access else {}
+    return access.python(quotes_names) if access else {}
 
 
 def _secret(reference: str | None, setting: str) -> str:

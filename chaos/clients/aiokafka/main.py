@@ -16,6 +16,7 @@ from chaos.clients.aiokafka.producer import Producer
 from chaos.clients.python.library import Library
 from chaos.clients.python.main import main
 from chaos.scenario.runtimes.aiokafka import TRAITS
+from chaos.scenario.runtimes.traits import number
 
 try:
     from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -25,6 +26,9 @@ except ImportError:  # before 0.9.0
     from kafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+
+QUOTES_NAMES_SINCE = (0, 12, 0)
 
 
 def _settings(client: Callable[..., object]) -> dict[str, Any]:
@@ -50,6 +54,7 @@ LIBRARY = Library(
     },
     producer=Producer,
     consumer=Consumer,
+    quotes_names=number(aiokafka.__version__) >= QUOTES_NAMES_SINCE,
 )
 
 if __name__ == "__main__":

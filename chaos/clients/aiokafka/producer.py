@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from chaos.clients.aiokafka.event_loop import EventLoop
-from chaos.clients.python.library import Outgoing, ProducerAdapter, Report, Settings
+from chaos.clients.python.library import END_S, Outgoing, ProducerAdapter, Report, Settings
 from chaos.run.events import now_us
 
 
@@ -93,11 +93,18 @@ class Producer(ProducerAdapter):
 
     def commit(self) -> None:
         """Commit the transaction."""
-        self._loop.call(self._kafka.commit_transaction())
+        self._ended(self._kafka.commit_transaction())
 
     def abort(self) -> None:
         """Abort the transaction."""
-        self._loop.call(self._kafka.abort_transaction())
+        self._ended(self._kafka.abort_transaction())
+
+    def _ended(self, request: Coroutine[Any, Any, None]) -> None:
+        """Wait for the end of a transaction. Raises `KafkaTimeoutError` after `END_S`."""
+        try:
+            self._loop.start(request).result(END_S)
+        except TimeoutError:
+            raise KafkaTimeoutError(f"the transaction did not end within {END_S:g} s") from None
 
     def close(self, timeout_s: float) -> None:
         """Close the producer within a time, unless it hangs."""

@@ -11,15 +11,15 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
 
 from chaos.clients.pacer import TICK_S
-from chaos.clients.python.library import Outgoing, ProducerAdapter, Report, Settings
+from chaos.clients.python.library import END_S, Outgoing, ProducerAdapter, Report, Settings
 from chaos.run.events import now_us
-
-END_S = 45.0
-"""Longest time in which a transaction ends. Releases 2.2.x may wait without end when the producer is fenced."""
 
 
 def _limited(call: Callable[[], None]) -> None:
-    """Make a call in a thread. Raises `KafkaTimeoutError` after `END_S`, and the error of the call."""
+    """Make a call in a thread. Raises `KafkaTimeoutError` after `END_S`, and the error of the call.
+
+    Releases 2.2.x may wait without end when the producer is fenced.
+    """
     errors: list[Exception] = []
 
     def run() -> None:

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple, Protocol
 from chaos.clients.protocol import Partition
 from chaos.scenario.runtimes.traits import Traits
 
+END_S = 45.0
+"""Longest time in which a transaction ends; afterwards its outcome is unknown, and the producer ends."""
+
 Settings = dict[str, Any]
 Done = Callable[[BaseException | None], None]
 """Called with the error of a request, or with None if it succeeded; from any thread."""
@@ -150,11 +153,11 @@ class ProducerAdapter(ABC):
 
     @abstractmethod
     def commit(self) -> None:
-        """Commit the transaction."""
+        """Commit the transaction. Raises `Library.Timeout` after `END_S`."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Abort the transaction."""
+        """Abort the transaction. Raises as `commit`."""
 
     @abstractmethod
     def close(self, timeout_s: float) -> None:
@@ -167,6 +170,7 @@ class Library:
 
     Error: the base class of what its requests raise. Timeout: what a request raises without an answer in time.
     producer_settings, consumer_settings: with their defaults. assignors: classes by their names in the protocol.
+    quotes_names: whether it quotes names for SCRAM (RFC 5802).
     """
 
     traits: Traits
@@ -178,6 +182,7 @@ class Library:
     assignors: Mapping[str, type]
     producer: Callable[[Settings], ProducerAdapter]
     consumer: Callable[[Settings], ConsumerAdapter]
+    quotes_names: bool = False
 
     def passes(self, error: Exception) -> bool:
         """Return whether a request with this error may succeed if it is tried again."""

@@ -39,7 +39,7 @@ class Producer(PacedSender):
         self._kept = kept_by(spec.config, library.traits, library.release, spec.steady)
         self._invoked_us: dict[int, int] = {}
         """Time of the call, by the seq of each record without a report."""
-        settings = {**connection(spec), **own_settings(spec.config, library, library.producer_settings)}
+        settings = {**connection(spec, library), **own_settings(spec.config, library, library.producer_settings)}
         if txns := spec.transactions:
             settings |= {"transactional_id": txns.id, "transaction_timeout_ms": round(txns.timeout_s * 1000)}
         self._last_failure = ""

@@ -40,7 +40,7 @@ class Reader(reader.Reader[Spec, Committer]):
         commit = spec.commit
         self.consumer = library.consumer(
             {
-                **connection(spec),
+                **connection(spec, library),
                 "group_id": spec.group,
                 **own_settings(spec.config, library, library.consumer_settings),
                 "enable_auto_commit": commit.kind == "auto" and commit.when != "never",

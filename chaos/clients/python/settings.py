@@ -13,10 +13,14 @@ from chaos.kafka.access import python as security_settings
 ASSIGNORS = "partition_assignment_strategy"
 
 
-def connection(spec: ClientSpec) -> Settings:
+def connection(spec: ClientSpec, library: Library) -> Settings:
     """Return the connection settings of a client. Raises `UsageError` if a secret is missing."""
     servers = spec.bootstrap.split(",")
-    return {"bootstrap_servers": servers, "client_id": spec.client, **security_settings(spec.security)}
+    return {
+        "bootstrap_servers": servers,
+        "client_id": spec.client,
+        **security_settings(spec.security, library.quotes_names),
+    }
 
 
 def own_settings(config: Config, library: Library, known: Mapping[str, Any]) -> Settings:
