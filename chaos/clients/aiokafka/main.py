@@ -58,4 +58,4 @@ LIBRARY = Library(
 )
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv, LIBRARY))
+    main(sys.argv, LIBRARY)

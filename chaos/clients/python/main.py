@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from chaos.clients.program import run_clients
 from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, ProducerSpec, Program
@@ -21,8 +23,13 @@ PROGRAMS: dict[Program, tuple[Any, Any]] = {
 }
 
 
-def main(argv: list[str], library: Library) -> int:
-    """Run the program of a spec. Returns its exit code."""
+def main(argv: list[str], library: Library) -> NoReturn:
+    """Run the program of a spec, and end the process.
+
+    Nothing is left to do then, and threads of a library may not end: kafka-python 2.2.8 was seen to wait for itself.
+    """
     model, client = PROGRAMS[json.loads(Path(argv[1]).read_bytes())["program"]]
     (key,) = library.traits.reported
-    return run_clients([model.load(argv[1])], partial(client, library), **{key: library.release})
+    code = run_clients([model.load(argv[1])], partial(client, library), **{key: library.release})
+    sys.stderr.flush()
+    os._exit(code)
