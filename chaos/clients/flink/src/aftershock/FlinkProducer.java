@@ -84,7 +84,10 @@ final class FlinkProducer implements Client {
         environment
                 .fromSequence(first, spec.number("records") - 1)
                 .uid("sequence")
+                .map(new PaceOperator())
+                .uid("pace")
                 .map(new SendOperator())
+                .startNewChain()
                 .returns(TypeInformation.of(new TypeHint<ProducerRecord<byte[], byte[]>>() {}))
                 .uid("ledger")
                 .sinkTo(sink)
