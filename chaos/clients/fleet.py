@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from chaos.clients.checkpoint import incarnations
+from chaos.clients.minicluster import remove_temporary
 from chaos.clients.protocol import lifecycle_row
 from chaos.clients.roster import ClientState, Roster
 from chaos.clients.runtime import prepare
@@ -252,6 +253,7 @@ class Fleet(Roster):
             state.kill(KILL_TIMEOUT_S)
         for session in self._sessions.values():
             session.kill_all()
+        remove_temporary(self._specs.folder)
 
     def _running(self) -> list[ClientState]:
         with self._lock:

@@ -5,6 +5,7 @@ The same program runs a job in a mini cluster, submits one to a session cluster,
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -32,3 +33,9 @@ def install(client: Client, source: Path, roles: Iterable[Program], on_progress:
     programs = JavaPrograms(client.runtime, release, jars, MAIN, (SOURCES, JOB_SOURCES, source))
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP, *_OPENED)
     return Installed(client.traits.library, dict.fromkeys(roles, command), JAVA_ENVIRONMENT, session=command)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Remove the temporary files of all Flink processes with a spec in this folder; they have ended."""
+    for path in folder.glob("*.tmp"):
+        shutil.rmtree(path, ignore_errors=True)

@@ -113,7 +113,6 @@ class SessionCluster:
             # by default, a lost task manager is noticed after 20 s and more
             "heartbeat.interval": "1 s",
             "heartbeat.timeout": "15 s",
-            "io.tmp.dirs": str(self._folder),
         }
         settings |= {name: value for name, value in self._entry.config.items() if name.startswith(CLUSTER_SETTINGS)}
         lines = [f"{json.dumps(name)}: {json.dumps(str(value))}" for name, value in settings.items()]

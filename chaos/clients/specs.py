@@ -41,6 +41,8 @@ class SpecBuilder:
 
     def __init__(self, run: Run, resolved: Resolved, bootstrap: str) -> None:
         self._run, self._resolved, self._scenario, self._bootstrap = run, resolved, resolved.scenario, bootstrap
+        self.folder = run.path / "clients"
+        """The specs, and what client programs store beside them."""
 
     def build(
         self, entry: Entry, client: str, incarnation: int, clock_zero_us: int, session: str | None = None
@@ -173,8 +175,8 @@ class SpecBuilder:
 
     def write(self, spec: ClientSpec) -> Path:
         """Write a spec to `clients/<client>.<incarnation>.json` in the run directory and return the path."""
-        path = self._run.path / "clients" / f"{spec.writer.replace('/', '-')}.json"
-        path.parent.mkdir(exist_ok=True)
+        path = self.folder / f"{spec.writer.replace('/', '-')}.json"
+        self.folder.mkdir(exist_ok=True)
         path.write_text(spec.model_dump_json(indent=1), encoding="utf-8")
         return path
 

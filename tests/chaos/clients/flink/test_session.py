@@ -76,7 +76,9 @@ limits: {{clients: {WAIT_S}s}}
         (r["partition"], r["position"]) for r in _checkpoints(run)
     }
 
+    assert len(list((run.path / "clients").glob("*.tmp"))) == 2, "temporary files of the job and of its cluster"
     f.kill_all()
+    assert not list((run.path / "clients").glob("*.tmp"))
     gone = lambda: not [p for p in find_marked() if p.run_dir == run.path]  # noqa: E731
     wait_until(gone, WAIT_S, "a process is left")
 

@@ -102,18 +102,21 @@ final class Attempt {
 
     /** Writes until the task ends. One that ends without `close` has crashed. */
     private void write() {
-        while (!closed && task.isAlive()) {
-            Clock.sleep(NAP_S);
-            synchronized (this) {
-                if (!closed) {
-                    job.flush();
-                    if (channel.progressDue()) {
-                        job.progress();
+        try {
+            while (!closed && task.isAlive()) {
+                Clock.sleep(NAP_S);
+                synchronized (this) {
+                    if (!closed) {
+                        job.flush();
+                        if (channel.progressDue()) {
+                            job.progress();
+                        }
                     }
                 }
             }
+        } finally {
+            disconnect();
         }
-        disconnect();
     }
 
     /** Writes what is left. The task ends, by an order of Flink or because it failed. */

@@ -1,5 +1,7 @@
 package aftershock;
 
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.Map;
 import org.apache.flink.runtime.util.EnvironmentInformation;
 
@@ -12,16 +14,18 @@ public final class FlinkMain {
 
     /** Runs a client. The exit code is 0 only after a clean stop. */
     public static void main(String[] argv) throws Exception {
-        String release = EnvironmentInformation.getVersion();
         if (argv.length == 0) {
-            System.out.println(release);
+            System.out.println(EnvironmentInformation.getVersion());
             return;
         }
+        // before any class of Flink reads it; the platform removes the folder, because a killed process cannot
+        Path temporary = Path.of(argv[argv.length > 1 ? 1 : 0] + ".tmp").toAbsolutePath();
+        System.setProperty("java.io.tmpdir", Files.createDirectories(temporary).toString());
         if (argv.length > 1) {
             SessionProcess.main(argv);
             return;
         }
-        Main.run(argv[0], FlinkMain::build, Map.of("flink", release));
+        Main.run(argv[0], FlinkMain::build, Map.of("flink", EnvironmentInformation.getVersion()));
     }
 
     private static Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception {
