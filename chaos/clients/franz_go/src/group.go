@@ -53,15 +53,26 @@ func (g *GroupConsumer) run() error {
 	g.connect(client)
 	ended := make(chan struct{})
 	go g.sendProgress(ended)
-	g.poll(client.AllowRebalance)
+	g.poll(func() {
+		g.noteMembership()
+		client.AllowRebalance()
+	})
 	client.CloseAllowingRebalance() // leaves the group, after the callback
 	close(ended)
 	g.progress()
 	return g.fatal
 }
 
-func (g *GroupConsumer) assigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
-	g.assignments.membership(client.GroupMetadata())
+// noteMembership takes over the member id and the generation. Not every rebalance calls a callback.
+func (g *GroupConsumer) noteMembership() {
+	if memberID, generation := g.client.GroupMetadata(); memberID != "" {
+		g.assignments.membership(memberID, generation)
+	}
+}
+
+func (g *GroupConsumer) assigned(_ context.Context, _ *kgo.Client, added map[string][]int32) {
+	<-g.ready
+	g.noteMembership()
 	for _, partition := range partitionsIn(added) {
 		g.granted.Store(partition, true)
 	}
@@ -73,6 +84,8 @@ func (g *GroupConsumer) assigned(_ context.Context, client *kgo.Client, added ma
 func (g *GroupConsumer) begin(
 	_ context.Context, offsets map[string]map[int32]kgo.Offset,
 ) (map[string]map[int32]kgo.Offset, error) {
+	<-g.ready
+	g.noteMembership()
 	for topic, partitions := range offsets {
 		for number, offset := range partitions {
 			partition := Partition{topic, number}
@@ -84,7 +97,7 @@ func (g *GroupConsumer) begin(
 				var err error
 				if begin, err = g.brokers.reset(partition); err != nil {
 					log.Printf("the library chooses where %s begins: %s", partition, describe(err))
-					g.assignments.begin(partition, missing, "reset")
+					g.assignments.begin(partition, missing, "")
 					continue
 				}
 				partitions[number] = kgo.NewOffset().At(begin.offset)
@@ -97,6 +110,7 @@ func (g *GroupConsumer) begin(
 }
 
 func (g *GroupConsumer) revoked(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
+	<-g.ready
 	partitions := partitionsIn(gone)
 	if len(partitions) > 0 {
 		g.committer.revoked(g.to)
@@ -106,6 +120,7 @@ func (g *GroupConsumer) revoked(_ context.Context, _ *kgo.Client, gone map[strin
 }
 
 func (g *GroupConsumer) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
+	<-g.ready
 	g.giveUp("lost", partitionsIn(gone))
 }
 

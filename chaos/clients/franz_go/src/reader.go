@@ -30,6 +30,7 @@ type Reader struct {
 	brokers  franzBrokers
 	marks    *groupMarks
 	to       marks
+	ready    chan struct{} // closed when client is set: the library may call back before
 	mu       sync.Mutex
 	seeks    []seek
 	fatal    error
@@ -53,6 +54,7 @@ func newReader(spec *Spec, mode string, channel *Channel, life *Lifecycle) (*Rea
 		return nil, err
 	}
 	r := &Reader{Processing: newProcessing(spec, channel, assignments), life: life, settings: settings}
+	r.ready = make(chan struct{})
 	r.marks = &groupMarks{
 		table: table, attempts: &attempts{}, setting: spec.Commit, ended: afterStop(channel, stopWithinS),
 		marked: map[Partition]int64{}, epochs: map[Partition]int32{},
@@ -73,6 +75,7 @@ func newReader(spec *Spec, mode string, channel *Channel, life *Lifecycle) (*Rea
 func (r *Reader) connect(client *kgo.Client) {
 	r.client, r.marks.client = client, client
 	r.brokers = franzBrokers{client, r.settings, r.spec.Group}
+	close(r.ready)
 }
 
 // poll processes records until the order to stop.

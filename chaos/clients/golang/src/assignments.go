@@ -68,7 +68,8 @@ func (a *Assignments) membership(memberID string, generation int32) {
 	a.memberID, a.generation = &memberID, int64(generation)
 }
 
-// begin records that a partition is read from a position. The partitions of one generation share a running number.
+// begin records that a partition is read from a position; the source is empty if the library chooses it. The partitions
+// of one generation share a running number.
 func (a *Assignments) begin(partition Partition, position int64, source string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,7 +79,11 @@ func (a *Assignments) begin(partition Partition, position int64, source string) 
 	}
 	a.numbers[partition], a.lastNumbers[partition] = a.count, a.count
 	a.positions[partition] = position
-	a.write("assigned", partition, &source)
+	if source == "" {
+		a.write("assigned", partition, nil)
+	} else {
+		a.write("assigned", partition, &source)
+	}
 }
 
 // end records that a partition was given up: the event is revoked or lost.
