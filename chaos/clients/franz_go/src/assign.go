@@ -24,7 +24,8 @@ func newAssignConsumer(spec *Spec, channel *Channel, life *Lifecycle) (client, e
 	}
 	a := &AssignConsumer{Reader: reader}
 	if spec.Group != nil {
-		a.to = &directMarks{a.marks, *spec.Group, &a.brokers, map[string][16]byte{}}
+		a.to = &directMarks{a.marks, *spec.Group}
+		a.options = append(a.options, byName())
 	}
 	return a, kgo.ValidateOpts(a.options...)
 }

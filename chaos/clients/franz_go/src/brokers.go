@@ -23,11 +23,6 @@ type franzBrokers struct {
 
 // partitions returns the number of partitions of a topic.
 func (b franzBrokers) partitions(topic string) (int32, error) {
-	found, err := b.topic(topic)
-	return int32(len(found.Partitions)), err
-}
-
-func (b franzBrokers) topic(topic string) (none kmsg.MetadataResponseTopic, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerS)
 	defer cancel()
 	request := kmsg.NewPtrMetadataRequest()
@@ -36,15 +31,15 @@ func (b franzBrokers) topic(topic string) (none kmsg.MetadataResponseTopic, err 
 	request.Topics = append(request.Topics, asked)
 	answer, err := request.RequestWith(ctx, b.client)
 	if err != nil {
-		return none, err
+		return 0, err
 	}
 	for _, found := range answer.Topics {
 		if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
-			return none, fmt.Errorf("metadata of %s: %w", topic, err)
+			return 0, fmt.Errorf("the partitions of %s: %w", topic, err)
 		}
-		return found, nil
+		return int32(len(found.Partitions)), nil
 	}
-	return none, fmt.Errorf("no answer about %s", topic)
+	return 0, fmt.Errorf("no answer about %s", topic)
 }
 
 // at returns an offset by time, with the isolation level of the consumer.

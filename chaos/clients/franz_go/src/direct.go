@@ -1,15 +1,30 @@
 package main
 
 import (
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
+
+// Requests with offsets of a group, and the newest version of them that has names of topics, not their ids.
+const (
+	offsetFetch = 9
+	withNames   = 9
+)
+
+// byName makes a client of the library send requests with names of topics. In assign mode it knows no ids for those that
+// the programs send.
+func byName() kgo.Opt {
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(offsetCommit, withNames)
+	versions.SetMaxKeyVersion(offsetFetch, withNames)
+	return kgo.MaxVersions(versions)
+}
 
 // directMarks takes the offsets of a consumer in assign mode, which commits them to a group without being a member.
 type directMarks struct {
 	*groupMarks
-	group   string
-	brokers *franzBrokers
-	ids     map[string][16]byte // of topics: newer requests have these, not names
+	group string
 }
 
 func (m *directMarks) commit() {
@@ -30,35 +45,13 @@ func (m *directMarks) commit() {
 		byTopic[partition.topic] = append(byTopic[partition.topic], one)
 		asked = append(asked, committed{partition, offset})
 	}
-	sent := m.table.request(asked)
-	names := map[[16]byte]string{}
 	for name, partitions := range byTopic {
 		topic := kmsg.NewOffsetCommitRequestTopic()
 		topic.Topic, topic.Partitions = name, partitions
-		topic.TopicID = m.id(name)
-		names[topic.TopicID] = name
 		request.Topics = append(request.Topics, topic)
 	}
+	sent := m.table.request(asked)
 	answer, err := request.RequestWith(m.ended, m.client)
-	if err == nil {
-		for i := range answer.Topics {
-			if answer.Topics[i].Topic == "" {
-				answer.Topics[i].Topic = names[answer.Topics[i].TopicID]
-			}
-		}
-	}
 	kept, _ := m.attempts.ended()
 	m.restore(sent, answered(m.table, kept, sent, answer, err))
-}
-
-// id returns the id of a topic, or zeros if no broker answers; the request is then refused.
-func (m *directMarks) id(topic string) [16]byte {
-	if found, known := m.ids[topic]; known {
-		return found
-	}
-	found, err := m.brokers.topic(topic)
-	if err == nil {
-		m.ids[topic] = found.TopicID
-	}
-	return found.TopicID
 }
