@@ -8,10 +8,20 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.kafka.common.utils.AppInfoParser;
 
 /** The settings of a Kafka client: the connection with its security, and those of the scenario, which come last. */
 final class Settings {
+    private static final String ASSIGNORS = "partition.assignment.strategy";
+    private static final String PACKAGE = "org.apache.kafka.clients.consumer.";
+    private static final Map<String, String> CLASSES = Map.of(
+            "range", PACKAGE + "RangeAssignor",
+            "roundrobin", PACKAGE + "RoundRobinAssignor",
+            "sticky", PACKAGE + "StickyAssignor",
+            "cooperative-sticky", PACKAGE + "CooperativeStickyAssignor");
+
     private Settings() {}
 
     /** Returns the settings of a client. Throws IllegalArgumentException for a setting that the library lacks. */
@@ -29,7 +39,15 @@ final class Settings {
             secure(settings, spec.part("security"));
         }
         config.forEach((name, value) -> settings.put(name, String.valueOf(value)));
+        settings.computeIfPresent(ASSIGNORS, (name, value) -> classes((String) value));
         return settings;
+    }
+
+    /** Returns assignors by their classes; a scenario may give the names that they have in the group protocol. */
+    private static String classes(String names) {
+        return Stream.of(names.split(","))
+                .map(name -> CLASSES.getOrDefault(name.trim(), name.trim()))
+                .collect(Collectors.joining(","));
     }
 
     private static void secure(Properties settings, Spec security) throws IOException {
