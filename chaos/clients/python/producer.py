@@ -128,6 +128,8 @@ class Producer(PacedSender):
             try:
                 self._kafka.commit()
                 return "committed"
+            except self._library.Timeout as e:
+                return self._unusable(e)
             except self._library.Error as e:
                 self._last_failure = describe(e)
                 log(f"transaction {self._number} not committed: {self._last_failure}")
@@ -135,7 +137,11 @@ class Producer(PacedSender):
             self._kafka.abort()
             return "aborted"
         except self._library.Error as e:
-            self._fatal = True
-            before = f"; before: {self._last_failure}" if self._last_failure else ""
-            self._lifecycle.error(f"{describe(e)}{before}", fatal=True)
-            return "unknown"
+            return self._unusable(e)
+
+    def _unusable(self, error: Exception) -> End:
+        """Report an error after which nobody knows how the transaction ended, and end the producer."""
+        self._fatal = True
+        before = f"; before: {self._last_failure}" if self._last_failure else ""
+        self._lifecycle.error(f"{describe(error)}{before}", fatal=True)
+        return "unknown"
