@@ -119,7 +119,7 @@ producers: [{{name: shop, topic: {t}, records: 300, rate: 300/s, {franz}, config
 consumers:
   - {{mode: subscribe, name: pod, group: s{t}, topics: [{t}], members: 2, static: true, {franz},
       config: {{{FAST}, SessionTimeout: 30s}}}}
-  - {{mode: subscribe, name: auto, group: a{t}, pattern: '^{t}', {franz}, max_poll_records: 50, config: {{{auto}}},
+  - {{mode: subscribe, name: auto, group: a{t}, pattern: "{t[:-1]}.", {franz}, max_poll_records: 50, config: {{{auto}}},
       commit: {{when: after_record, kind: auto}}}}
   - {{mode: subscribe, name: greedy, group: b{t}, topics: [{t}], {franz}, config: {{{auto}}},
       commit: {{when: before_processing, kind: auto}}}}
