@@ -14,13 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from chaos.clients.protocol import Program
+from chaos.clients.runtime import Installed, Runtime
 from chaos.errors import ResolveError
 from chaos.install.cache import Progress, cached
 from chaos.install.go import NEEDED, Go, find_go, last_lines
 from chaos.install.tool import run_tool
+from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.refusals import Refusals
 from chaos.scenario.runtimes.traits import Traits, number
 
+PROGRAMS: tuple[Program, ...] = ("producer", "group_consumer", "assign_consumer")
 SHARED = Path(__file__).with_name("src")
 """Sources that do not depend on a library."""
 FETCH_S = 600
@@ -61,6 +65,15 @@ class GoPrograms:
             on_progress,
         )
         return folder / self._binary
+
+    def runtime(self, newest: str) -> Runtime:
+        """Return the runtime of these programs. newest: the release of an entry that names none."""
+
+        def prepare(client: Client, on_progress: Progress) -> Installed:
+            command = (str(self.compiled(client.release or newest, on_progress)),)
+            return Installed(self.traits.library, dict.fromkeys(PROGRAMS, command))
+
+        return Runtime(self.traits, default_release=lambda: newest, prepare=prepare, consumer_defaults=lambda _: {})
 
     def digest(self, go: Go) -> str:
         """Return a digest of the sources and of what compiles them."""

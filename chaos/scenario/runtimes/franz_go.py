@@ -6,10 +6,10 @@ in `NAMES` also have their common names. The defaults are those of `defaultCfg` 
 
 from __future__ import annotations
 
-from chaos.kafka.settings import Config, Scalar, as_text
-from chaos.scenario.runtimes.refusals import refusals
+from chaos.kafka.settings import Config, as_text
+from chaos.scenario.runtimes.common_names import by_common_names
+from chaos.scenario.runtimes.refusals import COMMITS, refusals
 from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
-from chaos.units import parse_duration
 
 OLDEST, NEWEST = "1.19.5", "1.22.2"
 SERVER_SIDE_SINCE = "1.22.0"
@@ -94,45 +94,15 @@ SENDS = {
 }
 """Refusals of sends (Kafka's `UnifiedLog.append`). franz-go repeats a send almost without limit (RecordRetries), and if
 it is not sure whether a batch was written, also beyond a limit, so no refusal is known to be that of a single attempt.
-An idempotent producer sends a batch again with the same records. A record without a partition was in no request."""
+An idempotent producer sends a batch again with the same records. A record without a partition was in no request.
 
-COMMITS = refusals(
-    ("attempt",),
-    ILLEGAL_GENERATION="the group has moved on to another generation",
-    UNKNOWN_MEMBER_ID="the coordinator has removed this member",
-    REBALANCE_IN_PROGRESS="commits are refused until the member has joined again",
-    FENCED_INSTANCE_ID="another process has replaced this static member",
-    FENCED_MEMBER_EPOCH="the member's epoch was fenced (KIP-848)",
-    STALE_MEMBER_EPOCH="the member's epoch is not the current one (KIP-848)",
-    GROUP_AUTHORIZATION_FAILED="checked before anything is written",
-    TOPIC_AUTHORIZATION_FAILED="checked before anything is written",
-    OFFSET_METADATA_TOO_LARGE="checked before anything is written",
-    INVALID_COMMIT_OFFSET_SIZE="checked before anything is written",
-    INVALID_GROUP_ID="checked before anything is written",
-    NOT_COORDINATOR="only the coordinator writes offsets",
-    COORDINATOR_LOAD_IN_PROGRESS="a coordinator writes nothing while it loads",
-    UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
-)
-"""Refusals of commits. franz-go repeats a request by itself; its programs count the requests of each commit."""
+It also repeats a commit by itself; its programs count the requests of each."""
 
 
 def common(config: Config) -> Config:
     """Return settings by their common names and values; those without one as they are."""
-    return {NAMES.get(name, name): _value(name, value) for name, value in config.items()}
-
-
-def _value(name: str, value: Scalar) -> Scalar:
-    text, shared = as_text(value).lower(), NAMES.get(name, name)
-    if name == IDEMPOTENCE_OFF:
-        return text != "true"
-    if shared in VALUES:
-        return VALUES[shared].get(text, text)
-    if name in NAMES and shared.endswith(".ms") and isinstance(value, str):
-        try:
-            return round(parse_duration(value) * 1000)
-        except ValueError:
-            return value
-    return value
+    off = {name: as_text(value).lower() != "true" for name, value in config.items() if name == IDEMPOTENCE_OFF}
+    return by_common_names(config | off, NAMES, VALUES)
 
 
 def unknown(name: str) -> str:

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from chaos.kafka.settings import Config, Scalar, as_text
 from chaos.scenario.runtimes.java import ASSIGNORS
 from chaos.scenario.runtimes.java import MISNAMED as LIBRDKAFKA_TO_JAVA
+from chaos.scenario.runtimes.refusals import COMMITS as REFUSED_COMMITS
 from chaos.scenario.runtimes.refusals import refusals
-from chaos.scenario.runtimes.sarama import COMMITS as REFUSED_COMMITS
 from chaos.scenario.runtimes.sarama import SENDS as REFUSED_SENDS
 from chaos.scenario.runtimes.traits import Ability
 

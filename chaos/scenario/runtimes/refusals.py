@@ -25,3 +25,23 @@ Refusals = Mapping[str, Refusal]
 def refusals(needs: Iterable[str], **why: str) -> dict[str, Refusal]:
     """Return refusals with the same needs, by error."""
     return {name: Refusal(frozenset(needs), text) for name, text in why.items()}
+
+
+COMMITS = refusals(
+    ("attempt",),
+    ILLEGAL_GENERATION="the group has moved on to another generation",
+    UNKNOWN_MEMBER_ID="the coordinator has removed this member",
+    REBALANCE_IN_PROGRESS="commits are refused until the member has joined again",
+    FENCED_INSTANCE_ID="another process has replaced this static member",
+    FENCED_MEMBER_EPOCH="the member's epoch was fenced (KIP-848)",
+    STALE_MEMBER_EPOCH="the member's epoch is not the current one (KIP-848)",
+    GROUP_AUTHORIZATION_FAILED="checked before anything is written",
+    TOPIC_AUTHORIZATION_FAILED="checked before anything is written",
+    OFFSET_METADATA_TOO_LARGE="checked before anything is written",
+    INVALID_COMMIT_OFFSET_SIZE="checked before anything is written",
+    INVALID_GROUP_ID="checked before anything is written",
+    NOT_COORDINATOR="only the coordinator writes offsets",
+    COORDINATOR_LOAD_IN_PROGRESS="a coordinator writes nothing while it loads",
+    UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
+)
+"""Refusals of commits, if it is the only attempt."""

@@ -6,10 +6,10 @@ common names. Cooperative rebalancing (KIP-429) is in sarama from 1.60.2 on (bal
 
 from __future__ import annotations
 
-from chaos.kafka.settings import Config, Scalar, as_text
-from chaos.scenario.runtimes.refusals import refusals
+from chaos.kafka.settings import Config
+from chaos.scenario.runtimes.common_names import by_common_names
+from chaos.scenario.runtimes.refusals import COMMITS, refusals
 from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases
-from chaos.units import parse_duration
 
 OLDEST, NEWEST = "1.43.3", "1.61.1"
 COOPERATIVE_SINCE = "1.60.2"
@@ -98,42 +98,15 @@ the last error, so most need a single attempt. A record without a partition, and
 never left the dispatcher (async_producer.go), and failed. DUPLICATE_SEQUENCE_NUMBER is a success, without an offset.
 
 NOT_LEADER_OR_FOLLOWER proves nothing: with acks=all, a leader that steps down while it waits for its followers answers
-so after its append (Kafka's `DelayedProduce.tryComplete`), and a follower that has the record may become the leader."""
+so after its append (Kafka's `DelayedProduce.tryComplete`), and a follower that has the record may become the leader.
 
-COMMITS = refusals(
-    ("attempt",),
-    ILLEGAL_GENERATION="the group has moved on to another generation",
-    UNKNOWN_MEMBER_ID="the coordinator has removed this member",
-    REBALANCE_IN_PROGRESS="commits are refused until the member has joined again",
-    FENCED_INSTANCE_ID="another process has replaced this static member",
-    GROUP_AUTHORIZATION_FAILED="checked before anything is written",
-    TOPIC_AUTHORIZATION_FAILED="checked before anything is written",
-    OFFSET_METADATA_TOO_LARGE="checked before anything is written",
-    INVALID_COMMIT_OFFSET_SIZE="checked before anything is written",
-    INVALID_GROUP_ID="checked before anything is written",
-    NOT_COORDINATOR="only the coordinator writes offsets",
-    COORDINATOR_LOAD_IN_PROGRESS="a coordinator writes nothing while it loads",
-    UNKNOWN_TOPIC_OR_PARTITION="the broker has no such partition, so it took no offset",
-)
-"""Refusals of commits. A row is one request on the wire, so each is the only attempt. `Session.Commit` returns nothing,
-and sarama passes on no NOT_COORDINATOR (offset_manager.go), so the programs read the answers of the brokers."""
+`Session.Commit` returns nothing, and sarama passes on no NOT_COORDINATOR (offset_manager.go), so the programs read the
+answers of the brokers: a commit is one request on the wire, and so the only attempt."""
 
 
 def common(config: Config) -> Config:
     """Return settings by their common names and values; those without one as they are."""
-    return {NAMES.get(name, name): _value(NAMES.get(name, name), value) for name, value in config.items()}
-
-
-def _value(name: str, value: Scalar) -> Scalar:
-    text = as_text(value).lower()
-    if name in VALUES:
-        return VALUES[name].get(text, text)
-    if name.endswith(".ms") and isinstance(value, str):
-        try:
-            return round(parse_duration(value) * 1000)
-        except ValueError:
-            return value
-    return value
+    return by_common_names(config, NAMES, VALUES)
 
 
 def unknown(name: str) -> str:

@@ -18,18 +18,6 @@ type Record = kgo.Record
 // logLibrary does nothing: each client of the library has its logger; see `connection`.
 func logLibrary() {}
 
-func newClient(spec *Spec, channel *Channel, life *Lifecycle) (client, error) {
-	switch spec.Program {
-	case "producer":
-		return newProducer(spec, channel, life)
-	case "group_consumer":
-		return newGroupConsumer(spec, channel, life)
-	case "assign_consumer":
-		return newAssignConsumer(spec, channel, life)
-	}
-	return nil, errors.New("program: there is no program " + spec.Program + " for franz-go")
-}
-
 func lacks(s *Spec) []lack {
 	return []lack{
 		{s.NoGroupID != nil, "no_group_id: a client of franz-go that is assigned partitions has no group.id"},

@@ -1,10 +1,11 @@
 // The clients in Go: each process runs the client of one spec. See chaos/clients/README.md for the contract.
 //
 // This folder has what does not depend on the client library. The folder of a library completes the package: its
-// library.go has the type Record, the constants of the library, and newClient, lacks and logLibrary.
+// library.go has the type Record, the constants of the library, and lacks and logLibrary.
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log"
 	"os"
@@ -60,6 +61,18 @@ func runClient(spec *Spec, channel *Channel, life *Lifecycle) error {
 	}
 	life.event("started", started)
 	return chosen.run()
+}
+
+func newClient(spec *Spec, channel *Channel, life *Lifecycle) (client, error) {
+	switch spec.Program {
+	case "producer":
+		return newProducer(spec, channel, life)
+	case "group_consumer":
+		return newGroupConsumer(spec, channel, life)
+	case "assign_consumer":
+		return newAssignConsumer(spec, channel, life)
+	}
+	return nil, errors.New("program: there is no program " + spec.Program + " for " + libraryModule)
 }
 
 // release returns the release of the library in this binary, such as 1.46.3.

@@ -18,18 +18,6 @@ type Record = sarama.ConsumerMessage
 
 func logLibrary() { sarama.Logger = log.Default() }
 
-func newClient(spec *Spec, channel *Channel, life *Lifecycle) (client, error) {
-	switch spec.Program {
-	case "producer":
-		return newProducer(spec, channel, life)
-	case "group_consumer":
-		return newGroupConsumer(spec, channel, life)
-	case "assign_consumer":
-		return newAssignConsumer(spec, channel, life)
-	}
-	return nil, errors.New("program: there is no program " + spec.Program + " for sarama")
-}
-
 func lacks(s *Spec) []lack {
 	return []lack{
 		{s.NoGroupID != nil, "no_group_id: a partition consumer of sarama has no group.id"},

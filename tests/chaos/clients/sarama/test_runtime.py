@@ -58,7 +58,7 @@ def left_in(folder: Path) -> list[Path]:
 def test_a_failure_is_one_line_and_leaves_no_folder(cache: Path, tmp_path: Path, commands: str, reason: str) -> None:
     toolchain(tmp_path, commands)
     with pytest.raises(ResolveError, match=reason):
-        runtime.prepare(OLD, silent)
+        runtime.RUNTIME.prepare(OLD, silent)
     assert left_in(cache / "clients") == []
 
 
@@ -73,7 +73,7 @@ def test_a_machine_without_a_new_go_and_without_an_index_gets_one_line(
     with pytest.raises(
         ResolveError, match=r"^Go \S+ cannot be installed: ERROR: No match.*; install Go 1\.26 or newer"
     ):
-        runtime.prepare(OLD, silent)
+        runtime.RUNTIME.prepare(OLD, silent)
     assert left_in(cache / "toolchains") == [] and not (cache / "clients").exists()
 
 
