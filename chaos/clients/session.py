@@ -10,10 +10,10 @@ import json
 import signal
 import subprocess
 import threading
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ ANSWER_S = 5.0
 MAX_REASON = 500
 _TASK_HEAP = 0.5
 """Share of the heap of a task manager that Flink counts as that of its subtasks."""
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Opens addresses without the proxy of the environment: the job manager is on this machine."""
 
 
 @dataclass(frozen=True)
@@ -216,10 +218,10 @@ class SessionCluster:
 
     def _get(self, path: str) -> dict[str, Any] | None:
         try:
-            with urllib.request.urlopen(f"http://{self.address}{path}", timeout=ANSWER_S) as answer:
+            with _DIRECT.open(f"http://{self.address}{path}", timeout=ANSWER_S) as answer:
                 found: dict[str, Any] = json.load(answer)
                 return found
-        except (OSError, ValueError, urllib.error.HTTPError):
+        except (OSError, ValueError, HTTPException):
             return None
 
 
