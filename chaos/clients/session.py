@@ -134,22 +134,21 @@ class SessionCluster:
         return _Process(role, log, spawned)
 
     def wait_ready(self, timeout_s: float) -> None:
-        """Wait until the job manager lists all task managers."""
+        """Wait until the job manager lists all task managers that were not killed."""
 
-        def ready() -> bool:
+        def missing() -> list[str]:
             self.check()
-            return len(self.task_managers() or ()) == self._session.task_managers
+            listed = self.task_managers() or []
+            current = [self.name_of(n) for n, process in self._task_managers.items() if not process.killed]
+            return [name for name in current if name not in listed]
 
         def why() -> str:
-            listed = self.task_managers()
-            found = (
-                "does not answer"
-                if listed is None
-                else f"lists {len(listed)} of {self._session.task_managers} task managers"
+            return (
+                f"the job manager of {self._entry.name} does not answer, or does not list {', '.join(missing())}; see "
+                f"{self._job_manager.log}"
             )
-            return f"the job manager of {self._entry.name} {found}; see {self._job_manager.log}"
 
-        wait_until(ready, timeout_s, why, every_s=0.1, error=ClientError)
+        wait_until(lambda: not missing(), timeout_s, why, every_s=0.1, error=ClientError)
 
     def check(self) -> None:
         """Raise `ClientError` if a process ended that nobody killed."""
