@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from chaos.clients.kafka_python.consumer import RELEASE, Consumer
@@ -16,17 +15,25 @@ from chaos.clients.python.library import Library
 from chaos.clients.python.main import main
 from chaos.scenario.runtimes.kafka_python import TRAITS
 
-try:
-    from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
-except ImportError:  # before 3.0.0
-    CooperativeStickyAssignor = None
-
+PACKAGE = "kafka.coordinator.assignors"
 ASSIGNORS = {
-    "range": RangePartitionAssignor,
-    "roundrobin": RoundRobinPartitionAssignor,
-    "sticky": StickyPartitionAssignor,
-    **({"cooperative-sticky": CooperativeStickyAssignor} if CooperativeStickyAssignor else {}),
+    "range": ("range", "RangePartitionAssignor"),
+    "roundrobin": ("roundrobin", "RoundRobinPartitionAssignor"),
+    "sticky": ("sticky", "sticky_assignor.StickyPartitionAssignor"),
+    "cooperative-sticky": ("cooperative_sticky", "CooperativeStickyAssignor"),
 }
+"""The module and the class of each assignor; sticky is in 2.0.2 and later, cooperative-sticky in 3.0.0 and later."""
+
+
+def _assignors() -> dict[str, type]:
+    """Return the assignors that this release has."""
+    found = {}
+    for name, (module, path) in ASSIGNORS.items():
+        if find_spec(f"{PACKAGE}.{module}"):
+            inner, _, own = path.rpartition(".")
+            found[name] = getattr(import_module(".".join(filter(None, [PACKAGE, module, inner]))), own)
+    return found
+
 
 LIBRARY = Library(
     traits=TRAITS,
@@ -35,7 +42,7 @@ LIBRARY = Library(
     Timeout=KafkaTimeoutError,
     producer_settings=KafkaProducer.DEFAULT_CONFIG,
     consumer_settings=KafkaConsumer.DEFAULT_CONFIG,
-    assignors=ASSIGNORS,
+    assignors=_assignors(),
     producer=Producer,
     consumer=Consumer,
 )

@@ -3,6 +3,9 @@
 Defaults by release are from `DEFAULT_CONFIG` of KafkaProducer and KafkaConsumer: 2.2.0 adds idempotence, transactions,
 isolation levels and delivery_timeout_ms, and retries without end; 2.3.0 static membership; 3.0.0 acks=all,
 idempotence, sessions of 45 s, and cooperative rebalancing.
+
+Seen with Kafka 4.3.1: 2.2.0 to 2.2.3 may not determine where partitions on several brokers begin (its issue 2612), and
+the producer of 2.2.0 to 2.2.21 may wait without end for the end of a transaction when it is fenced. 1.4.3 reads nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from chaos.scenario.runtimes.python import (
 )
 from chaos.scenario.runtimes.traits import OWN_POSITIONS, SENDING, Traits, in_all_releases, number
 
-OLDEST, NEWEST = "2.0.2", "3.0.12"
+OLDEST, NEWEST = "1.4.7", "3.0.12"
 TRANSACTIONS_SINCE = "2.2.0"
 ASYNC_LISTENER_SINCE = "3.0.0"
 
