@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from time import monotonic
 from typing import Any
@@ -17,6 +17,7 @@ from chaos.kafka.client import Kafka
 from chaos.kafka.groups import GroupState
 from chaos.kafka.metadata_merge import Metadata, PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.share_groups import share_group, share_positions
 from chaos.ledger.stream import TableWriter
 from chaos.run.directory import Run
 from chaos.run.events import now_us
@@ -48,15 +49,19 @@ class Observer:
         partitions: Sequence[TopicPartition],
         groups: Sequence[str],
         later: Collection[str] = (),
+        shares: Mapping[str, Collection[str]] | None = None,
     ) -> None:
-        """`partitions` exist from the start. All partitions of the topics in `later` are added when they appear."""
+        """`partitions` exist from the start. All partitions of the topics in `later` are added when they appear.
+
+        `shares`: the topics of each share group.
+        """
         self.metadata: Metadata | None = None
         self.groups: dict[str, GroupState] = {}
         self.broken: OSError | None = None
         self._connect = connect
         self._partitions = list(partitions)
         self._topics = {partition.topic for partition in partitions} | set(later)
-        self._group_ids = list(groups)
+        self._group_ids, self._shares = list(groups), dict(shares or {})
         self._sampled_s: dict[str, float] = {}
         self._ids: dict[str, str | None] = {}
         self._writer = TableWriter(run.ledger, "cluster", "observer")
@@ -129,7 +134,7 @@ class Observer:
                     (name, "isr", list(state.isr)),
                     (name, "leader_epoch", state.leader_epoch),
                 ]
-        if self._group_ids:
+        if self._group_ids or self._shares:
             observations += _offsets_topic(metadata)
         self._record(observations)
         self.metadata = metadata
@@ -162,17 +167,29 @@ class Observer:
                 self._record([(entity, "answers", False)])
                 continue
             self._sampled_s[group] = asked_s
-            members = [{**asdict(m), "partitions": [*map(str, m.partitions)]} for m in state.members]
-            self._record(
-                [
-                    (entity, "answers", True),
-                    (entity, "late", False),
-                    (entity, "state", state.state),
-                    (entity, "coordinator", state.coordinator),
-                    (entity, "members", members),
-                    *self._committed(entity, committed),
-                ]
-            )
+            self._record([*_of_group(entity, state), *self._committed(entity, committed)])
+
+        for group, topics in self._shares.items():
+            self._sample_share_group(kafka, group, topics)
+
+    def _sample_share_group(self, kafka: Kafka, group: str, topics: Collection[str]) -> None:
+        entity, asked_s = f"group:{group}", monotonic()
+        state = share_group(kafka, group)
+        if state is not None:
+            self.groups[group] = state
+        partitions = self.partitions(topics)
+        positions = share_positions(kafka, group, partitions, state.coordinator) if state else None
+        if state is None or positions is None:
+            self._record([(entity, "answers", False)])
+            return
+        self._sampled_s[group] = asked_s
+        of_partitions = [
+            (f"{entity}/{partition}", key, value)
+            for partition, at in positions.items()
+            for key, value in (("share_start", at.start), ("share_lag", at.lag))
+            if value is not None
+        ]
+        self._record([*_of_group(entity, state), *of_partitions])
 
     def _record_lateness(self, _: Kafka) -> None:
         """Record which groups have a late sample: their values may have changed since."""
@@ -208,6 +225,18 @@ class Observer:
                     rows.append({"at_us": at_us, "entity": entity, "key": key, "value": text})
             if rows:
                 self._writer.append_rows(rows)
+
+
+def _of_group(entity: str, state: GroupState) -> list[Observation]:
+    """Return what a sample shows of a group as a whole."""
+    members = [{**asdict(m), "partitions": [*map(str, m.partitions)]} for m in state.members]
+    return [
+        (entity, "answers", True),
+        (entity, "late", False),
+        (entity, "state", state.state),
+        (entity, "coordinator", state.coordinator),
+        (entity, "members", members),
+    ]
 
 
 def _offsets_topic(metadata: Metadata) -> list[Observation]:

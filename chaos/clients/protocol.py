@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -25,8 +25,9 @@ FENCED = ("FENCED", "PRODUCER_EPOCH", "INVALID_TXN_STATE")
 its transaction for the next incarnation (seen with kafka-clients 4.3.1 and Apache Kafka 4.3.1)."""
 AssignBy = Literal["application", "client"]
 """Who looks up the committed offsets when a rebalance assigns partitions."""
-Program = Literal["producer", "processor", "group_consumer", "assign_consumer"]
-PROGRAMS: tuple[Program, ...] = get_args(Program)
+Program = Literal["producer", "processor", "group_consumer", "assign_consumer", "share_consumer"]
+PROGRAMS: tuple[Program, ...] = ("producer", "processor", "group_consumer", "assign_consumer")
+"""The programs of a complete runtime. A library with share groups also has a share_consumer."""
 
 
 class _Spec(BaseModel):
@@ -217,6 +218,22 @@ class AssignConsumerSpec(ConsumerSpec):
         if self.start == "group" and self.group is None:
             raise ValueError("start: group needs a group")
         return self
+
+
+class ShareConsumerSpec(ClientSpec):
+    """A member of a share group; see `chaos.scenario.share.Share`."""
+
+    role = "consumer"
+    program: Literal["share_consumer"] = "share_consumer"
+    group: str
+    topics: list[str] = Field(min_length=1)
+    acknowledge: Literal["explicit", "implicit"] = "explicit"
+    commit: Literal["sync", "async"] = "sync"
+    release_every: int | None = Field(None, ge=1, description="release offsets with offset + 1 divisible by it")
+    release_times: int = Field(1, ge=1, description="up to this delivery count")
+    reject_every: int | None = Field(None, ge=1, description="reject offsets with offset + 1 divisible by it")
+    max_poll_records: int = Field(500, ge=1)
+    per_record_s: float = Field(0.0, ge=0, description="processing time of each record")
 
 
 def lifecycle_row(client: str, role: str, incarnation: int, event: str, detail: dict[str, Any]) -> dict[str, object]:

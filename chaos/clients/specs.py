@@ -17,6 +17,7 @@ from chaos.clients.protocol import (
     GroupConsumerSpec,
     ProcessorSpec,
     ProducerSpec,
+    ShareConsumerSpec,
     Steady,
 )
 from chaos.clients.runtime import runtime
@@ -27,6 +28,7 @@ from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
+from chaos.scenario.share import Share
 
 TOPIC_CHANGES = frozenset({"topic.config", "topic.create", "topic.delete", "topic.recreate"})
 """Faults after which a topic may have other limits."""
@@ -59,6 +61,8 @@ class SpecBuilder:
                 spec, fields = ProcessorSpec, self._processor(entry, client, incarnation)
             case Subscribe():
                 spec, fields = GroupConsumerSpec, self._group_consumer(entry, client)
+            case Share():
+                spec, fields = ShareConsumerSpec, {"per_record_s": entry.per_record}
             case Assign():
                 spec, fields = AssignConsumerSpec, self._assign_consumer(entry, client, incarnation, clock_zero_us)
                 fields["session"] = session

@@ -6,11 +6,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from chaos.clients.protocol import AssignConsumerSpec, GroupConsumerSpec, ProcessorSpec, ProducerSpec
+from chaos.clients.protocol import (
+    AssignConsumerSpec,
+    GroupConsumerSpec,
+    ProcessorSpec,
+    ProducerSpec,
+    ShareConsumerSpec,
+)
 from chaos.ledger.contract import REQUIRED, VALUES
 from chaos.ledger.schemas import SCHEMA_VERSION, TABLES
 
-SPECS = (ProducerSpec, ProcessorSpec, GroupConsumerSpec, AssignConsumerSpec)
+SPECS = (ProducerSpec, ProcessorSpec, GroupConsumerSpec, AssignConsumerSpec, ShareConsumerSpec)
 
 _INTEGER = {"type": "integer"}
 
@@ -31,7 +37,7 @@ def line_schema(table: str) -> dict[str, Any]:
     columns = {}
     for field in TABLES[table]:
         value: dict[str, Any] = {"type": ["string" if field.type == pa.string() else "integer"]}
-        if known := VALUES[table].get(field.name):
+        if known := VALUES.get(table, {}).get(field.name):
             value["enum"] = list(known)
         if field.name not in REQUIRED[table]:
             value["type"].append("null")

@@ -12,6 +12,7 @@ from chaos.cluster.api import Cluster
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.readable_offsets import Isolation, readable_ends
+from chaos.kafka.share_groups import share_positions
 from chaos.run.events import EventLog
 from chaos.scenario.clients import Consumer, reads_committed
 from chaos.scenario.model import Scenario
@@ -46,8 +47,8 @@ class Drain:
 
         Processors first: their output is complete only when they are at the ends of their input, one after another.
         """
-        readers = self.scenario.readers
-        if not readers:
+        readers, shares = self.scenario.readers, self.scenario.shares
+        if not readers and not shares:
             return False
         deadline = time.monotonic() + self.scenario.limits.drain
         processors = [entry for entry in readers if entry.name in {p.name for p in self.scenario.processors}]
@@ -55,11 +56,15 @@ class Drain:
         while processors and self._wait(processors, ends, deadline):
             if ends == (ends := self._ends(partitions, deadline)):
                 break
-        return self._wait(readers, ends, deadline)
+        drained = self._wait(readers, ends, deadline)
+        return self._wait_while(self._unfinished, deadline) and drained
 
     def _wait(self, readers: Sequence[Consumer], ends: Ends, deadline: float) -> bool:
+        return self._wait_while(partial(self._behind, readers, ends), deadline)
+
+    def _wait_while(self, unmet: Callable[[], list[str]], deadline: float) -> bool:
         limit = f"{self.scenario.limits.drain:g} s (limits.drain)"
-        while behind := self._behind(readers, ends):
+        while behind := unmet():
             self.during(self.fleet)
             if time.monotonic() > deadline:
                 more = f" and {len(behind) - 5} more" if len(behind) > 5 else ""
@@ -67,6 +72,19 @@ class Drain:
                 return False
             time.sleep(TICK_S)
         return True
+
+    def _unfinished(self) -> list[str]:
+        """Return a message for each partition in which a share group has records without a final state."""
+        messages = []
+        for group, topics in {share.group: share.topics for share in self.scenario.shares}.items():
+            partitions = [partition for partition in self._highest if partition.topic in topics]
+            found = share_positions(self.kafka, group, partitions) or {}
+            for partition in partitions:
+                at = found.get(partition)
+                if at is None or at.lag != 0:
+                    left = "an unknown number of records" if at is None or at.lag is None else f"{at.lag:,} records"
+                    messages.append(f"{group} has {left} to finish in {partition}")
+        return messages
 
     def _ends(self, partitions: list[TopicPartition], deadline: float) -> Ends:
         """Return where reading ends, once no transaction is open; the records of an open one are not readable yet."""

@@ -27,7 +27,7 @@ from chaos.observer import OFFSETS_TOPIC, Observer
 from chaos.relay.control import Proxy
 from chaos.run.directory import Run
 from chaos.run.events import EventLog
-from chaos.scenario.clients import Consumer
+from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.timeline import Progress, Step, is_due, steps, unreachable
 from chaos.wait import wait_until
@@ -107,8 +107,9 @@ class Drive:
     def _observer(self) -> Observer:
         topics = self._scenario.topics
         partitions = [TopicPartition(t.name, p) for t in topics if not t.later for p in range(t.partitions)]
-        groups = sorted(self._scenario.groups)
-        return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later])
+        shares = {entry.group: entry.topics for entry in self._scenario.shares}
+        groups = sorted(set(self._scenario.groups) - shares.keys())
+        return Observer(self._run, self._connect, partitions, groups, [t.name for t in topics if t.later], shares)
 
     def _faults(self, stack: ExitStack, writer: TableWriter, fleet: Fleet, observer: Observer) -> dict[str, FaultRun]:
         """Return the faults by name. Leaving `stack` heals them."""
@@ -130,6 +131,8 @@ class Drive:
         for entry in self._readers:
             if entry.mode == "subscribe":
                 members[entry.group] += max(0, entry.admitted_members - later[entry.name])
+        for share in self._scenario.shares:
+            members[share.group] += share.members - later[share.name]
 
         def unformed() -> list[str]:
             messages = []
@@ -194,7 +197,7 @@ class Drive:
             if phase in ("injected", "proven", "healed")
         }
         acked = {p.name: fleet.acked(p.name) for p in self._scenario.producers}
-        delivered = {c.name: fleet.delivered(c.name) for c in self._readers}
+        delivered = {c.name: fleet.delivered(c.name) for c in (*self._readers, *self._scenario.shares)}
         elapsed_s = time.monotonic() - self._started
         return Progress(elapsed_s, acked, delivered, self._scenario.groups, phases)  # type: ignore[arg-type]
 
@@ -210,7 +213,7 @@ class Drive:
             "progress",
             elapsed_s=round(now, 2),
             acked=all_acked,
-            delivered=_by_reader(self._readers, progress),
+            delivered=_by_reader(self._scenario, progress),
             acked_per_s=round((all_acked - acked) / seconds),
             delivered_per_s=round((all_delivered - delivered) / seconds),
         )
@@ -264,12 +267,13 @@ class Drive:
         self._check_infrastructure(fleet)
 
 
-def _by_reader(entries: list[Consumer], progress: Progress) -> dict[str, int]:
-    """Return the processed records by entry, of a group of several subscribe entries together."""
-    subscribed = Counter(entry.group for entry in entries if entry.mode == "subscribe")
+def _by_reader(scenario: Scenario, progress: Progress) -> dict[str, int]:
+    """Return the processed records by entry, of a group of several entries together."""
+    entries = [*scenario.readers, *scenario.shares]
+    members = Counter(entry.group for entry in entries if entry.mode != "assign")
     counts: Counter[str] = Counter()
     for entry in entries:
-        together = entry.mode == "subscribe" and subscribed[entry.group] > 1
+        together = entry.mode != "assign" and members[entry.group] > 1
         counts[f"group {entry.group}" if together else entry.name] += progress.delivered[entry.name]
     return dict(counts)
 

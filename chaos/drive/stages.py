@@ -24,9 +24,11 @@ from chaos.cluster.settings import ClusterSpec, Existing
 from chaos.drive.drive import Drive
 from chaos.errors import ClusterError, UsageError
 from chaos.install.java import find_java
+from chaos.kafka import admin
 from chaos.kafka.access import Access
 from chaos.kafka.client import Kafka
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.schemas import DescribeShareGroupOffsetsRequest
 from chaos.kafka.settings import as_text
 from chaos.processes.process import ProcessId
 from chaos.relay import control as proxy
@@ -36,6 +38,7 @@ from chaos.scenario.load import all_overrides, find, load
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved, check_owner, read, resolve, save
 from chaos.scenario.setup import Topic
+from chaos.scenario.share import Share
 from chaos.scenario.shipped import SHIPPED
 from chaos.wait import wait_until
 
@@ -110,9 +113,11 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
             _note_java(run, resolved)
             access = cluster.state.access()
             _create_topics(cluster.bootstrap, [t for t in scenario.topics if not t.later], access)
-            if groups := [c.group for c in scenario.readers if c.group]:
+            if groups := list(scenario.groups):
                 # the first request creates __consumer_offsets
                 Kafka(cluster.bootstrap, access=access).coordinator(groups[0])
+            if scenario.shares:
+                _set_up_share_groups(Kafka(cluster.bootstrap, access=access), scenario.shares)
             if scenario.proxied:
                 proxy.start_proxy(run, {broker: cluster.address(broker) for broker in cluster.broker_ids}, owner)
         except BaseException:
@@ -122,6 +127,19 @@ def deploy(run: Run, events: EventLog, owner: ProcessId | None, lender: Run | No
                 end_all(run.path)
             raise
     return run
+
+
+def _set_up_share_groups(kafka: Kafka, shares: Sequence[Share]) -> None:
+    """Set the settings of the share groups. Raises `ClusterError` if the cluster has share groups disabled."""
+    if not kafka.supports(DescribeShareGroupOffsetsRequest.API_KEY, version=1):
+        raise ClusterError(
+            "the brokers do not answer requests about share groups: they need Kafka 4.2 or later and the feature "
+            "share.version=1 (kafka-features.sh upgrade --feature share.version=1)"
+        )
+    for share in shares:
+        values = {name: as_text(value) for name, value in share.settings.items()}
+        admin.set_group_settings(kafka, share.group, values)
+    kafka.close()
 
 
 def _note_java(run: Run, resolved: Resolved) -> None:

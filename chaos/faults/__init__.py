@@ -25,6 +25,7 @@ from chaos.faults import (  # noqa: F401
     producers,
     quotas,
     resources,
+    share_groups,
     slow_consumers,
     task_managers,
 )

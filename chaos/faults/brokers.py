@@ -86,17 +86,19 @@ class CoordinatorKill(BrokerKill, spec=specs.CoordinatorKill):
     _refused = False
 
     def _describe_role(self) -> str:
-        return f"the coordinator of group {self.spec.target.coordinator_of}"
+        selector, group = self.spec.target.selector
+        return f"the {'share coordinator' if selector == 'share_coordinator_of' else 'coordinator'} of group {group}"
 
     def _effect(self, world: World) -> str | None:
         """Ask for the coordinator, as a client would."""
-        group = str(self.spec.target.coordinator_of)
-        coordinator = world.kafka.coordinator(group)
+        selector, group = self.spec.target.selector
+        shared = selector == "share_coordinator_of"
+        coordinator = targets.share_coordinator_of(group, world) if shared else world.kafka.coordinator(group)
         if coordinator is None:
             self._refused = True
             return None
         if coordinator != self.broker:
-            return f"the coordinator of {group} went from broker {self.broker} to {coordinator}"
+            return f"{self._describe_role()} went from broker {self.broker} to {coordinator}"
         return f"broker {self.broker} refused and coordinates {group} again" if self._refused else None
 
 

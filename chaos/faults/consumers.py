@@ -10,7 +10,8 @@ from chaos.faults.base import World
 from chaos.faults.clients import ClientFault, fenced
 from chaos.kafka.groups import GroupState
 from chaos.kafka.partition import TopicPartition
-from chaos.scenario.clients import Consumer
+from chaos.kafka.share_groups import share_group
+from chaos.scenario.clients import ConsumerEntry
 from chaos.scenario.faults import clients as specs
 from chaos.scenario.triggers import split_member
 
@@ -27,7 +28,7 @@ class MemberFault(ClientFault[S]):
     Proof: all its memberships left the group, or its partitions belong to another member.
     """
 
-    _consumer: Consumer
+    _consumer: ConsumerEntry
     _group: str | None
     _member_ids: frozenset[str] = frozenset()
     _instance_id: str | None = None
@@ -38,8 +39,8 @@ class MemberFault(ClientFault[S]):
         super()._aim(world)
         entry, _ = split_member(self.resolved)
         self._consumer = next(c for c in world.scenario.consumers if c.name == entry)
-        self._group = self._consumer.group if self._consumer.mode == "subscribe" else None
-        state = world.kafka.group(self._group) if self._group else None
+        self._group = self._consumer.group if self._consumer.mode != "assign" else None
+        state = self._state(world, self._group) if self._group else None
         for member in state.members if state else ():
             if member.client_id == self.resolved:
                 self._member_ids |= {member.member_id}
@@ -47,12 +48,16 @@ class MemberFault(ClientFault[S]):
                 self._instance_id = member.instance_id
         self.begun = True
 
+    def _state(self, world: World, group: str) -> GroupState | None:
+        shared = self._consumer.mode == "share"
+        return share_group(world.kafka, group) if shared else world.kafka.group(group)
+
     def _effect(self, world: World) -> str | None:
         return self._group_effect(world, self._group) if self._group else self._assign_effect(world)
 
     def _group_effect(self, world: World, group: str) -> str | None:
         """Describe how the group continues without the member; return None before that."""
-        return self._departure(world.kafka.group(group), group)
+        return self._departure(self._state(world, group), group)
 
     def _departure(self, state: GroupState | None, group: str) -> str | None:
         if state is None or not self._member_ids:
@@ -60,10 +65,11 @@ class MemberFault(ClientFault[S]):
         owners = {p: m.client_id for m in state.members if m.member_id not in self._member_ids for p in m.partitions}
         moved = sorted(self._partitions & set(owners))
         left = self._member_ids.isdisjoint(m.member_id for m in state.members)
-        if not left and not moved:
+        shared = self._consumer.mode == "share"  # other members had its partitions before
+        if not left and (shared or not moved):
             return None
         membership = f"{self.resolved} {'left' if left else 'is still in'} group {group}"
-        if not moved:
+        if shared or not moved:
             return membership
         receivers = ", ".join(sorted({owners[partition] for partition in moved}))
         return f"{membership}, {', '.join(map(str, moved))} moved to {receivers}"
@@ -82,7 +88,7 @@ class EndFault(MemberFault[S]):
     """
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        state = world.kafka.group(group)
+        state = self._state(world, group)
         if self._instance_id is None:
             return self._departure(state, group) if self._left(world, state) else None
         if state is None or (not self._restarted and world.fleet.state(self.resolved).alive):
@@ -171,7 +177,7 @@ class ConsumerJoin(MemberFault[specs.ConsumerJoin], spec=specs.ConsumerJoin):
         return f"{self.resolved} started"
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        state = world.kafka.group(group)
+        state = self._state(world, group)
         if self._consumer.mode == "subscribe" and self._consumer.admitted == 0:
             errors = world.fleet.state(self.resolved).errors
             return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None
@@ -201,7 +207,7 @@ class ConsumerChurn(MemberFault[specs.ConsumerChurn], spec=specs.ConsumerChurn):
         return f"{self.resolved} left and joined {self.spec.times} times"
 
     def _group_effect(self, world: World, group: str) -> str | None:
-        state = world.kafka.group(group)
+        state = self._state(world, group)
         if self._consumer.mode == "subscribe" and self._consumer.admitted == 0:
             errors = world.fleet.state(self.resolved).errors
             return f"{self.resolved} is refused by group {group}: {errors[0]}" if errors else None

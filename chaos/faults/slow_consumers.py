@@ -28,19 +28,37 @@ class ConsumerSlow(MemberFault[specs.ConsumerSlow], spec=specs.ConsumerSlow):
     """A consumer that processes records slowly.
 
     Proof: all its memberships left the group, or its partitions belong to another member. Where no poll interval evicts
-    it, as in assign mode, the proof is that it takes the additional time for each record and falls behind.
+    it, as in assign mode, the proof is that it takes the additional time for each record and falls behind. A member of
+    a share group keeps its membership: the proof is that its locks expire. The broker refuses one of its
+    acknowledgements, or, if no member releases records, another member gets records again.
     """
 
     _before: _Sample | None = None
+    _expired_before = 0
 
     def _inject(self, world: World) -> str:
+        self._expired_before = self._expired(world)
         world.fleet.order(self.resolved, {"do": "slow", "per_record_s": self.spec.per_record})
         return f"{self.resolved} takes {self.spec.per_record:g} s longer for each record"
 
     def _group_effect(self, world: World, group: str) -> str | None:
+        if self._consumer.mode == "share":
+            expired = self._expired(world) - self._expired_before
+            return f"locks of {self.resolved} expired: {expired} records went to others" if expired > 0 else None
         if self._consumer.client.missing("poll interval"):
             return self._assign_effect(world)
         return super()._group_effect(world, group)
+
+    def _expired(self, world: World) -> int:
+        """Return the refused acknowledgements of a member of a share group, and the records that others got again."""
+        if self._group is None or self._consumer.mode != "share":
+            return 0
+        entries = [entry for entry in world.scenario.shares if entry.group == self._group]
+        refused = world.fleet.state(self.resolved).count("refused")
+        if any(entry.release_every for entry in entries):
+            return refused
+        others = {client for entry in entries for client in world.fleet.present(entry.name)} - {self.resolved}
+        return refused + sum(world.fleet.state(client).count("again") for client in others)
 
     def _assign_effect(self, world: World) -> str | None:
         """Compare two samples at least `SAMPLE_S` apart, of the same partitions."""

@@ -14,6 +14,7 @@ from chaos.kafka.access import Access
 from chaos.kafka.connection import connect, seconds_left
 from chaos.kafka.metadata_merge import NO_LEADER, PartitionState
 from chaos.kafka.partition import TopicPartition
+from chaos.kafka.share_groups import share_coordinator
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.triggers import Target
 from chaos.wait import wait_until
@@ -41,6 +42,9 @@ def brokers(target: Target, world: World) -> list[int]:
         return [world.rng.choice(world.cluster.broker_ids)]
     if selector == "coordinator_of":
         return [answer(lambda: world.kafka.coordinator(value), f"no broker names a coordinator of {value}")]
+    if selector == "share_coordinator_of":
+        why = f"no broker names a share coordinator of {value}"
+        return [answer(lambda: share_coordinator_of(value, world), why)]
     if selector == "transaction_coordinator_of":
         why = f"no broker names a transaction coordinator of {value}"
         return [answer(lambda: world.kafka.transaction_coordinator(value), why)]
@@ -57,6 +61,12 @@ def brokers(target: Target, world: World) -> list[int]:
     if not followers:
         raise FaultError(f"{value} has no follower")
     return followers if selector == "followers_of" else [world.rng.choice(followers)]
+
+
+def share_coordinator_of(group: str, world: World) -> int | None:
+    """Return the share coordinator of a share group for partition 0 of its first topic; None if unknown."""
+    topic = next(entry.topics[0] for entry in world.scenario.shares if entry.group == group)
+    return share_coordinator(world.kafka, group, TopicPartition(topic, 0))
 
 
 def controller(world: World) -> tuple[int, int]:

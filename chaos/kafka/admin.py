@@ -32,12 +32,13 @@ from chaos.errors import ClusterError, WaitTimeout
 from chaos.kafka.client import Kafka
 from chaos.kafka.messages import request, topics
 from chaos.kafka.partition import TopicPartition, by_topic
+from chaos.kafka.schemas import AlterShareGroupOffsetsRequest
 from chaos.wait import wait_until
 
 TIMEOUT_S = 30.0
 _TIMEOUT_MS = 10_000
 _ANSWER_S = 12.0
-_TOPIC_RESOURCE, _SET, _DELETE, _OF_TOPIC = 2, 0, 1, 1
+_TOPIC_RESOURCE, _GROUP_RESOURCE, _SET, _DELETE, _OF_TOPIC, _OF_GROUP = 2, 32, 0, 1, 1, 8
 _EXACT = 0
 _PASSING = {3, 5, 6, 7, 14, 15, 16, 41, 80, 83}
 """Error codes that may pass: unknown topic, no leader or another one, timeout, moving coordinator or controller, no
@@ -136,13 +137,27 @@ def settings(kafka: Kafka, topic: str, keys: Iterable[str]) -> dict[str, tuple[s
 
 def set_settings(kafka: Kafka, topic: str, values: Mapping[str, str | None]) -> None:
     """Set settings of a topic; None removes the topic's value, so that the default applies."""
+    _set(kafka, _TOPIC_RESOURCE, topic, values)
+
+
+def set_group_settings(kafka: Kafka, group: str, values: Mapping[str, str]) -> None:
+    """Give a group, which need not exist yet, these settings and no others."""
+    resource = {"resource_type": _GROUP_RESOURCE, "resource_name": group, "configuration_keys": None}
+    answer = kafka.ask_any(request(DescribeConfigsRequest[1], resources=[resource], include_synonyms=False))
+    found = [c for r in answer.results for c in r.configs or ()] if answer else []
+    former = [c.name for c in found if c.config_source == _OF_GROUP and c.name not in values]
+    if changes := dict.fromkeys(former) | dict(values):
+        _set(kafka, _GROUP_RESOURCE, group, changes)
+
+
+def _set(kafka: Kafka, kind: int, name: str, values: Mapping[str, str | None]) -> None:
     configs = [
         {"name": key, "config_operation": _DELETE if value is None else _SET, "value": value}
         for key, value in values.items()
     ]
-    resource = {"resource_type": _TOPIC_RESOURCE, "resource_name": topic, "configs": configs}
+    resource = {"resource_type": kind, "resource_name": name, "configs": configs}
     message = request(IncrementalAlterConfigsRequest[0], resources=[resource], validate_only=False)
-    AdminRequest(f"change settings of {topic}", message, _controller).apply(kafka)
+    AdminRequest(f"change settings of {name}", message, _controller).apply(kafka)
 
 
 def quotas(kafka: Kafka, client_id: str) -> dict[str, float] | None:
@@ -177,6 +192,16 @@ def commit(kafka: Kafka, group: str, offsets: Mapping[TopicPartition, int]) -> N
     no_member = {"generation_id_or_member_epoch": -1, "member_id": ""}
     message = request(OffsetCommitRequest[6], group_id=group, topics=topics(fields), **no_member)
     AdminRequest(f"reset offsets of {group}", message, _coordinator(group)).apply(kafka)
+
+
+def alter_share_offsets(kafka: Kafka, group: str, starts: Mapping[TopicPartition, int]) -> None:
+    """Set the start offsets of a share group without members."""
+    parts: dict[str, list[dict[str, int]]] = {}
+    for partition, start in starts.items():
+        parts.setdefault(partition.topic, []).append({"partition_index": partition.number, "start_offset": start})
+    fields = [{"topic_name": topic, "partitions": partitions} for topic, partitions in parts.items()]
+    message = request(AlterShareGroupOffsetsRequest[0], group_id=group, topics=fields)
+    AdminRequest(f"alter offsets of {group}", message, _coordinator(group)).apply(kafka)
 
 
 def delete_group(group: str) -> AdminRequest:

@@ -1,4 +1,4 @@
-"""Consumer groups as their coordinators describe them, for the classic protocol and for KIP-848."""
+"""Groups as their coordinators describe them: the classic protocol, KIP-848, and share groups (KIP-932)."""
 
 from __future__ import annotations
 
@@ -61,6 +61,20 @@ def from_kip_848(described: Any, coordinator: int) -> GroupState:
             m,
             instance_id=m.instance_id,
             topics=None if m.subscribed_topic_regex else tuple(sorted(m.subscribed_topic_names)),
+            partitions=[TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions],
+        )
+        for m in described.members
+    )
+    return GroupState(described.group_state, coordinator, tuple(members))
+
+
+def from_kip_932(described: Any, coordinator: int) -> GroupState:
+    """Return the group in an answer to ShareGroupDescribe. Several members may have the same partition."""
+    members = (
+        _member(
+            m,
+            instance_id=None,
+            topics=tuple(sorted(m.subscribed_topic_names)),
             partitions=[TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions],
         )
         for m in described.members

@@ -14,6 +14,14 @@ REQUIRED: dict[str, tuple[str, ...]] = {
         *("requested_us", "completed_us"),
     ),
     "assignments": ("consumer", "incarnation", "mode", "event", "assignment", "topic", "partition", "at_us"),
+    "acquisitions": (
+        *("consumer", "incarnation", "group", "ordinal", "topic", "partition", "offset", "delivery_count"),
+        "acquired_us",
+    ),
+    "acknowledgements": (
+        *("consumer", "incarnation", "group", "ordinal", "topic", "partition", "offset", "type", "outcome"),
+        *("requested_us", "completed_us"),
+    ),
     "lifecycle": ("client", "role", "incarnation", "event", "detail", "at_us"),
 }
 """Columns that are never null, for the tables that clients write. All other columns may be null."""
@@ -31,6 +39,7 @@ VALUES: dict[str, dict[str, tuple[str, ...]]] = {
         "event": ("assigned", "revoked", "lost", "seek", "position", "checkpoint"),
         "source": ("committed", "reset", "start", "checkpoint", "seek"),
     },
+    "acknowledgements": {"type": ("accept", "release", "reject"), "outcome": OUTCOMES},
     "lifecycle": {
         "role": ("producer", "consumer"),
         "event": ("started", "stopped", "crashed", "error", "slowed", "resumed"),

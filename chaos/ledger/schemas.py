@@ -3,8 +3,8 @@
 The outcome of an operation is `ok`, `fail` (it definitely did not happen) or `unknown` (it may have happened). A
 time-out is `unknown`.
 
-A version adds columns and changes nothing else, so ledgers from `OLDEST_VERSION` on are readable: columns that their
-version does not have are null.
+A version adds columns and tables and changes nothing else, so ledgers from `OLDEST_VERSION` on are readable: columns
+that their version does not have are null, and tables are empty.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 OLDEST_VERSION = 2
 """The oldest version that this Aftershock reads."""
 READABLE = f"versions {OLDEST_VERSION} to {SCHEMA_VERSION}"
@@ -139,6 +139,39 @@ TABLES: dict[str, pa.Schema] = {
         at_us=_i64,
         instance_id=_since(3, _str),
     ),
+    # One row per record that a member of a share group acquired, written when the poll returned it. `ordinal` is the
+    # running number of the acquisition within the incarnation. `delivery_count` is the broker's.
+    "acquisitions": _table(
+        consumer=_str,
+        incarnation=_i32,
+        group=_str,
+        ordinal=_i64,
+        topic=_str,
+        partition=_i32,
+        offset=_i64,
+        delivery_count=_i32,
+        producer=_str,
+        producer_incarnation=_i32,
+        seq=_i64,
+        sent_us=_i64,
+        acquired_us=_i64,
+    ),
+    # One row per acknowledgement of an acquired record (`ordinal`): type is accept, release or reject. An
+    # acknowledgement without a row has no known outcome.
+    "acknowledgements": _table(
+        consumer=_str,
+        incarnation=_i32,
+        group=_str,
+        ordinal=_i64,
+        topic=_str,
+        partition=_i32,
+        offset=_i64,
+        type=_str,
+        outcome=_str,
+        error=_str,
+        requested_us=_i64,
+        completed_us=_i64,
+    ),
     # Client events: started, stopped (by order, everything flushed), crashed (written by the fleet), error, slowed,
     # resumed. `role` is producer or consumer. `detail` is a JSON object. The fleet also writes `usage` at the end of
     # each process: CPU time (`start_us`: until it had started), memory, and the records of its last progress.
@@ -148,12 +181,22 @@ TABLES: dict[str, pa.Schema] = {
     # One row per observed change. `entity` is `orders/0` (keys leader, isr, leader_epoch, end_offset,
     # last_stable_offset, offsets_answer: whether the leader answered with the last two), `group:billing` (answers,
     # late: whether the latest sample is old, coordinator, members, state), `group:billing/orders/0` (committed: null if
-    # an observed offset is gone), `topic:orders` (id: empty if the brokers give none, null while they do not list the
-    # topic), `cluster` (answers, brokers), `__consumer_offsets` (partitions), `__consumer_offsets/7` (leader). `value`
-    # is JSON.
+    # an observed offset is gone; of a share group share_start, share_lag: the offset before which each record has its
+    # final state, and the records from there on that have none), `topic:orders` (id: empty if the brokers give none,
+    # null while they do not list the topic), `cluster` (answers, brokers), `__consumer_offsets` (partitions),
+    # `__consumer_offsets/7` (leader). `value` is JSON.
     "cluster": _table(at_us=_i64, entity=_str, key=_str, value=_str),
 }
 """Schema of each table that is written during the drive."""
+SHARES_SINCE = 4
+"""The version from which on the tables of share groups exist."""
+SHARE_TABLES = ("acquisitions", "acknowledgements")
+
+
+def tables_of(version: int) -> dict[str, pa.Schema]:
+    """Return the tables that ledgers of a version have."""
+    return {t: schema for t, schema in TABLES.items() if version >= SHARES_SINCE or t not in SHARE_TABLES}
+
 
 LOG = _table(
     topic=_str,

@@ -17,6 +17,26 @@ Each kind has one rule. The rule is implemented twice, in this folder and as pla
 and tested on a violating, a clean and a near-miss ledger. A check that examined nothing, although the scenario contains
 something to examine, is inconclusive. How the audit works: [`checks`](../README.md).
 """
+_SHARES = """Counted per share group (KIP-932). Rules of the read path and of groups do not apply to it: its members
+take records of one partition side by side, in no order, and commit no offsets. A share group goes with other consumers.
+
+The range of a group begins at the start of the log with `share.auto.offset.reset=earliest`. With `latest`, Kafka's
+default, the ledger shows it only from the first acquired record on; what was written before is undecided. A record of
+an aborted transaction is outside of it with `share.isolation.level=read_committed`. A record that retention deleted is
+not in the final log, so it is not lost. The group is past a record if the coordinator's start offset is above it, or if
+the coordinator gives no lag (DescribeShareGroupOffsets, KIP-1226).
+
+Kafka keeps locks and delivery counts in the memory of the partition's leader and stores them when a delivery ends, so a
+count is a best effort (KIP-932, `SharePartition`): it may fall back with another leader; it falls back, and locks end,
+when the connection of a member ends, because its records count as not delivered. The rules take both as legal, as far
+as the observer or the ledger shows them. While a fault of brokers or of the network is in force, and 10 s after, a
+connection may have ended unseen; what depends on that is undecided.
+
+A row is written when a poll returns the record. The broker locked it earlier, and may have given it to a member that
+never polled it. Such an acquisition ends with its lock, so it takes the lock duration. What would need more time than
+there was is wrong; what fits is undecided. Nor does an acquisition count whose acknowledgement the broker refuses
+(INVALID_RECORD_STATE): the member polled the record when its lock was over.
+"""
 _PATHS: dict[Path, tuple[str, str]] = {
     "write": ("The write path", "Counted per topic. A record is (producer, seq), whichever incarnation sent it."),
     "read": (
@@ -24,6 +44,7 @@ _PATHS: dict[Path, tuple[str, str]] = {
         "Counted per reader: a group of subscribe consumers, or one assign-mode consumer over all its incarnations.",
     ),
     "group": ("Groups", "Counted per group."),
+    "share": ("Share groups", _SHARES),
 }
 _TIMES = """
 ## Times

@@ -18,6 +18,7 @@ from chaos.scenario.names import ClientName, GroupId, TopicName, TopicPattern
 from chaos.scenario.processing import Plain, Workers
 from chaos.scenario.runtimes.choice import Client, ClientChoice
 from chaos.scenario.runtimes.java import ASSIGNORS, PACKAGE
+from chaos.scenario.share import Share
 from chaos.scenario.triggers import OneOf, Partition, Strict
 from chaos.units import Duration, Rate, Size
 
@@ -281,7 +282,8 @@ def _checkpoint_interval(every: float | None, client: Client) -> float | None:
 
 
 Consumer = Annotated[Subscribe | Assign, Field(discriminator="mode")]
-Entry = Producer | Processor | Subscribe | Assign
+ConsumerEntry = Annotated[Subscribe | Assign | Share, Field(discriminator="mode")]
+Entry = Producer | Processor | Subscribe | Assign | Share
 
 
 def settings_of(entry: Producer | Consumer) -> Config:

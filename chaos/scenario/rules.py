@@ -24,13 +24,14 @@ from chaos.scenario.clients import (
     settings_of,
     uses_kip_848,
 )
-from chaos.scenario.expect import Expect
+from chaos.scenario.expect import ANY, Expect
 from chaos.scenario.faults.admin import CreateTopic
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.network import WireFault
 from chaos.scenario.members import group_problems
 from chaos.scenario.runtime_rules import runtime_problems
 from chaos.scenario.setup import Setup
+from chaos.scenario.share_rules import share_group_problems
 from chaos.scenario.trigger_rules import order_problems, trigger_problems
 
 BY_AFTERSHOCK = "is set by Aftershock itself"
@@ -70,7 +71,7 @@ def problems(
 def _name_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
     for key, entries in (
         ("topics", setup.topics),
-        ("producers, consumers and processors", [*setup.producers, *setup.readers]),
+        ("producers, consumers and processors", [*setup.producers, *setup.readers, *setup.shares]),
         ("faults", faults),
     ):
         for name, count in Counter(entry.name for entry in entries).items():
@@ -122,13 +123,14 @@ def _topic_problems(setup: Setup, faults: Iterable[FaultSpec]) -> Iterator[str]:
 def _client_problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Iterator[str]:
     yield from group_problems(setup, faults, expect)
     yield from runtime_problems(setup, faults)
+    yield from share_group_problems(setup, faults)
     for i, producer in enumerate(setup.producers):
         yield from _producer_problems(setup, f"producers[{i}]", producer)
     for i, consumer in enumerate(setup.consumers):
         where = f"consumers[{i}]"
         if isinstance(consumer, Subscribe):
             yield from _subscribe_problems(setup, where, consumer)
-        else:
+        elif isinstance(consumer, Assign):
             yield from _assign_problems(setup, where, consumer)
         yield from setup.topic_problems(f"{where}.topics", consumer.topics)
         yield from _reserved_problems(f"{where}.config", consumer.config, CONSUMER_KEYS)
@@ -253,10 +255,12 @@ def _driver_problems(setup: Setup, where: str, fault: FaultSpec) -> Iterator[str
 
 
 def _expect_problems(setup: Setup, expect: Expect) -> Iterator[str]:
-    for group in expect.groups:
+    for group, bound in expect.groups.items():
         yield from setup.group_problems("expect.groups", group)
-    for (kind, _), bound in expect.counts().items():
-        if kind.endswith("_output") and bound.min and not setup.processors:
+        if bound.rebalances != ANY and group in setup.share_groups:
+            yield f"expect.groups.{group}.rebalances: members of a share group share partitions, so none is counted"
+    for (kind, _), count in expect.counts().items():
+        if kind.endswith("_output") and count.min and not setup.processors:
             yield f"expect.{kind}: never appears: there are no processors, whose outputs are traced"
     names = {entry.name for entry in setup.entries}
     for name in expect.client_errors:

@@ -32,6 +32,7 @@ from chaos.scenario.processing import Plain
 from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.traits import Ability
 from chaos.scenario.setup import Setup
+from chaos.scenario.share import Share
 
 Asked = Iterator[tuple[str, Ability]]
 """Keys of an entry, with what they ask of the client."""
@@ -140,6 +141,8 @@ def _asked(entry: Entry) -> Asked:
             yield from _asked_of_assignment(entry)
             yield from _asked_of_member("config", entry.config, entry.client)
             yield from _asked_of_commits(entry)
+        case Share():
+            yield "mode", "share groups"
         case Assign():
             yield "", "assign"
             if entry.checkpoint:

@@ -19,10 +19,11 @@ from chaos.errors import UsageError
 from chaos.kafka.partition import TopicPartition
 from chaos.kafka.security import Security
 from chaos.kafka.settings import Config
-from chaos.scenario.clients import Consumer, Entry, Processor, Producer, Subscribe
+from chaos.scenario.clients import Consumer, ConsumerEntry, Entry, Processor, Producer, Subscribe
 from chaos.scenario.names import TopicName
 from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
+from chaos.scenario.share import Share
 from chaos.scenario.triggers import Strict, Target
 from chaos.units import Release, Size
 
@@ -147,7 +148,7 @@ class Setup(Strict):
     clients: Clients = Clients()
     topics: list[Topic] = Field(min_length=1)
     producers: list[Producer] = Field(min_length=1)
-    consumers: list[Consumer] = []
+    consumers: list[ConsumerEntry] = []
     processors: list[Processor] = []
 
     @property
@@ -157,8 +158,21 @@ class Setup(Strict):
 
     @property
     def readers(self) -> list[Consumer]:
-        """Every entry that reads: the consumers, and the reading side of each processor as a subscribe consumer."""
-        return [*self.consumers, *map(_reading_side, self.processors)]
+        """Every entry that reads whole partitions: the consumers without those of share groups, and the reading side of
+        each processor as a subscribe consumer.
+        """
+        consumers = [entry for entry in self.consumers if not isinstance(entry, Share)]
+        return [*consumers, *map(_reading_side, self.processors)]
+
+    @property
+    def shares(self) -> list[Share]:
+        """The entries of share groups."""
+        return [entry for entry in self.consumers if isinstance(entry, Share)]
+
+    @property
+    def share_groups(self) -> set[str]:
+        """The ids of the share groups."""
+        return {entry.group for entry in self.shares}
 
     @property
     def entries(self) -> list[Entry]:
@@ -169,7 +183,7 @@ class Setup(Strict):
     def groups(self) -> dict[str, list[str]]:
         """The names of the entries of each group, in their order."""
         found: dict[str, list[str]] = {}
-        for entry in self.readers:
+        for entry in (*self.readers, *self.shares):
             if entry.group is not None:
                 found.setdefault(entry.group, []).append(entry.name)
         return found
@@ -235,6 +249,8 @@ class Setup(Strict):
             yield from self.topic_problems(where, [value])
         elif kind in ("coordinator_of", "group"):
             yield from self.group_problems(where, value)
+        elif kind == "share_coordinator_of":
+            yield from unknown(where, value, "share groups", self.share_groups)
         elif kind == "broker":
             yield from self.broker_problems(where, [value])
 

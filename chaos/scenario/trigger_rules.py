@@ -9,6 +9,7 @@ from chaos.scenario.clients import Assign, Subscribe
 from chaos.scenario.faults.base import FaultSpec
 from chaos.scenario.faults.clients import ConsumerSeek
 from chaos.scenario.setup import Setup, unknown
+from chaos.scenario.share import Share
 from chaos.scenario.timeline import steps
 from chaos.scenario.triggers import Acked, Delivered, Trigger
 
@@ -40,15 +41,16 @@ def _delivered_problems(
     setup: Setup, faults: Sequence[FaultSpec], where: str, delivered: Delivered, total: int
 ) -> Iterator[str]:
     """Check the entry or the group, and that it can process so many records of the `total` that are sent."""
-    readers = {c.name: c for c in setup.readers}
+    readers = {c.name: c for c in (*setup.readers, *setup.shares)}
     if delivered.group is not None:
         problems = list(setup.group_problems(f"{where}.group", delivered.group))
     else:
         problems = list(unknown(f"{where}.consumer", str(delivered.consumer), "consumers", readers))
     yield from problems
     entries = [str(delivered.consumer)] if delivered.group is None else setup.groups.get(delivered.group, [])
-    # with a seek, records may be delivered repeatedly, and any number is possible
-    if problems or any(isinstance(fault, ConsumerSeek) for fault in faults):
+    # with a seek or in a share group, records may be delivered repeatedly, and any number is possible
+    repeated = any(isinstance(readers.get(name), Share) for name in entries)
+    if problems or repeated or any(isinstance(fault, ConsumerSeek) for fault in faults):
         return
     alone = sum(c.members for c in map(readers.__getitem__, entries) if isinstance(c, Assign))
     together = any(isinstance(readers[name], Subscribe) for name in entries)

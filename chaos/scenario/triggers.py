@@ -161,6 +161,9 @@ class Target(OneOf):
     follower_of: Partition | None = Field(None, description="one follower of this partition, chosen by the seed")
     isr_of: Partition | None = Field(None, description="all brokers in the ISR of this partition")
     coordinator_of: GroupId | None = Field(None, description="the coordinator of this group id")
+    share_coordinator_of: GroupId | None = Field(
+        None, description="the share coordinator of this share group, for partition 0 of its first topic"
+    )
     transaction_coordinator_of: TransactionalId | None = Field(
         None, description="the transaction coordinator of this transactional id"
     )

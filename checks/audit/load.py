@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import LOG, LOG_RANGE, SCHEMA_VERSION, TABLES, with_columns
+from chaos.ledger.schemas import LOG, LOG_RANGE, SCHEMA_VERSION, TABLES, tables_of, with_columns
 from chaos.ledger.seal import Seal, SealedTable, read_seal
 from chaos.run.directory import Run
 from checks.audit.arrays import NONE
@@ -23,8 +23,8 @@ class Ledger:
     """The tables of one run, columns as in `chaos.ledger.schemas`.
 
     small: the tables that are small beside the load (assignments, lifecycle, faults, cluster, transactions, log_range).
-    files: paths of the parts of the tables that are as large as the load (sends, deliveries, commits, log), which the
-    driver never reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
+    files: paths of the parts of the tables that are as large as the load (`LARGE` and the log), which the driver never
+    reads. rows: rows by table, from the Parquet files. torn_bytes: torn bytes by table, from the seal.
     seal: the seal to compare with the rows that executors read (see `settle`), None if `load` has compared them.
     version: that of the schema.
     """
@@ -41,8 +41,9 @@ def load(run: Run) -> Ledger:
     """Return the ledger of a run. Raises `RunDirError` with table, file and column for data that does not fit."""
     seal = read_seal(run.ledger)
     small, rows, files = {}, {}, {}
+    known = tables_of(seal.schema_version)
     for name, schema in TABLES.items():
-        parts, rows[name] = _table(name, run, schema, seal)
+        parts, rows[name] = _table(name, run, schema, seal) if name in known else ([], 0)
         if name in LARGE:
             files[name] = parts
         else:
@@ -62,7 +63,7 @@ def settle(ledger: Ledger, read: dict[tuple[str, str], int]) -> None:
     """
     if ledger.seal is None:
         return
-    for table in LARGE:
+    for table in (table for table in LARGE if table in ledger.seal.tables):
         counts = [(path, rows) for (name, path), rows in sorted(read.items()) if name == table]
         _compare(table, f"table {table}", counts, ledger.seal.tables[table])
     ledger.rows["log"] = sum(rows for (name, _), rows in read.items() if name == "log")

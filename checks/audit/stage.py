@@ -35,6 +35,7 @@ from checks.audit.facts.ranges import ReadRange, read_ranges
 from checks.audit.facts.readers import entry_of, readers_of
 from checks.audit.facts.routes import routes
 from checks.audit.facts.run_facts import RunFacts
+from checks.audit.facts.shares import Shares, disturbed_times, members_of, share_groups, share_ranges
 from checks.audit.facts.starts import CommittedOffsets, LogRange
 from checks.audit.facts.topic_changes import topic_lives
 from checks.audit.facts.topic_lives import TopicLives
@@ -85,7 +86,7 @@ class _Audit:
         self.end_us = self._end_us()
         begin_us = min((row["at_us"] for row in self.tables["lifecycle"]), default=self.end_us)
         self.partitions = Counter(topic for topic, _ in self.ranges)
-        self.readers = readers_of(scenario)
+        self.readers, self.share_groups = readers_of(scenario), share_groups(scenario)
         injected = phase_times(self.tables["faults"], "injected")
         cell_us = curves.cell_us(self.end_us - begin_us)
         topics = scan.settle_lives(spark, ledger.files, self._topic_lives(), token)
@@ -178,6 +179,17 @@ class _Audit:
             traced=self._traced(),
             committed_by_any=dict(survey.each(counters.COMMITTED_BY_ANY)),
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
+            shares=self._shares(),
+        )
+
+    def _shares(self) -> Shares:
+        lowest: dict[Any, int] = dict(self.tally.each(counters.LOWEST_ACQUIRED))
+        active: dict[Any, int] = dict(self.tally.each(counters.LAST_ACTIVE))
+        return Shares(
+            share_ranges(self.share_groups, self.ranges, lowest, self.observed),
+            members_of(active, self.lives),
+            disturbed_times(self.tables["faults"], self.end_us),
+            self.end_us,
         )
 
     def _torn_tombstones(self) -> frozenset[str]:
@@ -240,11 +252,12 @@ class _Audit:
         measurements += metrics.recoveries(self.observed, self.tables["faults"])
         times, unrecovered = metrics.statistics(measurements, metrics.distributions(tally, self.plan.lives))
         rows: dict[str, list[dict[str, Any]]] = {
-            "summary": totals.summary_rows(topics, self.readers, tally),
+            "summary": totals.summary_rows(topics, self.readers, [g.name for g in self.share_groups], tally),
             "undecided": totals.undecided_rows(tally),
             "anomalies": totals.anomaly_rows(tally, self.run),
             "counts": totals.count_rows(topics, self.readers, tally, self.ledger, self.ranges, unrecovered)
-            + totals.offsets_rows(self.offsets_removed),
+            + totals.offsets_rows(self.offsets_removed)
+            + totals.share_rows([g.name for g in self.share_groups], tally),
             "metrics": metrics.with_empty(times, metrics.expected(scopes, self.readers, injected)),
             "series": curves.series(tally, self.read_ranges),
             "latency": curves.latency(tally, self.plan.cell_us),

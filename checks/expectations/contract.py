@@ -57,7 +57,7 @@ def partition_count(s: Scenario) -> int:
 
 def readers(s: Scenario) -> dict[str, str]:
     """Return the mode of each reader by name: a group is one reader, and so is each assign-mode consumer."""
-    modes: dict[str, str] = {}
+    modes: dict[str, str] = {entry.group: entry.mode for entry in s.shares}
     for c in s.readers:
         if c.mode == "subscribe":
             modes[c.group] = c.mode

@@ -39,7 +39,7 @@ def place_dots(
     reachable = {**lanes, **{lane.key: lane for lane in elsewhere.values()}}
     for (key, check, split), rows in gathered.items():
         name = f"{check} ({split})" if split else check
-        shape: Shape = ANOMALIES[check].path if check in ANOMALIES else "read"
+        shape = _shape(check)
         broke = breaks((check, split), failed)
         for near in _near(rows, axis)[:MOST_DOTS]:
             first, last = near[0]["at_us_min"], max(row["at_us_max"] for row in near)
@@ -55,6 +55,11 @@ def place_dots(
             total = f"{n:,}{plus} {'anomaly' if n == 1 else 'anomalies'}"
             lane.note = f"{total} · {lane.note}" if lane.note else total
     return list(elsewhere.values())
+
+
+def _shape(check: str) -> Shape:
+    path = ANOMALIES[check].path if check in ANOMALIES else "read"
+    return "group" if path == "share" else path
 
 
 def _near(rows: Iterable[Row], axis: Axis) -> list[list[Row]]:

@@ -15,6 +15,7 @@ from chaos.scenario.clients import Assign, Consumer, Producer, Subscribe, settin
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
 from chaos.scenario.runtimes import DEFAULT
+from chaos.scenario.share import DEFAULTS as SHARE_DEFAULTS
 
 Values = Mapping[str, Scalar]
 
@@ -68,6 +69,9 @@ def _parts(scenario: Scenario) -> Iterator[tuple[str, Values, Values]]:
     for producer in scenario.producers:
         yield f"producer {producer.name}", settings_of(producer), _defaults(scenario, producer, _PRODUCER)
     for consumer in scenario.consumers:
+        if consumer.mode == "share":
+            yield f"share group {consumer.group}", {**consumer.settings, **consumer.config}, SHARE_DEFAULTS
+            continue
         defaults = _defaults(scenario, consumer, _CONSUMER)
         yield f"consumer {consumer.name}", {**settings_of(consumer), **_commits(consumer)}, {**defaults, **_COMMIT}
 

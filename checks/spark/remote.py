@@ -1,7 +1,7 @@
 """Run directories on any file system that Hadoop knows: `hdfs://host:port/runs/x`, `s3a://bucket/runs/x`, `file:///x`.
 
 A `Mirror` is a run directory on this machine that holds the small files of a remote one: scenario, events, seal, the
-small tables of the ledger, earlier results. The large tables (sends, deliveries, commits, log) stay remote, and Spark's
+small tables of the ledger, earlier results. The large tables (`LARGE` and the log) stay remote, and Spark's
 executors read them there. Stages use a mirror like any other run directory. `publish` then copies the results to the
 remote directory: each file or table completely or not at all, and `result.json` last, after everything it refers to.
 
@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from chaos.errors import RunDirError
-from chaos.ledger.schemas import TABLES
+from chaos.ledger.schemas import SHARE_TABLES, TABLES
 from chaos.run.directory import Run
 
-LARGE = ("sends", "deliveries", "commits")
+LARGE = ("sends", "deliveries", "commits", *SHARE_TABLES)
 """Tables of the ledger that grow with the load, in addition to the log."""
 INPUTS = (
     *("scenario.yaml", "resolved.json", "cluster.json", "events.jsonl"),

@@ -74,7 +74,7 @@ class FakeRun:
         self.sealed = True
         self.torn: dict[str, int] = {}
         self.refused = ""
-        self.readers = [c.group if c.mode == "subscribe" else f"{c.name}/1" for c in s.consumers]
+        self.readers = [c.group if c.mode == "subscribe" else f"{c.name}/1" for c in s.readers]
         self.topics = [t.name for t in s.topics]
         sent = sum(p.count * p.records for p in s.producers)
         self.ledger: dict[str, Rows] = {
@@ -86,7 +86,8 @@ class FakeRun:
         self.log_range = [
             {"topic": t.name, "partition": p, "start": 0, "end": 500} for t in s.topics for p in range(t.partitions)
         ]
-        scopes = {"write": self.topics, "read": self.readers, "group": self.readers}
+        shares = [entry.group for entry in s.shares]
+        scopes = {"write": self.topics, "read": self.readers, "group": self.readers, "share": shares}
         self.summary = [
             {"check": k, "split": split, "scope": scope, "count": 0, "examined": sent, "undetermined": 0}
             for k, a in ANOMALIES.items()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from chaos.clients.jvm import JavaPrograms
-from chaos.clients.protocol import PROGRAMS
+from pathlib import Path
+
+from chaos.clients.jvm import SOURCES, JavaPrograms
+from chaos.clients.protocol import PROGRAMS, Program
 from chaos.clients.runtime import Installed, Runtime
 from chaos.install.cache import Progress
 from chaos.install.jars import kafka_client_jars
@@ -12,14 +14,20 @@ from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.java import NEWEST, TRAITS
 
 HEAP = 96 * 2**20
+SHARE = Path(__file__).with_name("share")
+"""The program of a member of a share group, which only releases with share groups compile."""
 
 
 def prepare(client: Client, on_progress: Progress) -> Installed:
     """Fetch and compile what a release needs; see `Runtime`."""
     release = client.release or NEWEST
-    programs = JavaPrograms(TRAITS.library, release, kafka_client_jars(release, on_progress))
+    jars = kafka_client_jars(release, on_progress)
+    programs, names = JavaPrograms(TRAITS.library, release, jars), list[Program](PROGRAMS)
+    if not TRAITS.missing("share groups", release):
+        main, names = "aftershock.ShareMain", [*names, "share_consumer"]
+        programs = JavaPrograms(TRAITS.library, release, jars, main, (SOURCES, SHARE))
     command = programs.command(programs.compiled(on_progress), client.heap or HEAP)
-    return Installed(TRAITS.library, dict.fromkeys(PROGRAMS, command), JAVA_ENVIRONMENT)
+    return Installed(TRAITS.library, dict.fromkeys(names, command), JAVA_ENVIRONMENT)
 
 
 RUNTIME = Runtime(

@@ -1,6 +1,7 @@
 """Kafka's own message schemas for requests that kafka-python does not contain, in its format.
 
-ConsumerGroupDescribe (KIP-848) is for the groups that DescribeGroups does not know.
+ConsumerGroupDescribe (KIP-848) is for the groups that DescribeGroups does not know. ShareGroupDescribe,
+DescribeShareGroupOffsets and AlterShareGroupOffsets (KIP-932, KIP-1226) are for share groups.
 """
 
 from __future__ import annotations
@@ -16,5 +17,11 @@ def _message(name: str) -> Any:
     return new_class(name, (ApiMessage,), {"load_json": "chaos.kafka.schemas"})
 
 
+AlterShareGroupOffsetsRequest = _message("AlterShareGroupOffsetsRequest")
+AlterShareGroupOffsetsResponse = _message("AlterShareGroupOffsetsResponse")
 ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")
 ConsumerGroupDescribeResponse = _message("ConsumerGroupDescribeResponse")
+DescribeShareGroupOffsetsRequest = _message("DescribeShareGroupOffsetsRequest")
+DescribeShareGroupOffsetsResponse = _message("DescribeShareGroupOffsetsResponse")
+ShareGroupDescribeRequest = _message("ShareGroupDescribeRequest")
+ShareGroupDescribeResponse = _message("ShareGroupDescribeResponse")

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from chaos.scenario.faults.base import FaultSpec
-from chaos.scenario.setup import Setup
+from chaos.scenario.setup import Setup, unknown
 
 TOPIC, GROUP = frozenset({"topic"}), frozenset({"group"})
 TOPIC_OR_PARTITION = frozenset({"topic", "partition"})
@@ -94,6 +94,18 @@ class ResetOffsets(FaultSpec):
     targets = GROUP
     kind: Literal["group.reset_offsets"]
     to: Literal["earliest", "latest"] | int = Field(description="earliest, latest, or an offset")
+
+
+class ResetShareOffsets(FaultSpec):
+    """Set the start offsets of a share group without members, as kafka-share-groups --reset-offsets does; they stay."""
+
+    targets = GROUP
+    kind: Literal["share.reset_offsets"]
+    to: Literal["earliest", "latest"] = Field(description="the start or the end of each partition")
+
+    def problems(self, setup: Setup, where: str) -> Iterator[str]:
+        """Check that the target is a share group."""
+        yield from unknown(f"{where}.target.group", str(self.target.group), "share groups", setup.share_groups)
 
 
 class DeleteGroup(FaultSpec):

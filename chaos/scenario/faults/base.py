@@ -14,8 +14,8 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,39}$")]
 
 ONE_BROKER = frozenset(
     {
-        *("leader_of", "follower_of", "coordinator_of", "transaction_coordinator_of", "controller"),
-        *("broker", "random_broker"),
+        *("leader_of", "follower_of", "coordinator_of", "share_coordinator_of", "transaction_coordinator_of"),
+        *("controller", "broker", "random_broker"),
     }
 )
 BROKER_TARGETS = ONE_BROKER | {"followers_of", "isr_of", "all_brokers"}

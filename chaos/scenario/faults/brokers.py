@@ -36,9 +36,9 @@ class BrokerPause(FaultSpec):
 
 
 class CoordinatorKill(FaultSpec):
-    """SIGKILL the broker that coordinates a group; healed by a start."""
+    """SIGKILL the broker that coordinates a group, or keeps the state of a share group; healed by a start."""
 
-    targets = frozenset({"coordinator_of"})
+    targets = frozenset({"coordinator_of", "share_coordinator_of"})
     needs = frozenset({"kill", "start"})
     kind: Literal["coordinator.kill"]
 

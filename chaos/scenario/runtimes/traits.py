@@ -35,6 +35,7 @@ Ability = Literal[
     "assignment by the application",
     "cooperative",
     "KIP-848",
+    "share groups",
     "threads",
     "workers",
     "assign",
@@ -80,6 +81,9 @@ SENDING: tuple[Ability, ...] = (
     "fencing",
 )
 """What a producer can do if the answer to each record reaches its program, not only the library as in Flink."""
+
+ELSEWHERE: Mapping[Ability, str] = {"share groups": "only the Java client has KafkaShareConsumer; set client: java"}
+"""What another runtime can do, by what it is."""
 
 Role = Literal["producer", "consumer"]
 
@@ -143,7 +147,7 @@ class Traits:
     def missing(self, ability: Ability, release: str | None) -> str:
         """Return why a release cannot do something; empty if it can."""
         if ability not in self.abilities:
-            return self.lacks.get(ability, f"{self.library} cannot do it")
+            return self.lacks.get(ability, ELSEWHERE.get(ability, f"{self.library} cannot do it"))
         return self._too_old(self.abilities[ability], release)
 
     def missing_setting(self, name: str, release: str | None) -> str:

@@ -28,6 +28,8 @@ KINDS = {
     "deliveries": ("epoch", "ordinal", "offset", "sender", "seq", "sent_us", "polled_us", "processed_us"),
     "acks": ("offset", "sender", "seq", "end", "last_us", "completed_us"),
     "outputs": ("offset", "sender", "topic", "output_partition", "output_offset", "timestamp", "committed"),
+    "acquisitions": ("member", "ordinal", "offset", "count", "sender", "seq", "sent_us", "acquired_us"),
+    "acknowledgements": ("member", "ordinal", "offset", "type", "outcome", "requested_us", "completed_us"),
     "gaps": ("epoch", "begin", "end", "expected", "next_offset", "processed_us", "polled"),
     "commits": ("committer", "offset", "kind", "outcome", "requested_us", "completed_us"),
     "progress": ("epoch", "at_us", "reached"),
@@ -45,7 +47,7 @@ KINDS = {
 
 `end` is the end of the transaction (`run_facts.NO_TXN`, …), `last_us` when its last send was invoked, `committed` 1, 0
 or NONE if unknown, `polled` 1 for a gap of records that were polled and never done, `reached` the highest offset + 1,
-`offset` of an output that of its input.
+`offset` of an output that of its input, `member` an index into those of the share groups, `count` the delivery count.
 """
 Rows = Mapping[str, Columns]
 """The rows of one block, by kind."""
@@ -53,6 +55,17 @@ Rows = Mapping[str, Columns]
 OK, FAIL, UNKNOWN = 0, 1, 2
 OUTCOMES = {"ok": OK, "fail": FAIL, "unknown": UNKNOWN}
 """Outcomes of sends."""
+ACCEPT, RELEASE, REJECT = 0, 1, 2
+ACKNOWLEDGEMENTS = {"accept": ACCEPT, "release": RELEASE, "reject": REJECT}
+REFUSED, MISDIRECTED = 3, 4
+"""Outcomes of acknowledgements: the member did not hold the lock any more; the broker that gave the record, to which a
+member sends its acknowledgement, led the partition no more."""
+REFUSALS = {
+    "INVALID_RECORD_STATE": REFUSED,
+    "NOT_LEADER_OR_FOLLOWER": MISDIRECTED,
+    "FENCED_LEADER_EPOCH": MISDIRECTED,
+}
+"""They, by error."""
 COMMIT_KINDS = ("sync", "async", "auto", "transaction")
 COMMIT_OK, COMMIT_UNKNOWN, COMMIT_FAILED = 0, 1, 2
 

@@ -14,6 +14,7 @@ from checks.audit.engine.tally import (
     highest,
     lowest,
     maximum,
+    minimum,
     total,
     union,
 )
@@ -55,6 +56,22 @@ COMMITTED = total("committed")
 IN_RANGE = total("in_range")
 """Log records that the reader has to deliver."""
 EPOCHS = total("epochs")
+
+# share groups, by group
+ACQUIRED = total("acquired")
+ACKNOWLEDGED = total("acknowledged")
+"""Acknowledgements by group, type (accept, release, reject) and outcome (see `blocks.ACKNOWLEDGED`)."""
+SHARE_RANGE = total("share_range")
+"""Log records that the group has to acquire."""
+JUDGED = total("judged_acquisitions")
+"""Acquisitions in partitions that were read back."""
+CONFIRMED = total("confirmed")
+"""Accepts and rejects that the broker confirmed."""
+DISTINCT = total("distinct_acquired")
+LOWEST_ACQUIRED = minimum("lowest_acquired")
+"""By group, topic and partition."""
+LAST_ACTIVE = maximum("last_active")
+"""The latest time in the rows of a member, by consumer, incarnation and group."""
 
 # what exists
 TOPICS = union("topics")

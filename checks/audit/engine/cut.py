@@ -9,6 +9,7 @@ import numpy as np
 
 from chaos.ledger.schemas import INPUT_COLUMNS
 from checks.audit.arrays import NONE, Columns, Ints
+from checks.audit.engine import shares
 from checks.audit.engine.blocks import (
     BLOCK_BITS,
     COMMIT_FAILED,
@@ -22,9 +23,10 @@ from checks.audit.engine.blocks import (
     block_name,
     pack,
 )
-from checks.audit.engine.group import Rows, runs, sections
+from checks.audit.engine.group import runs, sections
 from checks.audit.engine.keys import rows_by_key
 from checks.audit.engine.parts import Part
+from checks.audit.engine.pieces import Piece, by_offset, piece, sender_numbers, topic_numbers
 from checks.audit.engine.survey import COLUMNS, committers
 from checks.audit.facts.readers import entry_of
 from checks.audit.facts.run_facts import RunFacts
@@ -45,9 +47,8 @@ _COLUMNS = {
         *("producer", "producer_incarnation", "seq", "sent_us", "polled_us", "processed_us"),
     ),
     "commits": COLUMNS["commits"],
+    **shares.CUT_COLUMNS,
 }
-Piece = tuple[str, str, bytes]
-"""Name of the block, kind of rows, packed rows."""
 
 
 def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
@@ -61,25 +62,20 @@ def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
 def cut(part: Part, facts: RunFacts) -> Iterator[Piece]:
     """Yield the pieces of one part of any table."""
     if part.rows:
-        cutters = {"sends": _sends, "log": _log, "deliveries": _deliveries, "commits": _commits}
-        yield from cutters[part.table](part, facts)
-
-
-def _piece(block: str, kind: str, columns: Columns, rows: Rows) -> Piece:
-    return block, kind, pack({name: rows.ints(columns[name]) for name in KINDS[kind]})
+        yield from _CUTTERS[part.table](part, facts)
 
 
 def _sends(part: Part, facts: RunFacts) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     outcomes, outcome_names = part.codes("outcome")
     columns = {name: part.ints(name) for name in KINDS["sends"] if name not in ("topic", "outcome", "end")}
-    columns["topic"] = _topics(part, facts)
+    columns["topic"] = topic_numbers(part, facts)
     columns["outcome"] = np.array([OUTCOMES.get(name, UNKNOWN) for name in outcome_names], np.int64)[outcomes]
     columns["end"], last_us = _transaction_ends(part, codes, producers, facts)
     for (code, block), rows in sections(codes, columns["seq"] >> BLOCK_BITS):
-        yield _piece(block_name("write", producers[code], block), "sends", columns, rows)
+        yield piece(block_name("write", producers[code], block), "sends", columns, rows)
     if facts.contested or facts.compacted:
-        columns |= {"last_us": last_us, "sender": _senders(codes, producers, columns["incarnation"], facts)}
+        columns |= {"last_us": last_us, "sender": sender_numbers(codes, producers, columns["incarnation"], facts)}
         yield from _acks(columns, facts)
     if facts.compacted:
         columns["tombstone"] = _tombstones(codes, producers, columns["seq"], facts)
@@ -113,22 +109,22 @@ def _acks(columns: Columns, facts: RunFacts) -> Iterator[Piece]:
     kept = {n: columns[n][located] for n in (*KINDS["acks"], "topic", "partition")}
     for (topic, partition, block), rows in sections(kept["topic"], kept["partition"], kept["offset"] >> BLOCK_BITS):
         if (facts.topics[topic], partition, block) in facts.contested:
-            yield _piece(block_name("read", facts.topics[topic], partition, block), "acks", kept, rows)
+            yield piece(block_name("read", facts.topics[topic], partition, block), "acks", kept, rows)
 
 
 def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     columns = {n: part.ints(n) for n in ("seq", "incarnation", "partition", "offset", "timestamp")}
-    columns["topic"] = _topics(part, facts)
+    columns["topic"] = topic_numbers(part, facts)
     committed, known = part.flags("committed")
     columns["committed"] = np.where(known, committed.astype(np.int64), NONE)
     own = np.flatnonzero(part.own_records(facts.run_token))
     all_own = len(own) == part.rows
     kept = columns if all_own else {n: c[own] for n, c in columns.items()}
     for (code, block), rows in sections(codes if all_own else codes[own], kept["seq"] >> BLOCK_BITS):
-        yield _piece(block_name("write", producers[code], block), "log", kept, rows)
-    columns["sender"] = _senders(codes, producers, columns["incarnation"], facts)
-    yield from _by_offset(facts, columns, "records")
+        yield piece(block_name("write", producers[code], block), "log", kept, rows)
+    columns["sender"] = sender_numbers(codes, producers, columns["incarnation"], facts)
+    yield from by_offset(facts, columns, "records")
     if facts.compacted:
         seq = columns["seq"] if all_own else np.where(part.own_records(facts.run_token), columns["seq"], NONE)
         tombstone, known = part.flags("tombstone")
@@ -156,7 +152,7 @@ def _outputs(part: Part, facts: RunFacts, columns: Columns, own: Ints) -> Iterat
     kept |= {"partition": partition[rows], "offset": offset[rows]}
     places = inputs[inputs != NONE], kept["partition"], kept["offset"] >> BLOCK_BITS
     for (topic, number, block), section in sections(*places):
-        yield _piece(block_name("read", facts.topics[topic], number, block), "outputs", kept, section)
+        yield piece(block_name("read", facts.topics[topic], number, block), "outputs", kept, section)
 
 
 def _runs_of_log(columns: Columns, kind: str, facts: RunFacts) -> Iterator[Piece]:
@@ -175,8 +171,8 @@ def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
     codes, producers = part.codes("producer")
     columns = {n: part.ints(n) for n in ("ordinal", "partition", "offset", "seq", "sent_us", "processed_us")}
     columns["polled_us"] = part.ints("polled_us") if facts.transactions else np.full(part.rows, NONE, np.int64)
-    columns["topic"] = _topics(part, facts)
-    columns["sender"] = _senders(codes, producers, part.ints("producer_incarnation"), facts)
+    columns["topic"] = topic_numbers(part, facts)
+    columns["sender"] = sender_numbers(codes, producers, part.ints("producer_incarnation"), facts)
     consumers, clients = part.codes("consumer")
     lives = part.ints("incarnation")
     starts: list[Ints] = []
@@ -198,10 +194,10 @@ def _deliveries(part: Part, facts: RunFacts) -> Iterator[Piece]:
             yield block_name("commits", name, partition), "progress", pack(_progress(epoch.index, offset, at_us))
     order = np.argsort(begins := np.concatenate(starts))
     columns["epoch"] = np.repeat(np.concatenate(epochs)[order], np.diff(begins[order], append=part.rows))
-    yield from _by_offset(facts, columns, "deliveries")
+    yield from by_offset(facts, columns, "deliveries")
     if gaps:
         joined = {n: np.concatenate([g[n] for g in gaps]) for n in gaps[0]}
-        yield from _by_offset(facts, joined, "gaps", by="begin")
+        yield from by_offset(facts, joined, "gaps", by="begin")
 
 
 def _ordinals(ordinal: Ints, *keys: tuple[Ints, int]) -> Ints:
@@ -290,7 +286,7 @@ def _split_by_block(gaps: Columns, epoch: int, topic: int, partition: int, facts
 def _commits(part: Part, facts: RunFacts) -> Iterator[Piece]:
     (kinds, kind_names), (outcomes, outcome_names) = part.codes("kind"), part.codes("outcome")
     columns = {n: part.ints(n) for n in ("partition", "offset", "requested_us", "completed_us")}
-    columns["topic"] = _topics(part, facts)
+    columns["topic"] = topic_numbers(part, facts)
     columns["kind"] = np.array([COMMIT_KINDS.index(k) if k in COMMIT_KINDS else 0 for k in kind_names], np.int64)[kinds]
     by_outcome = {"ok": COMMIT_OK, "unknown": COMMIT_UNKNOWN}
     columns["outcome"] = np.array([by_outcome.get(o, COMMIT_FAILED) for o in outcome_names], np.int64)[outcomes]
@@ -298,23 +294,14 @@ def _commits(part: Part, facts: RunFacts) -> Iterator[Piece]:
     for committer, rows in committers(part):
         columns["committer"][rows.index] = facts.committer_ids[committer]
     for (topic, partition), rows in sections(columns["topic"], columns["partition"]):
-        yield _piece(block_name("commits", facts.topics[topic], partition), "commits", columns, rows)
+        yield piece(block_name("commits", facts.topics[topic], partition), "commits", columns, rows)
 
 
-def _by_offset(facts: RunFacts, columns: Columns, kind: str, by: str = "offset") -> Iterator[Piece]:
-    for (topic, partition, block), rows in sections(columns["topic"], columns["partition"], columns[by] >> BLOCK_BITS):
-        yield _piece(block_name("read", facts.topics[topic], partition, block), kind, columns, rows)
-
-
-def _topics(part: Part, facts: RunFacts) -> Ints:
-    codes, names = part.codes("topic")
-    return np.array([facts.topic_ids[name] for name in names], np.int64)[codes]
-
-
-def _senders(codes: Ints, producers: list[str], incarnation: Ints, facts: RunFacts) -> Ints:
-    """Return the index of each row's producer and incarnation."""
-    starts = runs(codes, incarnation)
-    names = [*producers, None]  # the code of a null is -1
-    pairs = zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True)
-    numbers = np.array([facts.sender_ids[names[c], n] for c, n in pairs], np.int64)
-    return np.repeat(numbers, np.diff(starts, append=len(codes)))
+_CUTTERS: dict[str, Callable[[Part, RunFacts], Iterator[Piece]]] = {
+    "sends": _sends,
+    "log": _log,
+    "deliveries": _deliveries,
+    "commits": _commits,
+    "acquisitions": shares.cut_acquisitions,
+    "acknowledgements": shares.cut_acknowledgements,
+}

@@ -17,6 +17,7 @@ from chaos.errors import RunDirError
 from chaos.ledger.schemas import (
     LOG,
     READABLE,
+    SHARE_TABLES,
     TABLES,
     as_of,
     is_readable,
@@ -25,12 +26,14 @@ from chaos.ledger.schemas import (
 )
 from checks.audit.arrays import NONE, Ints, Mask
 
-SCHEMAS = {"log": LOG} | {name: TABLES[name] for name in ("sends", "deliveries", "commits")}
+SCHEMAS = {"log": LOG} | {name: TABLES[name] for name in ("sends", "deliveries", "commits", *SHARE_TABLES)}
 REQUIRED = {
     "sends": ("producer", "incarnation", "seq", "topic", "outcome", "invoked_us", "completed_us"),
     "deliveries": ("consumer", "incarnation", "mode", "ordinal", "topic", "partition", "offset", "processed_us"),
     "log": ("topic", "partition", "offset"),
     "commits": ("consumer", "incarnation", "mode", "topic", "partition", "offset", "outcome"),
+    "acquisitions": ("consumer", "incarnation", "group", "ordinal", "topic", "partition", "offset", "delivery_count"),
+    "acknowledgements": ("consumer", "incarnation", "group", "ordinal", "topic", "partition", "offset", "type"),
 }
 """Columns that must not be null."""
 

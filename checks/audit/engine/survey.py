@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from checks.audit.arrays import NONE, Ints, Mask
-from checks.audit.engine import counters
+from checks.audit.engine import counters, shares
 from checks.audit.engine.blocks import BLOCK_BITS
+from checks.audit.engine.clients import add_senders, count_backwards
 from checks.audit.engine.digest import add_digests
 from checks.audit.engine.group import Rows, counted, grouped, runs, sections
 from checks.audit.engine.parts import Part
@@ -41,6 +42,7 @@ COLUMNS = {
         *("producer", "producer_incarnation", "seq", "polled_us", "processed_us"),
     ),
     "commits": _COMMIT_COLUMNS,
+    **shares.COLUMNS,
 }
 """The columns read of each table."""
 
@@ -96,26 +98,19 @@ def survey(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     """Add one part of any table."""
     tally.add(counters.ROWS, part.table, value=part.rows)
     if part.rows:
-        {"sends": _sends, "log": _log, "deliveries": _deliveries, "commits": _commits}[part.table](part, plan, tally)
+        _SURVEYS[part.table](part, plan, tally)
         plan.judge(part, tally)
-
-
-def _add_senders(codes: Ints, names: list[str], incarnation: Ints, tally: Tally) -> None:
-    """Add every producer incarnation that occurs."""
-    starts = runs(codes, incarnation)
-    pairs = set(zip(codes[starts].tolist(), incarnation[starts].tolist(), strict=True))
-    tally.add(counters.SENDERS, value={(names[c] if c >= 0 else None, n) for c, n in pairs})
 
 
 def _sends(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     codes, producers = part.codes("producer")
-    _add_senders(codes, producers, part.ints("incarnation"), tally)
+    add_senders(codes, producers, part.ints("incarnation"), tally)
     topics, names = part.codes("topic")
     outcomes, outcome_names = part.codes("outcome")
     partition, offset = part.ints("partition"), part.ints("offset")
     invoked, completed = part.ints("invoked_us"), part.ints("completed_us")
     tally.add(counters.DRIVE_END_US, value=int(completed.max()))
-    _count_backwards(tally, "sends", codes, producers, completed < invoked)
+    count_backwards(tally, "sends", codes, producers, completed < invoked)
     located = np.flatnonzero(part.equals("outcome", "ok") & (offset >= 0))
     add_digests(part, counters.ACKED_DIGEST, located, tally)
     _transactions(part, codes, producers, topics, names, tally)
@@ -179,12 +174,6 @@ def _transactions(part: Part, codes: Ints, producers: list[str], topics: Ints, n
         tally.add(counters.TRANSACTION_WRITERS, value={(names[topic], number, producers[code], life)})
 
 
-def _count_backwards(tally: Tally, table: str, codes: Ints, clients: list[str], wrong: Mask) -> None:
-    """Count the rows that end before they begin: the clock of their client was set back between."""
-    for (code,), rows in sections(codes[np.flatnonzero(wrong)]):
-        tally.add(counters.CLOCK_BACKWARDS, f"{table} of {clients[code]}", value=len(rows))
-
-
 def _add_reached(
     tally: Tally, aggregate: Aggregate[Sparse], key: tuple[str, ...], partition: Ints, at_us: Ints, offset: Ints
 ) -> None:
@@ -202,7 +191,7 @@ def _log(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     partition, offset = part.ints("partition"), part.ints("offset")
     incarnation, seq = part.ints("incarnation"), part.ints("seq")
     _, crc_known = part.flags("crc_ok")
-    _add_senders(codes, producers, incarnation, tally)
+    add_senders(codes, producers, incarnation, tally)
     own = part.own_records(plan.run_token)
     own_rows = np.flatnonzero(own)
     add_digests(part, counters.LOG_DIGEST, own_rows, tally)
@@ -234,11 +223,11 @@ def _add_lowest_offsets(tally: Tally, names: list[str], producers: list[str], *c
 
 def _deliveries(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     codes, producers = part.codes("producer")
-    _add_senders(codes, producers, part.ints("producer_incarnation"), tally)
+    add_senders(codes, producers, part.ints("producer_incarnation"), tally)
     processed, offset = part.ints("processed_us"), part.ints("offset")
     tally.add(counters.DRIVE_END_US, value=int(processed.max()))
     consumers, clients = part.codes("consumer")
-    _count_backwards(tally, "deliveries", consumers, clients, processed < part.ints("polled_us"))
+    count_backwards(tally, "deliveries", consumers, clients, processed < part.ints("polled_us"))
     for key, reader, rows, segment in segments(part):
         *_, topic, partition = key
         tally.add(counters.SEGMENTS, *key, value=[segment])
@@ -265,7 +254,7 @@ def _commits(part: Part, plan: SurveyPlan, tally: Tally) -> None:
     tally.add(counters.TOPICS, value=set(names))
     tally.add(counters.DRIVE_END_US, value=int(completed.max()))
     consumers, clients = part.codes("consumer")
-    _count_backwards(tally, "commits", consumers, clients, (completed < requested) & (completed != NONE))
+    count_backwards(tally, "commits", consumers, clients, (completed < requested) & (completed != NONE))
     unknown = part.equals("outcome", "unknown")
     ok, timed = part.equals("outcome", "ok"), part.equals("kind", "sync", "async")
     for committer, rows in committers(part):
@@ -294,3 +283,13 @@ def committers(part: Part) -> Iterator[tuple[Committer, Rows]]:
     for (consumer, life, assignment, mode, group), rows in sections(*keys):
         name = group_names[group] if group >= 0 else ""
         yield Committer(clients[consumer], life, assignment, mode_names[mode], name), rows
+
+
+_SURVEYS: dict[str, Callable[[Part, SurveyPlan, Tally], None]] = {
+    "sends": _sends,
+    "log": _log,
+    "deliveries": _deliveries,
+    "commits": _commits,
+    "acquisitions": lambda part, plan, tally: shares.survey_acquisitions(part, tally),
+    "acknowledgements": lambda part, plan, tally: shares.survey_acknowledgements(part, tally),
+}

@@ -47,6 +47,7 @@ Kind = Callable[[str], Aggregate[V]]
 """A kind of aggregates: from the name to the aggregate."""
 total: Kind[int] = partial(Aggregate, merge=operator.add)
 maximum: Kind[int] = partial(Aggregate, merge=max)
+minimum: Kind[int] = partial(Aggregate, merge=min)
 digest: Kind[int] = partial(Aggregate, merge=_add_digests)
 union: Kind[set[Any]] = partial(Aggregate, merge=operator.or_)
 collection: Kind[list[Any]] = partial(Aggregate, merge=operator.add)
@@ -54,8 +55,8 @@ extent: Kind[tuple[int, int]] = partial(Aggregate, merge=_merge_extents)
 distribution: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.add))
 highest: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.maximum))
 lowest: Kind[Sparse] = partial(Aggregate, merge=partial(merge, np.minimum))
-"""They keep the sum, the highest number, the sum modulo 2^64, all members, all entries, the lowest and the highest
-number; and by number the sum, the highest and the lowest value."""
+"""They keep the sum, the highest number, the lowest number, the sum modulo 2^64, all members, all entries, the lowest
+and the highest number; and by number the sum, the highest and the lowest value."""
 FINDINGS: Aggregate[tuple[int, list[Finding]]] = Aggregate("findings", _merge_findings)
 """By check, split and scope: the exact count and the findings to show."""
 

@@ -12,6 +12,7 @@ There are as many facts as assignments, faults or partitions, never as many as r
 | `newcomers` | partitions created after a group had begun to read their topic |
 | `ranges` | what each reader has to read of each partition |
 | `observed` | what the observer recorded over time, such as partition leaders; times of faults |
+| `shares` | share groups, their ranges, and what may end their locks early |
 | `routes` | the partitions that partitioners promise |
 | `run_facts` | everything that executors need to judge blocks of records |
 """

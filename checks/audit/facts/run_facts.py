@@ -11,6 +11,7 @@ from checks.audit.arrays import NONE, Ints, Mask
 from checks.audit.facts.epochs import Epoch, Epochs, OffsetFetch
 from checks.audit.facts.moves import Move
 from checks.audit.facts.ranges import ReadRange
+from checks.audit.facts.shares import Shares
 from checks.audit.facts.starts import LogRange
 from checks.audit.facts.topic_lives import TopicLives
 from checks.audit.facts.traced import Traced
@@ -105,6 +106,7 @@ class RunFacts:
     traced: dict[str, Traced] = field(default_factory=dict)
     committed_by_any: dict[tuple[str, str, int], int] = field(default_factory=dict)
     lives: TopicLives = field(default_factory=TopicLives)
+    shares: Shares = field(default_factory=Shares)
 
     @cached_property
     def topic_ids(self) -> dict[str, int]:

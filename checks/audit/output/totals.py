@@ -12,6 +12,7 @@ from typing import Any
 
 from chaos.anomalies import ANOMALIES
 from checks.audit.engine import counters
+from checks.audit.engine.blocks import ACKNOWLEDGEMENTS, OK, REFUSED
 from checks.audit.engine.tally import FINDINGS, UNDECIDED, Aggregate, Tally
 from checks.audit.facts.observed import OFFSETS_TOPIC
 from checks.audit.facts.readers import Reader
@@ -22,14 +23,17 @@ from checks.audit.rules.registry import RULES
 from checks.audit.rules.rule import RunData
 
 
-def summary_rows(topics: list[str], readers: list[Reader], tally: Tally) -> list[dict[str, Any]]:
-    """Return table `summary`: a row for every check, split and scope, including scopes with findings only."""
+def summary_rows(topics: list[str], readers: list[Reader], shares: list[str], tally: Tally) -> list[dict[str, Any]]:
+    """Return table `summary`: a row for every check, split and scope, including scopes with findings only.
+
+    shares: the share groups, in which anomalies of share groups are counted.
+    """
     counts: dict[tuple[Any, ...], int] = {key: count for key, (count, _) in tally.each(FINDINGS)}
     wanted = {
         (check, split, scope)
         for check, rule in RULES.items()
         for split in ANOMALIES[check].splits or ("",)
-        for scope in rule.scopes(topics, readers)
+        for scope in (shares if ANOMALIES[check].path == "share" else rule.scopes(topics, readers))
     }
     for check, split, scope in counts:
         splits = (split,) if split != UNDETERMINED else (ANOMALIES[check].splits or ("",))
@@ -96,6 +100,27 @@ _OF_TOPIC: dict[str, tuple[Aggregate[int], ...]] = {
 def offsets_rows(removed: int | None) -> list[dict[str, Any]]:
     """Return the row of `counts` of what compaction removed from `__consumer_offsets`; none if it was not counted."""
     return [] if removed is None else [{"name": "superseded", "scope": OFFSETS_TOPIC, "value": removed}]
+
+
+_OF_SHARES = {
+    "accepted": ("accept", OK),
+    "released": ("release", OK),
+    "rejected": ("reject", OK),
+    "refused": (None, REFUSED),
+}
+"""Counts of acknowledgements, each with its type (None: any) and outcome."""
+
+
+def share_rows(groups: list[str], tally: Tally) -> list[dict[str, Any]]:
+    """Return the rows of `counts` of share groups: acquisitions, distinct records, acknowledgements by their end."""
+    rows = []
+    for group in groups:
+        rows += [("delivered", group, tally.count(counters.ACQUIRED, group))]
+        rows += [("distinct", group, tally.count(counters.DISTINCT, group))]
+        for name, (kind, outcome) in _OF_SHARES.items():
+            kinds = [kind] if kind else list(ACKNOWLEDGEMENTS)
+            rows.append((name, group, sum(tally.count(counters.ACKNOWLEDGED, group, k, outcome) for k in kinds)))
+    return [{"name": name, "scope": scope, "value": value} for name, scope, value in rows]
 
 
 def count_rows(

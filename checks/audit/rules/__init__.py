@@ -12,7 +12,8 @@
 | `commits` | overcommit, commit_rewind, zombie_commit |
 | `groups` | double_ownership, foreign_commit, unbalanced_assignment, misplaced_coordinator |
 | `vanished` | expired_commit, lost_commit |
+| `shares` | lost_share, stalled_share, redelivered_share, miscounted_share, lock_overrun, overlimit_share |
 
-`producer_block` and `partition_block` hold the rows of one block as rules see them (for commits: `engine.commits`);
-`registry` applies the rules to a block and to the run.
+`producer_block`, `partition_block` and `share_block` hold the rows of one block as rules see them (for commits:
+`engine.commits`); `registry` applies the rules to a block and to the run.
 """

@@ -11,9 +11,9 @@ import numpy as np
 from chaos.anomalies import ANOMALIES
 from chaos.scenario.model import Scenario
 from checks.audit.arrays import NONE
-from checks.audit.engine.blocks import unpack_block
+from checks.audit.engine.blocks import Rows, unpack_block
 from checks.audit.engine.commits import CommitBlock, commits_at_begin
-from checks.audit.engine.counters import CONSUMED, IN_RANGE, LATENCIES
+from checks.audit.engine.counters import CONSUMED, DISTINCT, IN_RANGE, JUDGED, LATENCIES, SHARE_RANGE
 from checks.audit.engine.group import runs
 from checks.audit.engine.keys import KeyBlock
 from checks.audit.engine.sparse import histogram
@@ -29,6 +29,7 @@ from checks.audit.rules import (
     keys,
     outputs,
     records,
+    shares,
     transactions,
     undelivered,
     vanished,
@@ -38,6 +39,7 @@ from checks.audit.rules import (
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
 from checks.audit.rules.rule import Rule, RunData
+from checks.audit.rules.share_block import share_blocks
 
 FAMILIES = (
     commits,
@@ -47,6 +49,7 @@ FAMILIES = (
     keys,
     outputs,
     records,
+    shares,
     transactions,
     undelivered,
     vanished,
@@ -65,8 +68,8 @@ def nothing_to_examine(scenario: Scenario, check: str) -> str:
 
     A check that examined nothing although the scenario gives it something to examine proves nothing.
     """
-    if ANOMALIES[check].path != "write" and not scenario.readers:
-        return "the scenario has no consumers"
+    if ANOMALIES[check].path in ("read", "group") and not scenario.readers:
+        return "only share groups read" if scenario.shares else "the scenario has no consumers"
     return RULES[check].inapplicable(scenario)
 
 
@@ -83,6 +86,7 @@ ROW_RULES: tuple[RowRule, ...] = _distinct(rule.rows for rule in RULES.values())
 _OF_WRITES = _distinct(rule.writes for rule in RULES.values())
 _OF_READERS = _distinct(rule.reader for rule in RULES.values())
 _OF_READS = _distinct(rule.reads for rule in RULES.values())
+_OF_SHARES = _distinct(rule.shares for rule in RULES.values())
 _OF_COMMITS = _distinct(rule.commits for rule in RULES.values())
 _OF_KEYS = _distinct(rule.keys for rule in RULES.values())
 _OF_RUN = _distinct(rule.run for rule in RULES.values())
@@ -97,7 +101,9 @@ def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> Non
         judge_writes(ProducerBlock(producer, number, facts, rows), tally)
     elif path == "read":
         topic, partition, _ = key
-        _judge_reads(PartitionBlock(topic, partition, facts, rows), tally)
+        block = PartitionBlock(topic, partition, facts, rows)
+        _judge_reads(block, tally)
+        _judge_shares(block, rows, tally)
     elif path == "keys":
         for of_keys in _OF_KEYS:
             of_keys(KeyBlock(key[0], facts, rows), tally)
@@ -134,6 +140,15 @@ def _judge_reads(block: PartitionBlock, tally: Tally) -> None:
         _add_times(reader, tally)
     for rule_of_reads in _OF_READS:
         rule_of_reads(block, tally)
+
+
+def _judge_shares(block: PartitionBlock, rows: Rows, tally: Tally) -> None:
+    for share in share_blocks(block, rows["acquisitions"], rows["acknowledgements"]):
+        tally.add(SHARE_RANGE, share.name, value=int(share.visible().sum()))
+        tally.add(DISTINCT, share.name, value=len(runs(share.rows["offset"])))
+        tally.add(JUDGED, share.name, value=len(share.rows["offset"]))
+        for rule in _OF_SHARES:
+            rule(share, tally)
 
 
 def _add_times(r: ReaderBlock, tally: Tally) -> None:

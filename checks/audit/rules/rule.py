@@ -25,6 +25,7 @@ from checks.audit.facts.starts import CommittedOffsets
 from checks.audit.findings import Finding
 from checks.audit.rules.partition_block import PartitionBlock, ReaderBlock
 from checks.audit.rules.producer_block import ProducerBlock
+from checks.audit.rules.share_block import ShareBlock
 
 Evidence = dict[str, Any]
 
@@ -121,8 +122,8 @@ class Rule:
     since: the first version of the ledger that contains what it examines.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
-    block of reads, a block of reads, a block of commits, a block of keys, or the whole run. Rules may share a function,
-    which is then called once.
+    block of reads, a block of reads, one share group's rows in it, a block of commits, a block of keys, or the whole
+    run. Rules may share a function, which is then called once.
     """
 
     examines: tuple[Aggregate[int], ...]
@@ -136,6 +137,7 @@ class Rule:
     writes: Callable[[ProducerBlock, Tally], None] | None = None
     reader: Callable[[ReaderBlock, Tally], None] | None = None
     reads: Callable[[PartitionBlock, Tally], None] | None = None
+    shares: Callable[[ShareBlock, Tally], None] | None = None
     commits: Callable[[CommitBlock, Tally], None] | None = None
     keys: Callable[[KeyBlock, Tally], None] | None = None
     run: Callable[[RunData, Tally], None] | None = None

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from chaos import clients
 from chaos.cli import client_check
-from chaos.clients.protocol import ProducerSpec, Program
+from chaos.clients.protocol import PROGRAMS, ProducerSpec, Program
 from chaos.clients.runtime import prepare
 from chaos.conformance.bench import Bench
 from chaos.conformance.schemas import all_schemas
@@ -146,7 +146,7 @@ def test_the_schemas_are_json_schemas() -> None:
     schemas = all_schemas()
     for schema in (*schemas["specs"].values(), schemas["header"], *schemas["lines"].values()):
         Draft202012Validator.check_schema(schema)
-    assert set(schemas["specs"]) == {"producer", "processor", "group_consumer", "assign_consumer"}
+    assert set(schemas["specs"]) == {*PROGRAMS, "share_consumer"}
     spec = ProducerSpec.model_validate(
         {
             **{"run_id": "r", "run_token": "7f3a91c0", "ledger": "x", "client": "a/1", "bootstrap": "h:1"},

@@ -127,7 +127,7 @@ def test_a_line_that_breaks_a_rule_ends_the_readable_part_and_is_named(tmp_path,
         ({"schema": 99, "table": "sends"}, "line 1: written with schema version 99"),
         ({"schema": "3", "table": "sends"}, "line 1: written with schema version 3"),
         ({"table": "sends"}, "line 1: written with schema version None"),
-        ({"schema": 3, "table": "commits"}, "line 1: the table is 'commits' in a file of sends"),
+        ({"schema": SCHEMA_VERSION, "table": "commits"}, "line 1: the table is 'commits' in a file of sends"),
         (ROWS, "line 1: written with schema version None"),
     ],
 )

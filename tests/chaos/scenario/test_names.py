@@ -48,6 +48,7 @@ OTHER_TEXTS = {
     "Processor": {"name", "config", "consumer_config"},
     "Subscribe": {"name", "config", "static"},
     "Assign": {"name", "config"},
+    "Share": {"name", "settings", "config"},
     "Clients": {"confluent_kafka"},
     "Client": {"runtime", "release"},
     "Acked": {"producer"},

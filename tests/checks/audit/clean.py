@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from tests.checks.audit.histories import OUT, TOPIC, History
-from tests.checks.audit.story import Story, rows_of
+from tests.checks.audit.story import SHARE_SETTINGS, Story, rows_of
 
 CLEAN: dict[str, Callable[[Story], None]] = {}
+LONG_LOCKS = {"share.record.lock.duration.ms": 10**9}
+"""They do not expire within a run of histories, which all end with the last one."""
 NUMBER = 0
 RENAMED = {f"p{NUMBER}": "p", f"c{NUMBER}": "c", f"f{NUMBER}": "f", f"{TOPIC}-out": OUT}
 
@@ -29,7 +32,11 @@ def history(name: str) -> History:
         ]
         for table, table_rows in rows_of([story]).items()
     }
-    consumer = {"mode": story.mode, "name": "c", "members": story.members, "config": story.consumer_config}
+    consumer: dict[str, Any] = {"mode": story.mode, "name": "c", "members": story.members}
+    if story.mode == "share":
+        consumer |= {"group": TOPIC, "client": "java", "settings": SHARE_SETTINGS | LONG_LOCKS}
+    else:
+        consumer |= {"config": story.consumer_config}
     if story.mode == "subscribe":
         consumer["group"] = TOPIC
     return replace(
@@ -329,3 +336,24 @@ def in_turn_and_forgotten(s: Story) -> None:
         offset = None if seq == 2 else seq // 2
         s.send(seq, offset, outcome, partition=seq % 2).log(seq // 2, seq, partition=seq % 2)
     s.life(s.producer, "stopped")
+
+
+@clean
+def a_share_group_takes_turns(s: Story) -> None:
+    """One record is released first, one is rejected; the group is at the end."""
+    _share(s)
+    s.share_seen(4, 0)
+
+
+@clean
+def a_share_group_that_nobody_looked_at(s: Story) -> None:
+    _share(s)
+
+
+def _share(s: Story) -> None:
+    s.members = 2
+    s.wrote(0, 1, 2, 3)
+    s.acquires(1, 0, 1).ends()
+    s.acquires(2, 2).ends("release").acquires(1, 2, count=2).ends()
+    s.acquires(2, 3).ends("reject")
+    _lives(s, s.reader(1), s.reader(2))

@@ -17,6 +17,7 @@ NOT_DELIVERED = "skipped_delivery|lost_processing|stalled_delivery|evicted_deliv
 MISSING = frozenset({"skipped_delivery", "lost_processing", "stalled_delivery", "poll_skip", "overcommit"})
 UNLOCATED = frozenset(f"{check}.undetermined" for check in ("lost_write", "lost_key", "torn_transaction"))
 UNJUDGED = "overcommit.undetermined"
+MISCOUNTED = "miscounted_share|miscounted_share.undetermined"
 HANGS = frozenset({"hanging_transaction"})
 """Where the row is what ended the wait of the last stable offset."""
 
@@ -90,6 +91,11 @@ class CleanHistory:
         """By its reader."""
         mine = [d for d in self.rows["deliveries"] if _place(d) == _place(delivery)]
         return len([d for d in mine if d["mode"] == "subscribe" or d["consumer"] == delivery["consumer"]]) == 1
+
+    def acquired_later(self, acquisition: Row) -> bool:
+        """By whichever member."""
+        same = [r for r in self.rows["acquisitions"] if _place(r) == _place(acquisition)]
+        return any(r["delivery_count"] > acquisition["delivery_count"] for r in same)
 
     def in_log(self, partition: int, first: int, last: int) -> bool:
         return any(
@@ -351,6 +357,11 @@ def _maybe_output(row: Row, clean: CleanHistory) -> set[str]:
     return {"missing_output.undetermined"} if row["committed"] else {"duplicate_output.undetermined"}
 
 
+def _never_acquired(row: Row, clean: CleanHistory) -> set[str]:
+    alone = sum(_place(r) == _place(row) for r in clean.rows["acquisitions"]) == 1
+    return when(alone, "lost_share|stalled_share") | when(clean.acquired_later(row), MISCOUNTED)
+
+
 def both(*rules: Must) -> Must:
     return lambda row, clean: set().union(*(rule(row, clean) for rule in rules))
 
@@ -411,6 +422,16 @@ EXPECTED: dict[str, tuple[Must, frozenset[str]]] = {
         lambda row, clean: when(clean.end(row), "torn_transaction.undetermined"),
         frozenset({"poll_skip", "skipped_delivery"}),
     ),
+    "acquisitions: left out": (_never_acquired, frozenset()),
+    "acquisitions: again": (always("redelivered_share|redelivered_share.undetermined"), frozenset()),
+    "acquisitions: delivery count + 1": (always(MISCOUNTED), frozenset()),
+    "acquisitions: delivery count far too high": (always(MISCOUNTED, "overlimit_share"), frozenset()),
+    "acquisitions: another incarnation": (
+        lambda row, clean: when(clean.acquired_later(row), "lock_overrun"),
+        frozenset(),
+    ),
+    "acknowledgements: left out": (lambda row, clean: when(row["type"] == "release", "lock_overrun"), frozenset()),
+    "acknowledgements: late": (lambda row, clean: when(row["type"] == "release", "lock_overrun"), frozenset()),
     "transactions: committed made aborted": (_aborted_after_all, frozenset()),
     "transactions: aborted made committed": (always("torn_transaction"), frozenset()),
     "deliveries: polled before everything": (_polled_early, frozenset()),
@@ -517,6 +538,8 @@ INPUTS: dict[str, frozenset[str]] = {
     "deliveries: another producer incarnation": frozenset({"missing_output.undetermined"}),
 }
 """What else a change means to the outputs of the inputs there."""
+SHARED = frozenset({"lost_share", "stalled_share"})
+"""What a record at another offset may mean to a share group."""
 UNCOMMITTED = {
     *("commits: left out", "commits: offset - 1", "commits: offset 0", "commits: ok made unknown"),
     *("commits: ok made fail", "commits: another partition", "commits: under no assignment"),
@@ -537,6 +560,8 @@ def unexpected(change: str, row: Row, rows: Rows, found: set[str]) -> str:
     elif any(r.get("input_topic") for r in rows["log"]):
         may |= INPUTS.get(change, frozenset())
         rule = both(rule, _not_consumed) if change in UNCOMMITTED else rule
+    if rows.get("acquisitions") and change.startswith("log: "):
+        may |= SHARED
     must = rule(row, CleanHistory(rows))
     lacking = {check for check in must if not found & set(check.split("|"))}
     surplus = found - may - {one for check in must for one in check.split("|")}

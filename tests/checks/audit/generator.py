@@ -19,6 +19,7 @@ from tests.checks.audit.histories import PART, History
 from tests.checks.audit.mutations import disturb
 from tests.checks.audit.oracle import Row
 from tests.checks.audit.planting import PLANTED
+from tests.checks.audit.sharing import Sharing
 from tests.checks.audit.simulation import KEYS, Brokers, Partition, Producer
 from tests.checks.audit.transacting import process, transact, watch
 
@@ -58,6 +59,7 @@ class Plan:
     watched: bool
     sending: str
     tombstones: tuple[int, int]
+    shares: bool
     settings: tuple[tuple[str, str], ...]
     beside: tuple[tuple[str, str], ...]
 
@@ -93,6 +95,7 @@ plans = st.builds(
     watched=st.booleans(),
     sending=st.sampled_from(["", "", "", "forgotten", *PARTITIONERS]),
     tombstones=st.sampled_from([(0, 0), (0, 0), (2, 30), (3, 30), (4, 86_400_000)]),
+    shares=st.sampled_from([False, False, True]),
     settings=st.sampled_from(
         [
             (),
@@ -176,6 +179,10 @@ class Run:
                 send["key"] = self.rng.choice([None, *(f"k{n}" for n in range(KEYS))])
         if self._processes:
             process(self.rng, rows)
+        shared = self.plan.shares and not self.plan.tombstones[0]  # the Java client reads no tombstones
+        self.sharing = Sharing(self.rng, rows) if shared else None
+        if self.sharing:
+            self.sharing.carry_out()
         for name in self.rng.sample(sorted(PLANTED), self.plan.planted):
             PLANTED[name](self.rng, rows)
         disturb(self.rng, rows, self.plan.noise)
@@ -237,6 +244,8 @@ class Run:
             entry |= {"checkpoint": one.keeps, "commit": {"when": one.when, "kind": one.kind}, "config": reset}
             entry |= {"checkpoint_every": 1} if one.stores else {}
             entries.append(entry | ({"group": one.group} if one.group else {}))
+        if self.sharing:
+            entries.append(self.sharing.entry())
         return History(
             rows=dict(rows),
             partitions=plan.partitions,

@@ -97,6 +97,12 @@ def _all_to_one(row: Row, rows: Rows) -> list[Row]:
     return [row | {"value": json.dumps(held)}]
 
 
+def _reacquired(row: Row, rows: Rows) -> list[Row]:
+    """Acquired once more, much later."""
+    later = {"ordinal": row["ordinal"] + FAR, "acquired_us": row["acquired_us"] + LATE_US}
+    return [row, row | later | {"delivery_count": row["delivery_count"] + 1}]
+
+
 def has(**columns: Any) -> Callable[[Row], bool]:
     """Rows with these values; `...` means any value but null."""
 
@@ -137,7 +143,10 @@ def above_zero(column: str) -> Callable[[Row], bool]:
     return lambda row: bool((row.get(column) or 0) > 0)
 
 
-TABLES = ("transactions", "sends", "log", "deliveries", "commits", "assignments", "lifecycle", "cluster", "faults")
+TABLES = (
+    *("transactions", "sends", "log", "deliveries", "commits", "assignments", "acquisitions", "acknowledgements"),
+    *("lifecycle", "cluster", "faults"),
+)
 NO_IDENTITY = {"run": None, "producer": None, "incarnation": None, "seq": None, "crc_ok": None}
 
 CHANGES: list[Change] = [
@@ -227,6 +236,14 @@ CHANGES: list[Change] = [
     Change("assignments", "another number", plus(FAR, "assignment"), has(assignment=...)),
     Change("assignments", "of another consumer", _by_another),
     Change("assignments", "another member id", put(member_id="x")),
+    Change("acquisitions", "again", _reacquired),
+    Change("acquisitions", "delivery count + 1", plus(1, "delivery_count")),
+    Change("acquisitions", "delivery count far too high", plus(FAR, "delivery_count")),
+    Change("acquisitions", "another incarnation", plus(FAR, "incarnation")),
+    Change("acknowledgements", "made unknown", put(outcome="unknown", error="TIMEOUT")),
+    Change("acknowledgements", "refused", put(outcome="unknown", error="INVALID_RECORD_STATE")),
+    Change("acknowledgements", "made release", put(type="release")),
+    Change("acknowledgements", "late", plus(LATE_US, "requested_us", "completed_us")),
     Change("lifecycle", "stopped made crashed", put(event="crashed"), has(event="stopped")),
     Change("lifecycle", "crashed made stopped", put(event="stopped"), has(event="crashed")),
     Change("lifecycle", "another incarnation", plus(FAR, "incarnation")),
@@ -267,7 +284,7 @@ def disturb(rng: random.Random, rows: Rows, times: int) -> None:
     rows |= unambiguous(rows)
 
 
-SINGLE = ("log", "deliveries", "assignments", "commits")
+SINGLE = ("log", "deliveries", "assignments", "commits", "acquisitions", "acknowledgements")
 
 
 def unambiguous(rows: Rows) -> Rows:
@@ -280,6 +297,8 @@ def unambiguous(rows: Rows) -> Rows:
         "deliveries": _once_or_same(rows.get("deliveries", []), "consumer", "incarnation", "ordinal"),
         "assignments": _assignments(rows.get("assignments", [])),
         "commits": _auto_once(rows.get("commits", [])),
+        "acquisitions": _once(rows.get("acquisitions", []), "consumer", "incarnation", "ordinal"),
+        "acknowledgements": _once(rows.get("acknowledgements", []), "consumer", "incarnation", "ordinal"),
     }
 
 

@@ -417,3 +417,56 @@ def _recreated(rng: random.Random, rows: Rows) -> None:
         for epoch in range(rng.choice([0, 1, 1, 1, 2])):
             seen = {"at_us": at_us + 5 + epoch, "entity": f"t/{partition}", "key": "leader_epoch", "value": str(epoch)}
             rows.setdefault("cluster", []).append(seen)
+
+
+@planted
+def lost_share(rng: random.Random, rows: Rows) -> None:
+    """Nobody acquired a record, and the group has none left, or has, or nobody looked."""
+    if row := _one(rng, rows, "acquisitions"):
+        place = row["partition"], row["offset"]
+        for table in ("acquisitions", "acknowledgements"):
+            rows[table] = [r for r in rows.get(table, []) if (r["partition"], r["offset"]) != place]
+        seen = [r for r in rows["cluster"] if r["key"].startswith("share_")]
+        for observation in seen if rng.random() < 0.5 else []:
+            rows["cluster"].remove(observation)
+
+
+@planted
+def redelivered_share(rng: random.Random, rows: Rows) -> None:
+    if ack := _one(rng, rows, "acknowledgements", type="accept", outcome="ok"):
+        same = [r for r in rows["acquisitions"] if all(r[n] == ack[n] for n in ("consumer", "ordinal"))]
+        ordinal = max(r["ordinal"] for r in rows["acquisitions"]) + 1
+        for row in same[:1]:
+            count = max(1, row["delivery_count"] + rng.choice([1, 1, 0, -1]))
+            again = {"delivery_count": count, "acquired_us": ack["completed_us"] + rng.choice([0, 1, 9_000])}
+            again |= {"ordinal": ordinal, "consumer": rng.choice([row["consumer"], "h/1"])}
+            rows["acquisitions"].append(row | again)
+            if rng.random() < 0.5:
+                error = rng.choice([None, "INVALID_RECORD_STATE", "NOT_LEADER_OR_FOLLOWER", "TIMEOUT"])
+                late = {"requested_us": again["acquired_us"] + 1, "completed_us": again["acquired_us"] + 2}
+                late |= {"outcome": "unknown" if error else "ok", "error": error, "ordinal": ordinal}
+                rows["acknowledgements"].append(ack | late | {"consumer": again["consumer"]})
+
+
+@planted
+def miscounted_share(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "acquisitions"):
+        row["delivery_count"] = max(1, row["delivery_count"] + rng.choice([1, -1, 2, 9]))
+
+
+@planted
+def lock_overrun(rng: random.Random, rows: Rows) -> None:
+    if row := _one(rng, rows, "acquisitions"):
+        ordinal = max(r["ordinal"] for r in rows["acquisitions"]) + 1
+        again = {"ordinal": ordinal, "acquired_us": row["acquired_us"] + rng.choice([0, 1, 4_000, 60_000])}
+        again |= {"delivery_count": row["delivery_count"] + 1, "consumer": "h/1"}
+        rows["acquisitions"].append(row | again)
+
+
+@planted
+def share_leader_changed(rng: random.Random, rows: Rows) -> None:
+    """In the middle of the acquisitions, seen at once or late."""
+    if row := _one(rng, rows, "acquisitions"):
+        entity = f"t/{row['partition']}"
+        for at_us, value in ((0, 1), (row["acquired_us"] + rng.choice([0, 1, 5_000_000]), 2)):
+            rows["cluster"].append({"at_us": at_us, "entity": entity, "key": "leader_epoch", "value": str(value)})

@@ -2696,3 +2696,187 @@ def created_again_by_two_faults_that_overlap(s: Story) -> None:
     created_again_twice(s)
     first, second = s.rows["faults"]
     first["at_us"] = second["at_us"] + 1
+
+
+# --- share groups
+
+
+@story()
+def a_share_group_deals_with_each_record(s: Story) -> None:
+    s.wrote(0, 1, 2, 3)
+    s.acquires(1, 0, 1).ends()
+    s.acquires(2, 2).ends("release").acquires(1, 2, count=2).ends()
+    s.acquires(2, 3).ends("reject").share_seen(4, 0)
+
+
+@story(lost_share=1)
+def passed_by_a_share_group(s: Story) -> None:
+    s.wrote(0, 1, 2).acquires(1, 0, 2).ends().share_seen(3)
+
+
+@story(lost_share=1)
+def never_acquired_though_the_share_group_has_no_lag(s: Story) -> None:
+    s.wrote(0, 1, 2).acquires(1, 0, 2).ends().share_seen(1, 0)
+
+
+@story(lost_share__undetermined=1)
+def archived_perhaps_without_a_poll(s: Story) -> None:
+    s.consumer = {"share.record.lock.duration.ms": 1, "share.delivery.count.limit": 2}
+    s.wrote(0, 1).acquires(1, 0).ends().share_seen(2, 0)
+
+
+@story(stalled_share=1)
+def not_acquired_when_the_drain_ended(s: Story) -> None:
+    s.wrote(0, 1, 2).acquires(1, 0, 1).ends().share_seen(2, 1)
+
+
+@story(stalled_share=2)
+def a_share_group_that_began_nowhere(s: Story) -> None:
+    s.mode = "share"
+    s.wrote(0, 1)
+
+
+@story()
+def aborted_for_a_share_group_that_reads_committed(s: Story) -> None:
+    s.consumer = {"share.isolation.level": "read_committed"}
+    s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 1).ends().share_seen(2, 0)
+
+
+@story(lost_share=1)
+def aborted_for_a_share_group_that_reads_all(s: Story) -> None:
+    s.in_transaction(0, "aborted", 0).wrote(1).acquires(1, 1).ends().share_seen(2, 0)
+
+
+@story(lost_share__undetermined=1)
+def before_the_first_record_of_a_share_group_at_the_latest(s: Story) -> None:
+    s.consumer = {"share.auto.offset.reset": "latest"}
+    s.wrote(0, 1, 2).acquires(1, 1, 2).ends().share_seen(3, 0)
+
+
+@story(stalled_share__undetermined=1)
+def nothing_acquired_by_a_share_group_at_the_latest(s: Story) -> None:
+    s.consumer, s.mode = {"share.auto.offset.reset": "latest"}, "share"
+    s.wrote(0)
+
+
+@story(redelivered_share=1)
+def accepted_and_acquired_again(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends().acquires(2, 0, count=2).ends("release").share_seen(1, 0)
+
+
+@story(redelivered_share=1)
+def rejected_and_acquired_again(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends("reject").acquires(2, 0, count=2)
+    s.share_seen(1, 0)
+
+
+@story()
+def perhaps_accepted_and_acquired_again(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends(outcome="unknown", error="TIMEOUT").acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story()
+def polled_late_and_refused(s: Story) -> None:
+    """The first lock expired before the poll returned the record."""
+    s.wrote(0).acquires(1, 0, count=2).ends().acquires(2, 0, count=1).too_late().share_seen(1, 0)
+
+
+@story(redelivered_share__undetermined=1)
+def acquired_again_after_a_new_leader_without_an_answer(s: Story) -> None:
+    s.observed("leader_epoch", 1)
+    s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends()
+    s.observed("leader_epoch", 2).acquires(2, 0)
+    s.share_seen(1, 0)
+
+
+@story()
+def polled_late_from_a_former_leader(s: Story) -> None:
+    s.observed("leader_epoch", 1).wrote(0)
+    s.observed("leader_epoch", 2).acquires(1, 0).ends()
+    s.acquires(2, 0).ends(outcome="unknown", error="NOT_LEADER_OR_FOLLOWER").share_seen(1, 0)
+
+
+@story(redelivered_share=1)
+def accepted_again_after_a_new_leader(s: Story) -> None:
+    s.observed("leader_epoch", 1)
+    s.wrote(0).acquires(1, 0).ends("release").acquires(1, 0, count=2).ends()
+    s.observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story(miscounted_share=1)
+def counted_the_same_twice(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story()
+def counted_the_same_after_a_new_leader(s: Story) -> None:
+    s.observed("leader_epoch", 1)
+    s.wrote(0).acquires(1, 0).ends(outcome="unknown")
+    s.observed("leader_epoch", 2).acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story()
+def counted_the_same_after_the_crash_of_the_member(s: Story) -> None:
+    s.wrote(0).acquires(1, 0)
+    s.life(s.reader(), "crashed", role="consumer").acquires(2, 0).ends().share_seen(1, 0)
+
+
+@story(miscounted_share=1)
+def counted_one_too_many(s: Story) -> None:
+    s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=3).ends().share_seen(1, 0)
+
+
+@story(miscounted_share=1)
+def counted_two_at_once(s: Story) -> None:
+    s.wrote(0).acquires(1, 0, count=2).ends().share_seen(1, 0)
+
+
+@story(miscounted_share__undetermined=1)
+def counted_two_after_a_lock_that_nobody_saw(s: Story) -> None:
+    s.wrote(0).tick_on(60_000_000).acquires(1, 0, count=2).ends().share_seen(1, 0)
+
+
+@story(lock_overrun=1)
+def locked_twice_at_once(s: Story) -> None:
+    s.wrote(0).acquires(1, 0)
+    s.acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story()
+def locked_again_after_the_lock(s: Story) -> None:
+    s.wrote(0).acquires(1, 0)
+    s.tick_on(60_000_000).acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story(lock_overrun__undetermined=1)
+def locked_again_perhaps_after_the_lock(s: Story) -> None:
+    """The broker may have locked the record long before the first poll returned it."""
+    s.wrote(0).tick_on(50_000_000).acquires(1, 0)
+    s.tick_on(20_000_000).acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story()
+def locked_again_after_the_member_left(s: Story) -> None:
+    s.wrote(0).acquires(1, 0)
+    s.life(s.reader(), "stopped", role="consumer").acquires(2, 0, count=2).ends().share_seen(1, 0)
+
+
+@story(overlimit_share=1)
+def delivered_beyond_the_limit(s: Story) -> None:
+    s.consumer = {"share.delivery.count.limit": 2}
+    s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=2).ends("release").acquires(1, 0, count=3).ends()
+    s.share_seen(1, 0)
+
+
+@story()
+def delivered_up_to_the_limit(s: Story) -> None:
+    s.consumer = {"share.delivery.count.limit": 2}
+    s.wrote(0).acquires(1, 0).ends("release").acquires(2, 0, count=2).ends("release").share_seen(1, 0)
+
+
+@story(lock_overrun__undetermined=1, miscounted_share__undetermined=1)
+def locked_twice_while_a_broker_was_paused(s: Story) -> None:
+    """The last story, because its fault concerns every share group of the ten seconds after it."""
+    s.fault("injecting").wrote(0).acquires(1, 0)
+    s.acquires(2, 0).ends().share_seen(1, 0)
+    s.fault("healed")

@@ -22,6 +22,11 @@ from chaos.scenario.resolve import Resolved
 RUN_ID = "audit-tests"
 TOKEN = run_token(RUN_ID)
 STEP_US = 1_000
+SHARE_SETTINGS: dict[str, Any] = {
+    "share.auto.offset.reset": "earliest",
+    "share.record.lock.duration.ms": 60_000,
+    "share.delivery.count.limit": 10,
+}
 Rows = dict[str, list[dict[str, Any]]]
 
 
@@ -251,6 +256,25 @@ class Story:
             self.send(first_seq + offset, offset).log(offset, first_seq + offset)
         return self
 
+    def acquires(self, n: int, *offsets: int, count: int = 1, life: int = 1) -> Acquired:
+        """A member of a share group acquires offsets; the record at an offset has the seq of the same number."""
+        self.mode = "share"
+        first = self.ordinal
+        for offset in offsets:
+            row = {"consumer": self.reader(n), "incarnation": life, "group": self.name, "ordinal": self.ordinal}
+            row |= {"topic": self.name, "partition": 0, "offset": offset, "delivery_count": count, "seq": offset}
+            row |= {"producer": self.producer, "producer_incarnation": 1, "sent_us": self.sent_us(offset)}
+            self.rows["acquisitions"].append(row | {"acquired_us": self.tick()})
+            self.ordinal += 1
+        return Acquired(self, self.reader(n), life, first, offsets)
+
+    def share_seen(self, start: int | None = None, lag: int | None = None) -> Story:
+        """What the observer saw of the share group in partition 0."""
+        for key, value in (("share_start", start), ("share_lag", lag)):
+            if value is not None:
+                self.observed(key, value, f"group:{self.name}/{self.name}/0")
+        return self
+
     def assigned(self, n: int = 1, position: int | None = 0, source: str | None = "reset", **more: Any) -> Epoch:
         """A consumer is given partition 0 (subscribe mode unless the story says otherwise)."""
         self.mode = self.mode or "subscribe"
@@ -332,6 +356,30 @@ class Epoch:
         return self
 
 
+@dataclass
+class Acquired:
+    """Records that a member of a share group acquired together."""
+
+    story: Story
+    consumer: str
+    life: int
+    first: int
+    offsets: tuple[int, ...]
+
+    def ends(self, kind: str = "accept", outcome: str = "ok", error: str | None = None) -> Story:
+        """The member acknowledges them."""
+        for nth, offset in enumerate(self.offsets):
+            row = {"consumer": self.consumer, "incarnation": self.life, "group": self.story.name}
+            row |= {"ordinal": self.first + nth, "topic": self.story.name, "partition": 0, "offset": offset}
+            row |= {"type": kind, "outcome": outcome, "error": error, "requested_us": self.story.tick()}
+            self.story.rows["acknowledgements"].append(row | {"completed_us": self.story.tick()})
+        return self.story
+
+    def too_late(self) -> Story:
+        """The member acknowledges them when it does not hold them any more."""
+        return self.ends(outcome="unknown", error="INVALID_RECORD_STATE")
+
+
 def scenario_of(stories: Iterable[Story]) -> Scenario:
     """One scenario in which every story is a topic with its own producer and, if it reads, its own consumers."""
     topics, producers, consumers, processors = [], [], [], []
@@ -347,6 +395,8 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
             if s.beside:
                 beside = {"name": f"d{s.number}", "members": 1, "config": s.beside}
                 consumers.append({"group": s.name} | _consumer(s) | beside)
+        elif s.mode == "share":
+            consumers.append(_share(s))
         elif s.mode:
             consumers.append(_consumer(s))
     return Scenario.model_validate(
@@ -364,6 +414,11 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
 def _consumer(s: Story) -> dict[str, Any]:
     entry = {"mode": s.mode, "name": f"c{s.number}", "members": s.members, "topics": [s.name]}
     return entry | {"config": s.consumer_config} | s.consumer
+
+
+def _share(s: Story) -> dict[str, Any]:
+    entry = {"mode": "share", "name": f"c{s.number}", "group": s.name, "members": s.members, "topics": [s.name]}
+    return entry | {"client": "java", "settings": SHARE_SETTINGS | s.consumer}
 
 
 def resolved_of(stories: list[Story]) -> Resolved:

@@ -30,12 +30,13 @@ def test_a_rule_is_complete(check: str) -> None:
     rule = RULES[check]
     assert rule.examines, "it says which rows it examines"
     assert isinstance(rule.explain, str) or callable(rule.explain)
-    assert any((rule.rows, rule.writes, rule.reader, rule.reads, rule.commits, rule.keys, rule.run)), (
+    assert any((rule.rows, rule.writes, rule.reader, rule.reads, rule.shares, rule.commits, rule.keys, rule.run)), (
         "it judges somewhere"
     )
     scopes = rule.scopes(["orders"], READERS)
     expected = {"write": [["orders"]], "read": [], "group": [["billing", "group"]]}
     expected["read"] = [["billing", "group", "job/1"], ["billing", "group"], ["billing"]]
+    expected["share"] = [["orders"]]  # the audit counts them in share groups, which are no readers
     assert scopes in expected[ANOMALIES[check].path]
 
 
@@ -49,6 +50,7 @@ def test_the_checks_that_compare_times() -> None:
         *("duplicate_delivery", "lost_processing", "overcommit", "commit_rewind", "foreign_commit"),
         *("zombie_commit", "precommitted_read", "hanging_transaction"),
         *("returned_record", "expired_commit", "lost_commit"),
+        *("redelivered_share", "miscounted_share", "lock_overrun"),
     } == NEED_CLOCK
 
 

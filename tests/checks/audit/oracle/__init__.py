@@ -2,7 +2,7 @@
 
 It is written from DESIGN ("exact meanings of the checks") and shares no code with `checks.audit`. `facts`
 is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
-`processing`, `groups`, `places`, `watching` and `vanishing` the checks.
+`processing`, `groups`, `places`, `watching`, `vanishing` and `sharing` the checks.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tests.checks.audit.oracle.places import judge_places
 from tests.checks.audit.oracle.processing import judge_processing
 from tests.checks.audit.oracle.reading import count_examined, judge_reading
 from tests.checks.audit.oracle.sending import judge_sending
+from tests.checks.audit.oracle.sharing import judge_sharing
 from tests.checks.audit.oracle.starts import commits_of, judge_starts
 from tests.checks.audit.oracle.vanishing import find_vanished, judge_vanished
 from tests.checks.audit.oracle.watching import judge_watching
@@ -39,5 +40,6 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     judge_places(case, reading, verdict)
     judge_watching(case, verdict)
     judge_vanished(case, verdict)
+    judge_sharing(case, scenario, verdict)
     count_examined(case, reading, verdict)
     return verdict

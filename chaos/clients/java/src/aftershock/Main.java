@@ -47,7 +47,8 @@ public final class Main {
         Runtime.getRuntime().halt(exit);
     }
 
-    private static Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception {
+    /** Makes the client of a spec for each program that every release has. */
+    static Client build(String program, Spec spec, Channel channel, Lifecycle lifecycle) throws Exception {
         return switch (program) {
             case "producer" -> new Producer(spec, channel, lifecycle);
             case "processor" -> new Processor(spec, channel, lifecycle);
