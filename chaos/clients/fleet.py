@@ -22,6 +22,7 @@ from chaos.install.cache import silent
 from chaos.ledger.stream import TableWriter
 from chaos.processes import process
 from chaos.processes.process import ProcessId, spawn
+from chaos.processes.usage import read_all
 from chaos.run.directory import Run
 from chaos.run.events import now_us
 from chaos.scenario.clients import Assign, Entry
@@ -63,8 +64,7 @@ class Fleet(Roster):
     def _measure(self) -> None:
         """Read CPU time and memory of all processes until the fleet ends: a process that was killed shows none."""
         while not self._ended.wait(METER_EVERY_S):
-            for meter in {state.meter for state in self._running()}:
-                meter.read()
+            read_all(state.meter for state in self._running())
 
     def start_consumers(self) -> None:
         """Start all consumers and processors, and the producers, which wait for the order to start.

@@ -179,9 +179,7 @@ def _notes(planned: Plan, tests: int) -> list[str]:
     notes = []
     repeat, jobs = planned.gate.gate.repeat, planned.request.jobs
     if tests and repeat < (needed := ranks.needed(1 - CONFIDENCE, tests)):
-        notes.append(
-            f"{repeat} runs of each are too few to show any difference: {tests} tests take {needed} runs; use --repeat."
-        )
+        notes.append(f"repeat is {repeat}: too few to show any difference; {tests} tests take {needed} runs of each")
     if jobs > 1:
         notes.append(f"{jobs} runs at once shared the CPUs: times and CPU times are larger than of single runs.")
     return notes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,25 +28,27 @@ class Usage:
         return self.user_us + self.system_us
 
 
-def read_usage(leader: int) -> Usage | None:
-    """Return the usage of the processes in the session that a process leads, also of a zombie; None if all are gone.
+def read_usages(leaders: Collection[int]) -> dict[int, Usage]:
+    """Return the usage of the processes in each session that one of these processes leads, also of zombies.
 
-    CPU time has a resolution of 10 ms. A child that ended counts if its parent waited for it.
+    A session without processes is left out. CPU time has a resolution of 10 ms. A child that ended counts if its parent
+    waited for it.
     """
     if sys.platform != "linux":
-        return None
+        return {}
     tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
-    members = [(pid, fields) for pid in _pids() if (fields := _stat(pid)) and int(fields[_SESSION]) == leader]
-    if not members:
-        return None
-    user, system, user_of_ended, system_of_ended = (
-        sum(times) for times in zip(*(map(int, fields[_TIMES]) for _, fields in members), strict=True)
-    )
-    return Usage(
-        user_us=(user + user_of_ended) * tick_us,
-        system_us=(system + system_of_ended) * tick_us,
-        peak_rss_bytes=sum(_peak_rss(pid) for pid, _ in members),
-    )
+    found: dict[int, Usage] = {}
+    for pid in _pids():
+        fields = _stat(pid)
+        if fields and (leader := int(fields[_SESSION])) in leaders:
+            user, system, user_of_ended, system_of_ended = map(int, fields[_TIMES])
+            so_far = found.get(leader, Usage())
+            found[leader] = Usage(
+                user_us=so_far.user_us + (user + user_of_ended) * tick_us,
+                system_us=so_far.system_us + (system + system_of_ended) * tick_us,
+                peak_rss_bytes=so_far.peak_rss_bytes + _peak_rss(pid),
+            )
+    return found
 
 
 def _pids() -> list[str]:
@@ -79,22 +82,22 @@ class UsageMeter:
     """
 
     def __init__(self, leader: int) -> None:
-        self._leader = leader
+        self.leader = leader
         self._lock = threading.Lock()
         self.total: Usage | None = None
         self.started: Usage | None = None
 
     def read(self) -> None:
-        """Read the usage now.
+        """Read the usage now."""
+        read_all([self])
+
+    def update(self, now: Usage) -> None:
+        """Take a new reading.
 
         The CPU time of a child that ended without a parent that waits is lost, so no value becomes smaller.
         """
-        now = read_usage(self._leader)
         with self._lock:
-            before = self.total
-            if now is None or before is None:
-                self.total = now or before
-                return
+            before = self.total or now
             times = max(now, before, key=lambda usage: usage.cpu_us)
             peak = max(now.peak_rss_bytes, before.peak_rss_bytes)
             self.total = Usage(times.user_us, times.system_us, peak)
@@ -103,3 +106,10 @@ class UsageMeter:
         """Read the usage, and keep it as that of the start."""
         self.read()
         self.started = self.total
+
+
+def read_all(meters: Iterable[UsageMeter]) -> None:
+    """Read the usage of several processes in one pass over all processes of the machine."""
+    by_leader = {meter.leader: meter for meter in meters}
+    for leader, usage in read_usages(by_leader).items():
+        by_leader[leader].update(usage)

@@ -53,10 +53,10 @@ def _entries(run: Run, resolved: Resolved) -> list[EntryUsage]:
             detail = json_object(row["detail"])
             start_us = int(detail.get("start_us", 0))
             usage.processes += 1
-            usage.records += int(detail["acked" if usage.kind == "producer" else "delivered"])
+            usage.records += int(detail.get("acked" if usage.kind == "producer" else "delivered", 0))
             usage.start_cpu_us += start_us
-            usage.cpu_us += int(detail["user_us"]) + int(detail["system_us"]) - start_us
-            usage.peak_rss_bytes = max(usage.peak_rss_bytes, int(detail["peak_rss_bytes"]))
+            usage.cpu_us += int(detail.get("user_us", 0)) + int(detail.get("system_us", 0)) - start_us
+            usage.peak_rss_bytes = max(usage.peak_rss_bytes, int(detail.get("peak_rss_bytes", 0)))
     return [usage for usage in found.values() if usage.processes]
 
 

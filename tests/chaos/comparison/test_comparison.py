@@ -185,7 +185,7 @@ def test_the_files_are_written_and_the_worst_verdict_of_what_ran_counts(tmp_path
     assert found.verdict == "pass"
     assert {p.name for p in (tmp_path / "out").iterdir()} >= {"clients.json", "summary.md", "report.html", "runs.d"}
     assert "1 could not run and were left out (spark:4.0.2)" in found.sentence
-    assert "1 runs of each are too few to show any difference" in found.notes[0]
+    assert "repeat is 1: too few to show any difference" in found.notes[0]
     assert "--clients confluent:2.16.1,sarama:1.61.1,spark:4.0.2" in found.command
     fake_lab["sarama:1.61.1 1"] = runs(1, verdict="inconclusive")[0]
     assert compared(tmp_path / "b", "confluent", "sarama").verdict == "inconclusive"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from chaos.processes.process import Spawned, spawn
-from chaos.processes.usage import Usage, UsageMeter, read_usage
+from chaos.processes.usage import Usage, UsageMeter, read_usages
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
@@ -41,8 +41,8 @@ def start(run: Run) -> Iterator[Start]:
 def test_a_running_child_counts_for_the_process_that_leads_its_session(start: Start) -> None:
     alone = start("import time\nprint('ready', flush=True)\ntime.sleep(600)")
     parent = start(f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {CHILD!r}])")
-    used, idle = read_usage(parent.popen.pid), read_usage(alone.popen.pid)
-    assert used is not None and idle is not None
+    found = read_usages([parent.popen.pid, alone.popen.pid])
+    used, idle = found[parent.popen.pid], found[alone.popen.pid]
     assert used.cpu_us > 250_000 > idle.cpu_us
     assert used.peak_rss_bytes > 1.5 * idle.peak_rss_bytes
 
@@ -50,14 +50,15 @@ def test_a_running_child_counts_for_the_process_that_leads_its_session(start: St
 def test_a_child_that_ended_still_counts_and_counts_once(start: Start) -> None:
     code = f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {'import time' + chr(10) + BURN!r}])\n"
     parent = start(code + "print('burnt', flush=True)\ntime.sleep(600)")
-    used = read_usage(parent.popen.pid)
-    assert used is not None and 250_000 < used.cpu_us < 2_000_000
+    used = read_usages([parent.popen.pid])[parent.popen.pid]
+    assert 250_000 < used.cpu_us < 2_000_000
 
 
 def test_the_largest_memory_is_kept_when_it_is_given_back(start: Start) -> None:
     code = "import time\nx = bytearray(200 * 2**20)\nx[::4096] = b'1' * (len(x) // 4096)\ndel x\n"
-    used = read_usage(start(code + "print('freed', flush=True)\ntime.sleep(600)").popen.pid)
-    assert used is not None and 200 * 2**20 < used.peak_rss_bytes < 260 * 2**20
+    pid = start(code + "print('freed', flush=True)\ntime.sleep(600)").popen.pid
+    used = read_usages([pid])[pid]
+    assert 200 * 2**20 < used.peak_rss_bytes < 260 * 2**20
 
 
 def test_what_was_read_before_a_kill_stays_and_the_start_is_apart(start: Start) -> None:
@@ -87,3 +88,4 @@ def test_nothing_is_known_of_a_process_that_is_gone() -> None:
     meter = UsageMeter(gone.pid)
     meter.mark_started()
     assert meter.total is None and meter.started is None
+    assert read_usages([gone.pid]) == {}
