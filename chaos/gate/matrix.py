@@ -18,7 +18,6 @@ from chaos.incident.ab import unknown_settings
 from chaos.incident.clients import clients_of, parse_choice, with_client
 from chaos.incident.releases import check_release
 from chaos.incident.subject import Subject, dump, raw_of
-from chaos.install.cache import silent
 from chaos.install.jars import kafka_jars
 from chaos.run.events import now_us
 from chaos.run.gate_result import Key, LeftOut
@@ -189,6 +188,6 @@ def fetch_releases(planned: Sequence[PlannedCell], say: Callable[[str], None]) -
     for client in dict.fromkeys(client for cell in planned for client in cell.subject.scenario.client_libraries):
         say(f"checking {client.traits.library} {client.release or runtime(client.runtime).default_release()}")
         try:
-            prepare(client, silent)
+            prepare(client, say)
         except AftershockError as e:
             say(f"{client.describe()} cannot be used: {e}")
