@@ -9,7 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const offsetCommit = 8
+const (
+	offsetCommit = 8
+	// noEpoch is the leader epoch of an offset that no record was read for.
+	noEpoch int32 = -1
+)
 
 // attempts counts the requests to commit that a client of the library writes. The library sends one commit after the
 // other, and repeats a request by itself; only the refusal of a single request proves that nothing was committed.
@@ -154,14 +158,33 @@ func (m *groupMarks) restore(sent commitRequest, done map[Partition]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, offset := range sent.offsets {
-		_, held := m.epochs[offset.partition]
-		if _, later := m.marked[offset.partition]; held && !later && !done[offset.partition] {
+		epoch, held := m.epochs[offset.partition]
+		_, later := m.marked[offset.partition]
+		if held && epoch != noEpoch && !later && !done[offset.partition] {
 			m.marked[offset.partition] = offset.offset
 		}
 	}
 }
 
-// forget drops the marks of partitions that are given up or read from another position.
+// moved drops the marks of partitions that are read from another position.
+func (m *groupMarks) moved(partitions []Partition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, partition := range partitions {
+		delete(m.marked, partition)
+		m.epochs[partition] = noEpoch
+	}
+}
+
+// hasRead returns whether records of a partition were read since it was assigned.
+func (m *groupMarks) hasRead(partition Partition) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, found := m.epochs[partition]
+	return found
+}
+
+// forget drops the marks of partitions that are given up.
 func (m *groupMarks) forget(partitions []Partition) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -141,8 +141,7 @@ func (r *Reader) process(fetches kgo.Fetches, polledUs int64) {
 	r.committer.afterBatch(r.to, done)
 }
 
-// seek obeys orders to seek. Partitions whose position does not change by it are left out, as the library does with those
-// that it has not read yet.
+// seek obeys orders to seek. A group leaves out partitions that it has not read from yet, as the library does.
 func (r *Reader) seek() {
 	r.mu.Lock()
 	orders := r.seeks
@@ -159,10 +158,10 @@ func (r *Reader) seek() {
 			if offsets[partition.topic] == nil {
 				offsets[partition.topic] = map[int32]kgo.EpochOffset{}
 			}
-			offsets[partition.topic][partition.number] = kgo.EpochOffset{Epoch: -1, Offset: target}
+			offsets[partition.topic][partition.number] = kgo.EpochOffset{Epoch: noEpoch, Offset: target}
 		}
 		r.client.SetOffsets(offsets)
-		r.marks.forget(slices.Collect(maps.Keys(targets)))
+		r.marks.moved(slices.Collect(maps.Keys(targets)))
 		r.assignments.sought(targets)
 		r.progress()
 	}
@@ -171,6 +170,9 @@ func (r *Reader) seek() {
 func (r *Reader) targets(order seek) (map[Partition]int64, error) {
 	found := map[Partition]int64{}
 	for _, partition := range r.assignments.held() {
+		if r.spec.Program == "group_consumer" && !r.marks.hasRead(partition) {
+			continue
+		}
 		if order.AgoS == nil {
 			if target, named := order.Offsets[partition.String()]; named {
 				found[partition] = target

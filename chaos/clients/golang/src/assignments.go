@@ -106,7 +106,11 @@ func (a *Assignments) sought(targets map[Partition]int64) {
 		if _, held := a.numbers[partition]; !held {
 			continue
 		}
-		a.seeks = append(a.seeks, []any{partition.String(), a.positions[partition], target})
+		var from any
+		if position := a.positions[partition]; position != missing {
+			from = position
+		}
+		a.seeks = append(a.seeks, []any{partition.String(), from, target})
 		a.numbers[partition], a.lastNumbers[partition], a.positions[partition] = a.count, a.count, target
 		a.write("seek", partition, &source)
 	}
