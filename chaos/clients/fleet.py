@@ -120,7 +120,7 @@ class Fleet(Roster):
             session = self._sessions.get(entry.name)
             incarnation = self._next_incarnation(client, session is not None)
             spec = self._specs.build(
-                entry, mates[0], incarnation, self.clock_zero_us, session.address if session else None
+                entry, mates[0], incarnation, self.clock_zero_us, session.job_manager.address if session else None
             )
             installed = self._installed[self._scenario.client_of(entry)]
             log = self._run.logs / f"{client.replace('/', '-')}.log"

@@ -1,7 +1,7 @@
 """Session clusters: a job manager and task managers, as processes of a run, that run the Flink jobs of a client entry.
 
-The job manager answers questions about its jobs and task managers over REST, on loopback only. A killed task manager
-comes back as another one: its name has the number of its start.
+All of them listen on loopback only. A killed task manager comes back as another one: its name has the number of its
+start.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ import json
 import signal
 import subprocess
 import threading
-import urllib.request
-from collections.abc import Mapping
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
+from chaos.clients.job_manager import JobManager
 from chaos.clients.minicluster import HEAP
 from chaos.clients.runtime import Installed
 from chaos.errors import ClientError
@@ -27,33 +25,9 @@ from chaos.scenario.clients import Assign
 from chaos.scenario.runtimes.flink import CLUSTER_SETTINGS
 from chaos.wait import wait_until
 
-ANSWER_S = 5.0
 MAX_REASON = 500
 _TASK_HEAP = 0.5
 """Share of the heap of a task manager that Flink counts as that of its subtasks."""
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""Opens addresses without the proxy of the environment: the job manager is on this machine."""
-
-
-@dataclass(frozen=True)
-class Subtask:
-    """A subtask of a job: the current attempt, its status such as RUNNING, and the task manager that runs it."""
-
-    job: str
-    vertex: str
-    index: int
-    attempt: int
-    status: str
-    task_manager: str
-
-    @property
-    def key(self) -> tuple[str, str, int]:
-        """What all attempts of the subtask share."""
-        return self.job, self.vertex, self.index
-
-    def describe(self) -> str:
-        """Return the subtask as text, such as `subtask 0 of replay/1`."""
-        return f"subtask {self.index} of {self.job}"
 
 
 @dataclass
@@ -75,10 +49,9 @@ class SessionCluster:
         self._lock = threading.RLock()
         self._starts: dict[int, int] = {}
         rpc, rest = free_ports(2)
-        self.address = f"{HOST}:{rest}"
-        """The REST address of the job manager."""
+        self.job_manager = JobManager(f"{HOST}:{rest}")
         self._write_settings(rpc, rest)
-        self._job_manager = self._spawn("jobmanager", f"job-manager {entry.name}", f"{entry.name}-jobmanager")
+        self._manager = self._spawn("jobmanager", f"job-manager {entry.name}", f"{entry.name}-jobmanager")
         self._task_managers: dict[int, _Process] = {}
         for number in range(1, self._session.task_managers + 1):
             self.start(number)
@@ -138,14 +111,14 @@ class SessionCluster:
 
         def missing() -> list[str]:
             self.check()
-            listed = self.task_managers() or []
+            listed = self.job_manager.task_managers() or []
             current = [self.name_of(n) for n, process in self._task_managers.items() if not process.killed]
             return [name for name in current if name not in listed]
 
         def why() -> str:
             return (
                 f"the job manager of {self._entry.name} does not answer, or does not list {', '.join(missing())}; see "
-                f"{self._job_manager.log}"
+                f"{self._manager.log}"
             )
 
         wait_until(lambda: not missing(), timeout_s, why, every_s=0.1, error=ClientError)
@@ -153,7 +126,7 @@ class SessionCluster:
     def check(self) -> None:
         """Raise `ClientError` if a process ended that nobody killed."""
         with self._lock:
-            for process in (self._job_manager, *self._task_managers.values()):
+            for process in (self._manager, *self._task_managers.values()):
                 exit_code = process.spawned.popen.poll()
                 if exit_code is not None and not process.killed:
                     raise ClientError(
@@ -189,44 +162,9 @@ class SessionCluster:
     def kill_all(self) -> None:
         """Kill all processes that still run, with SIGKILL."""
         with self._lock:
-            for process in (*self._task_managers.values(), self._job_manager):
+            for process in (*self._task_managers.values(), self._manager):
                 if not process.killed:
                     _kill(process)
-
-    def task_managers(self) -> list[str] | None:
-        """Return the names of the task managers that the job manager lists; None if it does not answer."""
-        answer = self._get("/taskmanagers")
-        return None if answer is None else [t["id"] for t in answer["taskmanagers"]]
-
-    def subtasks(self) -> list[Subtask] | None:
-        """Return the subtasks of all jobs that have not ended; None if the job manager does not answer."""
-        overview = self._get("/jobs/overview")
-        if overview is None:
-            return None
-        found: list[Subtask] = []
-        for job in overview["jobs"]:
-            if job["state"] in ("FAILED", "CANCELED", "FINISHED"):
-                continue
-            vertices = [v["id"] for v in (self._get(f"/jobs/{job['jid']}") or {"vertices": []})["vertices"]]
-            for vertex in vertices:
-                answer = self._get(f"/jobs/{job['jid']}/vertices/{vertex}")
-                if answer is None:
-                    return None
-                found += [_subtask(job["name"], vertex, s) for s in answer["subtasks"]]
-        return found
-
-    def _get(self, path: str) -> dict[str, Any] | None:
-        try:
-            with _DIRECT.open(f"http://{self.address}{path}", timeout=ANSWER_S) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
-        except (OSError, ValueError, HTTPException):
-            return None
-
-
-def _subtask(job: str, vertex: str, answer: Mapping[str, Any]) -> Subtask:
-    host = answer.get("taskmanager-id") or "(unassigned)"
-    return Subtask(job, vertex, answer["subtask"], answer["attempt"], answer["status"], host)
 
 
 def _kill(process: _Process) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.clients.session import SessionCluster, Subtask
+from chaos.clients.job_manager import Subtask
+from chaos.clients.session import SessionCluster
 from chaos.errors import FaultError
 from chaos.faults.base import NOTHING_TO_HEAL, Fault, World
 from chaos.scenario.faults import clients as specs
@@ -24,7 +25,7 @@ class TaskManagerKill(Fault[specs.TaskManagerKill], spec=specs.TaskManagerKill):
         selector, value = self.spec.target.selector
         entry, number = split_member(value)
         self._session = world.fleet.session(entry)
-        subtasks = self._session.subtasks()
+        subtasks = self._session.job_manager.subtasks()
         if subtasks is None:
             raise FaultError(f"the job manager of {entry} does not answer")
         if selector == "task_manager_of":
@@ -54,7 +55,8 @@ class TaskManagerKill(Fault[specs.TaskManagerKill], spec=specs.TaskManagerKill):
         return f"killed {self.resolved}, which ran {_listed(self._ran)}"
 
     def _effect(self, world: World) -> str | None:
-        listed, subtasks = self._session.task_managers(), self._session.subtasks()
+        manager = self._session.job_manager
+        listed, subtasks = manager.task_managers(), manager.subtasks()
         if listed is None or subtasks is None or self._name in listed:
             return None
         now = {s.key: s for s in subtasks}

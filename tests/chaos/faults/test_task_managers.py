@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from chaos.clients.session import Subtask
+from chaos.clients.job_manager import Subtask
 from chaos.errors import FaultError
 from chaos.faults import FAULTS
 from chaos.scenario.load import parse
@@ -25,6 +25,7 @@ class Session:
     """A session cluster of two task managers; each runs a subtask of job/1, and the second one one of job/2."""
 
     def __init__(self):
+        self.job_manager = self
         self.starts, self.alive = {1: 1, 2: 1}, {1: True, 2: True}
         self.listed = ["job-1.1", "job-2.1"]
         self.ran = [self.subtask("job/1", 0, "job-1.1"), self.subtask("job/1", 1, "job-2.1")]
