@@ -88,6 +88,7 @@ class Consumer(ConsumerAdapter):
             self._taken.clear()
             # during a rebalance it returns only when that is done, which needs the listener
             found = self._loop.call(self._kafka.getmany(timeout_ms=0, max_records=most), self._run_jobs)
+            self._run_jobs()
             records = [r for r in chain.from_iterable(found.values()) if (r.topic, r.partition) not in self._taken]
             if records or time.monotonic() >= until:
                 return records

@@ -6,8 +6,8 @@ until the library has their positions, which are then in the ledger, and only th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal
 
 from chaos.clients.assignments import StartPosition
 from chaos.clients.committer import CommitRequest
@@ -55,6 +55,14 @@ class GroupConsumer(Reader[GroupConsumerSpec]):
             self._unlocated.difference_update(started)
             self.consumer.resume(started)
         self.progress()
+
+    def _process(self, batch: Sequence[Any], polled_us: int) -> None:
+        """Process a batch. Records that arrived before their partition was paused show where it began."""
+        if early := self._unlocated.intersection((r.topic, r.partition) for r in batch):
+            self.assignments.begin("assigned", {p: StartPosition() for p in sorted(early)})
+            self._unlocated -= early
+            self.consumer.resume(early)
+        super()._process(batch, polled_us)
 
     def _source(self, partition: Partition, offset: int) -> Literal["committed", "reset"] | None:
         """Return why a partition begins at an offset; None if no broker says what is committed."""

@@ -4,8 +4,9 @@ Defaults by release are from `DEFAULT_CONFIG` of KafkaProducer and KafkaConsumer
 isolation levels and delivery_timeout_ms, and retries without end; 2.3.0 static membership; 3.0.0 acks=all,
 idempotence, sessions of 45 s, and cooperative rebalancing.
 
-Seen with Kafka 4.3.1: 2.2.0 to 2.2.3 may not determine where partitions on several brokers begin (its issue 2612), and
-the producer of 2.2.0 to 2.2.21 may wait without end for the end of a transaction when it is fenced. 1.4.3 reads nothing.
+Seen with Kafka 4.3.1: 2.2.0 to 2.2.3 may not determine where partitions on several brokers begin (fixed by its pull
+request 2612), and the producer of 2.2.0 to 2.2.21 may wait without end for the end of a transaction when it is fenced.
+1.4.3 reads nothing.
 """
 
 from __future__ import annotations

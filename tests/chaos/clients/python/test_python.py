@@ -142,6 +142,17 @@ def test_a_partition_that_is_taken_away_before_has_an_assignment_without_a_posit
     assert found == [("assigned", None, 1), ("revoked", None, 1)]
 
 
+def test_records_of_a_partition_without_a_position_show_where_it_began(tmp_path: Path) -> None:
+    consumer = member(tmp_path)
+    consumer.assigned([ORDERS])
+    record = SimpleNamespace(topic="orders", partition=0, offset=7, value=None, headers=[])
+    consumer._process([record], 1)
+    consumer.between_polls()
+    assert not fake(consumer).paused
+    assert [(r["event"], r["position"]) for r in rows(tmp_path, "assignments")] == [("assigned", None)]
+    assert [(r["offset"], r["assignment"]) for r in rows(tmp_path, "deliveries")] == [(7, 1)]
+
+
 def committer(ledger: Path, kind: str) -> Committer:
     key = ReaderKey("c/1", 1, "g", "subscribe")
     made: type[Committer] = type("Of", (Committer,), {"library": LIBRARY})
