@@ -75,7 +75,7 @@ class Axis:
 
 def kafka_axis(span: str) -> Axis:
     """Return the Kafka releases of `A..B`. Raises `UsageError`."""
-    return Axis("kafka", _span("--kafka", span, known_releases("kafka"), "kafka"))
+    return Axis("kafka", _span("--kafka ", span, known_releases("kafka"), "kafka"))
 
 
 def client_axis(text: str) -> Axis:
@@ -100,7 +100,7 @@ def client_axis(text: str) -> Axis:
             raise UsageError(
                 f"--client {text!r}: no releases of {traits.library} are known; list them, as {runtime}:A,B"
             )
-        chosen = _span("--client", releases, known, traits.library) if releases else known
+        chosen = _span(f"--client {runtime}:", releases, known, traits.library) if releases else known
     if problem := next((p for r in chosen if (p := traits.release_problem(r))), ""):
         raise UsageError(f"--client {text!r}: {problem}")
     if len(chosen) != len(set(chosen)):
@@ -108,19 +108,22 @@ def client_axis(text: str) -> Axis:
     return Axis(traits.library, chosen, runtime)
 
 
-def _span(option: str, text: str, known: Sequence[str], software: str) -> list[str]:
-    """Return the known releases of `A..B`, both ends included, oldest first. Raises `UsageError`."""
+def _span(before: str, text: str, known: Sequence[str], software: str) -> list[str]:
+    """Return the known releases of `A..B`, both ends included, oldest first. Raises `UsageError`.
+
+    before: what precedes the text on the command line.
+    """
     older, dots, newer = text.partition("..")
     if not dots or not older or not newer:
         raise UsageError(
-            f"{option} {text!r} is not understood; write the older and the newer release, "
-            f"as {known[max(-9, -len(known))]}..{known[-1]}"
+            f"{before}{text} is not understood; write the older and the newer release, "
+            f"as {before}{known[max(-9, -len(known))]}..{known[-1]}"
         )
     for release in (older, newer):
         check_release(software, release)
     if unsupported := [release for release in (older, newer) if release not in known]:
-        raise UsageError(f"{option} {text}: {software} {unsupported[0]} is not supported; see {known[0]}..{known[-1]}")
+        raise UsageError(f"{before}{text}: {software} {unsupported[0]} is not supported; see {known[0]}..{known[-1]}")
     first, last = known.index(older), known.index(newer)
     if first >= last:
-        raise UsageError(f"{option} {text}: the first release must be the older one, and they must differ")
+        raise UsageError(f"{before}{text}: the first release must be the older one, and they must differ")
     return list(known[first : last + 1])
