@@ -693,6 +693,18 @@ def added_under_an_assign_mode_consumer(s: Story) -> None:
     s.assigned(position=2, source="reset", incarnation=2).got(2).commit(3)
 
 
+@story(skipped_delivery=2, poll_skip=2)
+def added_under_a_query_that_misses_its_first_records(s: Story) -> None:
+    s.consumer = {"start": "latest", "commit": {"when": "never"}}
+    _added(s, 5 * SECOND, mode="assign").assigned(position=0, source="start").got(2)
+
+
+@story()
+def added_under_a_query_that_reads_it_from_its_beginning(s: Story) -> None:
+    s.consumer = {"start": "latest", "commit": {"when": "never"}}
+    _added(s, 5 * SECOND, mode="assign").assigned(position=0, source="start").got(0, 1, 2)
+
+
 @story(lost_processing=2, overcommit=1)
 def committed_then_died(s: Story) -> None:
     s.members = 2
