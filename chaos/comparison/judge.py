@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chaos.comparison.measures import Measure, measures
+from chaos.comparison.measures import GROUPS, Measure, measures
 from chaos.gate import ranks
 from chaos.run.client_comparison import (
     AnomalySum,
@@ -149,10 +149,9 @@ def _rows(
     reference: str,
     shown: Mapping[tuple[str, str, Measure], tuple[_Test, Difference]],
 ) -> Iterator[MeasureRow]:
-    """Yield the rows of a scenario, in the order in which the groups and their measures first occur."""
+    """Yield the rows of a scenario by group, in the order in which their measures first occur."""
     every = dict.fromkeys(measure for of_client in values.values() for measure in of_client)
-    groups = list(dict.fromkeys(measure.group for measure in every))
-    for measure in sorted(every, key=lambda m: groups.index(m.group)):
+    for measure in sorted(every, key=lambda m: GROUPS.index(m.group)):
         row: dict[str, Measured] = {}
         then = values.get(reference, {}).get(measure)
         for client, of_client in values.items():

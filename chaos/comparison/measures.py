@@ -10,7 +10,9 @@ from chaos.run.client_comparison import Unit
 from chaos.run.gate_result import CellRun
 from chaos.run.result import EntryKind, EntryUsage
 
-RECOVERY, RECORDS, LATENCY, COST = "Recovery", "Records", "Latency", "CPU time and memory"
+GROUPS = ("Recovery", "Records", "Latency", "CPU time and memory")
+"""The groups of measures, in the order in which they are shown."""
+RECOVERY, RECORDS, LATENCY, COST = GROUPS
 _TIMES: dict[tuple[str, str], tuple[str, str]] = {
     ("produce_unavailability", "max"): (RECOVERY, "no writes, longest"),
     ("consume_unavailability", "max"): (RECOVERY, "no reads, longest"),

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.comparison import compare
 from chaos.comparison.compare import SHIPPED, CompareRequest, plan
-from chaos.comparison.measures import measures
+from chaos.comparison.measures import GROUPS, measures
 from chaos.errors import USAGE, AftershockError, ScenarioError, UsageError
 from chaos.gate.folder import GateFolder
 from chaos.gate.runner import PlannedRun
@@ -52,6 +52,13 @@ def test_cpu_time_is_by_role_and_record_and_a_run_without_measurements_has_none(
     assert found["legal redeliveries"] == 1
     bare = {m.name for m in measures(run.model_copy(update={"load": Load(), "times": []}))}
     assert bare == {"legal redeliveries"}
+
+
+def test_rows_are_grouped_and_recovery_comes_first() -> None:
+    latency = metric("ack_latency", 5, stat="p50", fault="")
+    late = [run.model_copy(update={"times": [latency, *run.times]}) for run in runs()]
+    groups = [row.group for row in table({"2.16.1": late}).scenarios[0].rows]
+    assert groups == sorted(groups, key=GROUPS.index) and set(groups) == set(GROUPS)
 
 
 # which differences are claimed
