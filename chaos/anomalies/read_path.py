@@ -142,6 +142,16 @@ READ_PATH: dict[str, Anomaly] = {
             ),
         },
     ),
+    "wrong_count": _read(
+        "a visible output of a processor that counts carries another number than that of the inputs of its key, in its "
+        "partition and up to its input, that the group gets",
+        "exactly-once processing (exactly_once_v2), which keeps state, outputs and offsets together",
+        "WrongCounts",
+        "Every output carries the count of its key",
+        "Outputs carry a wrong count of their key",
+        "outputs with a count",
+        "{n} output {records} {were} written with a wrong count of the key",
+    ),
     "unconsumed_output": _read(
         "an input with a visible output was never committed past by its group, which will process it again",
         "transactions that contain output and offsets; without them, commit after the last output before a stop",

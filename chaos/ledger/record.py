@@ -31,12 +31,16 @@ TIME_AT = SEQ_AT + SEQ_WIDTH + 1
 CRC_AT = TIME_AT + TIME_WIDTH + 1
 INPUT_HEADER = "aftershock-input"
 """Key of the record header with the coordinates of the input."""
+COUNT_HEADER = "aftershock-count"
+"""Key of the record header with the running count of the input's key, in decimal digits."""
 HEADER_BYTES = CRC_AT + CRC_WIDTH + 1
 """Bytes before the payload: the smallest size of a value."""
 IDENTITY_HEADER = "aftershock"
 """The record header with the identity of a tombstone."""
 
 
+COUNT_DIGITS = 18
+"""Digits of a number that fits the columns of the ledger."""
 _INPUT = re.compile(r"([a-zA-Z0-9._-]+)/([0-9]{1,9})/([0-9]{1,18})")
 """A topic name, and numbers that fit the columns of the ledger."""
 
@@ -118,6 +122,12 @@ def parse_input(headers: Sequence[tuple[str, bytes | None]] | None) -> Input | N
             source = _INPUT.fullmatch((value or b"").decode("ascii", "replace"))
             return (source[1], int(source[2]), int(source[3])) if source else None
     return None
+
+
+def parse_count(headers: Sequence[tuple[str, bytes | None]] | None) -> int | None:
+    """Return the number in the first header `COUNT_HEADER` of a record, None without a readable one."""
+    text = next((value or b"" for key, value in headers or () if key == COUNT_HEADER), b"")
+    return int(text) if text.isdigit() and len(text) <= COUNT_DIGITS else None
 
 
 def crc_ok(key: bytes | None, value: bytes) -> bool:

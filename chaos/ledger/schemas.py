@@ -62,6 +62,8 @@ _INPUT = {"input_topic": _since(3, _str), "input_partition": _since(3, _i32), "i
 INPUT_COLUMNS = tuple(_INPUT)
 INPUTS_SINCE = 3
 """The version from which on outputs of processors carry the coordinates of their inputs."""
+COUNTS_SINCE = 4
+"""The version from which on the log has the counts that processors wrote."""
 _READER = {"consumer": _str, "incarnation": _i32, "group": _str, "mode": _str}
 
 TABLES: dict[str, pa.Schema] = {
@@ -212,12 +214,13 @@ LOG = _table(
     key=_since(3, _str),
     tombstone=_since(3, _bool),
     **_INPUT,
+    count=_since(4, _i64),
 )
 """Schema of `log`: one row per record in the final log, read back from the healed cluster. `producer`, `incarnation`
 and `seq` are null if the value has no identity; `timestamp` is that of the record, in us. `key` is the key of a record
-in a compacted topic, null in other topics and for a record without a key. `tombstone`: whether a record of a compacted
-topic has no value, null in other topics; its identity is then in a record header. The input is that in the record
-header `aftershock-input`."""
+in a compacted topic and in one that a processor counts, null in other topics and for a record without a key.
+`tombstone`: whether a record of such a topic has no value, null in other topics; its identity is then in a record
+header. The input is that in the record header `aftershock-input`, `count` that in `aftershock-count`."""
 
 LOG_RANGE = _table(
     topic=_str,

@@ -50,6 +50,8 @@ def problems(setup: Setup, faults: Sequence[FaultSpec], expect: Expect) -> Itera
     for i, processor in enumerate(setup.processors):
         if processor.to in compacted:
             yield f"processors[{i}].to: {processor.to} {why}, and a processor writes none"
+        if processor.state and (removed := compacted.intersection(processor.topics)):
+            yield f"processors[{i}].state: {min(removed)} is compacted, so its log does not show how many inputs it had"
     for topic in expect.superseded:
         if topic == OFFSETS_TOPIC and setup.transactional:
             yield f"expect.superseded: transactions leave markers in {topic}, which do not differ from removed records"

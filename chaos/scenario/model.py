@@ -58,6 +58,12 @@ class Scenario(Setup):
         """The topics with `compact` in their cleanup.policy, from the start or by a fault."""
         return compaction.compacted_topics(self, self.faults)
 
+    @property
+    def keyed(self) -> frozenset[str]:
+        """The topics of which the keys matter: compacted ones, and those that processors count."""
+        counting = [p for p in self.processors if p.state == "count"]
+        return self.compacted.union(*(p.topics for p in counting), (p.to for p in counting))
+
     def retained(self, run_ms: int) -> frozenset[str]:
         """Return the topics from which retention may delete records in a run of that many ms."""
         return retention.retained_topics(self, self.faults, run_ms)

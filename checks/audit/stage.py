@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from chaos.ledger.record import run_token
-from chaos.ledger.schemas import INPUTS_SINCE
+from chaos.ledger.schemas import COUNTS_SINCE, INPUTS_SINCE
 from chaos.run.directory import Run
 from chaos.scenario.model import Scenario
 from chaos.scenario.resolve import Resolved
@@ -177,6 +177,8 @@ class _Audit:
             moves=tuple(moves_of(self.tables["faults"])),
             lives=self.plan.lives,
             traced=self._traced(),
+            counted={t: 1 + (self._counted_rows(t) >> BLOCK_BITS) for t in self._counted_topics()},
+            counting=frozenset(p.group for p in scenario.processors if p.state),
             committed_by_any=dict(survey.each(counters.COMMITTED_BY_ANY)),
             unwatched=frozenset(p.name for p in scenario.producers if p.mode == "fire_and_forget"),
             shares=self._shares(),
@@ -204,6 +206,16 @@ class _Audit:
     def _keyed_rows(self, topic: str) -> int:
         """Return the number of acknowledged records and log records of a topic."""
         return self.tally.count(counters.ACKED, topic) + self.tally.count(counters.IN_LOG, topic)
+
+    def _counted_topics(self) -> list[str]:
+        if self.ledger.version < COUNTS_SINCE:
+            return []
+        return sorted({topic for p in self.scenario.processors if p.state for topic in p.topics})
+
+    def _counted_rows(self, topic: str) -> int:
+        """Return the number of log records of a topic and of the outputs made from them."""
+        outputs = {p.to for p in self.scenario.processors if topic in p.topics}
+        return sum(self.tally.count(counters.IN_LOG, name) for name in (topic, *outputs))
 
     def _traced(self) -> dict[str, Traced]:
         if self.ledger.version < INPUTS_SINCE:

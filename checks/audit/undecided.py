@@ -54,6 +54,12 @@ MIXED_TOPICS = Reason("members subscribe to different topics, for which their as
 JUST_BEGUN = Reason("they had just begun when the drive ended", "keep the load running for longer")
 TWO_RECORDS = Reason("the group got two different records at their offsets")
 NO_COORDINATES = Reason("outputs carry no coordinates of their inputs")
+INPUTS_GONE = Reason(
+    "earlier inputs of their keys are not in the log that was read back",
+    "keep retention of the input topic beyond the end of the run",
+)
+NO_INPUT = Reason("no input of their key is at the coordinates that they carry")
+NO_COUNT = Reason("outputs carry no count")
 OUTPUTS_GONE = Reason(
     "outputs are missing from the begin of their log", "keep retention of the output topic beyond the end of the run"
 )

@@ -65,6 +65,8 @@ class Records:
     """Whether the rows have the keys, and whether they are tombstones."""
     tombstones: Mapping[int, bytes | None] = field(default_factory=dict)
     """By index, the identities in the headers of records without a value."""
+    counts: Sequence[int | None] = ()
+    """The count that each record carries; empty if none carries one."""
 
     def rows(self) -> pa.RecordBatch:
         """Return one row of `log` for each record, in order."""
@@ -96,6 +98,7 @@ class Records:
         for i, name in enumerate(INPUT_COLUMNS):
             kind = LOG.field(name).type
             columns[name] = pa.array([p and p[i] for p in self.inputs], kind) if self.inputs else pa.nulls(size, kind)
+        columns["count"] = pa.array(self.counts or [None] * size, pa.int64())
         return pa.RecordBatch.from_arrays([columns[name] for name in LOG.names], schema=LOG)
 
     def _key_column(self) -> pa.Array:

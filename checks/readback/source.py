@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from chaos.errors import ClusterError
 from chaos.kafka.access import librdkafka
 from chaos.kafka.security import Security
-from chaos.ledger.record import in_headers, parse_input
+from chaos.ledger.record import in_headers, parse_count, parse_input
 from chaos.ledger.schemas import LOG
 from chaos.ledger.seal import parquet_options, part_name
 from checks.readback.rows import Flags, Records
@@ -134,11 +134,12 @@ def _batches(part: OffsetRange) -> Iterator[pa.RecordBatch]:
                 keys, values = list(map(Message.key, messages)), list(map(Message.value, messages))
                 headers = list(map(Message.headers, messages))
                 inputs = list(map(parse_input, headers)) if any(headers) else []
+                counts = list(map(parse_count, headers)) if any(headers) and part.keyed else []
                 largest = max(map(len, filter(None, values)), default=1)
                 decided = committed.of(offsets) if committed else None
                 deleted = {i: in_headers(headers[i]) for i, v in enumerate(values) if v is None}
                 place = part.topic, part.partition
-                yield Records(*place, offsets, times, keys, values, inputs, decided, part.keyed, deleted).rows()
+                yield Records(*place, offsets, times, keys, values, inputs, decided, part.keyed, deleted, counts).rows()
     except KafkaException as e:
         raise ClusterError(_error(part, str(e.args[0]))) from None
 

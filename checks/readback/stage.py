@@ -52,7 +52,7 @@ def read_back(spark: SparkSession, run: Run, resolved: Resolved, bootstrap: str)
     ranges = log_ranges(bootstrap, topics, security)
     half = Path(tempfile.mkdtemp(prefix=".log.", dir=run.ledger))
     try:
-        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.compacted)
+        times = _write_log(spark, bootstrap, ranges, stable, half, security, resolved.scenario.keyed)
         ids = topic_ids(bootstrap, topics, security)
         internal = _offsets_topic(bootstrap, security) if OFFSETS_TOPIC in resolved.scenario.expect.superseded else {}
         _write_range(ranges, times, ids, internal, run.ledger / "log_range.parquet")

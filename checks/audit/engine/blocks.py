@@ -2,7 +2,7 @@
 
 Writes meet by sender: a block is 2^20 seqs of one producer, with its sends and its records in the log. Reads meet by
 position: a block is 2^20 offsets of one partition, with its log records and all deliveries of them. Commits meet by
-partition. Records of compacted topics also meet by key.
+partition. Records of compacted topics also meet by key, and so do inputs and outputs of processors that count.
 
 Blocks are sent between executors by the hundred million rows. Neighbouring rows differ little (the next offset, the
 same time), so a packed column holds differences, in the smallest integer type that fits, compressed.
@@ -40,6 +40,11 @@ KINDS = {
         *("outcome", "tombstone"),
     ),
     "keyed_log": ("key", "partition", "offset", "sender", "seq", "committed", "tombstone"),
+    "counted_inputs": ("key", "partition", "offset", "sender", "seq", "committed"),
+    "counted_outputs": (
+        *("key", "partition", "offset", "sender", "topic", "output_partition", "output_offset", "timestamp"),
+        *("committed", "count"),
+    ),
     "key_texts": ("key", "length"),
     "key_bytes": ("byte",),
 }
@@ -72,7 +77,7 @@ COMMIT_OK, COMMIT_UNKNOWN, COMMIT_FAILED = 0, 1, 2
 
 def block_name(path: str, *key: str | int) -> str:
     """Return the name of a block: write, producer and block of seqs; read, topic, partition and block of offsets;
-    commits, topic and partition; or keys, topic and block of keys.
+    commits, topic and partition; keys, topic and block of keys; or counts, topic and block of keys.
     """
     return json.dumps([path, *key])
 

@@ -25,6 +25,7 @@ from checks.audit.engine.blocks import (
 )
 from checks.audit.engine.group import runs, sections
 from checks.audit.engine.keys import rows_by_key
+from checks.audit.engine.outputs import rows_by_count, rows_by_input
 from checks.audit.engine.parts import Part
 from checks.audit.engine.pieces import Piece, by_offset, piece, sender_numbers, topic_numbers
 from checks.audit.engine.survey import COLUMNS, committers
@@ -35,12 +36,15 @@ _TRANSACTION_COLUMNS = ("txn", "polled_us")
 """Columns that are needed only if something was sent in a transaction."""
 _KEY_COLUMNS = ("key", "tombstone")
 """Columns that are needed only if a topic is compacted."""
+_COUNT_COLUMNS = ("count",)
+"""Columns that are needed only if a processor counts."""
 _COLUMNS = {
     "sends": ("producer", "txn", "key", *(name for name in KINDS["sends"] if name != "end")),
     "log": (
         *("topic", "partition", "offset", "timestamp", "run", "producer", "incarnation", "seq", "committed", "key"),
         "tombstone",
         *INPUT_COLUMNS,
+        *_COUNT_COLUMNS,
     ),
     "deliveries": (
         *("consumer", "incarnation", "assignment", "ordinal", "topic", "partition", "offset"),
@@ -54,7 +58,8 @@ _COLUMNS = {
 def columns_of(table: str, facts: RunFacts) -> tuple[str, ...]:
     """Return the columns to read of a table."""
     unused = set(() if facts.transactions else _TRANSACTION_COLUMNS)
-    unused |= set(() if facts.compacted else _KEY_COLUMNS)
+    unused |= set(() if facts.compacted else _KEY_COLUMNS) - set(("key",) if facts.counted and table == "log" else ())
+    unused |= set(() if facts.counted else _COUNT_COLUMNS)
     unused |= set(() if facts.traced else INPUT_COLUMNS)
     return tuple(c for c in _COLUMNS[table] if c not in unused)
 
@@ -131,28 +136,15 @@ def _log(part: Part, facts: RunFacts) -> Iterator[Piece]:
         columns["tombstone"] = np.where(known, tombstone.astype(np.int64), NONE)
         yield from rows_by_key(part, columns | {"seq": seq}, "keyed_log", np.ones(part.rows, np.bool_), facts)
     if facts.traced:
-        yield from _outputs(part, facts, columns, own)
+        yield from rows_by_input(part, columns, own, facts)
+    if facts.counted:
+        yield from rows_by_count(part, columns, own, facts)
     if facts.committers:
         yield from _runs_of_log(columns, "runs", facts)
         visible = columns["committed"] != 0
         if not visible.all():
             columns = {n: columns[n][visible] for n in ("topic", "partition", "offset")}
         yield from _runs_of_log(columns, "committed_runs", facts)
-
-
-def _outputs(part: Part, facts: RunFacts, columns: Columns, own: Ints) -> Iterator[Piece]:
-    """Yield the records of processors as outputs of the positions that they were made from."""
-    codes, names = part.codes("input_topic")
-    known = np.array([facts.topic_ids.get(name, NONE) for name in names] + [NONE], np.int64)
-    partition, offset = part.ints("input_partition"), part.ints("input_offset")
-    inputs = np.where((partition[own] >= 0) & (offset[own] >= 0), known[codes[own]], NONE)
-    rows = own[inputs != NONE]
-    kept = {n: columns[n][rows] for n in ("sender", "topic", "timestamp", "committed")}
-    kept |= {"output_partition": columns["partition"][rows], "output_offset": columns["offset"][rows]}
-    kept |= {"partition": partition[rows], "offset": offset[rows]}
-    places = inputs[inputs != NONE], kept["partition"], kept["offset"] >> BLOCK_BITS
-    for (topic, number, block), section in sections(*places):
-        yield piece(block_name("read", facts.topics[topic], number, block), "outputs", kept, section)
 
 
 def _runs_of_log(columns: Columns, kind: str, facts: RunFacts) -> Iterator[Piece]:

@@ -28,7 +28,7 @@ def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: Ru
     none) goes to every block of its topic, because it may have any key.
     """
     codes, texts = part.codes("key")
-    hashes = np.array([*map(_hash, texts), NONE], np.int64)  # the code of a null is -1
+    hashes = np.array([*map(hash_of, texts), NONE], np.int64)  # the code of a null is -1
     for topic, blocks in facts.compacted.items():
         rows = np.flatnonzero(chosen & (columns["topic"] == facts.topic_ids.get(topic, NONE)))
         if not len(rows):
@@ -47,7 +47,8 @@ def rows_by_key(part: Part, columns: Columns, kind: str, chosen: Mask, facts: Ru
                 yield from _texts(name, np.unique(codes[here]), texts, hashes)
 
 
-def _hash(text: str) -> int:
+def hash_of(text: str) -> int:
+    """Return the 63 bits by which keys are compared."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 

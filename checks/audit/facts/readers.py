@@ -32,7 +32,8 @@ class Reader:
     client commits by itself. fresh_start: whether each incarnation begins at the configured start, without a
     checkpoint. stores_checkpoints: whether its checkpoints are apart from its results. committed_only:
     isolation.level=read_committed. assignor: how the group spreads partitions, "" where its members differ in assignors
-    or topics; see `assignors_for`. processes: whether all its members are processors. entries: those of the group.
+    or topics; see `assignors_for`. processes: whether all its members are processors. counts:
+    whether they count by key. entries: those of the group.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Reader:
     committed_only: bool = True
     assignor: str = ""
     processes: bool = False
+    counts: bool = False
     entries: tuple[Entry, ...] = ()
 
     def seen_by(self, consumer: str) -> Reader:
@@ -76,12 +78,13 @@ def readers_of(scenario: Scenario) -> list[Reader]:
     """Return all readers of a scenario. Entries that share a group are one reader; see `_merged`."""
     readers: dict[str, Reader] = {}
     topics = [t.name for t in scenario.topics]
-    processing = processor_groups(scenario)
+    processing, counting = processor_groups(scenario), {p.group for p in scenario.processors if p.state}
     for consumer in scenario.readers:
         for reader in _readers(consumer, topics):
             same_group = readers.get(reader.name) if reader.mode == "subscribe" else None
             found = _merged(same_group, reader) if same_group else reader
-            readers[reader.name] = replace(found, processes=found.name in processing)
+            counts = found.name in processing and found.name in counting
+            readers[reader.name] = replace(found, processes=found.name in processing, counts=counts)
     return list(readers.values())
 
 

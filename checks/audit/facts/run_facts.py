@@ -73,8 +73,10 @@ class RunFacts:
     tombstones may have no row. read_us: when reading the log of each partition back had begun and ended, as far as
     known. read_uncommitted: readers with that isolation level. cell_us: width of a heat map cell. unwatched: scenario
     producers that read no delivery report.
-    lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. committed_by_any:
-    by (group, topic, partition), the highest offset of a commit that did not fail, whoever committed it.
+    lives: of topics that were deleted. traced: by group, the outputs that are traced to its inputs. counted: the
+    topics of which processors count the records by key, each with its number of blocks of keys. counting: the groups of
+    these processors. committed_by_any: by (group, topic, partition), the highest offset of a commit that did not
+    fail, whoever committed it.
     """
 
     run_token: str
@@ -104,6 +106,8 @@ class RunFacts:
     unwatched: frozenset[str] = frozenset()
     moves: tuple[Move, ...] = ()
     traced: dict[str, Traced] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    counting: frozenset[str] = frozenset()
     committed_by_any: dict[tuple[str, str, int], int] = field(default_factory=dict)
     lives: TopicLives = field(default_factory=TopicLives)
     shares: Shares = field(default_factory=Shares)

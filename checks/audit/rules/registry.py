@@ -16,6 +16,7 @@ from checks.audit.engine.commits import CommitBlock, commits_at_begin
 from checks.audit.engine.counters import CONSUMED, DISTINCT, IN_RANGE, JUDGED, LATENCIES, SHARE_RANGE
 from checks.audit.engine.group import runs
 from checks.audit.engine.keys import KeyBlock
+from checks.audit.engine.outputs import CountBlock
 from checks.audit.engine.sparse import histogram
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Tally
@@ -23,6 +24,7 @@ from checks.audit.engine.time_buckets import add_heat, add_successes
 from checks.audit.facts.run_facts import RunFacts
 from checks.audit.rules import (
     commits,
+    counts,
     deliveries,
     groups,
     isolation,
@@ -43,6 +45,7 @@ from checks.audit.rules.share_block import share_blocks
 
 FAMILIES = (
     commits,
+    counts,
     deliveries,
     groups,
     isolation,
@@ -89,6 +92,7 @@ _OF_READS = _distinct(rule.reads for rule in RULES.values())
 _OF_SHARES = _distinct(rule.shares for rule in RULES.values())
 _OF_COMMITS = _distinct(rule.commits for rule in RULES.values())
 _OF_KEYS = _distinct(rule.keys for rule in RULES.values())
+_OF_COUNTS = _distinct(rule.counts for rule in RULES.values())
 _OF_RUN = _distinct(rule.run for rule in RULES.values())
 
 
@@ -107,6 +111,9 @@ def judge_block(name: str, packed: Packed, facts: RunFacts, tally: Tally) -> Non
     elif path == "keys":
         for of_keys in _OF_KEYS:
             of_keys(KeyBlock(key[0], facts, rows), tally)
+    elif path == "counts":
+        for of_counts in _OF_COUNTS:
+            of_counts(CountBlock(key[0], facts, rows), tally)
     elif len(rows["commits"]["offset"]):
         topic, partition = key
         commits = CommitBlock(topic, partition, facts, rows)

@@ -15,6 +15,7 @@ from chaos.scenario.runtimes import DEFAULT
 from chaos.scenario.runtimes.choice import Client
 from checks.audit.engine.commits import CommitBlock
 from checks.audit.engine.keys import KeyBlock
+from checks.audit.engine.outputs import CountBlock
 from checks.audit.engine.survey import RowRule
 from checks.audit.engine.tally import Aggregate, Tally
 from checks.audit.facts.epochs import Row
@@ -122,8 +123,8 @@ class Rule:
     since: the first version of the ledger that contains what it examines.
 
     The rule judges at one or more levels: single rows of the first pass, a block of writes, one reader's rows in a
-    block of reads, a block of reads, one share group's rows in it, a block of commits, a block of keys, or the whole
-    run. Rules may share a function, which is then called once.
+    block of reads, a block of reads, one share group's rows in it, a block of commits, a block of keys, a block of
+    counted keys, or the whole run. Rules may share a function, which is then called once.
     """
 
     examines: tuple[Aggregate[int], ...]
@@ -140,6 +141,7 @@ class Rule:
     shares: Callable[[ShareBlock, Tally], None] | None = None
     commits: Callable[[CommitBlock, Tally], None] | None = None
     keys: Callable[[KeyBlock, Tally], None] | None = None
+    counts: Callable[[CountBlock, Tally], None] | None = None
     run: Callable[[RunData, Tally], None] | None = None
 
     def explanation(self, finding: Finding, evidence: Evidence, run: RunData) -> str:

@@ -353,6 +353,10 @@ def test_a_wrong_client_is_refused_with_its_place(client, why):
             "processors[0].state: counts by key, but producer shop writes records without a key to orders",
         ),
         (
+            "cluster: {config: {log.cleanup.policy: compact}}\n" + application(state="count"),
+            "processors[0].state: orders is compacted, so its log does not show how many inputs it had",
+        ),
+        (
             application(state="count") + "consumers: [{mode: subscribe, name: c, group: b, topics: [orders]}]\n",
             "processors[0].state: c is in the group b too, and does not have this state",
         ),

@@ -45,6 +45,7 @@ def history(name: str) -> History:
         sending=story.sending,
         consumers=(consumer | story.consumer,) if story.mode else (),
         processes=story.processes,
+        counts=story.counts,
     )
 
 
@@ -115,6 +116,19 @@ def a_processor_dies_and_reads_again(s: Story) -> None:
     s.output(2, of=1, life=2, partition=1).output(3, of=2, life=2, partition=1)
     second.commit(3, kind="transaction").revoked()
     s.life(s.reader(1), "stopped", incarnation=2, role="producer")
+
+
+@clean
+def a_processor_counts(s: Story) -> None:
+    """An input was aborted, and does not count."""
+    s.partitions = 2
+    s.life(s.producer, "started").keyed("k1", "k1", "k2", "k1").life(s.producer, "stopped")
+    s.rows["log"][0]["committed"] = False
+    s.life(s.reader(1), "started", role="producer")
+    s.assigned(1, generation=1).got(1, 2, 3).commit(4, kind="transaction").revoked()
+    for n, (offset, key, count) in enumerate([(1, "k1", 1), (2, "k2", 1), (3, "k1", 2)]):
+        s.output(n, of=offset, key=key, count=count, partition=1)
+    s.life(s.reader(1), "stopped", role="producer")
 
 
 @clean

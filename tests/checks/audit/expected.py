@@ -65,7 +65,7 @@ class CleanHistory:
 
     def absence(self, row: Row, by: int = 0) -> set[str]:
         """What it means that an acknowledged record is not in the log; the last of its key was nowhere superseded."""
-        if row.get("key") is None:
+        if row.get("key") is None or self.counted():
             return {"lost_write"}
         acked = [s for s in self.rows["sends"] if s["outcome"] == "ok"]
         later = [r for r in (*acked, *self.rows["log"]) if r["offset"] > row["offset"] + by]
@@ -78,6 +78,14 @@ class CleanHistory:
         if values and any(r["read_from_us"] != r["read_us"] for r in self.rows["log_range"]):
             return {"resurrected_key.undetermined"}
         return {"resurrected_key"} if values else set()  # or it has expired
+
+    def counted(self) -> bool:
+        """Outputs carry counts: the keys are not those of a compacted topic."""
+        return any(r.get("count") is not None for r in self.rows["log"])
+
+    def counts_after(self, row: Row) -> bool:
+        """A later input of the key has an output."""
+        return any(r["key"] == row["key"] and r.get("input_offset", -1) > row["offset"] for r in self.rows["log"])
 
     def all_on_record(self, record: Row) -> bool:
         """Its producer stopped in order."""
@@ -362,6 +370,12 @@ def _never_acquired(row: Row, clean: CleanHistory) -> set[str]:
     return when(alone, "lost_share|stalled_share") | when(clean.acquired_later(row), MISCOUNTED)
 
 
+def _uncounted(row: Row, clean: CleanHistory) -> set[str]:
+    """An input is gone: what its own output should carry is not known, and later ones of its key carry too much."""
+    own = [r for r in clean.rows["log"] if r.get("input_offset") == row["offset"]]
+    return when(own, "wrong_count.undetermined") | when(row["committed"] and clean.counts_after(row), "wrong_count")
+
+
 def both(*rules: Must) -> Must:
     return lambda row, clean: set().union(*(rule(row, clean) for rule in rules))
 
@@ -529,8 +543,19 @@ OUTPUTS: dict[str, tuple[Must, frozenset[str]]] = {
         frozenset(),
     ),
     "log: of no input": (_untraced, frozenset()),
+    "log: counted once more": (lambda row, clean: when(row["committed"], "wrong_count"), frozenset()),
+    "log: without a count": (always("wrong_count.undetermined"), frozenset()),
 }
 """The same of an output, where it differs."""
+COUNTED: dict[str, Must] = {
+    "log: left out": _uncounted,
+    "log: moved behind the end": _uncounted,
+    "log: made committed": lambda row, clean: when(clean.counts_after(row), "wrong_count"),
+    "log: not committed": always("wrong_count"),
+    "log: committed or not is not known": always("wrong_count.undetermined"),
+}
+"""What else a change of an input means where a processor counts."""
+COUNTS = frozenset({"wrong_count", "wrong_count.undetermined"})
 INPUTS: dict[str, frozenset[str]] = {
     "deliveries: offset + 1": frozenset({"missing_output.undetermined"}),
     "deliveries: offset - 1": frozenset({"missing_output.undetermined"}),
@@ -562,7 +587,11 @@ def unexpected(change: str, row: Row, rows: Rows, found: set[str]) -> str:
         rule = both(rule, _not_consumed) if change in UNCOMMITTED else rule
     if rows.get("acquisitions") and change.startswith("log: "):
         may |= SHARED
-    must = rule(row, CleanHistory(rows))
+    clean = CleanHistory(rows)
+    if clean.counted() and change.startswith(("log", "deliveries", "assignments")):
+        may |= COUNTS
+        rule = rule if row.get("input_topic") else both(rule, COUNTED.get(change, NOTHING))
+    must = rule(row, clean)
     lacking = {check for check in must if not found & set(check.split("|"))}
     surplus = found - may - {one for check in must for one in check.split("|")}
     messages = [f"{', '.join(sorted(lacking))} not found"] if lacking else []

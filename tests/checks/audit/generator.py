@@ -178,7 +178,7 @@ class Run:
             for send in rows["sends"]:
                 send["key"] = self.rng.choice([None, *(f"k{n}" for n in range(KEYS))])
         if self._processes:
-            process(self.rng, rows)
+            process(self.rng, rows, self._counts)
         shared = self.plan.shares and not self.plan.tombstones[0]  # the Java client reads no tombstones
         self.sharing = Sharing(self.rng, rows) if shared else None
         if self.sharing:
@@ -193,6 +193,12 @@ class Run:
     def _processes(self) -> bool:
         """Whether the members of the group are processors; they commit synchronously and know no other settings."""
         return self.plan.processes and bool(self.plan.members)
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the processors count by key: those of Kafka Streams do, alone in their group."""
+        alone = not self.plan.beside and self.plan.assign != "intruder"
+        return self._processes and alone and self.plan.log != "compacted"
 
     def _step(self) -> None:
         actors: list[Any] = [(p.step, 3) for p in self.producers]
@@ -230,7 +236,9 @@ class Run:
 
     def _history(self, rows: dict[str, list[Row]]) -> History:
         plan = self.plan
-        reset = {"auto.offset.reset": "earliest" if plan.earliest else "latest"} | dict(plan.settings)
+        reset = {"auto.offset.reset": "earliest" if plan.earliest else "latest"} | dict(
+            () if self._counts else plan.settings
+        )
         entries: list[dict[str, Any]] = []
         if plan.members:
             commit = {"when": plan.when, "kind": plan.kind}
@@ -255,6 +263,7 @@ class Run:
             consumers=tuple(entries),
             sending=self._sending(),
             processes=self._processes,
+            counts=self._counts,
         )
 
     def _topic_config(self) -> dict[str, Any]:
@@ -267,7 +276,7 @@ class Run:
         return config | held | ({"retention.bytes": 1000} if retained else {"retention.ms": -1})
 
     def _sending(self) -> dict[str, Any]:
-        keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted"
+        keyed = self.plan.sending in PARTITIONERS[1:] or self.plan.log == "compacted" or self._counts
         keys = {"keys": KEYS} if keyed else {}
         if self.plan.tombstones[0] and self.plan.log == "compacted":
             keys |= {"tombstone_every": self.plan.tombstones[0]}

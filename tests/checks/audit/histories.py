@@ -51,6 +51,8 @@ class History:
     sending: dict[str, Any] = field(default_factory=dict)
     processes: bool = False
     """Whether the members of the subscribe group write an output for each record."""
+    counts: bool = False
+    """Whether each output carries the count of its key."""
 
     def size(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -122,6 +124,7 @@ def scenario_of(histories: Mapping[int | str, History]) -> Scenario:
                 made = {"name": out, "replication_factor": 1, "config": {"retention.ms": -1}}
                 topics += [made] if topics[-1]["name"] == topic else []
                 processor = {"members": entry["members"], "consumer_config": entry["config"], "to": out}
+                processor |= {"state": "count", "client": "streams"} if h.counts else {}
                 processors.append(names | processor | {"topics": [topic]})
             else:
                 consumers.append(entry | names | {"topics": [topic]})

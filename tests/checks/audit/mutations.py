@@ -184,6 +184,8 @@ CHANGES: list[Change] = [
     Change("log", "another timestamp", plus(-500, "timestamp")),
     Change("log", "not committed", put(committed=False)),
     Change("log", "of the next input", plus(1, "input_offset"), has(input_offset=...)),
+    Change("log", "counted once more", plus(1, "count"), has(count=...)),
+    Change("log", "without a count", put(count=None), has(count=...)),
     Change("log", "of no input", put(input_topic=None), has(input_offset=...)),
     Change("deliveries", "again", _again),
     Change("deliveries", "offset + 1", plus(1, "offset")),

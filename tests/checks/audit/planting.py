@@ -295,6 +295,13 @@ def output_of_another_input(rng: random.Random, rows: Rows) -> None:
 
 
 @planted
+def count_of_another_input(rng: random.Random, rows: Rows) -> None:
+    """An output carries another count: an input was counted twice, or not."""
+    if outputs := [r for r in rows["log"] if r.get("count")]:
+        rng.choice(outputs)["count"] += rng.choice([-1, 1, 7])
+
+
+@planted
 def zombie_commit(rng: random.Random, rows: Rows) -> None:
     """A member commits once more when another one has just begun, or is about to."""
     taken = [

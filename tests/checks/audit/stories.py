@@ -2667,6 +2667,101 @@ def aborted_and_passed_over_by_a_reset(s: Story) -> None:
     s.output(2, of=2, by=s.reader(2))
 
 
+# --- counts of processors
+
+
+def _counted(s: Story, *keys: str) -> None:
+    """Inputs of some keys, which a group processed and committed past."""
+    s.keyed(*keys).assigned().got(*range(len(keys))).commit(len(keys), kind="transaction").revoked()
+
+
+@story()
+def each_input_is_counted_once(s: Story) -> None:
+    _counted(s, "k1", "k2", "k1", "k1")
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k2", count=1)
+    s.output(2, of=2, key="k1", count=2).output(3, of=3, key="k1", count=3)
+
+
+@story(wrong_count=2, duplicate_output__illegal=1)
+def an_input_is_counted_twice(s: Story) -> None:
+    """At least once: the output that was written again, and all later ones of its key, count one more."""
+    _counted(s, "k1", "k1", "k2", "k1")
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2).output(2, of=1, key="k1", count=3)
+    s.output(3, of=2, key="k2", count=1).output(4, of=3, key="k1", count=4)
+
+
+@story(duplicate_output__illegal=1)
+def an_input_is_processed_again_with_the_state_before_it(s: Story) -> None:
+    _counted(s, "k1", "k1")
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2).output(2, of=1, key="k1", count=2)
+
+
+@story(wrong_count=1)
+def the_count_of_a_key_begins_again(s: Story) -> None:
+    _counted(s, "k1", "k1")
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=1)
+
+
+@story()
+def an_aborted_output_with_another_count(s: Story) -> None:
+    _counted(s, "k1", "k1")
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=3, seen=False)
+    s.output(2, of=1, key="k1", count=2)
+
+
+@story(duplicate_output__undetermined=1, wrong_count__undetermined=1)
+def an_output_with_another_count_in_an_open_transaction(s: Story) -> None:
+    _counted(s, "k1", "k1")
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2)
+    s.output(2, of=1, key="k1", count=3, seen=None)
+
+
+@story()
+def an_aborted_input_does_not_count(s: Story) -> None:
+    s.keyed("k1").send(1, 1).log(1, 1, key="k1", committed=False).send(2, 2).log(2, 2, key="k1")
+    s.assigned().got(0, 2).commit(3, kind="transaction").revoked()
+    s.output(0, of=0, key="k1", count=1).output(1, of=2, key="k1", count=2)
+
+
+@story(wrong_count__undetermined=2)
+def an_earlier_input_is_in_an_open_transaction(s: Story) -> None:
+    s.keyed("k1").send(1, 1).log(1, 1, key="k1", committed=None).send(2, 2).log(2, 2, key="k1")
+    s.assigned().got(0, 1, 2).commit(3, kind="transaction").revoked()
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2).output(2, of=2, key="k1", count=3)
+
+
+@story()
+def a_count_begins_where_the_group_begins(s: Story) -> None:
+    s.consumer_config = {"auto.offset.reset": "latest"}
+    s.keyed("k1", "k1")
+    s.assigned(position=1).got(1).commit(2, kind="transaction").revoked()
+    s.output(0, of=1, key="k1", count=1)
+
+
+@story()
+def another_partition_has_other_counts(s: Story) -> None:
+    s.partitions = 2
+    s.keyed("k1").send(1, 0, partition=1).log(0, 1, partition=1, key="k1")
+    s.assigned(partition=1).got(0, seq=lambda _: 1).commit(1, kind="transaction").revoked()
+    s.assigned().got(0).commit(1, kind="transaction").revoked()
+    s.output(0, of=0, key="k1", count=1).output(1, of=0, key="k1", count=1)
+    s.rows["log"][-1]["input_partition"] = 1
+
+
+@story(wrong_count__undetermined=2)
+def an_earlier_input_may_have_been_evicted(s: Story) -> None:
+    s.evicted(1).keyed("k1", "k1")
+    s.rows["log"] = s.rows["log"][1:]
+    s.assigned().got(0, 1).commit(2, kind="transaction").revoked()
+    s.output(0, of=0, key="k1", count=1).output(1, of=1, key="k1", count=2)
+
+
+@story(wrong_count__undetermined=2)
+def outputs_without_a_count_and_of_another_key(s: Story) -> None:
+    _counted(s, "k1", "k1")
+    s.output(0, of=0, key="k1").output(1, of=1, key="k2", count=1)
+
+
 # --- last, for the time in which nobody answered is that of all stories
 
 

@@ -58,6 +58,7 @@ class Story:
     ordinal: int = 0
     exists: bool = True
     processes: bool = False
+    counts: bool = False
     out_start: int = 0
 
     @property
@@ -103,6 +104,13 @@ class Story:
         """Acknowledged and in the log, at the offset of the same number."""
         for seq in seqs:
             self.send(seq, seq, **more).log(seq, seq, **more)
+        return self
+
+    def keyed(self, *keys: str) -> Story:
+        """Acknowledged and in the log: at offset 0, 1, ... a record of each key, which processors count."""
+        self.counts, self.sending = True, {"keys": 9} | self.sending
+        for offset, key in enumerate(keys):
+            self.send(offset, offset).log(offset, offset, key=key)
         return self
 
     def compacted(self) -> Story:
@@ -152,16 +160,18 @@ class Story:
         life: int = 1,
         by: str | None = None,
         partition: int = 0,
+        **counted: Any,
     ) -> Story:
         """A processor's output of the record at an offset, acknowledged and in the log; seen: by readers.
 
         Its own offset is the seq. of: None for an output without coordinates. by: another producer.
+        counted: the count that it carries, and its key.
         """
         self.processes, offset = True, seq
         source: dict[str, Any] = {"input_topic": self.name, "input_partition": 0, "input_offset": of}
         source = source if of is not None else {}
         who = {"producer": by or self.reader(), "incarnation": life, "topic": self.out, "partition": partition}
-        return self.send(seq, offset, **who, **source).log(offset, seq, committed=seen, **who, **source)
+        return self.send(seq, offset, **who, **source).log(offset, seq, committed=seen, **who, **source, **counted)
 
     def transaction(self, txn: int, outcome: str, began_us: int, **more: Any) -> Story:
         row = {"producer": self.producer, "incarnation": 1, "txn": txn, "outcome": outcome, "began_us": began_us}
@@ -389,7 +399,8 @@ def scenario_of(stories: Iterable[Story]) -> Scenario:
         if s.processes:
             topics.append({"name": s.out, "replication_factor": 1})
             processor = {"name": f"c{s.number}", "group": s.name, "topics": [s.name], "to": s.out}
-            processors.append(processor | {"members": s.members, "consumer_config": s.consumer_config})
+            counting = {"state": "count", "client": "streams"} if s.counts else {}
+            processors.append(processor | {"members": s.members, "consumer_config": s.consumer_config} | counting)
         elif s.mode == "subscribe":
             consumers.append({"group": s.name} | _consumer(s))
             if s.beside:

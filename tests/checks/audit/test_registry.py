@@ -10,7 +10,7 @@ from checks.audit.facts.readers import Reader
 from checks.audit.rules.registry import NEED_CLOCK, RULES, nothing_to_examine
 
 READERS = [
-    Reader("billing", "subscribe", "billing", ("orders",), 1, "latest", "", commits=True, processes=True),
+    Reader("billing", "subscribe", "billing", ("orders",), 1, "latest", "", commits=True, processes=True, counts=True),
     Reader("group", "subscribe", "group", ("orders",), 1, "latest", "", commits=True),
     Reader("job/1", "assign", None, ("orders",), 1, "latest", "", commits=False, committed_only=False),
 ]
@@ -30,9 +30,18 @@ def test_a_rule_is_complete(check: str) -> None:
     rule = RULES[check]
     assert rule.examines, "it says which rows it examines"
     assert isinstance(rule.explain, str) or callable(rule.explain)
-    assert any((rule.rows, rule.writes, rule.reader, rule.reads, rule.shares, rule.commits, rule.keys, rule.run)), (
-        "it judges somewhere"
+    levels = (
+        rule.rows,
+        rule.writes,
+        rule.reader,
+        rule.reads,
+        rule.shares,
+        rule.commits,
+        rule.keys,
+        rule.counts,
+        rule.run,
     )
+    assert any(levels), "it judges somewhere"
     scopes = rule.scopes(["orders"], READERS)
     expected = {"write": [["orders"]], "read": [], "group": [["billing", "group"]]}
     expected["read"] = [["billing", "group", "job/1"], ["billing", "group"], ["billing"]]

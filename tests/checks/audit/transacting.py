@@ -84,11 +84,15 @@ def watch(rng: random.Random, rows: Rows, partitions: int, group: str | None) ->
         see(f"group:{group}", "state", "Dead")
 
 
-def process(rng: random.Random, rows: Rows) -> None:
+def process(rng: random.Random, rows: Rows, counts: bool) -> None:
     """Write an output of each record that the group delivered, now and then hidden, undecided, or left out.
 
-    Now and then one carries no coordinates, or the first one was removed from the log.
+    Now and then one carries no coordinates, or the first one was removed from the log. counts: records have keys, and
+    each output carries a count of its key, that of all records of the log there or now and then another one.
     """
+    inputs = {(r["partition"], r["offset"]): r for r in rows["log"]}
+    for record in inputs.values() if counts else ():
+        record["key"] = rng.choice(["k1", "k2", None])
     for row in [r for r in rows["deliveries"] if r["mode"] == "subscribe"]:
         if rng.random() < 0.05:
             continue
@@ -100,10 +104,20 @@ def process(rng: random.Random, rows: Rows) -> None:
         rows["sends"].append({**who, **place, **source, **times, "outcome": "ok"})
         seen = rng.choice([True] * 12 + [False, None])
         record = {"timestamp": row["processed_us"], "run": TOKEN, "crc_ok": True, "committed": seen}
-        rows["log"].append({**who, **place, **source, **record})
+        counted = _counted(rng, inputs, row) if counts else {}
+        rows["log"].append({**who, **place, **source, **record, **counted})
     outputs = [r for r in rows["log"] if r["topic"] == OUT]
     if outputs and rng.random() < 0.1:
         rng.choice(outputs)[rng.choice(["input_topic", "input_partition", "input_offset"])] = None
     start = 1 if outputs and rng.random() < 0.1 else 0
     rows["log"] = [r for r in rows["log"] if r["topic"] != OUT or r["offset"] >= start]
     rows["log_range"].append({"topic": OUT, "partition": 0, "start": start, "end": len(outputs)})
+
+
+def _counted(rng: random.Random, inputs: dict[tuple[int, int], Row], delivery: Row) -> Row:
+    """The key and the count of an output."""
+    record = inputs.get((delivery["partition"], delivery["offset"]))
+    key = record["key"] if record else "k1"
+    before = [r for r in inputs.values() if r["partition"] == delivery["partition"] and r["key"] == key]
+    count = sum(r["offset"] <= delivery["offset"] and r["committed"] is not False for r in before)
+    return {"key": rng.choice([key] * 9 + ["k2"]), "count": rng.choice([count] * 9 + [count + 1, None])}

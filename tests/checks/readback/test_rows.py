@@ -6,6 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chaos.ledger.record import (
+    COUNT_HEADER,
     HEADER_BYTES,
     IDENTITY_HEADER,
     VERSION,
@@ -16,6 +17,7 @@ from chaos.ledger.record import (
     in_headers,
     of_tombstone,
     parse,
+    parse_count,
 )
 from chaos.ledger.schemas import LOG
 from checks.readback.rows import Records
@@ -81,6 +83,7 @@ def test_every_record_is_parsed_as_if_alone(records: list[tuple[bytes | None, by
             "input_topic": None,
             "input_partition": None,
             "input_offset": None,
+            "count": None,
         }
 
 
@@ -96,6 +99,15 @@ def test_inputs_are_columns() -> None:
     batch = Records("out", 0, [0, 1], [1, 1], [None, None], [None, None], inputs).rows()
     rows = batch.select(["input_topic", "input_partition", "input_offset"]).to_pylist()
     assert [tuple(row.values()) for row in rows] == [("in", 2, 7), (None, None, None)]
+
+
+def test_counts_are_a_column() -> None:
+    headers = [[(COUNT_HEADER, b"12")], [(COUNT_HEADER, b"-1"), ("x", b"1")], [(COUNT_HEADER, None)], None]
+    counts = [parse_count(of_record) for of_record in headers]
+    assert counts == [12, None, None, None]
+    batch = Records("out", 0, range(4), [1] * 4, [b"k"] * 4, [None] * 4, keyed=True, counts=counts).rows()
+    batch.validate(full=True)
+    assert batch.column("count").to_pylist() == counts
 
 
 def test_a_tombstone_has_its_identity_in_a_header() -> None:

@@ -18,7 +18,10 @@ pytestmark = pytest.mark.kafka
 RECORDS = 1500
 
 
-def application(fleet: MakeFleet, t: str, out: str, client: str, more: str) -> Fleet:
+QUICK = "auto.offset.reset: earliest, session.timeout.ms: 3000, heartbeat.interval.ms: 300"
+
+
+def application(fleet: MakeFleet, t: str, out: str, client: str, more: str, settings: str = QUICK) -> Fleet:
     return fleet(f"""
 topics: [{{name: {t}, partitions: 4, replication_factor: 1}}, {{name: {out}, partitions: 2, replication_factor: 1}}]
 producers: [{{name: shop, topic: {t}, records: {RECORDS}, rate: 300/s, keys: 30}}]
@@ -29,7 +32,7 @@ processors:
     to: {out}
     client: {client}
     config: {{commit.interval.ms: 200, replication.factor: 1}}
-    consumer_config: {{auto.offset.reset: earliest, session.timeout.ms: 3000, heartbeat.interval.ms: 300}}
+    consumer_config: {{{settings}}}
     {more}
 """)
 
@@ -78,3 +81,24 @@ def test_at_least_once_commits_without_transactions(fleet: MakeFleet, run: Run, 
     assert {(c["kind"], c["outcome"]) for c in commits} == {("sync", "ok")}
     last = {c["partition"]: c["offset"] for c in sorted(commits, key=lambda c: c["completed_us"])}
     assert last == {p: end for (_, p), (_, end) in log_ranges(bootstrap, [t]).items()}
+
+
+def test_a_member_that_exceeds_the_poll_interval_loses_its_tasks_and_no_output_twice(
+    fleet: MakeFleet, run: Run, bootstrap: str
+) -> None:
+    t, out = topic_name(), topic_name()
+    more = "members: 2\n    state: count"
+    text = "auto.offset.reset: earliest, max.poll.interval.ms: 2000"
+    f = application(fleet, t, out, "streams", more, text)
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    f.start_producers()
+    until(lambda: f.delivered("billing") > 200, "nothing is processed")
+    f.order("billing/1", {"do": "slow", "per_record_s": 6.0})
+    until(lambda: len(f.state("billing/2").assigned()) == 4, "its tasks do not move")
+    f.order("billing/1", {"do": "slow", "per_record_s": 0.0})
+    until(f.producers_done, "the producer did not finish")
+    to_the_end(f, t, bootstrap)
+    assert any(a["event"] == "lost" for a in rows(run, "assignments"))
+    log = [r for r in committed_rows(run, bootstrap, out) if r["committed"]]
+    assert set(Counter((r["input_partition"], r["input_offset"]) for r in log).values()) == {1} and len(log) == RECORDS

@@ -2,12 +2,13 @@
 
 It is written from DESIGN ("exact meanings of the checks") and shares no code with `checks.audit`. `facts`
 is what goes in and comes out, `epochs` and `starts` who held what from where, `writing`, `sending`, `reading`,
-`processing`, `groups`, `places`, `watching`, `vanishing` and `sharing` the checks.
+`processing`, `counting`, `groups`, `places`, `watching`, `vanishing` and `sharing` the checks.
 """
 
 from __future__ import annotations
 
 from chaos.scenario.model import Scenario
+from tests.checks.audit.oracle.counting import judge_counts
 from tests.checks.audit.oracle.epochs import reading_of
 from tests.checks.audit.oracle.facts import Case, Finding, Judgement, Row, Rows
 from tests.checks.audit.oracle.groups import judge_groups
@@ -36,6 +37,7 @@ def judge(rows: Rows, scenario: Scenario, run: str) -> Judgement:
     known = judge_starts(case, reading, commits)
     judge_reading(case, reading, commits, verdict)
     judge_processing(case, scenario, reading, commits, known, verdict)
+    judge_counts(case, scenario, reading, verdict)
     judge_groups(case, reading, commits, known, verdict)
     judge_places(case, reading, verdict)
     judge_watching(case, verdict)

@@ -301,5 +301,5 @@ def count_examined(case: Case, reading: Reading, verdict: Judgement) -> None:
         looked[row] += 1
     for (check, scope), number in verdict.undetermined.items():
         others = "overcommit", "dirty_read", "evicted_delivery", "unbalanced_assignment"
-        if check in ("lost_write", "lost_key", "resurrected_key", *others):
+        if check in ("lost_write", "lost_key", "resurrected_key", "wrong_count", *others):
             looked[check, scope] -= number

@@ -140,10 +140,14 @@ final class StreamThreadLog implements Client {
         for (double left; (left = began + channel.perRecordS - Clock.monotonic()) > 0 && !channel.stopping; ) {
             Clock.sleep(Math.min(left, NAP_S));
         }
-        Deque<Polled> polled = waiting.get(new TopicPartition(topic, partition));
-        Polled record = polled.remove();
-        while (record.record.offset() < offset) { // the library left it out
-            record = polled.remove();
+        Deque<Polled> polled = waiting.getOrDefault(new TopicPartition(topic, partition), new ArrayDeque<>());
+        Polled record = polled.poll();
+        while (record != null && record.record.offset() < offset) { // the library left it out
+            record = polled.poll();
+        }
+        if (record == null || record.record.offset() != offset) {
+            throw new IllegalStateException(
+                    topic + "/" + partition + " at " + offset + " is processed, but no poll returned it");
         }
         if (record.atUs != processedPolledUs || Clock.monotonic() >= nextRows) {
             writeDeliveries();
