@@ -164,4 +164,12 @@ def judge_after_deletion(
     else:
         kept = e.first >= stale
         e.start = stale if kept else e.first
-    e.why = origin if kept else f"auto.offset.reset={reader.reset}, because {origin} was out of range"
+    if kept:
+        e.why = origin
+    elif reader.reset == EARLIEST and log[0] is not None and e.first is not None and e.first > log[0]:
+        e.why = (
+            f"auto.offset.reset=earliest did not apply: {origin} was beyond the end of the new topic, and a client "
+            "that detects truncation (KIP-320) continues where that topic ended then"
+        )
+    else:
+        e.why = f"auto.offset.reset={reader.reset}, because {origin} was out of range"
