@@ -11,12 +11,13 @@ const (
 	writeRows  = 4096
 )
 
-// send is a record passed to the library. It travels through it in the field Metadata of the message. settled: it has
-// its row, or it was taken back.
+// send is a record passed to the library, and its row. settled: it has its outcome, or it was taken back.
 type send struct {
-	seq, txn, invokedUs int64
-	key                 *string
-	settled             bool
+	seq, txn, invokedUs            int64
+	partition, offset, completedUs int64
+	key, problem                   *string
+	outcome                        string
+	settled                        bool
 }
 
 // SendLog writes `sends` for one incarnation of a client: one row for each record passed to the library.
@@ -27,16 +28,11 @@ type SendLog struct {
 	mu                           sync.Mutex
 	waiting                      int     // sends without an answer
 	inOrder                      []*send // since the first of them
-	rows                         []sendRow
+	rows                         []*send // with an outcome
+	numbers                      []int64 // one column of them
+	texts                        []*string
 	sent, acked, failed, unknown int64
 	nextWrite                    time.Time
-}
-
-type sendRow struct {
-	*send
-	partition, offset, completedUs int64
-	outcome                        string
-	problem                        *string
 }
 
 func newSendLog(spec *Spec, kept []string) (*SendLog, error) {
@@ -65,30 +61,30 @@ func (s *SendLog) cancel(one *send) {
 // succeeded records an acknowledged send. The library gives no offset (-1) without acknowledgement, and where the
 // broker answers that it has the batch already.
 func (s *SendLog) succeeded(one *send, partition int32, offset int64) {
-	s.finish(sendRow{send: one, partition: int64(partition), offset: offset, outcome: ok})
+	s.finish(one, int64(partition), offset, ok, nil)
 }
 
 // refused records a send that ended with an error; see `sendOutcome`.
 func (s *SendLog) refused(one *send, partition int32, err error) {
 	problem := errorName(err)
-	outcome := sendOutcome(err, partition, s.kept)
-	s.finish(sendRow{send: one, partition: int64(partition), offset: -1, outcome: outcome, problem: &problem})
+	s.finish(one, int64(partition), -1, sendOutcome(err, partition, s.kept), &problem)
 }
 
-func (s *SendLog) finish(row sendRow) {
-	row.completedUs = nowUs()
+func (s *SendLog) finish(one *send, partition, offset int64, outcome string, problem *string) {
+	atUs := nowUs()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !row.settled {
-		s.add(row)
+	if !one.settled {
+		one.partition, one.offset, one.completedUs = partition, offset, atUs
+		s.add(one, outcome, problem)
 	}
 }
 
-func (s *SendLog) add(row sendRow) {
-	row.settled = true
+func (s *SendLog) add(one *send, outcome string, problem *string) {
+	one.settled, one.outcome, one.problem = true, outcome, problem
 	s.waiting--
-	s.rows = append(s.rows, row)
-	switch row.outcome {
+	s.rows = append(s.rows, one)
+	switch outcome {
 	case ok:
 		s.acked++
 	case fail:
@@ -105,7 +101,8 @@ func (s *SendLog) abandon() int {
 	problem, atUs, count := "no answer before the end", nowUs(), s.waiting
 	for _, one := range s.inOrder {
 		if !one.settled {
-			s.add(sendRow{send: one, partition: -1, offset: -1, completedUs: atUs, outcome: unknown, problem: &problem})
+			one.partition, one.offset, one.completedUs = -1, -1, atUs
+			s.add(one, unknown, &problem)
 		}
 	}
 	return count
@@ -139,36 +136,46 @@ func (s *SendLog) write(now bool) {
 		return
 	}
 	s.nextWrite = time.Now().Add(writeEvery)
-	rows := s.rows
-	s.rows = make([]sendRow, 0, len(rows))
+	s.table.write(s.batch())
+	clear(s.rows)
+	s.rows = s.rows[:0]
 	first := slices.IndexFunc(s.inOrder, func(one *send) bool { return !one.settled })
 	if first < 0 {
 		first = len(s.inOrder)
 	}
 	s.inOrder = slices.Delete(s.inOrder, 0, first)
-	count := len(rows)
-	seqs, txns, partitions := make([]int64, count), make([]int64, count), make([]int64, count)
-	offsets, invoked, completed := make([]int64, count), make([]int64, count), make([]int64, count)
-	outcomes, problems, keys := make([]*string, count), make([]*string, count), make([]*string, count)
-	for i := range rows {
-		row := &rows[i]
-		seqs[i], txns[i], invoked[i], completed[i] = row.seq, row.txn, row.invokedUs, row.completedUs
-		partitions[i], offsets[i] = orMissing(row.partition), orMissing(row.offset)
-		outcomes[i], problems[i], keys[i] = &row.outcome, row.problem, row.key
+}
+
+// batch returns the rows that wait.
+func (s *SendLog) batch() *Batch {
+	batch := newBatch().put("producer", s.spec.Client).int("incarnation", s.spec.Incarnation).put("topic", s.spec.Topic)
+	batch.ints("seq", s.column(func(one *send) int64 { return one.seq }))
+	batch.foldedInts("partition", s.column(func(one *send) int64 { return orMissing(one.partition) }))
+	batch.ints("offset", s.column(func(one *send) int64 { return orMissing(one.offset) }))
+	batch.foldedInts("txn", s.column(func(one *send) int64 { return one.txn }))
+	batch.ints("invoked_us", s.column(func(one *send) int64 { return one.invokedUs }))
+	batch.ints("completed_us", s.column(func(one *send) int64 { return one.completedUs }))
+	batch.foldedTexts("outcome", s.textColumn(func(one *send) *string { return &one.outcome }))
+	batch.foldedTexts("error", s.textColumn(func(one *send) *string { return one.problem }))
+	return batch.foldedTexts("key", s.textColumn(func(one *send) *string { return one.key }))
+}
+
+// column returns one number of each row, until the next call.
+func (s *SendLog) column(of func(*send) int64) []int64 {
+	s.numbers = s.numbers[:0]
+	for _, one := range s.rows {
+		s.numbers = append(s.numbers, of(one))
 	}
-	s.table.write(newBatch().
-		put("producer", s.spec.Client).
-		int("incarnation", s.spec.Incarnation).
-		ints("seq", seqs).
-		put("topic", s.spec.Topic).
-		foldedInts("partition", partitions).
-		ints("offset", offsets).
-		foldedInts("txn", txns).
-		ints("invoked_us", invoked).
-		ints("completed_us", completed).
-		foldedTexts("outcome", outcomes).
-		foldedTexts("error", problems).
-		foldedTexts("key", keys))
+	return s.numbers
+}
+
+// textColumn returns one text of each row, until the next call.
+func (s *SendLog) textColumn(of func(*send) *string) []*string {
+	s.texts = s.texts[:0]
+	for _, one := range s.rows {
+		s.texts = append(s.texts, of(one))
+	}
+	return s.texts
 }
 
 func orMissing(number int64) int64 {

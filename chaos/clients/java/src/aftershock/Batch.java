@@ -35,14 +35,17 @@ final class Batch {
         if (values.size() == 0 || values.contains(Longs.MISSING)) {
             list(values);
         } else if (values.areConsecutive()) {
-            text("{\"first\":");
-            number(values.get(0));
-            text(",\"step\":1,\"rows\":");
-            number(values.size());
-            put('}');
+            consecutive(values.get(0), values.size());
         } else {
             steps(values);
         }
+        return this;
+    }
+
+    /** Adds a column of consecutive numbers. */
+    Batch putConsecutive(String name, long first, int rows) {
+        column(name);
+        consecutive(first, rows);
         return this;
     }
 
@@ -58,8 +61,12 @@ final class Batch {
     /** Adds a column as one value if all its values are equal, else as a list. */
     Batch putFolded(String name, Collection<?> values) {
         Object first = values.iterator().next();
-        boolean same = values.stream().allMatch(value -> Objects.equals(value, first));
-        return put(name, same ? first : values);
+        for (Object value : values) {
+            if (value != first && !Objects.equals(value, first)) {
+                return put(name, values);
+            }
+        }
+        return put(name, first);
     }
 
     /** Returns the line in UTF-8. All lists have to have the same length. */
@@ -82,6 +89,14 @@ final class Batch {
             }
         }
         put(']');
+    }
+
+    private void consecutive(long first, int rows) {
+        text("{\"first\":");
+        number(first);
+        text(",\"step\":1,\"rows\":");
+        number(rows);
+        put('}');
     }
 
     private void steps(Longs values) {
@@ -121,17 +136,11 @@ final class Batch {
         }
         grow(LONGEST_NUMBER);
         long rest = Math.abs(number);
-        int digits = 1;
-        for (long left = rest / 10; left > 0; left /= 10) {
-            digits++;
-        }
+        int digits = Digits.count(rest);
         if (number < 0) {
             line[size++] = '-';
         }
-        for (int at = size + digits - 1; at >= size; at--) {
-            line[at] = (byte) ('0' + rest % 10);
-            rest /= 10;
-        }
+        Digits.put(line, size, digits, rest);
         size += digits;
     }
 

@@ -6,6 +6,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
@@ -77,9 +78,9 @@ final class Committer {
     }
 
     /** Commits a batch before it is processed, if the setting says so. */
-    void beforeProcessing(Consumer<?, ?> consumer, Map<TopicPartition, Long> ends) {
+    void beforeProcessing(Consumer<?, ?> consumer, Supplier<Map<TopicPartition, Long>> ends) {
         if (when.equals("before_processing")) {
-            request(consumer, ends, kind);
+            request(consumer, ends.get(), kind);
         }
     }
 

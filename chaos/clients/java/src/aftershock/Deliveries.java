@@ -50,17 +50,18 @@ final class Deliveries {
     static void eachRun(
             List<ConsumerRecord<byte[], byte[]>> records,
             BiConsumer<TopicPartition, List<ConsumerRecord<byte[], byte[]>>> use) {
-        int to;
-        for (int from = 0; from < records.size(); from = to) {
+        for (int from = 0, to; from < records.size(); from = to) {
             ConsumerRecord<byte[], byte[]> first = records.get(from);
             to = from + 1;
-            while (to < records.size()
-                    && records.get(to).partition() == first.partition()
-                    && records.get(to).topic().equals(first.topic())) {
+            while (to < records.size() && isOfOnePartition(first, records.get(to))) {
                 to++;
             }
             use.accept(new TopicPartition(first.topic(), first.partition()), records.subList(from, to));
         }
+    }
+
+    private static boolean isOfOnePartition(ConsumerRecord<?, ?> one, ConsumerRecord<?, ?> other) {
+        return one.partition() == other.partition() && one.topic().equals(other.topic());
     }
 
     /**
@@ -70,17 +71,15 @@ final class Deliveries {
      */
     void write(
             TopicPartition partition, List<ConsumerRecord<byte[], byte[]>> records, long polledUs, long ordinal) {
-        long next = ordinal;
-        Longs ordinals = new Longs();
-        Longs epochs = new Longs();
-        Longs incarnations = new Longs();
-        Longs offsets = new Longs();
-        Longs seqs = new Longs();
-        Longs sent = new Longs();
-        List<String> producers = new ArrayList<>(records.size());
+        int count = records.size();
+        Longs epochs = new Longs(count);
+        Longs incarnations = new Longs(count);
+        Longs offsets = new Longs(count);
+        Longs seqs = new Longs(count);
+        Longs sent = new Longs(count);
+        List<String> producers = new ArrayList<>(count);
         for (ConsumerRecord<byte[], byte[]> record : records) {
             Identity identity = identities.of(record.value());
-            ordinals.add(next++);
             offsets.add(record.offset());
             epochs.add(record.leaderEpoch().isPresent() ? record.leaderEpoch().get() : Longs.MISSING);
             seqs.add(identity == null ? Longs.MISSING : identity.seq());
@@ -90,7 +89,7 @@ final class Deliveries {
         }
         table.write(assignments.batch()
                 .put("assignment", assignments.numbers.get(partition))
-                .put("ordinal", ordinals)
+                .putConsecutive("ordinal", ordinal, count)
                 .put("topic", partition.topic())
                 .put("partition", partition.partition())
                 .put("offset", offsets)
@@ -101,6 +100,6 @@ final class Deliveries {
                 .put("sent_us", sent)
                 .put("polled_us", polledUs)
                 .put("processed_us", Clock.nowUs()));
-        delivered += records.size();
+        delivered += count;
     }
 }

@@ -23,9 +23,9 @@ record Identity(String producer, long incarnation, long seq, long sentUs) {
             if (value == null || value.length < HEADER_BYTES || value[0] != 'A' || value[1] != 'S' || value[2] != '1') {
                 return null;
             }
-            long incarnation = digits(value, INCARNATION_AT, 4);
-            long seq = digits(value, SEQ_AT, 12);
-            long sentUs = digits(value, TIME_AT, 16);
+            long incarnation = Digits.parse(value, INCARNATION_AT, 4);
+            long seq = Digits.parse(value, SEQ_AT, 12);
+            long sentUs = Digits.parse(value, TIME_AT, 16);
             if (incarnation < 0 || seq < 0 || sentUs < 0) {
                 return null;
             }
@@ -35,17 +35,6 @@ record Identity(String producer, long incarnation, long seq, long sentUs) {
             }
             return new Identity(producer, incarnation, seq, sentUs);
         }
-    }
-
-    private static long digits(byte[] value, int from, int count) {
-        long number = 0;
-        for (int i = from; i < from + count; i++) {
-            if (value[i] < '0' || value[i] > '9') {
-                return -1;
-            }
-            number = 10 * number + value[i] - '0';
-        }
-        return number;
     }
 
     /** Makes the values of one incarnation of a client. */
@@ -69,8 +58,8 @@ record Identity(String producer, long incarnation, long seq, long sentUs) {
 
         byte[] value(long seq, long sentUs, byte[] key) {
             byte[] value = template.clone();
-            put(value, SEQ_AT, 12, seq);
-            put(value, TIME_AT, 16, sentUs);
+            Digits.put(value, SEQ_AT, 12, seq);
+            Digits.put(value, TIME_AT, 16, sentUs);
             CRC32 crc = new CRC32();
             if (key != null) {
                 crc.update(key);
@@ -82,14 +71,6 @@ record Identity(String producer, long incarnation, long seq, long sentUs) {
                 value[CRC_AT + i] = (byte) "0123456789abcdef".charAt((int) (sum >> (28 - 4 * i)) & 15);
             }
             return value;
-        }
-
-        private static void put(byte[] value, int at, int count, long number) {
-            long rest = number;
-            for (int i = at + count - 1; i >= at; i--) {
-                value[i] = (byte) ('0' + rest % 10);
-                rest /= 10;
-            }
         }
     }
 }

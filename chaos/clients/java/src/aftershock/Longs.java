@@ -7,8 +7,17 @@ final class Longs {
     /** The number for a value that does not exist. */
     static final long MISSING = Long.MIN_VALUE;
 
-    private long[] values = new long[64];
+    private long[] values;
     private int size;
+
+    Longs() {
+        this(64);
+    }
+
+    /** capacity: numbers that it holds before it grows. */
+    Longs(int capacity) {
+        values = new long[Math.max(1, capacity)];
+    }
 
     void add(long value) {
         if (size == values.length) {

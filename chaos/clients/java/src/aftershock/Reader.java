@@ -79,7 +79,7 @@ abstract class Reader implements Client {
             long polledUs = Clock.nowUs();
             if (!records.isEmpty()) {
                 List<ConsumerRecord<byte[], byte[]>> batch = new ArrayList<>(records.count());
-                records.forEach(batch::add);
+                records.partitions().forEach(partition -> batch.addAll(records.records(partition)));
                 process(batch, polledUs);
             }
             committer.commitDue(consumer);
@@ -119,7 +119,7 @@ abstract class Reader implements Client {
 
     /** Processes the records of a poll. */
     void process(List<ConsumerRecord<byte[], byte[]>> batch, long polledUs) {
-        committer.beforeProcessing(consumer, Deliveries.ends(batch));
+        committer.beforeProcessing(consumer, () -> Deliveries.ends(batch));
         Map<TopicPartition, Long> done = new HashMap<>();
         int size;
         for (int from = 0; from < batch.size(); from += size) {
