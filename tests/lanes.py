@@ -147,6 +147,9 @@ NIGHTLY: dict[str, str] = {
     "system/test_scenarios.py::test_a_release_with_zookeeper_meets_the_same_contracts": (
         "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"
     ),
+    "chaos/clients/spark/test_spark.py::test_a_partition_that_was_added_begins_at_its_first_record": (
+        "chaos/clients/spark/test_spark.py::test_a_killed_query_runs_its_batch_again_and_a_sink_that_deduplicates"
+    ),
     "checks/spark/test_paths.py": "system/test_installed.py::test_a_scenario_runs_from_command_to_verdict",
     "system/test_airflow.py::test_the_gate_runs_through_airflow_and_is_green_only_if_each_cell_passes": (
         "system/test_gate.py::test_a_gate_runs_every_cell_with_its_releases_and_bundles_each_failure"

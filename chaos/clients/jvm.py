@@ -1,7 +1,8 @@
 """Programs in Java: compiled against the jars of a library at first use, and the commands that start them.
 
 The classes are in the user's cache. The name of their folder has a digest of the sources, so changed programs are
-compiled again.
+compiled again. A program that loads many classes has a second one, which loads the same classes without a broker, for
+an archive of them.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from chaos.errors import ResolveError
+from chaos.install.archive import archive_flags, class_archive
 from chaos.install.cache import Progress, cached
 from chaos.install.jars import resolve
 from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
@@ -29,6 +32,7 @@ LEVEL = "17"
 """Version of Java that the sources are written in, and the class files are for."""
 COMPILE_S = 120
 CHECK_S = 60
+TRAIN_S = 180
 _FAST_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
 _END = "-XX:+ExitOnOutOfMemoryError"
 """Without it, the library would go on without the thread that ran out of memory."""
@@ -47,7 +51,8 @@ class JavaPrograms:
 
     library, release: as in the versions of a result; `main` prints the release if it has no argument.
     jars: the folder of the library. sources: folders with classes of one package. more_jars: jars of the
-    library that are in other folders.
+    library that are in other folders. training: the class that loads what the programs load, for an archive of classes;
+    its argument is an empty folder.
     """
 
     library: str
@@ -56,6 +61,7 @@ class JavaPrograms:
     main: str = "aftershock.Main"
     sources: Sequence[Path] = (SOURCES,)
     more_jars: Sequence[Path] = ()
+    training: str = ""
 
     def compiled(self, on_progress: Progress) -> Path:
         """Return the jar of the classes. Raises `ResolveError` if they do not compile or run with the library."""
@@ -74,8 +80,36 @@ class JavaPrograms:
         start = (str(_java().path), f"-Xmx{heap}", _END, *_FAST_START, *_LOG, *options)
         return (*start, "-cp", self._class_path(classes), self.main)
 
+    def archived(self, classes: Path, options: Sequence[str], on_progress: Progress) -> tuple[str, ...]:
+        """Return the options of a JVM that uses the archive of the training; none if it cannot be made."""
+        flags = (*_FAST_START, *_LOG, *options)
+
+        def train(more: tuple[str, ...]) -> None:
+            on_progress(f"preparing the clients for {self.library} {self.release} for quick starts, once")
+            with TemporaryDirectory(prefix="aftershock-") as empty:
+                argv = [*more, *flags, "-cp", self._class_path(classes), self.training, empty]
+                done = _run(argv, TRAIN_S)
+            if done.returncode:
+                raise ResolveError(_last(done))
+
+        archive = class_archive(
+            f"{self.library}-{self.release}",
+            _java(),
+            flags,
+            self._jars(classes),
+            train,
+            f"another run prepares the clients for {self.library} {self.release}; waiting for it",
+            on_progress,
+        )
+        return archive_flags(archive)
+
+    def _jars(self, classes: Path) -> list[Path]:
+        return [classes, *self.more_jars, *sorted(self.jars.glob("*.jar"))]
+
     def _class_path(self, classes: Path) -> str:
-        return os.pathsep.join(map(str, (classes, *self.more_jars, self.jars / "*")))
+        """Return the class path. An archive fits one order of jars, and that of a wildcard is not defined."""
+        jars = self._jars(classes) if self.training else (classes, *self.more_jars, self.jars / "*")
+        return os.pathsep.join(map(str, jars))
 
     def _compile(self, target: Path, on_progress: Progress) -> None:
         """Compile the programs against a release into `classes.jar`, and check that they run."""

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -161,12 +161,13 @@ class Bench:
         return Measurement(float(output.strip().splitlines()[-1].rpartition(",")[2]), cpu_s / self.records * 1e6)
 
 
-def follow(argv: list[str], records: int) -> tuple[float, dict[str, Any]]:
-    """Return the CPU time of a client until it is done, and its last progress event."""
+def follow(argv: list[str], records: int, env: Mapping[str, str] | None = None) -> tuple[float, dict[str, Any]]:
+    """Return the CPU time of a client until it is done, and its last progress event. env: additional variables."""
     began_s, done = 0.0, None
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with (
         tempfile.TemporaryFile() as log,
-        subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True) as process,
+        subprocess.Popen(argv, stderr=log, env={**os.environ, **(env or {})}, **pipes) as process,
     ):
         assert process.stdin is not None and process.stdout is not None
         own = psutil.Process(process.pid)

@@ -5,14 +5,16 @@
 Start is the time from the start of a consumer's process to its first row in the ledger, from a warm cache. The bare
 loops are in `bare/`: they count answers and records, with the library's defaults and the same Java flags. Each round
 runs the bare loop and our program one after the other, each in a new process; `cost` is 1.25 if recording takes a
-quarter of the time of the bare loop. A row is the scenario `leader-kill`, from the command to the verdict, once with
-each library in a round. Flink and Spark start jobs: only their start is measured.
+quarter of the time of the bare loop, in the fastest rounds. `cpu_cost` compares the CPU times in the same way, from the
+event `started` on; other load on the machine changes them less. A row is the scenario `leader-kill`, from the command
+to the verdict, once with each library in a round. Of Flink and Spark, only the start is measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import secrets
 import statistics
 import subprocess
@@ -21,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +99,18 @@ def sarama_bare(folder: Path) -> Bare:
 COMPILE = {"java": java_bare, "sarama": sarama_bare}
 
 
+@dataclass(frozen=True)
+class Taken:
+    """Seconds from the first call or batch to the last, and seconds of CPU time."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def _ratio(seconds: dict[str, float]) -> float:
+    return round(seconds["ledger"] / seconds["bare"], 2)
+
+
 class Bench:
     """One broker, and the topic that all consumers read."""
 
@@ -115,7 +130,7 @@ class Bench:
         (folder := self.folder / name).mkdir()
         bare = COMPILE[name](folder)
         for role in ("produce", "consume"):
-            taken: dict[str, list[float]] = {"bare": [], "ledger": []}
+            taken: dict[str, list[Taken]] = {"bare": [], "ledger": []}
             for _ in range(rounds):
                 if role == "produce":
                     with self._topic() as topic:
@@ -126,9 +141,10 @@ class Bench:
                     group = secrets.token_hex(4)
                     taken["bare"].append(self._bare(bare(self.bootstrap, self.filled, self.records, group)))
                     taken["ledger"].append(self._ours(installed, self._consumer(name)))
-            rates = {f"{kind}_per_s": round(self.records / min(seconds)) for kind, seconds in taken.items()}
-            cost = min(taken["ledger"]) / min(taken["bare"])
-            result[role] = rates | {"cost": round(cost, 2), "rounds": rounds}
+            wall = {kind: min(t.wall_s for t in each) for kind, each in taken.items()}
+            cpu = {kind: min(t.cpu_s for t in each) for kind, each in taken.items()}
+            result[role] = {f"{kind}_per_s": round(self.records / seconds) for kind, seconds in wall.items()}
+            result[role] |= {"cost": _ratio(wall), "cpu_cost": _ratio(cpu), "rounds": rounds}
         return result
 
     def _new_topic(self) -> str:
@@ -163,15 +179,15 @@ class Bench:
         never = CommitSpec(when="never", kind="sync")
         return AssignConsumerSpec(**self._common(), topics=[self.filled], commit=never)
 
-    def _bare(self, argv: list[str]) -> float:
-        _, last = follow(argv, self.records)
-        return float(last["took_s"])
+    def _bare(self, argv: list[str]) -> Taken:
+        cpu_s, last = follow(argv, self.records)
+        return Taken(float(last["took_s"]), cpu_s)
 
-    def _ours(self, installed: Installed, spec: ClientSpec) -> float:
-        """Return the seconds from the first call or batch to the last, from the rows."""
+    def _ours(self, installed: Installed, spec: ClientSpec) -> Taken:
+        """Run a client, and take the time from its rows."""
         path = self.folder / f"{secrets.token_hex(4)}.json"
         path.write_text(spec.model_dump_json())
-        follow(installed.command(spec, path), self.records)
+        cpu_s, _ = follow(installed.command(spec, path), self.records, installed.env)
         table, first, last = (
             ("sends", "invoked_us", "completed_us")
             if isinstance(spec, ProducerSpec)
@@ -181,7 +197,7 @@ class Bench:
         batches = [batch for path in files for batch in read_file(path, TABLES[table], StreamEnd())]
         rows = pa.Table.from_batches(batches, TABLES[table])
         assert len(rows) == self.records, f"{len(rows)} of {self.records} rows"
-        return float(pc.max(rows[last]).as_py() - pc.min(rows[first]).as_py()) / 1e6
+        return Taken(float(pc.max(rows[last]).as_py() - pc.min(rows[first]).as_py()) / 1e6, cpu_s)
 
     def _start_s(self, installed: Installed, name: str) -> float:
         spec = self._reader(name)
@@ -189,7 +205,11 @@ class Bench:
         path.write_text(spec.model_dump_json())
         began = time.monotonic()
         with subprocess.Popen(
-            installed.command(spec, path), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            installed.command(spec, path),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **installed.env},
         ) as process:
             rows = spec.ledger / "deliveries"
             while not (rows.is_dir() and any(p.stat().st_size > 100 for p in rows.iterdir())):

@@ -15,7 +15,7 @@ from chaos.scenario.runtimes.choice import Client
 from chaos.scenario.runtimes.spark import RELEASE, SOURCE_RELEASE, TRAITS
 
 HEAP = 512 * 2**20
-MAIN = "aftershock.SparkMain"
+MAIN, TRAINING = "aftershock.SparkMain", "aftershock.SparkTraining"
 QUERY_SOURCES = Path(__file__).with_name("src") / "aftershock"
 _SOURCE_JARS = (
     "spark-sql-kafka-*.jar",
@@ -39,8 +39,11 @@ def prepare(client: Client, on_progress: Progress) -> Installed:
     """Fetch the Kafka source, and compile the program; see `Runtime`."""
     folder = resolve("org.apache.spark", "spark-sql-kafka-0-10_2.13", SOURCE_RELEASE, on_progress)
     source = [path for pattern in _SOURCE_JARS for path in sorted(folder.glob(pattern))]
-    programs = JavaPrograms(TRAITS.library, RELEASE, _spark_jars(), MAIN, (SOURCES, QUERY_SOURCES), source)
-    command = programs.command(programs.compiled(on_progress), client.heap or HEAP, *_OPENED)
+    roots = (SOURCES, QUERY_SOURCES)
+    programs = JavaPrograms(TRAITS.library, RELEASE, _spark_jars(), MAIN, roots, source, TRAINING)
+    classes = programs.compiled(on_progress)
+    archived = programs.archived(classes, _OPENED, on_progress)
+    command = programs.command(classes, client.heap or HEAP, *_OPENED, *archived)
     return Installed(TRAITS.library, {"assign_consumer": command}, {**JAVA_ENVIRONMENT, "SPARK_LOCAL_IP": "127.0.0.1"})
 
 

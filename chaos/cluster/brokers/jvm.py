@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.install.archive import archive_flags
 from chaos.install.java import JAVA_ENVIRONMENT, Java
 from chaos.processes.process import ProcessId, Spawned, spawn
 from chaos.run.directory import Run
@@ -82,9 +83,7 @@ def arguments(job: Job, home: str, logs: str) -> list[str]:
 def start(release: Release, job: Job, run: Run, owner: ProcessId | None) -> Spawned:
     """Start a JVM in `job.home`, which must exist. Raises `OSError`."""
     make_tmp(job.home)
-    # verify the archive: a truncated one would crash the JVM instead of being ignored
-    archive = (f"-XX:SharedArchiveFile={release.archive}", "-XX:+VerifySharedSpaces") if release.archive else ()
-    argv = [str(release.java.path), *archive, *arguments(job, str(job.home), str(run.logs))]
+    argv = [str(release.java.path), *archive_flags(release.archive), *arguments(job, str(job.home), str(run.logs))]
     # the class path is in the environment to keep the output of `ps` readable
     env = {**JAVA_ENVIRONMENT, "CLASSPATH": release.classpath}
     return spawn(argv, run=run, role=job.role, owner=owner, log=log_of(run, job.role), env=env, cwd=job.home)

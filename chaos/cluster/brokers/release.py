@@ -12,27 +12,24 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import hashlib
 import os
 import re
 import shutil
-import subprocess
 import uuid
-from collections.abc import Iterable
 from pathlib import Path
 
 from chaos.cluster.brokers.jvm import FLAGS, Job, Release, errors_in, log_of, read_from, start
 from chaos.cluster.settings import ClusterSpec, broker_settings, on_this_host, properties
-from chaos.errors import AftershockError, ClusterError, MachineError
+from chaos.errors import ClusterError, MachineError
+from chaos.install.archive import class_archive
 from chaos.install.cache import Progress, cached
 from chaos.install.jars import kafka_jars
-from chaos.install.java import JAVA_ENVIRONMENT, Java, find_java
+from chaos.install.java import find_java
 from chaos.processes.ports import free_ports
 from chaos.processes.process import ProcessId, terminate, wait_gone
 from chaos.run.directory import Run
 from chaos.wait import wait_until
 
-_ARCHIVE, _REASON = "classes.jsa", "none.txt"
 _TIMEOUT_S, _FORMAT_TIMEOUT_S = 60, 120
 
 
@@ -64,35 +61,23 @@ def prepare(
     if with_zookeeper:
         return prepare_jars(version, on_progress)
     release = prepare_files(version, run, owner, on_progress)
-    jars = sorted(release.jars.glob("*.jar"))
 
-    def fill(directory: Path) -> None:
+    def make(flags: tuple[str, ...]) -> None:
         on_progress(f"preparing Kafka {version} for quick starts, once")
-        try:
-            _archive_classes(release, directory, run, owner)
-        except (AftershockError, OSError, subprocess.SubprocessError) as e:
-            (directory / _ARCHIVE).unlink(missing_ok=True)
-            (directory / _REASON).write_text(f"{e}\n", encoding="utf-8")  # prevents an attempt at every start
+        _archive_classes(release, flags, run, owner)
 
-    name = f"classes/kafka-{version}-{_archive_key(release.java, jars)}"
-    archive = cached(name, fill, _waiting(version), on_progress) / _ARCHIVE
-    return dataclasses.replace(release, archive=archive if archive.exists() else None)
+    jars = sorted(release.jars.glob("*.jar"))
+    archive = class_archive(f"kafka-{version}", release.java, FLAGS, jars, make, _waiting(version), on_progress)
+    return dataclasses.replace(release, archive=archive)
 
 
 def _waiting(version: str) -> str:
     return f"another run prepares Kafka {version}; waiting for it"
 
 
-def _archive_key(java: Java, jars: Iterable[Path]) -> str:
-    """Return a short hash of everything that must be equal for a JVM to accept an archive."""
-    stats = [(str(jar), jar.stat().st_size, jar.stat().st_mtime_ns) for jar in jars]
-    facts = (str(java.path.resolve()), java.build, FLAGS, stats)
-    return hashlib.sha256(repr(facts).encode(errors="surrogateescape")).hexdigest()[:12]
-
-
-def _archive_classes(release: Release, directory: Path, run: Run, owner: ProcessId | None) -> None:
-    """Start a one-broker cluster that writes its loaded classes on exit, and verify that a JVM accepts the archive."""
-    role, archive = "class-archive", directory / _ARCHIVE
+def _archive_classes(release: Release, flags: tuple[str, ...], run: Run, owner: ProcessId | None) -> None:
+    """Start a one-broker cluster with flags that make it write its loaded classes on exit."""
+    role = "class-archive"
     home, log = run.brokers / role, log_of(run, role)
     ports = free_ports(2)
     assert release.storage is not None  # the archive is made with KRaft
@@ -100,7 +85,7 @@ def _archive_classes(release: Release, directory: Path, run: Run, owner: Process
     spec = ClusterSpec(brokers=1, kafka=release.version)
     settings = broker_settings(spec, 1, on_this_host(ports[:1], ports[1:]))
     (home / "server.properties").write_text(properties(settings), encoding="ascii")
-    job = Job(role, home, ("kafka.Kafka", "server.properties"), flags=(f"-XX:ArchiveClassesAtExit={archive}",))
+    job = Job(role, home, ("kafka.Kafka", "server.properties"), flags=flags)
     broker = start(release, job, run, owner)
 
     def started() -> bool:
@@ -112,16 +97,6 @@ def _archive_classes(release: Release, directory: Path, run: Run, owner: Process
     terminate(broker.identity, _TIMEOUT_S)
     broker.popen.wait()
     shutil.rmtree(home)
-    _verify_archive(release, archive)
-
-
-def _verify_archive(release: Release, archive: Path) -> None:
-    """Run a JVM that must use the archive. Raises `subprocess.SubprocessError` if it fails."""
-    flags = (*FLAGS, "-Xshare:on", f"-XX:SharedArchiveFile={archive}", "-XX:+VerifySharedSpaces")
-    env = {**os.environ, **JAVA_ENVIRONMENT, "CLASSPATH": release.classpath}
-    subprocess.run(
-        [release.java.path, *flags, "-version"], env=env, check=True, capture_output=True, timeout=_TIMEOUT_S
-    )
 
 
 def new_id() -> str:

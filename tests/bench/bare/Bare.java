@@ -14,7 +14,6 @@ public final class Bare {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", args[0]);
         long records = Long.parseLong(args[2]);
-        System.out.println("{\"event\": \"started\"}");
         double took = args.length == 3 ? produce(settings, args[1], records) : consume(settings, args, records);
         System.out.println("{\"event\": \"progress\", \"done\": true, \"took_s\": " + took + "}");
     }
@@ -23,6 +22,7 @@ public final class Bare {
         byte[] value = new byte[VALUE_SIZE];
         AtomicLong acked = new AtomicLong();
         try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            System.out.println("{\"event\": \"started\"}");
             long began = System.nanoTime();
             for (long i = 0; i < records; i++) {
                 producer.send(new ProducerRecord<>(topic, value), (metadata, error) -> {
@@ -44,6 +44,7 @@ public final class Bare {
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         try (var consumer = new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            System.out.println("{\"event\": \"started\"}");
             consumer.subscribe(List.of(args[1]));
             long count = 0;
             long began = 0;

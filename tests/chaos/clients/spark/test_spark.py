@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 import pytest
+from confluent_kafka.admin import NewPartitions
 
 from chaos.run.directory import Run
 from tests.chaos.clients.conftest import WAIT_S, MakeFleet, admin, until
@@ -59,6 +60,25 @@ consumers:
     assert not [group for group in groups if group.startswith("spark")]
     started = [json.loads(e["detail"]) for e in rows(run, "lifecycle", event="started") if e["role"] == "consumer"]
     assert {d["spark"] for d in started} == {"4.0.2"}
+
+
+def test_a_partition_that_was_added_begins_at_its_first_record(fleet: MakeFleet, run: Run, bootstrap: str) -> None:
+    t = topic_name()
+    query = f"mode: assign, topics: [{t}], client: spark, start: latest, commit: {{when: never}}"
+    f = fleet(f"""
+topics: [{{name: {t}, partitions: 1, replication_factor: 1}}]
+producers: [{{name: shop, topic: {t}, records: 100, keys: 20, rate: 200/s}}]
+consumers: [{{name: late, {query}, discover: 1s}}]
+""")
+    f.start_consumers()
+    f.wait_assigned(WAIT_S)
+    with admin(bootstrap) as a:
+        a.create_partitions([NewPartitions(t, 2)])[t].result(WAIT_S)
+    f.start_producers()
+    until(lambda: len(_offsets(run, "late")) == 100, "it did not receive all records")
+    assert f.stop_all(WAIT_S) == []
+    begun = {e["partition"]: (e["position"], e["source"]) for e in rows(run, "assignments", event="assigned")}
+    assert begun == {0: (0, "start"), 1: (0, "start")}
 
 
 def _offsets(run: Run, client: str) -> Counter[tuple[int, int]]:

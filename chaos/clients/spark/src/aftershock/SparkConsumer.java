@@ -4,7 +4,6 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -14,7 +13,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.streaming.DataStreamReader;
 import org.apache.spark.sql.streaming.StreamingQuery;
-import org.apache.spark.sql.streaming.Trigger;
 
 /**
  * A streaming query that reads topics without membership.
@@ -99,18 +97,7 @@ final class SparkConsumer implements Client {
     }
 
     private StreamingQuery start() throws Exception {
-        SparkSession.Builder builder = SparkSession.builder()
-                .master("local[1]")
-                .appName(spec.client())
-                .config("spark.ui.enabled", "false")
-                .config("spark.driver.bindAddress", "127.0.0.1")
-                .config("spark.driver.host", "127.0.0.1")
-                .config("spark.sql.codegen.wholeStage", "false") // compiling takes longer than it saves here
-                .config("spark.local.dir", checkpoints.location + ".tmp")
-                .config("spark.sql.warehouse.dir", checkpoints.location + ".tmp");
-        settings.spark.forEach(builder::config);
-        SparkSession spark = builder.getOrCreate();
-        spark.sparkContext().setLogLevel("WARN");
+        SparkSession spark = SparkSettings.session(spec.client(), Path.of(checkpoints.location + ".tmp"), settings.spark);
         DataStreamReader reader = spark.readStream().format("kafka");
         settings.options.forEach(reader::option);
         double every = stored ? spec.seconds("checkpoint_every_s") : BATCH_EVERY_S;
@@ -120,14 +107,9 @@ final class SparkConsumer implements Client {
                 begin();
                 recordComplete();
             }
-            sink.write(batch, number);
+            sink.write(batch, number, SparkPlans.begins(spark, checkpoints.end(number)));
         };
-        return reader.load()
-                .writeStream()
-                .foreachBatch(each)
-                .option("checkpointLocation", checkpoints.location.toUri().toString())
-                .trigger(Trigger.ProcessingTime(Math.round(every * 1000), TimeUnit.MILLISECONDS))
-                .start();
+        return SparkSettings.start(reader.load(), each, checkpoints.location, every);
     }
 
     /** Watches a query until the order to stop. Returns whether it failed because records were deleted. */

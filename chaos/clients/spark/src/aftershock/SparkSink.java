@@ -4,10 +4,8 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.Dataset;
@@ -70,10 +68,22 @@ final class SparkSink {
         return deliveries.delivered();
     }
 
-    /** Writes the results of a batch. Throws if the order to stop arrives first: the batch is then not complete. */
-    void write(Dataset<Row> batch, long number) {
-        List<Row> rows = batch.select("topic", "partition", "offset", "value").collectAsList();
+    /**
+     * Writes the results of a batch. Throws if the order to stop arrives first: the batch is then not complete.
+     *
+     * @param begins offsets at which the batch begins, of each partition
+     */
+    void write(Dataset<Row> batch, long number, Map<TopicPartition, Long> begins) {
+        List<ConsumerRecord<byte[], byte[]>> records = records(batch);
         long polledUs = Clock.nowUs();
+        begin(begins);
+        process(withoutResult(number, records), polledUs);
+        written.clear(); // only the first batch of an incarnation may have run before
+    }
+
+    /** Returns the records of a batch in the order of their partitions and offsets. */
+    static List<ConsumerRecord<byte[], byte[]>> records(Dataset<Row> batch) {
+        List<Row> rows = batch.select("topic", "partition", "offset", "value").collectAsList();
         List<ConsumerRecord<byte[], byte[]>> records = new ArrayList<>(rows.size());
         for (Row row : rows) {
             records.add(new ConsumerRecord<>(row.getString(0), row.getInt(1), row.getLong(2), null, (byte[]) row.get(3)));
@@ -81,9 +91,7 @@ final class SparkSink {
         records.sort(Comparator.<ConsumerRecord<byte[], byte[]>, String>comparing(ConsumerRecord::topic)
                 .thenComparing(ConsumerRecord::partition)
                 .thenComparing(ConsumerRecord::offset));
-        begin(records);
-        process(withoutResult(number, records), polledUs);
-        written.clear(); // only the first batch of an incarnation may have run before
+        return records;
     }
 
     /** Returns the records of a batch that have no result yet; those that have one are passed. */
@@ -108,15 +116,16 @@ final class SparkSink {
         return left;
     }
 
-    /** Records partitions that the query found after it began. Spark looks up where they start. */
-    private void begin(List<ConsumerRecord<byte[], byte[]>> records) {
-        Set<TopicPartition> added = new LinkedHashSet<>();
-        records.forEach(r -> added.add(new TopicPartition(r.topic(), r.partition())));
+    /** Records the partitions that the query found since its last batch, with the offsets at which they begin. */
+    private void begin(Map<TopicPartition, Long> found) {
+        Map<TopicPartition, Assignments.Start> starts = new HashMap<>();
         synchronized (assignments) {
             requireOpen();
-            added.removeAll(assignments.numbers.keySet());
-            Map<TopicPartition, Assignments.Start> starts = new HashMap<>();
-            added.forEach(partition -> starts.put(partition, new Assignments.Start(null, "start")));
+            found.forEach((partition, offset) -> {
+                if (!assignments.numbers.containsKey(partition)) {
+                    starts.put(partition, new Assignments.Start(Math.max(offset, resultsEnd(partition)), "start"));
+                }
+            });
             if (!starts.isEmpty()) {
                 assignments.begin("assigned", starts);
             }
